@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Third-party libraries, all Debian packages (packaging/debian-packages.txt). Each is linked by one room.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(CURL REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(TBB REQUIRED)
+pkg_check_modules(FUSE3 REQUIRED IMPORTED_TARGET fuse3)
+pkg_check_modules(PUGIXML REQUIRED IMPORTED_TARGET pugixml)
+pkg_check_modules(INIH REQUIRED IMPORTED_TARGET INIReader)
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
+if(CKPTFS_BUILD_TESTS)
+    find_package(GTest REQUIRED)
+endif()

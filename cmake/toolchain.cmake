@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# Language level, warnings, sanitizers, and the compiler cache where there is one.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(ckptfs_warnings INTERFACE)
+target_compile_options(ckptfs_warnings INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
+
+if(CKPTFS_SANITIZE)
+    add_compile_options(-fsanitize=${CKPTFS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${CKPTFS_SANITIZE})
+    if(CKPTFS_SANITIZE MATCHES thread)
+        set(CKPTFS_SANITIZE_THREAD ON)
+    endif()
+endif()

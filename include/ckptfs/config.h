@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a mount was asked to be: filled from the options table (src/cli/options.cc), read by everyone, changed by no
+// one. Plain values, grouped by the room that reads them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptfs/clock.h"
+
+namespace ckptfs {
+
+enum class AddressingStyle : std::uint8_t { kAuto, kPath, kVirtualHost };
+
+struct StoreConfig {
+    std::string bucket;
+    // Empty, or ends in '/': the prefix "p" never matches "p2".
+    std::string prefix;
+    std::string endpoint_url;
+    std::string region;
+    std::string profile;
+    AddressingStyle addressing = AddressingStyle::kAuto;
+    bool no_sign_request = false;
+    // With plain HTTP the payload's SHA-256 is signed unless this is set; with TLS it never is.
+    bool unsigned_payload = false;
+    std::string ca_bundle;
+    // "crc32c" or "none" for stores that refuse checksum headers.
+    std::string checksum = "crc32c";
+    std::string storage_class;
+    // A request without progress is tried again for this long, then fails with EIO.
+    Milliseconds retry_for{std::chrono::minutes(5)};
+    // One byte must move within this time, or the attempt is given up.
+    Milliseconds stall_timeout{std::chrono::seconds(20)};
+    int max_connections = 64;
+    int http_threads = 2;
+};
+
+struct WriteConfig {
+    // 0: grows with the file.
+    std::uint64_t part_size = 0;
+    // Some stores (R2) need all parts but the last to be equal.
+    bool equal_parts = false;
+    std::string staging_dir = "/var/tmp";
+    std::vector<std::string> keep_on_kill = {"*.log", "*.out", "*.err", "*.txt", "*.jsonl", "events.out.tfevents.*"};
+};
+
+enum class DirectIo : std::uint8_t { kAuto, kAlways, kNever };
+
+struct ReadConfig {
+    DirectIo direct_io = DirectIo::kAuto;
+    // Blocks read ahead of one sequential reader at most; 0: what the read share of the budget allows.
+    std::uint64_t max_read_ahead = 0;
+};
+
+struct NameConfig {
+    Milliseconds metadata_ttl{1000};
+    uid_t uid = 0;
+    gid_t gid = 0;
+    mode_t file_mode = 0600;
+    mode_t dir_mode = 0700;
+    bool read_only = false;
+};
+
+struct MountConfig {
+    // As the user wrote it: shown as the mount's source.
+    std::string source;
+    std::string mount_point;
+    bool allow_other = false;
+    bool foreground = false;
+    // 0: min(1 GiB, 5 % of RAM or of the cgroup's limit).
+    std::uint64_t max_memory = 0;
+    Milliseconds drain_timeout{std::chrono::minutes(10)};
+    int fuse_threads = 8;
+    std::string log_level = "info";
+    // One of the kept codecs; "none" stores every byte as it is.
+    std::string compress = "none";
+};
+
+struct Config {
+    MountConfig mount;
+    StoreConfig store;
+    WriteConfig write;
+    ReadConfig read;
+    NameConfig names;
+};
+
+}  // namespace ckptfs

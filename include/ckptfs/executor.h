@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where computation runs: compression, decompression, checksums, hashing.
+//
+// Tasks never block and do no I/O; the number of tasks under way is bounded by the buffers they hold. A second
+// instance with more threads serves the namespace operations (rename, rmdir, listings), which do wait for the store.
+// Threads: post() may be called from any thread. Tasks run in any order. The destructor runs what was posted, then
+// joins.
+#pragma once
+
+#include <functional>
+
+namespace ckptfs {
+
+class Executor {
+public:
+    virtual ~Executor() = default;
+    virtual void post(std::function<void()> task) = 0;
+};
+
+}  // namespace ckptfs

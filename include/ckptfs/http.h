@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP/1.1 requests, many at a time.
+//
+// The transport moves bytes and posts completions; it knows nothing of S3, never retries and never hashes. One
+// request is one attempt.
+//
+// Ownership: the transport keeps the request (and so its body's slices) until `done` has been called. `done` is called
+// exactly once for every send(), also after cancel() and while the transport is destroyed.
+// Threads: send() and cancel() may be called from any thread. `on_body` and `done` run on an HTTP thread, without locks
+// held; they must be short and must not block.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+    std::string method;
+    std::string url;
+    HttpHeaders headers;
+    Payload body;
+    // Receives the body of a 2xx response as it arrives; returning false ends the request with ECANCELED. Without it,
+    // and for every other status, the body is collected in HttpResponse::body.
+    std::function<bool(ByteSpan)> on_body;
+    // A collected body larger than this is an error (EMSGSIZE): S3's lists and errors are well below it.
+    std::size_t max_collected_body = std::size_t{16} << 20;
+    // Time without one byte moved in either direction, from the moment the request leaves the transport's queue.
+    // Not a limit on the whole request.
+    std::chrono::milliseconds stall_timeout{20'000};
+    std::chrono::milliseconds connect_timeout{5'000};
+};
+
+struct HttpResponse {
+    int status = 0;
+    // Names in lower case.
+    HttpHeaders headers;
+    std::string body;
+
+    // Empty when absent.
+    [[nodiscard]] std::string_view header(std::string_view lower_case_name) const {
+        for (const auto& [name, value] : headers) {
+            if (name == lower_case_name) {
+                return value;
+            }
+        }
+        return {};
+    }
+};
+
+struct HttpStatistics {
+    std::uint64_t requests = 0;
+    std::uint64_t connections_opened = 0;
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t bytes_received = 0;
+    std::uint64_t in_flight = 0;
+};
+
+class HttpTransport {
+public:
+    using Id = std::uint64_t;
+    using Done = std::function<void(Result<HttpResponse>)>;
+
+    virtual ~HttpTransport() = default;
+    // The Result holds an Error only where no complete response arrived: ETIMEDOUT (stall), ECONNREFUSED, EHOSTUNREACH
+    // (name or route), ECONNRESET (reset, truncated body), EPROTO (TLS: message says which check failed), ECANCELED.
+    // Error::outcome_unknown is set as soon as any byte of the request may have left.
+    virtual Id send(HttpRequest request, Done done) = 0;
+    virtual void cancel(Id id) = 0;
+    [[nodiscard]] virtual HttpStatistics statistics() const = 0;
+};
+
+}  // namespace ckptfs

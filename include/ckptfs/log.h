@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line an event, to standard error or the journal.
+//
+// Text that came from outside (keys, server messages) must pass through escaped() before it is logged: it may hold
+// control sequences. Secrets are never passed to these functions.
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ckptfs {
+
+enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
+
+void set_log_level(LogLevel level);
+void log(LogLevel level, std::string_view line);
+
+inline void log_error(std::string_view line) {
+    log(LogLevel::kError, line);
+}
+inline void log_warning(std::string_view line) {
+    log(LogLevel::kWarning, line);
+}
+inline void log_info(std::string_view line) {
+    log(LogLevel::kInfo, line);
+}
+inline void log_debug(std::string_view line) {
+    log(LogLevel::kDebug, line);
+}
+
+// Control characters and invalid UTF-8 as \xNN, so that one event stays one line on any terminal.
+std::string escaped(std::string_view text);
+
+}  // namespace ckptfs

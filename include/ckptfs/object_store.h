@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ckptfs needs of an object store, in S3's own terms.
+//
+// One call is one S3 operation with everything that makes it dependable already inside: signing, retries with backoff
+// (until `retry_for` has passed without progress), deadlines, checksum headers, the error table, and, for operations
+// that publish (put, complete), the look at the key when the reply was lost. Keys are full keys, mount prefix included.
+//
+// Ownership: the store keeps what it is given until `done` was called; `done` is called exactly once, also while the
+// store is destroyed (ECANCELED).
+// Threads: every function may be called from any thread and returns at once. Callbacks run on an HTTP, timer or
+// executor thread without locks held; they must be short and must not block. `on_body` of one get() is never called
+// concurrently with itself or with its `done`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+// User metadata without the x-amz-meta- prefix; names in lower case.
+using Metadata = std::map<std::string, std::string>;
+
+struct ObjectInfo {
+    std::string key;
+    std::uint64_t size = 0;
+    // With its quotes, exactly as the store sent it.
+    std::string etag;
+    WallTime last_modified{};
+    Metadata metadata;
+    std::string content_type;
+    std::string content_encoding;
+    std::string storage_class;
+};
+
+// First byte and length; or the last `length` bytes when `suffix` is set.
+struct ByteRange {
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+    bool suffix = false;
+};
+
+struct GetRequest {
+    std::string key;
+    std::optional<ByteRange> range;
+    // Pins the version: another one answers 412, errno ESTALE.
+    std::string if_match;
+    // Bytes in order, from the first byte of the range. After a broken connection the store resumes where it stopped
+    // (pinned by the ETag it has seen), so that no byte is delivered twice. Returning false cancels.
+    std::function<bool(ByteSpan)> on_body;
+};
+
+struct GetResponse {
+    // size is that of the whole object, also for a range.
+    ObjectInfo object;
+    // First byte delivered, from Content-Range.
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+};
+
+struct PutRequest {
+    std::string key;
+    Payload body;
+    // Of the whole body; sent as x-amz-checksum-crc32c where the store takes it. Computed by the store's client when
+    // absent.
+    std::optional<std::uint32_t> crc32c;
+    Metadata metadata;
+    std::string content_type;
+    std::string content_encoding;
+    // Fails with EEXIST where the key exists.
+    bool if_none_match = false;
+    // Replaces only this version: another one answers 412, errno ESTALE.
+    std::string if_match;
+};
+
+struct PutResponse {
+    std::string etag;
+    WallTime last_modified{};
+};
+
+struct CopyRequest {
+    std::string source_key;
+    std::string key;
+    // Pins the source: another version answers 412, errno ESTALE.
+    std::string source_if_match;
+    bool if_none_match = false;
+};
+
+struct CreateUploadRequest {
+    std::string key;
+    Metadata metadata;
+    std::string content_type;
+    std::string content_encoding;
+    std::string storage_class;
+};
+
+struct UploadId {
+    std::string key;
+    std::string id;
+};
+
+struct UploadPartRequest {
+    UploadId upload;
+    // 1 to 10,000 (Amazon S3 multipart upload limits).
+    int part_number = 0;
+    Payload body;
+    std::uint32_t crc32c = 0;
+};
+
+struct UploadPartCopyRequest {
+    UploadId upload;
+    int part_number = 0;
+    std::string source_key;
+    std::string source_if_match;
+    // Whole source when absent.
+    std::optional<ByteRange> range;
+};
+
+struct UploadedPart {
+    int part_number = 0;
+    std::string etag;
+    // Base64, exactly as the store confirmed it; empty for a store without checksums.
+    std::string checksum_crc32c;
+    std::uint64_t size = 0;
+};
+
+struct CompleteRequest {
+    UploadId upload;
+    std::vector<UploadedPart> parts;
+    // The value of the object's `ckptfs-write` metadata, by which a commit whose reply was lost is recognised.
+    std::string write_id;
+    // Only for the caller's bookkeeping of what the object will be; the store checks the parts.
+    std::uint64_t size = 0;
+    bool if_none_match = false;
+};
+
+struct ListRequest {
+    // Everything below this; not escaped.
+    std::string prefix;
+    // "/" for one directory level, empty for all keys below.
+    std::string delimiter;
+    std::string continuation_token;
+    std::string start_after;
+    int max_keys = 1000;
+};
+
+struct ListResponse {
+    // etag, size, last_modified, key; no metadata.
+    std::vector<ObjectInfo> objects;
+    // Each ends in the delimiter.
+    std::vector<std::string> common_prefixes;
+    // Empty on the last page.
+    std::string next_continuation_token;
+};
+
+struct DeleteFailure {
+    std::string key;
+    Error error;
+};
+
+struct OpenUpload {
+    UploadId upload;
+    WallTime initiated{};
+};
+
+template <class T>
+using StoreDone = std::function<void(Result<T>)>;
+
+class ObjectStore {
+public:
+    virtual ~ObjectStore() = default;
+
+    virtual void head(std::string key, StoreDone<ObjectInfo> done) = 0;
+    virtual void get(GetRequest request, StoreDone<GetResponse> done) = 0;
+    virtual void put(PutRequest request, StoreDone<PutResponse> done) = 0;
+    virtual void copy(CopyRequest request, StoreDone<PutResponse> done) = 0;
+    virtual void list(ListRequest request, StoreDone<ListResponse> done) = 0;
+    // Deleting what does not exist is success, as in S3.
+    virtual void remove(std::string key, StoreDone<void> done) = 0;
+    // At most 1,000 keys (DeleteObjects). The answer names the keys that were not deleted.
+    virtual void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) = 0;
+
+    virtual void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) = 0;
+    virtual void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) = 0;
+    virtual void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) = 0;
+    virtual void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) = 0;
+    // Ending an upload that is gone is success.
+    virtual void abort_upload(UploadId upload, StoreDone<void> done) = 0;
+    // All open uploads below the prefix, all pages.
+    virtual void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) = 0;
+    virtual void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) = 0;
+};
+
+// Name of the user metadata that carries a commit's UUID (x-amz-meta-ckptfs-write).
+inline constexpr const char* kWriteIdMetadata = "ckptfs-write";
+
+}  // namespace ckptfs

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel tells of the processes that call us, read from /proc.
+//
+// Only stat, status and fdinfo are read: cmdline, maps and environ take the caller's mmap lock and can deadlock with a
+// page fault on the mount.
+// Threads: all functions may be called from any thread; they block only on /proc.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace ckptfs {
+
+enum class ExitState : std::uint8_t {
+    kRunning,
+    kExiting,         // an ordinary exit
+    kKilledBySignal,  // PF_EXITING and a signal in the exit code (proc(5), stat field 52, & 0x7f)
+    kUnknown,         // not our PID namespace, no rights (CAP_SYS_PTRACE), or gone
+};
+
+class ProcessInspector {
+public:
+    virtual ~ProcessInspector() = default;
+    // The pid in a FUSE request is a thread id; empty when the thread is gone or in another namespace.
+    [[nodiscard]] virtual std::optional<pid_t> thread_group(pid_t thread) const = 0;
+    // Open descriptors of that process on this inode of our mount that can write. Empty when /proc cannot tell.
+    [[nodiscard]] virtual std::optional<int> writable_descriptors(pid_t process, std::uint64_t inode) const = 0;
+    [[nodiscard]] virtual ExitState exit_state(pid_t thread) const = 0;
+    // A SIGKILL is pending or the thread is exiting: an interrupt may be honoured.
+    [[nodiscard]] virtual bool is_dying(pid_t thread) const = 0;
+};
+
+}  // namespace ckptfs

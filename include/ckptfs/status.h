@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors as values.
+//
+// Every operation that can fail returns a Result. An Error is written once, where the failure is understood, and
+// travels unchanged to the place that answers the kernel or the terminal: it carries the errno for the caller, the
+// store's own code, whether another attempt can help, and one line for a person.
+//
+// Values; safe to copy between threads.
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace ckptfs {
+
+struct Error {
+    int errno_value = EIO;
+    // The S3 error code ("NoSuchKey"), or empty where the store did not answer with one.
+    std::string s3_code;
+    // 0 where no HTTP response arrived.
+    int http_status = 0;
+    // The same request, sent again, may succeed.
+    bool retryable = false;
+    // The request may have taken effect although no success was seen: a commit has to look before it reports failure.
+    bool outcome_unknown = false;
+    // One line: what failed, on which key, and what to do. Never holds a secret.
+    std::string message;
+    // x-amz-request-id of the response, where there was one.
+    std::string request_id;
+};
+
+template <class T>
+using Result = tl::expected<T, Error>;
+using Status = Result<void>;
+using Failure = tl::unexpected<Error>;
+
+inline Failure failure(int errno_value, std::string message) {
+    Error error;
+    error.errno_value = errno_value;
+    error.message = std::move(message);
+    return Failure(std::move(error));
+}
+
+inline Failure failure(Error error) {
+    return Failure(std::move(error));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the filesystem tells the kernel on its own account: "forget what you have cached of this".
+// Threads: may be called from any thread, never while a request on the same inode or directory is being answered with
+// a lock held; the implementation hands the notice to a thread of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ckptfs {
+
+class KernelCache {
+public:
+    virtual ~KernelCache() = default;
+    virtual void invalidate_entry(std::uint64_t parent, std::string name) = 0;
+    virtual void invalidate_inode(std::uint64_t node) = 0;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// One file being written: the state machine between write() and the bucket.
+//
+//   Empty -> Buffering -> Uploading -> Committing -> Committed (-> Buffering again after an fsync)
+//   Failed(error) from anywhere; the first failure is kept and every later call returns it.
+//
+// The writer knows nothing of handles or processes: the filesystem decides when a commit is due and tells it.
+// Until a commit nothing is visible under the key; a commit makes all of it visible at once. After a commit writing may
+// go on; the next commit starts from the committed object (copied parts where they are 5 MiB or more, else its bytes
+// are sent again). A commit with nothing new to say is a success without a request, except that closing a file that was
+// created and never written publishes an empty object.
+//
+// Writes come in order. What is allowed besides: patches inside the first or the last part of the upload under way;
+// a jump forward, which is filled with zeros; everything else fails the file with EOPNOTSUPP and one line naming key
+// and offsets, and that file publishes nothing.
+//
+// Ownership: create() returns shared ownership; the writer keeps itself alive while requests are in flight. The
+// destructor aborts, it never completes.
+// Threads: all functions may be called from any thread; callbacks run without locks held, on any thread, each exactly
+// once. Writes are acknowledged once they are charged to the write budget; a full budget delays the callback.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/codec.h"
+#include "ckptfs/config.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+// Shared by all writers of a mount; outlives them.
+struct WriteEnvironment {
+    ObjectStore& store;
+    BufferPool& pool;
+    Executor& executor;
+    Clock& clock;
+    const Codec& codec;
+    WriteConfig config;
+};
+
+// The committed object that writing starts from (append, or a file opened without O_TRUNC).
+struct CommittedObject {
+    std::string etag;
+    // Of the object in the bucket.
+    std::uint64_t stored_size = 0;
+    // Of the file.
+    std::uint64_t size = 0;
+    WallTime modified{};
+};
+
+// One write as it came from the kernel: `data` lies inside `buffer`, so that large writes need no copy.
+struct WriteData {
+    Buffer buffer;
+    ByteSpan data;
+};
+
+enum class CommitReason : std::uint8_t { kClose, kFsync, kRename };
+
+struct WriterProgress {
+    std::uint64_t size = 0;
+    std::uint64_t bytes_acknowledged = 0;
+    std::uint64_t bytes_in_store = 0;
+    int parts_in_flight = 0;
+};
+
+class FileWriter : public std::enable_shared_from_this<FileWriter> {
+public:
+    using WriteDone = std::function<void(Status)>;
+    using CommitDone = std::function<void(Result<CommittedObject>)>;
+    using Done = std::function<void(Status)>;
+
+    // `base` is empty for a new or truncated file.
+    static std::shared_ptr<FileWriter> create(WriteEnvironment& environment, std::string key,
+                                              std::optional<CommittedObject> base);
+    virtual ~FileWriter() = default;
+
+    virtual void write(std::uint64_t offset, WriteData data, WriteDone done) = 0;
+    // O_APPEND: at the end as the writer knows it.
+    virtual void append(WriteData data, WriteDone done) = 0;
+    // Larger, before the first write: a size hint, and zeros for what is never written. To zero: starts over.
+    virtual void truncate(std::uint64_t size, Done done) = 0;
+    // Waits for the writes acknowledged before it. CommitReason::kFsync before the first write publishes nothing.
+    virtual void commit(CommitReason reason, CommitDone done) = 0;
+    // Ends the upload and keeps `why` for every later call; what was committed before stays. `done` is called when
+    // nothing is left in the store.
+    virtual void abort(Error why, Done done) = 0;
+    // Only while no upload has begun (the file is still wholly in memory): later commits go to the new key, and the
+    // old one is never written. False otherwise.
+    virtual bool move_to(std::string key) = 0;
+
+    [[nodiscard]] virtual std::string key() const = 0;
+    // Bytes written so far, as stat shows them.
+    [[nodiscard]] virtual std::uint64_t size() const = 0;
+    // Something was written, truncated or created that no commit has published.
+    [[nodiscard]] virtual bool dirty() const = 0;
+    // The state in which a file has no bytes and never had.
+    [[nodiscard]] virtual bool pristine() const = 0;
+    [[nodiscard]] virtual std::optional<Error> failed() const = 0;
+    [[nodiscard]] virtual WriterProgress progress() const = 0;
+};
+
+}  // namespace ckptfs
