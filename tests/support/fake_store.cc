@@ -1,0 +1,578 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/fake_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace ckptfs::testing {
+
+namespace {
+
+constexpr int kMaxParts = 10'000;
+
+Failure not_found(const std::string& key) {
+    Error error = store_error(ENOENT, "NoSuchKey", 404);
+    error.message = key + ": no such key";
+    return failure(std::move(error));
+}
+
+Failure refused(int errno_value, std::string code, int status) {
+    return failure(store_error(errno_value, std::move(code), status));
+}
+
+}  // namespace
+
+Error store_error(int errno_value, std::string s3_code, int http_status) {
+    Error error;
+    error.errno_value = errno_value;
+    error.message = "the store answered " + s3_code;
+    error.s3_code = std::move(s3_code);
+    error.http_status = http_status;
+    error.request_id = "FAKE";
+    return error;
+}
+
+FakeStore::FakeStore(std::uint64_t minimum_part_size) : minimum_part_size_(minimum_part_size) {}
+
+FakeStore::~FakeStore() {
+    std::map<Operation, std::vector<Step>> held;
+    {
+        std::lock_guard lock(mutex_);
+        stopping_ = true;
+        held.swap(held_);
+    }
+    steps_changed_.notify_all();
+    for (std::thread& thread : threads_) {
+        thread.join();
+    }
+    for (auto& [operation, steps] : held) {
+        for (Step& step : steps) {
+            step();
+        }
+    }
+}
+
+// --- the way of a call
+
+template <class T>
+void FakeStore::perform(Operation operation, const std::string& key, std::function<Result<T>()> take_effect,
+                        StoreDone<T> done) {
+    run_or_queue(operation, [this, operation, key, take_effect = std::move(take_effect), done = std::move(done)] {
+        std::unique_lock lock(mutex_);
+        const std::optional<Fault> fault = due_fault(operation, key);
+        if (fault && !fault->after_effect) {
+            lock.unlock();
+            done(failure(fault->error));
+            return;
+        }
+        Result<T> answer = take_effect();
+        lock.unlock();
+        if (fault) {
+            done(failure(fault->error));
+            return;
+        }
+        done(std::move(answer));
+    });
+}
+
+void FakeStore::run_or_queue(Operation operation, Step step) {
+    {
+        std::lock_guard lock(mutex_);
+        ++calls_[operation];
+        if (holding_.contains(operation)) {
+            held_[operation].push_back(std::move(step));
+            held_changed_.notify_all();
+            return;
+        }
+    }
+    dispatch(std::move(step));
+}
+
+void FakeStore::dispatch(Step step) {
+    {
+        std::lock_guard lock(mutex_);
+        if (!threads_.empty() && !stopping_) {
+            steps_.push_back(std::move(step));
+            steps_changed_.notify_one();
+            return;
+        }
+    }
+    step();
+}
+
+void FakeStore::work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        steps_changed_.wait(lock, [this] { return stopping_ || !steps_.empty(); });
+        if (steps_.empty()) {
+            return;
+        }
+        Step step = std::move(steps_.front());
+        steps_.pop_front();
+        lock.unlock();
+        step();
+        step = nullptr;
+        lock.lock();
+    }
+}
+
+std::optional<Fault> FakeStore::due_fault(Operation operation, const std::string& key) {
+    for (Fault& fault : faults_) {
+        if (fault.operation != operation || fault.times == 0 || (!fault.key.empty() && fault.key != key)) {
+            continue;
+        }
+        if (fault.skip > 0) {
+            --fault.skip;
+            continue;
+        }
+        --fault.times;
+        return fault;
+    }
+    return std::nullopt;
+}
+
+// --- operations
+
+Result<const FakeStore::Object*> FakeStore::find(const std::string& key, const std::string& if_match) const {
+    const auto found = objects_.find(key);
+    if (found == objects_.end()) {
+        return not_found(key);
+    }
+    if (!if_match.empty() && found->second.info.etag != if_match) {
+        return refused(ESTALE, "PreconditionFailed", 412);
+    }
+    return &found->second;
+}
+
+std::string FakeStore::next_etag() {
+    return "\"etag-" + std::to_string(++serial_) + "\"";
+}
+
+void FakeStore::head(std::string key, StoreDone<ObjectInfo> done) {
+    perform<ObjectInfo>(
+        Operation::kHead, key,
+        [this, key]() -> Result<ObjectInfo> { return find(key, "").map([](const Object* o) { return o->info; }); },
+        std::move(done));
+}
+
+void FakeStore::get(GetRequest request, StoreDone<GetResponse> done) {
+    run_or_queue(Operation::kGet, [this, request = std::move(request), done = std::move(done)] {
+        std::unique_lock lock(mutex_);
+        const std::optional<Fault> fault = due_fault(Operation::kGet, request.key);
+        const Result<const Object*> found = find(request.key, request.if_match);
+        if ((fault && !fault->after_effect) || !found) {
+            lock.unlock();
+            done(failure(fault && !fault->after_effect ? fault->error : found.error()));
+            return;
+        }
+        GetResponse response;
+        response.object = (*found)->info;
+        const std::shared_ptr<const std::string> content = (*found)->content;
+        const std::size_t piece = body_piece_;
+        lock.unlock();
+
+        response.length = content->size();
+        if (request.range) {
+            const ByteRange range = *request.range;
+            if (range.suffix) {
+                response.length = std::min<std::uint64_t>(range.length, content->size());
+                response.offset = content->size() - response.length;
+            } else if (range.offset >= content->size()) {
+                done(refused(EINVAL, "InvalidRange", 416));
+                return;
+            } else {
+                response.offset = range.offset;
+                response.length = std::min<std::uint64_t>(range.length, content->size() - range.offset);
+            }
+        }
+        // A broken answer delivers half of its bytes.
+        const std::uint64_t deliver = fault ? response.length / 2 : response.length;
+        for (std::uint64_t sent = 0; sent < deliver;) {
+            const std::size_t take = std::min<std::uint64_t>(piece, deliver - sent);
+            if (!request.on_body(as_bytes(std::string_view(*content).substr(response.offset + sent, take)))) {
+                done(refused(ECANCELED, "", 0));
+                return;
+            }
+            sent += take;
+        }
+        if (fault) {
+            done(failure(fault->error));
+            return;
+        }
+        done(std::move(response));
+    });
+}
+
+Result<PutResponse> FakeStore::store_object(const std::string& key, std::string content, Metadata metadata,
+                                            const std::string& content_type, const std::string& content_encoding) {
+    Object object;
+    object.info.key = key;
+    object.info.size = content.size();
+    object.info.etag = next_etag();
+    object.info.last_modified = std::chrono::system_clock::now();
+    object.info.metadata = std::move(metadata);
+    object.info.content_type = content_type;
+    object.info.content_encoding = content_encoding;
+    object.content = std::make_shared<const std::string>(std::move(content));
+    PutResponse response{object.info.etag, object.info.last_modified};
+    objects_[key] = std::move(object);
+    return response;
+}
+
+void FakeStore::put(PutRequest request, StoreDone<PutResponse> done) {
+    const std::string key = request.key;
+    perform<PutResponse>(
+        Operation::kPut, key,
+        [this, request = std::move(request)]() -> Result<PutResponse> {
+            if (request.if_none_match && objects_.contains(request.key)) {
+                return refused(EEXIST, "PreconditionFailed", 412);
+            }
+            if (!request.if_match.empty()) {
+                if (const auto found = find(request.key, request.if_match); !found) {
+                    return failure(found.error());
+                }
+            }
+            return store_object(request.key, request.body.to_string(), request.metadata, request.content_type,
+                                request.content_encoding);
+        },
+        std::move(done));
+}
+
+void FakeStore::copy(CopyRequest request, StoreDone<PutResponse> done) {
+    const std::string key = request.key;
+    perform<PutResponse>(
+        Operation::kCopy, key,
+        [this, request = std::move(request)]() -> Result<PutResponse> {
+            const Result<const Object*> source = find(request.source_key, request.source_if_match);
+            if (!source) {
+                return failure(source.error());
+            }
+            if (request.if_none_match && objects_.contains(request.key)) {
+                return refused(EEXIST, "PreconditionFailed", 412);
+            }
+            const ObjectInfo info = (*source)->info;
+            return store_object(request.key, *(*source)->content, info.metadata, info.content_type,
+                                info.content_encoding);
+        },
+        std::move(done));
+}
+
+Result<ListResponse> FakeStore::list_now(const ListRequest& request) const {
+    ListResponse response;
+    const std::string after = std::max(request.continuation_token, request.start_after);
+    std::string last_prefix;
+    int entries = 0;
+    for (auto at = objects_.lower_bound(request.prefix); at != objects_.end(); ++at) {
+        const std::string& key = at->first;
+        if (!key.starts_with(request.prefix)) {
+            break;
+        }
+        std::string common;
+        if (!request.delimiter.empty()) {
+            const std::size_t cut = key.find(request.delimiter, request.prefix.size());
+            if (cut != std::string::npos) {
+                common = key.substr(0, cut + request.delimiter.size());
+            }
+        }
+        const std::string& name = common.empty() ? key : common;
+        if (name <= after || (!common.empty() && common == last_prefix)) {
+            continue;
+        }
+        if (entries == request.max_keys) {
+            response.next_continuation_token =
+                last_prefix.empty() || (!response.objects.empty() && response.objects.back().key > last_prefix)
+                    ? response.objects.back().key
+                    : last_prefix;
+            break;
+        }
+        ++entries;
+        if (common.empty()) {
+            ObjectInfo info = at->second.info;
+            info.metadata.clear();
+            response.objects.push_back(std::move(info));
+        } else {
+            response.common_prefixes.push_back(common);
+            last_prefix = common;
+        }
+    }
+    return response;
+}
+
+void FakeStore::list(ListRequest request, StoreDone<ListResponse> done) {
+    const std::string prefix = request.prefix;
+    perform<ListResponse>(
+        Operation::kList, prefix, [this, request = std::move(request)] { return list_now(request); }, std::move(done));
+}
+
+void FakeStore::remove(std::string key, StoreDone<void> done) {
+    perform<void>(
+        Operation::kRemove, key,
+        [this, key]() -> Status {
+            objects_.erase(key);
+            return {};
+        },
+        std::move(done));
+}
+
+void FakeStore::remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) {
+    perform<std::vector<DeleteFailure>>(
+        Operation::kRemoveMany, keys.empty() ? "" : keys.front(),
+        [this, keys]() -> Result<std::vector<DeleteFailure>> {
+            if (keys.size() > 1000) {
+                return refused(EINVAL, "MalformedXML", 400);
+            }
+            for (const std::string& key : keys) {
+                objects_.erase(key);
+            }
+            return std::vector<DeleteFailure>{};
+        },
+        std::move(done));
+}
+
+void FakeStore::create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
+    const std::string key = request.key;
+    perform<UploadId>(
+        Operation::kCreateUpload, key,
+        [this, request = std::move(request)]() -> Result<UploadId> {
+            UploadId id{request.key, "upload-" + std::to_string(++serial_)};
+            uploads_[id.id] = Upload{request, {}, std::chrono::system_clock::now()};
+            return id;
+        },
+        std::move(done));
+}
+
+void FakeStore::upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) {
+    const std::string key = request.upload.key;
+    perform<UploadedPart>(
+        Operation::kUploadPart, key,
+        [this, request = std::move(request)]() -> Result<UploadedPart> {
+            const auto upload = uploads_.find(request.upload.id);
+            if (upload == uploads_.end()) {
+                return refused(EIO, "NoSuchUpload", 404);
+            }
+            if (request.part_number < 1 || request.part_number > kMaxParts) {
+                return refused(EINVAL, "InvalidArgument", 400);
+            }
+            UploadedPart part{request.part_number, next_etag(), std::to_string(request.crc32c), request.body.size()};
+            upload->second.parts[request.part_number] = Part{part, request.body.to_string()};
+            return part;
+        },
+        std::move(done));
+}
+
+void FakeStore::upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) {
+    const std::string key = request.upload.key;
+    perform<UploadedPart>(
+        Operation::kUploadPartCopy, key,
+        [this, request = std::move(request)]() -> Result<UploadedPart> {
+            const auto upload = uploads_.find(request.upload.id);
+            if (upload == uploads_.end()) {
+                return refused(EIO, "NoSuchUpload", 404);
+            }
+            const Result<const Object*> source = find(request.source_key, request.source_if_match);
+            if (!source) {
+                return failure(source.error());
+            }
+            std::string content = *(*source)->content;
+            if (request.range) {
+                if (content.size() <= minimum_part_size_ ||
+                    request.range->offset + request.range->length > content.size()) {
+                    return refused(EINVAL, "InvalidRequest", 400);
+                }
+                content = content.substr(request.range->offset, request.range->length);
+            }
+            UploadedPart part{request.part_number, next_etag(), "copied", content.size()};
+            upload->second.parts[request.part_number] = Part{part, std::move(content)};
+            return part;
+        },
+        std::move(done));
+}
+
+Result<PutResponse> FakeStore::complete_now(const CompleteRequest& request) {
+    const auto upload = uploads_.find(request.upload.id);
+    if (upload == uploads_.end()) {
+        return refused(EIO, "NoSuchUpload", 404);
+    }
+    if (request.if_none_match && objects_.contains(request.upload.key)) {
+        return refused(EEXIST, "PreconditionFailed", 412);
+    }
+    std::string content;
+    int previous = 0;
+    for (const UploadedPart& part : request.parts) {
+        const auto found = upload->second.parts.find(part.part_number);
+        if (part.part_number <= previous) {
+            return refused(EIO, "InvalidPartOrder", 400);
+        }
+        previous = part.part_number;
+        if (found == upload->second.parts.end() || found->second.uploaded.etag != part.etag ||
+            found->second.uploaded.checksum_crc32c != part.checksum_crc32c) {
+            return refused(EIO, "InvalidPart", 400);
+        }
+        if (&part != &request.parts.back() && found->second.content.size() < minimum_part_size_) {
+            return refused(EIO, "EntityTooSmall", 400);
+        }
+        content += found->second.content;
+    }
+    if (request.parts.empty()) {
+        return refused(EIO, "MalformedXML", 400);
+    }
+    const CreateUploadRequest created = upload->second.request;
+    uploads_.erase(upload);
+    return store_object(created.key, std::move(content), created.metadata, created.content_type,
+                        created.content_encoding);
+}
+
+void FakeStore::complete_upload(CompleteRequest request, StoreDone<PutResponse> done) {
+    const std::string key = request.upload.key;
+    perform<PutResponse>(
+        Operation::kCompleteUpload, key, [this, request = std::move(request)] { return complete_now(request); },
+        std::move(done));
+}
+
+void FakeStore::abort_upload(UploadId upload, StoreDone<void> done) {
+    perform<void>(
+        Operation::kAbortUpload, upload.key,
+        [this, upload]() -> Status {
+            uploads_.erase(upload.id);
+            return {};
+        },
+        std::move(done));
+}
+
+void FakeStore::list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) {
+    perform<std::vector<OpenUpload>>(
+        Operation::kListUploads, prefix,
+        [this, prefix]() -> Result<std::vector<OpenUpload>> {
+            std::vector<OpenUpload> open;
+            for (const auto& [id, upload] : uploads_) {
+                if (upload.request.key.starts_with(prefix)) {
+                    open.push_back(OpenUpload{UploadId{upload.request.key, id}, upload.initiated});
+                }
+            }
+            return open;
+        },
+        std::move(done));
+}
+
+void FakeStore::list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) {
+    perform<std::vector<UploadedPart>>(
+        Operation::kListParts, upload.key,
+        [this, upload]() -> Result<std::vector<UploadedPart>> {
+            const auto found = uploads_.find(upload.id);
+            if (found == uploads_.end()) {
+                return refused(EIO, "NoSuchUpload", 404);
+            }
+            std::vector<UploadedPart> parts;
+            for (const auto& [number, part] : found->second.parts) {
+                parts.push_back(part.uploaded);
+            }
+            return parts;
+        },
+        std::move(done));
+}
+
+// --- what a test does and sees
+
+void FakeStore::inject(Fault fault) {
+    std::lock_guard lock(mutex_);
+    faults_.push_back(std::move(fault));
+}
+
+void FakeStore::clear_faults() {
+    std::lock_guard lock(mutex_);
+    faults_.clear();
+}
+
+void FakeStore::hold(Operation operation) {
+    std::lock_guard lock(mutex_);
+    holding_.insert(operation);
+}
+
+void FakeStore::release(Operation operation) {
+    std::vector<Step> steps;
+    {
+        std::lock_guard lock(mutex_);
+        holding_.erase(operation);
+        steps.swap(held_[operation]);
+    }
+    for (Step& step : steps) {
+        dispatch(std::move(step));
+    }
+}
+
+bool FakeStore::wait_until_held(Operation operation, int count) {
+    std::unique_lock lock(mutex_);
+    return held_changed_.wait_for(lock, std::chrono::seconds(10),
+                                  [&] { return held_[operation].size() >= static_cast<std::size_t>(count); });
+}
+
+void FakeStore::answer_from_threads(int threads) {
+    std::lock_guard lock(mutex_);
+    for (int i = 0; i < threads; ++i) {
+        threads_.emplace_back([this] { work(); });
+    }
+}
+
+void FakeStore::set_body_piece(std::size_t bytes) {
+    std::lock_guard lock(mutex_);
+    body_piece_ = bytes;
+}
+
+void FakeStore::put_object(const std::string& key, std::string content, Metadata metadata) {
+    std::lock_guard lock(mutex_);
+    static_cast<void>(store_object(key, std::move(content), std::move(metadata), "", ""));
+}
+
+bool FakeStore::exists(const std::string& key) const {
+    std::lock_guard lock(mutex_);
+    return objects_.contains(key);
+}
+
+std::string FakeStore::content(const std::string& key) const {
+    std::lock_guard lock(mutex_);
+    const auto found = objects_.find(key);
+    return found == objects_.end() ? std::string() : *found->second.content;
+}
+
+ObjectInfo FakeStore::info(const std::string& key) const {
+    std::lock_guard lock(mutex_);
+    const auto found = objects_.find(key);
+    return found == objects_.end() ? ObjectInfo{} : found->second.info;
+}
+
+std::vector<std::string> FakeStore::keys() const {
+    std::lock_guard lock(mutex_);
+    std::vector<std::string> keys;
+    for (const auto& [key, object] : objects_) {
+        keys.push_back(key);
+    }
+    return keys;
+}
+
+int FakeStore::open_uploads() const {
+    std::lock_guard lock(mutex_);
+    return static_cast<int>(uploads_.size());
+}
+
+int FakeStore::calls(Operation operation) const {
+    std::lock_guard lock(mutex_);
+    const auto found = calls_.find(operation);
+    return found == calls_.end() ? 0 : found->second;
+}
+
+int FakeStore::calls() const {
+    std::lock_guard lock(mutex_);
+    int sum = 0;
+    for (const auto& [operation, count] : calls_) {
+        sum += count;
+    }
+    return sum;
+}
+
+void FakeStore::reset_calls() {
+    std::lock_guard lock(mutex_);
+    calls_.clear();
+}
+
+}  // namespace ckptfs::testing
