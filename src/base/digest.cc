@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/digest.h"
+
+#include <isa-l/crc.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+namespace ckptfs {
+namespace {
+
+// crc32_iscsi counts in int.
+constexpr std::size_t kMaxCrcPiece = std::size_t{1} << 30;
+
+// A linear map over GF(2) on the 32 bits of a checksum register: column i is the image of bit i.
+using Gf2Matrix = std::array<std::uint32_t, 32>;
+
+constexpr std::uint32_t apply(const Gf2Matrix& matrix, std::uint32_t bits) {
+    std::uint32_t image = 0;
+    for (std::size_t column = 0; bits != 0; bits >>= 1, ++column) {
+        if ((bits & 1U) != 0) {
+            image ^= matrix[column];
+        }
+    }
+    return image;
+}
+
+constexpr Gf2Matrix squared(const Gf2Matrix& matrix) {
+    Gf2Matrix square{};
+    for (std::size_t column = 0; column < square.size(); ++column) {
+        square[column] = apply(matrix, matrix[column]);
+    }
+    return square;
+}
+
+// What one zero byte does to the (reflected) register.
+constexpr Gf2Matrix zero_byte_matrix() {
+    // 0x1EDC6F41 (RFC 3720 B.4) with its bits reversed.
+    constexpr std::uint32_t kPolynomial = 0x82F63B78;
+    Gf2Matrix matrix{};
+    matrix[0] = kPolynomial;
+    for (std::size_t column = 1; column < matrix.size(); ++column) {
+        matrix[column] = std::uint32_t{1} << (column - 1);
+    }
+    for (int doubling = 0; doubling < 3; ++doubling) {
+        matrix = squared(matrix);
+    }
+    return matrix;
+}
+
+// Element k is what 2^k zero bytes do. Computed once, so that a combination costs at most 64 applications.
+constexpr std::array<Gf2Matrix, 64> zero_run_matrices() {
+    std::array<Gf2Matrix, 64> runs{};
+    runs[0] = zero_byte_matrix();
+    for (std::size_t exponent = 1; exponent < runs.size(); ++exponent) {
+        runs[exponent] = squared(runs[exponent - 1]);
+    }
+    return runs;
+}
+
+struct DigestDeleter {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+
+// OpenSSL fails here only when memory is gone or a provider forbids the algorithm: nothing a caller could mend.
+void require(bool success) {
+    if (!success) {
+        std::abort();
+    }
+}
+
+class EvpDigest {
+public:
+    explicit EvpDigest(const EVP_MD* algorithm) : context_(EVP_MD_CTX_new()) {
+        require(context_ != nullptr && EVP_DigestInit_ex(context_.get(), algorithm, nullptr) == 1);
+    }
+    void update(ByteSpan bytes) { require(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1); }
+    template <std::size_t kSize>
+    std::array<std::byte, kSize> finish() {
+        std::array<std::byte, kSize> digest{};
+        unsigned int size = 0;
+        require(EVP_DigestFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(digest.data()), &size) == 1);
+        require(size == kSize);
+        return digest;
+    }
+
+private:
+    std::unique_ptr<EVP_MD_CTX, DigestDeleter> context_;
+};
+
+template <std::size_t kSize>
+std::array<std::byte, kSize> digest_of(const EVP_MD* algorithm, ByteSpan bytes) {
+    EvpDigest digest(algorithm);
+    digest.update(bytes);
+    return digest.finish<kSize>();
+}
+
+template <std::size_t kSize>
+std::array<std::byte, kSize> digest_of(const EVP_MD* algorithm, const Payload& payload) {
+    EvpDigest digest(algorithm);
+    for (const Slice& slice : payload.slices()) {
+        digest.update(slice.bytes);
+    }
+    return digest.finish<kSize>();
+}
+
+bool is_base64(std::string_view text) {
+    const auto is_digit = [](char each) {
+        return (each >= 'A' && each <= 'Z') || (each >= 'a' && each <= 'z') || (each >= '0' && each <= '9') ||
+               each == '+' || each == '/';
+    };
+    if (text.size() % 4 != 0) {
+        return false;
+    }
+    for (int padding = 0; padding < 2 && !text.empty() && text.back() == '='; ++padding) {
+        text.remove_suffix(1);
+    }
+    return std::all_of(text.begin(), text.end(), is_digit);
+}
+
+}  // namespace
+
+std::uint32_t crc32c(ByteSpan bytes, std::uint32_t before) {
+    // The library leaves the inversion of the register, at both ends, to its caller.
+    std::uint32_t reg = ~before;
+    while (!bytes.empty()) {
+        const std::size_t size = std::min(bytes.size(), kMaxCrcPiece);
+        // Its signature lacks a const; it only reads.
+        auto* data = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(bytes.data()));
+        reg = crc32_iscsi(data, static_cast<int>(size), reg);
+        bytes = bytes.subspan(size);
+    }
+    return ~reg;
+}
+
+std::uint32_t crc32c(const Payload& payload, std::uint32_t before) {
+    for (const Slice& slice : payload.slices()) {
+        before = crc32c(slice.bytes, before);
+    }
+    return before;
+}
+
+std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t length_b) {
+    static const std::array<Gf2Matrix, 64> kZeroRuns = zero_run_matrices();
+    for (std::size_t exponent = 0; length_b != 0; length_b >>= 1, ++exponent) {
+        if ((length_b & 1U) != 0) {
+            crc_a = apply(kZeroRuns[exponent], crc_a);
+        }
+    }
+    return crc_a ^ crc_b;
+}
+
+std::string crc32c_base64(std::uint32_t crc) {
+    const std::array<std::byte, 4> bytes = {static_cast<std::byte>(crc >> 24), static_cast<std::byte>(crc >> 16),
+                                            static_cast<std::byte>(crc >> 8), static_cast<std::byte>(crc)};
+    return base64_encode(bytes);
+}
+
+Sha256 sha256(ByteSpan bytes) {
+    return digest_of<32>(EVP_sha256(), bytes);
+}
+
+Sha256 sha256(const Payload& payload) {
+    return digest_of<32>(EVP_sha256(), payload);
+}
+
+Sha256 hmac_sha256(ByteSpan key, ByteSpan message) {
+    // OpenSSL takes a null key for "the one from last time", so an empty one still has to point somewhere.
+    static constexpr unsigned char kNothing = 0;
+    const auto* key_data = key.empty() ? &kNothing : reinterpret_cast<const unsigned char*>(key.data());
+    const auto* data = message.empty() ? &kNothing : reinterpret_cast<const unsigned char*>(message.data());
+    Sha256 digest{};
+    unsigned int size = 0;
+    require(HMAC(EVP_sha256(), key_data, static_cast<int>(key.size()), data, message.size(),
+                 reinterpret_cast<unsigned char*>(digest.data()), &size) != nullptr);
+    require(size == digest.size());
+    return digest;
+}
+
+Md5 md5(ByteSpan bytes) {
+    return digest_of<16>(EVP_md5(), bytes);
+}
+
+Md5 md5(const Payload& payload) {
+    return digest_of<16>(EVP_md5(), payload);
+}
+
+std::string base64_encode(ByteSpan bytes) {
+    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string text;
+    text.reserve((bytes.size() + 2) / 3 * 4);
+    for (std::size_t index = 0; index < bytes.size(); index += 3) {
+        const std::size_t count = std::min<std::size_t>(3, bytes.size() - index);
+        std::uint32_t group = 0;
+        for (std::size_t each = 0; each < 3; ++each) {
+            group = (group << 8) | (each < count ? std::to_integer<std::uint32_t>(bytes[index + each]) : 0U);
+        }
+        for (std::size_t digit = 0; digit < 4; ++digit) {
+            text += digit <= count ? kDigits[(group >> (18 - 6 * digit)) & 0x3FU] : '=';
+        }
+    }
+    return text;
+}
+
+std::optional<std::vector<std::byte>> base64_decode(std::string_view text) {
+    if (!is_base64(text)) {
+        return std::nullopt;
+    }
+    const auto value = [](char each) -> std::uint32_t {
+        if (each >= 'A' && each <= 'Z') {
+            return static_cast<std::uint32_t>(each - 'A');
+        }
+        if (each >= 'a' && each <= 'z') {
+            return static_cast<std::uint32_t>(each - 'a' + 26);
+        }
+        if (each >= '0' && each <= '9') {
+            return static_cast<std::uint32_t>(each - '0' + 52);
+        }
+        return each == '+' ? 62 : 63;
+    };
+    std::vector<std::byte> bytes;
+    bytes.reserve(text.size() / 4 * 3);
+    for (std::size_t index = 0; index < text.size(); index += 4) {
+        std::uint32_t group = 0;
+        std::size_t digits = 0;
+        for (const char each : text.substr(index, 4)) {
+            group = (group << 6) | (each == '=' ? 0U : value(each));
+            digits += each == '=' ? 0 : 1;
+        }
+        for (std::size_t each = 0; each + 1 < digits; ++each) {
+            bytes.push_back(static_cast<std::byte>(group >> (16 - 8 * each)));
+        }
+    }
+    return bytes;
+}
+
+std::string hex(ByteSpan bytes) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string text;
+    text.reserve(bytes.size() * 2);
+    for (const std::byte each : bytes) {
+        text += kDigits[std::to_integer<std::size_t>(each >> 4)];
+        text += kDigits[std::to_integer<std::size_t>(each & std::byte{0x0F})];
+    }
+    return text;
+}
+
+}  // namespace ckptfs

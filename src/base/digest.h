@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checksums, hashes and the text forms that S3 gives them.
+//
+// Pure functions; safe from any thread. Large inputs belong on an executor, not on an HTTP or FUSE thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+
+namespace ckptfs {
+
+using Sha256 = std::array<std::byte, 32>;
+using Md5 = std::array<std::byte, 16>;
+
+// CRC-32C (Castagnoli, RFC 3720 B.4). Incremental: `before` is the checksum of the bytes that come before these.
+[[nodiscard]] std::uint32_t crc32c(ByteSpan bytes, std::uint32_t before = 0);
+[[nodiscard]] std::uint32_t crc32c(const Payload& payload, std::uint32_t before = 0);
+// The checksum of A followed by B, from theirs and B's length in bytes; no byte is read.
+[[nodiscard]] std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t length_b);
+// As x-amz-checksum-crc32c wants it: base64 of the four bytes, highest first.
+[[nodiscard]] std::string crc32c_base64(std::uint32_t crc);
+
+[[nodiscard]] Sha256 sha256(ByteSpan bytes);
+[[nodiscard]] Sha256 sha256(const Payload& payload);
+[[nodiscard]] Sha256 hmac_sha256(ByteSpan key, ByteSpan message);
+
+// For Content-MD5, which DeleteObjects asks for; no proof of anything.
+[[nodiscard]] Md5 md5(ByteSpan bytes);
+[[nodiscard]] Md5 md5(const Payload& payload);
+
+// RFC 4648 section 4, with padding. Decoding takes nothing else: empty for any other character or length.
+[[nodiscard]] std::string base64_encode(ByteSpan bytes);
+[[nodiscard]] std::optional<std::vector<std::byte>> base64_decode(std::string_view text);
+
+// Lower case.
+[[nodiscard]] std::string hex(ByteSpan bytes);
+
+}  // namespace ckptfs

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckptfs/log.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <cstddef>
+#include <memory>
+
+namespace ckptfs {
+namespace {
+
+spdlog::level::level_enum to_spdlog(LogLevel level) {
+    switch (level) {
+        case LogLevel::kError:
+            return spdlog::level::err;
+        case LogLevel::kWarning:
+            return spdlog::level::warn;
+        case LogLevel::kInfo:
+            return spdlog::level::info;
+        case LogLevel::kDebug:
+            return spdlog::level::debug;
+    }
+    return spdlog::level::info;
+}
+
+spdlog::logger& logger() {
+    // Never destroyed: threads may still log while static objects go.
+    static auto* instance = [] {
+        auto* made = new spdlog::logger("ckptfs", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+        made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z ckptfs[%P] %l: %v");
+        made->set_level(spdlog::level::info);
+        made->flush_on(spdlog::level::debug);
+        return made;
+    }();
+    return *instance;
+}
+
+struct CodePoint {
+    char32_t value = 0;
+    // 0 where the bytes are not UTF-8.
+    std::size_t size = 0;
+};
+
+// The well-formed sequences of RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
+CodePoint decode_utf8(std::string_view text) {
+    const auto byte = [&](std::size_t index) { return static_cast<unsigned char>(text[index]); };
+    const unsigned char first = byte(0);
+    if (first < 0x80) {
+        return {first, 1};
+    }
+    std::size_t size = 0;
+    char32_t value = 0;
+    char32_t smallest = 0;
+    if ((first & 0xE0) == 0xC0) {
+        size = 2;
+        value = first & 0x1FU;
+        smallest = 0x80;
+    } else if ((first & 0xF0) == 0xE0) {
+        size = 3;
+        value = first & 0x0FU;
+        smallest = 0x800;
+    } else if ((first & 0xF8) == 0xF0) {
+        size = 4;
+        value = first & 0x07U;
+        smallest = 0x10000;
+    }
+    if (size == 0 || text.size() < size) {
+        return {};
+    }
+    for (std::size_t index = 1; index < size; ++index) {
+        if ((byte(index) & 0xC0) != 0x80) {
+            return {};
+        }
+        value = (value << 6) | (byte(index) & 0x3FU);
+    }
+    const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
+    if (value < smallest || value > 0x10FFFF || surrogate) {
+        return {};
+    }
+    return {value, size};
+}
+
+bool steers_terminal(char32_t value) {
+    const bool control = value < 0x20 || (value >= 0x7F && value < 0xA0);
+    const bool line_break = value == 0x2028 || value == 0x2029;
+    const bool direction = (value >= 0x202A && value <= 0x202E) || (value >= 0x2066 && value <= 0x2069);
+    return control || line_break || direction;
+}
+
+void append_escaped_byte(std::string& target, unsigned char byte) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    target += "\\x";
+    target += kDigits[byte >> 4];
+    target += kDigits[byte & 0x0F];
+}
+
+}  // namespace
+
+void set_log_level(LogLevel level) {
+    logger().set_level(to_spdlog(level));
+}
+
+void log(LogLevel level, std::string_view line) {
+    logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+std::string escaped(std::string_view text) {
+    std::string safe;
+    safe.reserve(text.size());
+    while (!text.empty()) {
+        const CodePoint point = decode_utf8(text);
+        const std::size_t size = point.size == 0 ? 1 : point.size;
+        if (point.size == 0 || steers_terminal(point.value)) {
+            for (const char each : text.substr(0, size)) {
+                append_escaped_byte(safe, static_cast<unsigned char>(each));
+            }
+        } else {
+            safe += text.substr(0, size);
+        }
+        text.remove_prefix(size);
+    }
+    return safe;
+}
+
+}  // namespace ckptfs
