@@ -6,8 +6,8 @@
 //
 // Ownership: the transport keeps the request (and so its body's slices) until `done` has been called. `done` is called
 // exactly once for every send(), also after cancel() and while the transport is destroyed.
-// Threads: send() and cancel() may be called from any thread. `on_body` and `done` run on an HTTP thread, without locks
-// held; they must be short and must not block.
+// Threads: send() and cancel() may be called from any thread. `on_head`, `on_body` and `done` run on an HTTP thread,
+// without locks held; they must be short and must not block.
 #pragma once
 
 #include <chrono>
@@ -26,11 +26,16 @@ namespace ckptfs {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
+struct HttpResponse;
+
 struct HttpRequest {
     std::string method;
     std::string url;
     HttpHeaders headers;
     Payload body;
+    // Sees status and headers of a 2xx response before the first byte reaches on_body, so that bytes of another range
+    // or version are never handed on; returning false ends the request with ECANCELED.
+    std::function<bool(const HttpResponse&)> on_head;
     // Receives the body of a 2xx response as it arrives; returning false ends the request with ECANCELED. Without it,
     // and for every other status, the body is collected in HttpResponse::body.
     std::function<bool(ByteSpan)> on_body;

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// One HTTP thread: a libcurl multi handle driven by epoll.
+//
+// libcurl's own poll asks every connection on every turn; with epoll only those that are ready cost anything.
+// Threads: enqueue(), cancel() and in_flight() may be called from any thread; everything else happens on the loop's
+// own thread. The destructor completes all transfers with ECANCELED and joins; transfers enqueued by their callbacks
+// meanwhile are canceled too.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/http.h"
+#include "ckptfs/status.h"
+#include "http/curl_handles.h"
+#include "http/curl_transport.h"
+#include "http/file_descriptor.h"
+#include "http/transfer.h"
+
+namespace ckptfs {
+
+class CurlLoop {
+public:
+    static Result<std::unique_ptr<CurlLoop>> create(const CurlTransportOptions& options, int max_connections);
+    ~CurlLoop();
+    CurlLoop(const CurlLoop&) = delete;
+    CurlLoop& operator=(const CurlLoop&) = delete;
+
+    void enqueue(std::unique_ptr<Transfer> transfer);
+    void cancel(HttpTransport::Id id);
+    // Ends the thread; later transfers are canceled on their caller's thread.
+    void stop();
+    // Transfers accepted and not yet completed.
+    [[nodiscard]] std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+    [[nodiscard]] const TransferCounters& counters() const { return counters_; }
+
+private:
+    struct Inbox {
+        std::deque<std::unique_ptr<Transfer>> transfers;
+        std::vector<HttpTransport::Id> canceled;
+        bool stopping = false;
+    };
+
+    CurlLoop(const CurlTransportOptions& options, int max_connections);
+    Status open();
+    static int on_socket(CURL* easy, curl_socket_t socket, int what, void* self, void* known);
+    static int on_timer(CURLM* multi, long timeout_ms, void* self);
+
+    void run();
+    // False once the loop is to stop.
+    bool take_inbox();
+    void cancel_now(HttpTransport::Id id);
+    void start_waiting();
+    void start(std::unique_ptr<Transfer> transfer);
+    void act_on_timeout();
+    void wait_for_events();
+    void finish_completed();
+    void end_stalled();
+    void cancel_all();
+    std::unique_ptr<Transfer> detach(HttpTransport::Id id);
+    // Runs the transfer's callback by `end`, and keeps its handle for reuse.
+    template <class End>
+    void conclude(std::unique_ptr<Transfer> transfer, End end);
+    [[nodiscard]] int wait_milliseconds() const;
+    void wake() const;
+
+    const CurlTransportOptions options_;
+    const int max_connections_;
+
+    CurlMulti multi_;
+    FileDescriptor epoll_;
+    FileDescriptor wakeup_;
+
+    // Loop thread only.
+    std::deque<std::unique_ptr<Transfer>> waiting_;
+    std::unordered_map<HttpTransport::Id, std::unique_ptr<Transfer>> active_;
+    std::vector<CurlEasy> idle_handles_;
+    SteadyTime curl_due_ = SteadyTime::max();
+    SteadyTime progress_due_ = SteadyTime::max();
+
+    TransferCounters counters_;
+    std::atomic<std::uint64_t> in_flight_{0};
+
+    std::mutex mutex_;
+    Inbox inbox_;          // guarded by mutex_
+    bool closed_ = false;  // guarded by mutex_; nothing is accepted any more
+
+    std::thread thread_;
+};
+
+}  // namespace ckptfs

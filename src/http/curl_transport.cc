@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/curl_transport.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "http/curl_loop.h"
+
+namespace ckptfs {
+namespace {
+
+// libcurl's own global state: set up once, at the first transport, and left to the end of the process, since other
+// libraries in it may use libcurl too.
+CURLcode initialise_curl() {
+    static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+    return code;
+}
+
+class CurlTransport final : public HttpTransport {
+public:
+    explicit CurlTransport(std::vector<std::unique_ptr<CurlLoop>> loops) : loops_(std::move(loops)) {}
+
+    ~CurlTransport() override {
+        // All threads end before any loop goes: a callback may send through another loop.
+        for (auto& loop : loops_) {
+            loop->stop();
+        }
+    }
+
+    Id send(HttpRequest request, Done done) override {
+        const std::size_t index = least_busy();
+        // The loop is told by the id's residue.
+        const Id id = next_.fetch_add(1, std::memory_order_relaxed) * loops_.size() + index;
+        loops_[index]->enqueue(std::make_unique<Transfer>(id, std::move(request), std::move(done)));
+        return id;
+    }
+
+    void cancel(Id id) override { loops_[id % loops_.size()]->cancel(id); }
+
+    [[nodiscard]] HttpStatistics statistics() const override {
+        HttpStatistics total;
+        total.requests = next_.load(std::memory_order_relaxed) - kFirstRequest;
+        for (const auto& loop : loops_) {
+            total.connections_opened += loop->counters().connections_opened;
+            total.bytes_sent += loop->counters().bytes_sent;
+            total.bytes_received += loop->counters().bytes_received;
+            total.in_flight += loop->in_flight();
+        }
+        return total;
+    }
+
+private:
+    static constexpr Id kFirstRequest = 1;
+
+    [[nodiscard]] std::size_t least_busy() const {
+        std::size_t best = 0;
+        for (std::size_t i = 1; i < loops_.size(); ++i) {
+            if (loops_[i]->in_flight() < loops_[best]->in_flight()) {
+                best = i;
+            }
+        }
+        return best;
+    }
+
+    const std::vector<std::unique_ptr<CurlLoop>> loops_;
+    std::atomic<Id> next_{kFirstRequest};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlTransportOptions& options) {
+    if (const CURLcode code = initialise_curl(); code != CURLE_OK) {
+        return failure(EIO, format("libcurl could not be set up: {}", curl_easy_strerror(code)));
+    }
+    const int threads = std::max(1, options.threads);
+    const int connections = std::max(1, (options.max_connections + threads - 1) / threads);
+    std::vector<std::unique_ptr<CurlLoop>> loops;
+    for (int i = 0; i < threads; ++i) {
+        auto loop = CurlLoop::create(options, connections);
+        if (!loop) {
+            return failure(std::move(loop.error()));
+        }
+        loops.push_back(std::move(*loop));
+    }
+    return std::make_unique<CurlTransport>(std::move(loops));
+}
+
+}  // namespace ckptfs

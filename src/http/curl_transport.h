@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// HttpTransport on libcurl's multi interface: a few threads, each an event loop over its share of the connections.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "ckptfs/http.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+struct CurlTransportOptions {
+    int threads = 2;
+    // Of all threads together; requests beyond it wait in the order they came, and their stall clock stands still.
+    // Callers bound the number of requests, so the queue is bounded by them.
+    int max_connections = 64;
+    // PEM file of trusted authorities; empty for the system's.
+    std::string ca_bundle;
+    // Bytes per send() and recv(). Larger saves system calls until the buffers of all connections fall out of the
+    // processor's caches; bench/s3_client measures it.
+    std::size_t send_buffer = std::size_t{256} << 10;
+    std::size_t receive_buffer = std::size_t{256} << 10;
+};
+
+// Starts the threads. Destroying the transport completes what is under way with ECANCELED and joins them; it must not
+// happen inside a callback.
+[[nodiscard]] Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlTransportOptions& options);
+
+}  // namespace ckptfs

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/transfer.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "base/text.h"
+#include "http/transfer_error.h"
+
+namespace ckptfs {
+namespace {
+
+// Idle connections are closed before Amazon S3 does so (20 s, less under load): the default of connectionMaxIdleTime
+// for S3 in the AWS SDK for Java 2.x.
+constexpr long kMaxIdleSeconds = 5;
+constexpr long kKeepAliveIdleSeconds = 30;
+constexpr long kKeepAliveIntervalSeconds = 10;
+// Every new connection asks again: the answer to a lookup is cached as one order of addresses, which would put all
+// connections on one server.
+constexpr long kDnsCacheSeconds = 0;
+
+template <class Value>
+Status set_option(CURL* easy, CURLoption option, Value value) {
+    const CURLcode code = curl_easy_setopt(easy, option, value);
+    if (code != CURLE_OK) {
+        return failure(EINVAL, format("libcurl does not accept option {}: {}", static_cast<int>(option),
+                                      curl_easy_strerror(code)));
+    }
+    return {};
+}
+
+// Sets options until one is refused.
+class OptionSetter {
+public:
+    explicit OptionSetter(CURL* easy) : easy_(easy) {}
+
+    template <class Value>
+    OptionSetter& set(CURLoption option, Value value) {
+        if (status_) {
+            status_ = set_option(easy_, option, value);
+        }
+        return *this;
+    }
+    [[nodiscard]] Status status() const { return status_; }
+
+private:
+    CURL* easy_;
+    Status status_;
+};
+
+std::string_view trimmed(std::string_view text) {
+    constexpr std::string_view kBlank = " \t\r\n";
+    const std::size_t first = text.find_first_not_of(kBlank);
+    if (first == std::string_view::npos) {
+        return {};
+    }
+    return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+std::string lower_case(std::string_view text) {
+    std::string lower(text);
+    for (char& c : lower) {
+        if (c >= 'A' && c <= 'Z') {
+            c = static_cast<char>(c - 'A' + 'a');
+        }
+    }
+    return lower;
+}
+
+}  // namespace
+
+std::string_view url_authority(std::string_view url) {
+    const std::size_t scheme = url.find("://");
+    if (scheme != std::string_view::npos) {
+        url.remove_prefix(scheme + 3);
+    }
+    url = url.substr(0, url.find_first_of("/?#"));
+    const std::size_t user = url.rfind('@');
+    return user == std::string_view::npos ? url : url.substr(user + 1);
+}
+
+bool is_loopback(std::string_view authority) {
+    if (authority.starts_with('[')) {
+        return authority.starts_with("[::1]");
+    }
+    const std::string_view host = authority.substr(0, authority.find(':'));
+    return host == "localhost" || host.ends_with(".localhost") || host.starts_with("127.");
+}
+
+Transfer::Transfer(HttpTransport::Id id, HttpRequest request, HttpTransport::Done done)
+    : id_(id), request_(std::move(request)), authority_(url_authority(request_.url)), done_(std::move(done)) {}
+
+Status Transfer::start(CurlEasy easy, const CurlTransportOptions& options, TransferCounters& counters, SteadyTime now) {
+    easy_ = std::move(easy);
+    counters_ = &counters;
+    last_progress_ = now;
+    if (Status status = set_connection_options(options); !status) {
+        return status;
+    }
+    if (Status status = set_headers(); !status) {
+        return status;
+    }
+    return set_request_options();
+}
+
+Status Transfer::set_connection_options(const CurlTransportOptions& options) {
+    OptionSetter setter(easy_.get());
+    setter.set(CURLOPT_NOSIGNAL, 1L)
+        .set(CURLOPT_ERRORBUFFER, detail_.data())
+        .set(CURLOPT_PRIVATE, static_cast<void*>(this))
+        // HTTP/2 would put all parts on one connection, which Amazon S3 serves at the rate of one.
+        .set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1))
+        .set(CURLOPT_PROTOCOLS_STR, "http,https")
+        .set(CURLOPT_FOLLOWLOCATION, 0L)
+        .set(CURLOPT_SSL_VERIFYPEER, 1L)
+        .set(CURLOPT_SSL_VERIFYHOST, 2L)
+        .set(CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2))
+        .set(CURLOPT_TCP_NODELAY, 1L)
+        .set(CURLOPT_TCP_KEEPALIVE, 1L)
+        .set(CURLOPT_TCP_KEEPIDLE, kKeepAliveIdleSeconds)
+        .set(CURLOPT_TCP_KEEPINTVL, kKeepAliveIntervalSeconds)
+        .set(CURLOPT_MAXAGE_CONN, kMaxIdleSeconds)
+        .set(CURLOPT_DNS_CACHE_TIMEOUT, kDnsCacheSeconds)
+        .set(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L)
+        .set(CURLOPT_UPLOAD_BUFFERSIZE, static_cast<long>(options.send_buffer))
+        .set(CURLOPT_BUFFERSIZE, static_cast<long>(options.receive_buffer))
+        .set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request_.connect_timeout.count()));
+    if (!options.ca_bundle.empty()) {
+        setter.set(CURLOPT_CAINFO, options.ca_bundle.c_str());
+    }
+    if (is_loopback(authority_)) {
+        setter.set(CURLOPT_PROXY, "");
+    }
+    return setter.status();
+}
+
+Status Transfer::set_headers() {
+    // An empty value takes out what libcurl would add by itself.
+    headers_.reset(curl_slist_append(nullptr, "Expect:"));
+    bool complete = headers_ != nullptr && curl_slist_append(headers_.get(), "Accept:") != nullptr;
+    for (const auto& [name, value] : request_.headers) {
+        if (value.find_first_of("\r\n") != std::string::npos || name.find_first_of("\r\n:") != std::string::npos) {
+            return failure(EINVAL, format("{}: header {} cannot be sent", authority_, name));
+        }
+        // "name;" is libcurl's way of asking for a header without a value.
+        const std::string line = value.empty() ? name + ';' : name + ": " + value;
+        complete = complete && curl_slist_append(headers_.get(), line.c_str()) != nullptr;
+    }
+    if (!complete) {
+        return failure(ENOMEM, format("{}: out of memory", authority_));
+    }
+    return set_option(easy_.get(), CURLOPT_HTTPHEADER, headers_.get());
+}
+
+Status Transfer::set_request_options() {
+    OptionSetter setter(easy_.get());
+    setter
+        .set(CURLOPT_URL, request_.url.c_str())
+        // Keys may hold "..", and the signature covers the path as it is.
+        .set(CURLOPT_PATH_AS_IS, 1L)
+        .set(CURLOPT_HEADERFUNCTION, &Transfer::on_header)
+        .set(CURLOPT_HEADERDATA, static_cast<void*>(this))
+        .set(CURLOPT_WRITEFUNCTION, &Transfer::on_write)
+        .set(CURLOPT_WRITEDATA, static_cast<void*>(this));
+    if (request_.method == "HEAD") {
+        setter.set(CURLOPT_NOBODY, 1L);
+    } else if (request_.method == "PUT" || request_.method == "POST") {
+        setter.set(CURLOPT_UPLOAD, 1L)
+            .set(CURLOPT_CUSTOMREQUEST, request_.method.c_str())
+            .set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request_.body.size()))
+            .set(CURLOPT_READFUNCTION, &Transfer::on_read)
+            .set(CURLOPT_READDATA, static_cast<void*>(this))
+            .set(CURLOPT_SEEKFUNCTION, &Transfer::on_seek)
+            .set(CURLOPT_SEEKDATA, static_cast<void*>(this));
+    } else {
+        setter.set(CURLOPT_HTTPGET, 1L).set(CURLOPT_CUSTOMREQUEST, request_.method.c_str());
+    }
+    return setter.status();
+}
+
+CurlEasy Transfer::release_handle() {
+    if (easy_) {
+        // No pointer to this transfer stays behind.
+        curl_easy_reset(easy_.get());
+    }
+    return std::move(easy_);
+}
+
+bool Transfer::check_progress(SteadyTime now) {
+    const std::int64_t moved = moved_bytes();
+    if (moved != last_moved_) {
+        last_moved_ = moved;
+        last_progress_ = now;
+        return true;
+    }
+    return now - last_progress_ < request_.stall_timeout;
+}
+
+Milliseconds Transfer::progress_interval() const {
+    return std::max(Milliseconds(1), request_.stall_timeout / 4);
+}
+
+std::int64_t Transfer::moved_bytes() const {
+    curl_off_t uploaded = 0;
+    curl_off_t downloaded = 0;
+    curl_easy_getinfo(easy_.get(), CURLINFO_SIZE_UPLOAD_T, &uploaded);
+    curl_easy_getinfo(easy_.get(), CURLINFO_SIZE_DOWNLOAD_T, &downloaded);
+    // What the kernel still holds has not moved: on a slow link the send buffer alone lasts for seconds, and each
+    // byte that leaves it is progress.
+    int unsent = 0;
+    if (socket_ == CURL_SOCKET_BAD || ioctl(socket_, SIOCOUTQ, &unsent) != 0) {
+        unsent = 0;
+    }
+    return header_bytes_ + uploaded + downloaded - unsent;
+}
+
+bool Transfer::request_started() const {
+    curl_off_t begun = 0;
+    return easy_ != nullptr && curl_easy_getinfo(easy_.get(), CURLINFO_PRETRANSFER_TIME_T, &begun) == CURLE_OK &&
+           begun > 0;
+}
+
+void Transfer::complete(CURLcode code) {
+    long connections = 0;
+    if (curl_easy_getinfo(easy_.get(), CURLINFO_NUM_CONNECTS, &connections) == CURLE_OK && connections > 0) {
+        counters_->connections_opened += static_cast<std::uint64_t>(connections);
+    }
+    if (refused_by_receiver_) {
+        fail_canceled();
+        return;
+    }
+    if (body_too_large_) {
+        Error error;
+        error.errno_value = EMSGSIZE;
+        error.http_status = response_.status;
+        error.outcome_unknown = true;
+        error.message = format("{}: the response is larger than {} bytes", authority_, request_.max_collected_body);
+        fail(std::move(error));
+        return;
+    }
+    if (code != CURLE_OK) {
+        long os_errno = 0;
+        curl_easy_getinfo(easy_.get(), CURLINFO_OS_ERRNO, &os_errno);
+        fail(transfer_error({code, os_errno, detail_.data(), authority_, request_started()}));
+        return;
+    }
+    std::exchange(done_, nullptr)(std::move(response_));
+}
+
+void Transfer::fail(Error error) {
+    std::exchange(done_, nullptr)(failure(std::move(error)));
+}
+
+void Transfer::fail_stalled() {
+    Error error;
+    error.errno_value = ETIMEDOUT;
+    error.retryable = true;
+    error.outcome_unknown = request_started();
+    error.message = format("{}: no byte moved for {} ms", authority_, request_.stall_timeout.count());
+    fail(std::move(error));
+}
+
+void Transfer::fail_canceled() {
+    Error error;
+    error.errno_value = ECANCELED;
+    error.outcome_unknown = request_started();
+    error.message = format("{}: request canceled", authority_);
+    fail(std::move(error));
+}
+
+std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count, void* self) {
+    auto* transfer = static_cast<Transfer*>(self);
+    const std::size_t length = size * count;
+    transfer->header_bytes_ += static_cast<std::int64_t>(length);
+    return transfer->take_header_line({data, length}) ? length : 0;
+}
+
+bool Transfer::take_header_line(std::string_view line) {
+    if (head_complete_) {
+        return true;  // trailers carry nothing that we ask for
+    }
+    if (line.starts_with("HTTP/")) {
+        // A new status line follows an interim (1xx) response, or libcurl's own second attempt.
+        response_ = HttpResponse{};
+        long status = 0;
+        curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
+        response_.status = static_cast<int>(status);
+        return true;
+    }
+    const std::string_view content = trimmed(line);
+    if (!content.empty()) {
+        const std::size_t colon = content.find(':');
+        if (colon != std::string_view::npos) {
+            response_.headers.emplace_back(lower_case(trimmed(content.substr(0, colon))),
+                                           trimmed(content.substr(colon + 1)));
+        }
+        return true;
+    }
+    if (response_.status < 200) {
+        return true;
+    }
+    head_complete_ = true;
+    if (succeeded() && request_.on_head && !request_.on_head(response_)) {
+        refused_by_receiver_ = true;
+        return false;
+    }
+    return true;
+}
+
+std::size_t Transfer::on_write(char* data, std::size_t size, std::size_t count, void* self) {
+    auto* transfer = static_cast<Transfer*>(self);
+    const std::size_t length = size * count;
+    transfer->counters_->bytes_received.fetch_add(length, std::memory_order_relaxed);
+    return transfer->take_body(as_bytes(std::string_view(data, length))) ? length : 0;
+}
+
+bool Transfer::take_body(ByteSpan bytes) {
+    if (request_.on_body && succeeded()) {
+        refused_by_receiver_ = !request_.on_body(bytes);
+        return !refused_by_receiver_;
+    }
+    if (bytes.size() > request_.max_collected_body - response_.body.size()) {
+        body_too_large_ = true;
+        return false;
+    }
+    response_.body.append(as_text(bytes));
+    return true;
+}
+
+std::size_t Transfer::on_read(char* target, std::size_t size, std::size_t count, void* self) {
+    auto* transfer = static_cast<Transfer*>(self);
+    const std::size_t filled = transfer->fill(std::as_writable_bytes(std::span(target, size * count)));
+    transfer->counters_->bytes_sent.fetch_add(filled, std::memory_order_relaxed);
+    return filled;
+}
+
+std::size_t Transfer::fill(MutableByteSpan target) {
+    std::size_t filled = 0;
+    const auto slices = request_.body.slices();
+    while (filled < target.size() && slice_ < slices.size()) {
+        const ByteSpan rest = slices[slice_].bytes.subspan(slice_offset_);
+        const std::size_t take = std::min(rest.size(), target.size() - filled);
+        std::memcpy(target.data() + filled, rest.data(), take);
+        filled += take;
+        slice_offset_ += take;
+        if (slice_offset_ == slices[slice_].bytes.size()) {
+            ++slice_;
+            slice_offset_ = 0;
+        }
+    }
+    return filled;
+}
+
+int Transfer::on_seek(void* self, curl_off_t offset, int origin) {
+    auto* transfer = static_cast<Transfer*>(self);
+    if (origin != SEEK_SET || offset < 0 || static_cast<std::uint64_t>(offset) > transfer->request_.body.size()) {
+        return CURL_SEEKFUNC_FAIL;
+    }
+    transfer->rewind_to(static_cast<std::uint64_t>(offset));
+    return CURL_SEEKFUNC_OK;
+}
+
+void Transfer::rewind_to(std::uint64_t offset) {
+    const auto slices = request_.body.slices();
+    slice_ = 0;
+    while (slice_ < slices.size() && offset >= slices[slice_].bytes.size()) {
+        offset -= slices[slice_].bytes.size();
+        ++slice_;
+    }
+    slice_offset_ = offset;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// One HTTP attempt on one libcurl handle: options, callbacks, and the outcome.
+//
+// Ownership: libcurl holds a pointer to the transfer, which therefore does not move, and is taken out of the multi
+// handle before it is destroyed.
+// Threads: used by its loop's thread only.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/http.h"
+#include "http/curl_handles.h"
+#include "http/curl_transport.h"
+
+namespace ckptfs {
+
+// Moved bytes of all transfers of a loop, those under way included.
+struct TransferCounters {
+    std::atomic<std::uint64_t> bytes_sent{0};
+    std::atomic<std::uint64_t> bytes_received{0};
+    std::atomic<std::uint64_t> connections_opened{0};
+};
+
+class Transfer {
+public:
+    Transfer(HttpTransport::Id id, HttpRequest request, HttpTransport::Done done);
+    Transfer(const Transfer&) = delete;
+    Transfer& operator=(const Transfer&) = delete;
+
+    [[nodiscard]] HttpTransport::Id id() const { return id_; }
+    [[nodiscard]] CURL* easy() const { return easy_.get(); }
+
+    // Takes a handle and sets every option on it; an option that libcurl refuses is an Error.
+    Status start(CurlEasy easy, const CurlTransportOptions& options, TransferCounters& counters, SteadyTime now);
+    // Gives the handle back for the next transfer.
+    CurlEasy release_handle();
+
+    // Which socket libcurl works on for this transfer. Sockets of idle connections are removed in the name of any
+    // transfer.
+    void socket_used(curl_socket_t socket) { socket_ = socket; }
+    void socket_removed(curl_socket_t socket) { socket_ = socket == socket_ ? CURL_SOCKET_BAD : socket_; }
+    // False once no byte has moved for the request's stall timeout.
+    bool check_progress(SteadyTime now);
+    // How long until check_progress() is worth another call: a quarter of the stall timeout.
+    [[nodiscard]] Milliseconds progress_interval() const;
+
+    // Call exactly one of these, as the last thing.
+    void complete(CURLcode code);
+    void fail(Error error);
+    void fail_stalled();
+    void fail_canceled();
+
+private:
+    static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self);
+    static std::size_t on_write(char* data, std::size_t size, std::size_t count, void* self);
+    static std::size_t on_read(char* target, std::size_t size, std::size_t count, void* self);
+    static int on_seek(void* self, curl_off_t offset, int origin);
+
+    Status set_connection_options(const CurlTransportOptions& options);
+    Status set_request_options();
+    Status set_headers();
+    bool take_header_line(std::string_view line);
+    bool take_body(ByteSpan bytes);
+    std::size_t fill(MutableByteSpan target);
+    void rewind_to(std::uint64_t offset);
+    [[nodiscard]] bool succeeded() const { return response_.status >= 200 && response_.status < 300; }
+    [[nodiscard]] std::int64_t moved_bytes() const;
+    [[nodiscard]] bool request_started() const;
+
+    const HttpTransport::Id id_;
+    const HttpRequest request_;
+    const std::string authority_;
+    HttpTransport::Done done_;
+
+    CurlEasy easy_;
+    CurlHeaders headers_;
+    std::array<char, CURL_ERROR_SIZE> detail_{};
+    TransferCounters* counters_ = nullptr;
+
+    HttpResponse response_;
+    bool head_complete_ = false;
+    bool refused_by_receiver_ = false;
+    bool body_too_large_ = false;
+
+    std::size_t slice_ = 0;
+    std::size_t slice_offset_ = 0;
+
+    curl_socket_t socket_ = CURL_SOCKET_BAD;
+    std::int64_t header_bytes_ = 0;
+    std::int64_t last_moved_ = 0;
+    SteadyTime last_progress_{};
+};
+
+// host[:port] of an http(s) URL: what error messages name.
+[[nodiscard]] std::string_view url_authority(std::string_view url);
+// localhost, 127.0.0.0/8, [::1]: never reached through a proxy.
+[[nodiscard]] bool is_loopback(std::string_view authority);
+
+}  // namespace ckptfs
