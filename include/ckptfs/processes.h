@@ -27,6 +27,8 @@ public:
     [[nodiscard]] virtual std::optional<pid_t> thread_group(pid_t thread) const = 0;
     // Open descriptors of that process on this inode of our mount that can write. Empty when /proc cannot tell.
     [[nodiscard]] virtual std::optional<int> writable_descriptors(pid_t process, std::uint64_t inode) const = 0;
+    // Any process but `except` has a writable descriptor of the inode. Looks at every process: for rare questions only.
+    [[nodiscard]] virtual bool written_by_others(std::uint64_t inode, pid_t except) const = 0;
     [[nodiscard]] virtual ExitState exit_state(pid_t thread) const = 0;
     // A SIGKILL is pending or the thread is exiting: an interrupt may be honoured.
     [[nodiscard]] virtual bool is_dying(pid_t thread) const = 0;

@@ -95,6 +95,9 @@ public:
     // Only while no upload has begun (the file is still wholly in memory): later commits go to the new key, and the
     // old one is never written. False otherwise.
     virtual bool move_to(std::string key) = 0;
+    // The committed object was copied to another key (a rename of an open file without unpublished bytes): later
+    // commits start from that copy and go to its key.
+    virtual void committed_moved(std::string key, CommittedObject copy) = 0;
 
     [[nodiscard]] virtual std::string key() const = 0;
     // Bytes written so far, as stat shows them.

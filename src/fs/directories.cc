@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/directories.h"
+
+#include <utility>
+
+#include "ckptfs/log.h"
+#include "fs/directory_listing.h"
+#include "fs/paths.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+
+Directories::Directories(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
+Directories::~Directories() = default;
+
+void Directories::mkdir(NodeId parent, std::string name, Reply<Entry> reply) {
+    state_.env.blocking.post(
+        [this, parent, name = std::move(name), reply = std::move(reply)] { reply(mkdir_now(parent, name)); });
+}
+
+Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) {
+    std::string key;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const Result<NodePtr> parent = state_.directory(lock, parent_id);
+        if (!parent) {
+            return failure(parent.error());
+        }
+        if (state_.env.names.read_only) {
+            return failure(EROFS, "mounted read-only");
+        }
+        const std::string parent_path = state_.nodes.path(lock, **parent);
+        if (const Status valid = check_new_name(state_.env.prefix, parent_path, name); !valid) {
+            return failure(valid.error());
+        }
+        key = state_.env.prefix + parent_path + name + "/";
+    }
+    if (const Status made = put_marker(key, true); !made) {
+        return failure(made.error());
+    }
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const Result<NodePtr> parent = state_.directory(lock, parent_id);
+    if (!parent) {
+        return failure(parent.error());
+    }
+    const NodePtr node = lookups_.found_directory(lock, *parent, name, true);
+    node->complete_until = state_.env.clock.now() + state_.env.names.metadata_ttl;
+    node->known_names.clear();
+    (*parent)->known_names.insert(name);
+    return state_.entry(lock, *node);
+}
+
+Status Directories::put_marker(const std::string& key, bool if_none_match) {
+    PutRequest request;
+    request.key = key;
+    request.content_type = "application/x-directory";
+    request.if_none_match = if_none_match;
+    const Result<PutResponse> made = wait_for<PutResponse>([&](auto done) { state_.env.store.put(request, done); });
+    if (!made) {
+        return failure(made.error());
+    }
+    return {};
+}
+
+void Directories::rmdir(NodeId parent, std::string name, Reply<void> reply) {
+    state_.env.blocking.post(
+        [this, parent, name = std::move(name), reply = std::move(reply)] { reply(rmdir_now(parent, name)); });
+}
+
+Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
+    if (state_.env.names.read_only) {
+        return failure(EROFS, "mounted read-only");
+    }
+    ListRequest list;
+    NodePtr parent_node;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const Result<NodePtr> parent = state_.directory(lock, parent_id);
+        if (!parent) {
+            return failure(parent.error());
+        }
+        parent_node = *parent;
+        if (const NodePtr node = state_.nodes.child(lock, parent_node, name)) {
+            if (node->type != FileType::kDirectory) {
+                return failure(ENOTDIR, name + ": not a directory");
+            }
+            for (const auto& [child_name, child] : node->children) {
+                if (child->writer != nullptr) {
+                    return failure(ENOTEMPTY, child_name + " is being written below the directory " + name);
+                }
+            }
+        }
+        list.prefix = state_.key(lock, *parent_node) + name + "/";
+    }
+    list.max_keys = 2;
+    const Result<ListResponse> below = wait_for<ListResponse>([&](auto done) { state_.env.store.list(list, done); });
+    if (!below) {
+        return failure(below.error());
+    }
+    for (const ObjectInfo& object : below->objects) {
+        if (object.key != list.prefix) {
+            return failure(ENOTEMPTY, "the directory holds " + escaped(object.key));
+        }
+    }
+    if (const Status removed = wait_for<void>([&](auto done) { state_.env.store.remove(list.prefix, done); });
+        !removed) {
+        return removed;
+    }
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        lookups_.found_nothing(lock, parent_node, name);
+        parent_node->known_names.erase(name);
+    }
+    return keep_when_empty(parent_node);
+}
+
+void Directories::unlink(NodeId parent, std::string name,
+                         std::function<void(const std::shared_ptr<FileWriter>&)> orphan, Reply<void> reply) {
+    state_.env.blocking.post([this, parent, name = std::move(name), orphan = std::move(orphan),
+                              reply = std::move(reply)] { reply(unlink_now(parent, name, orphan)); });
+}
+
+Status Directories::unlink_now(NodeId parent_id, const std::string& name,
+                               const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan) {
+    if (state_.env.names.read_only) {
+        return failure(EROFS, "mounted read-only");
+    }
+    NodePtr parent_node;
+    std::string key;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const Result<NodePtr> parent = state_.directory(lock, parent_id);
+        if (!parent) {
+            return failure(parent.error());
+        }
+        parent_node = *parent;
+        key = state_.key(lock, *parent_node) + name;
+    }
+    if (const Status removed = wait_for<void>([&](auto done) { state_.env.store.remove(key, done); }); !removed) {
+        return removed;
+    }
+    std::shared_ptr<FileWriter> writer;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (const NodePtr node = state_.nodes.child(lock, parent_node, name)) {
+            writer = node->writer;
+            state_.nodes.unlink(lock, node);
+        }
+        parent_node->known_names.erase(name);
+    }
+    if (writer != nullptr) {
+        orphan(writer);
+    }
+    return keep_when_empty(parent_node);
+}
+
+Status Directories::keep_when_empty(const NodePtr& directory) {
+    ListRequest list;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (directory->has_marker || directory == state_.nodes.root()) {
+            return {};
+        }
+        list.prefix = state_.key(lock, *directory);
+    }
+    list.max_keys = 1;
+    const Result<ListResponse> below = wait_for<ListResponse>([&](auto done) { state_.env.store.list(list, done); });
+    if (!below) {
+        return failure(below.error());
+    }
+    if (below->objects.empty()) {
+        if (const Status made = put_marker(list.prefix, false); !made) {
+            return made;
+        }
+    } else if (below->objects.front().key != list.prefix) {
+        return {};
+    }
+    const NodeTable::Lock lock = state_.nodes.lock();
+    directory->has_marker = true;
+    return {};
+}
+
+void Directories::open(NodeId id, Reply<HandleId> reply) {
+    NodePtr node;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const Result<NodePtr> directory = state_.directory(lock, id);
+        if (directory) {
+            node = *directory;
+        }
+    }
+    if (node == nullptr) {
+        reply(failure(ESTALE, "the directory is gone"));
+        return;
+    }
+    HandleId handle = 0;
+    {
+        std::lock_guard lock(mutex_);
+        handle = next_handle_++;
+        listings_.emplace(handle, std::make_shared<DirectoryListing>(state_, lookups_, node));
+    }
+    reply(handle);
+}
+
+void Directories::read(HandleId handle, std::uint64_t offset, std::size_t max_entries, bool with_attributes,
+                       Reply<std::vector<DirectoryEntry>> reply) {
+    std::shared_ptr<DirectoryListing> listing;
+    {
+        std::lock_guard lock(mutex_);
+        if (const auto found = listings_.find(handle); found != listings_.end()) {
+            listing = found->second;
+        }
+    }
+    if (listing == nullptr) {
+        reply(failure(EBADF, "not an open directory"));
+        return;
+    }
+    state_.env.blocking.post([listing, offset, max_entries, with_attributes, reply = std::move(reply)] {
+        reply(listing->read(offset, max_entries, with_attributes));
+    });
+}
+
+void Directories::release(HandleId handle) {
+    std::shared_ptr<DirectoryListing> listing;
+    std::lock_guard lock(mutex_);
+    if (const auto found = listings_.find(handle); found != listings_.end()) {
+        listing = std::move(found->second);
+        listings_.erase(found);
+    }
+}
+
+}  // namespace ckptfs

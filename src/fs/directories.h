@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Directories: marker objects made by mkdir, or implied by any key below; listings page by page.
+//
+// A listing shows what the bucket holds and, besides, the files this mount is still writing. It keeps one page of
+// entries in memory, however many keys there are.
+//
+// Threads: all functions may be called from any thread; those that wait for the store do so on the blocking executor.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/lookups.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class DirectoryListing;
+
+class Directories {
+public:
+    Directories(SharedState& state, Lookups& lookups);
+    ~Directories();
+
+    void mkdir(NodeId parent, std::string name, Reply<Entry> reply);
+    void rmdir(NodeId parent, std::string name, Reply<void> reply);
+    // `orphan` is told of a writer whose file is removed while it is open.
+    void unlink(NodeId parent, std::string name, std::function<void(const std::shared_ptr<FileWriter>&)> orphan,
+                Reply<void> reply);
+
+    void open(NodeId node, Reply<HandleId> reply);
+    void read(HandleId handle, std::uint64_t offset, std::size_t max_entries, bool with_attributes,
+              Reply<std::vector<DirectoryEntry>> reply);
+    void release(HandleId handle);
+
+    // Puts a marker where the directory would vanish with its last key. Blocks.
+    Status keep_when_empty(const NodePtr& directory);
+
+private:
+    Result<Entry> mkdir_now(NodeId parent_id, const std::string& name);
+    Status rmdir_now(NodeId parent_id, const std::string& name);
+    Status unlink_now(NodeId parent_id, const std::string& name,
+                      const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan);
+    Status put_marker(const std::string& key, bool if_none_match);
+
+    SharedState& state_;
+    Lookups& lookups_;
+
+    std::mutex mutex_;
+    HandleId next_handle_ = 1;
+    std::unordered_map<HandleId, std::shared_ptr<DirectoryListing>> listings_;
+};
+
+}  // namespace ckptfs

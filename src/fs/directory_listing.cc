@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/directory_listing.h"
+
+#include <utility>
+
+#include "fs/paths.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr std::uint64_t kDotEntries = 2;
+// Names remembered for negative answers; about 100 bytes each.
+constexpr std::size_t kMaxKnownNames = 20'000;
+
+}  // namespace
+
+DirectoryListing::DirectoryListing(SharedState& state, Lookups& lookups, NodePtr directory)
+    : state_(state), lookups_(lookups), directory_(std::move(directory)) {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    ++directory_->open_handles;
+}
+
+DirectoryListing::~DirectoryListing() {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    --directory_->open_handles;
+    state_.nodes.drop_if_unused(lock, directory_);
+}
+
+Result<std::vector<DirectoryEntry>> DirectoryListing::read(std::uint64_t offset, std::size_t max_entries,
+                                                           bool with_attributes) {
+    std::lock_guard guard(mutex_);
+    if (started_ == SteadyTime{} || offset == 0 || (offset >= kDotEntries && offset < page_offset_)) {
+        restart();
+    }
+    while (offset + 1 >= kDotEntries && offset >= page_offset_ + page_.size() && !at_end_) {
+        if (const Status listed = next_page(); !listed) {
+            return failure(listed.error());
+        }
+    }
+    return entries_from(offset, max_entries, with_attributes);
+}
+
+void DirectoryListing::restart() {
+    page_.clear();
+    page_offset_ = kDotEntries;
+    token_.clear();
+    at_end_ = false;
+    started_ = state_.env.clock.now();
+    all_names_.clear();
+    all_names_kept_ = true;
+    being_written_.clear();
+    const NodeTable::Lock lock = state_.nodes.lock();
+    for (const auto& [name, child] : directory_->children) {
+        if (child->writer != nullptr) {
+            being_written_.insert(name);
+        }
+    }
+}
+
+Status DirectoryListing::next_page() {
+    ListRequest request;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        request.prefix = state_.key(lock, *directory_);
+    }
+    request.delimiter = "/";
+    request.continuation_token = token_;
+    const Result<ListResponse> page = wait_for<ListResponse>([&](auto done) { state_.env.store.list(request, done); });
+    if (!page) {
+        return failure(page.error());
+    }
+    page_offset_ += page_.size();
+    page_.clear();
+    take_page(request.prefix, *page);
+    token_ = page->next_continuation_token;
+    if (token_.empty()) {
+        finish();
+    }
+    return {};
+}
+
+void DirectoryListing::take_page(const std::string& directory_key, const ListResponse& page) {
+    const bool at_root = directory_ == state_.nodes.root();
+    std::unordered_set<std::string> directories;
+    const auto add = [&](const std::string& key, const ObjectVersion& version) {
+        if (key == directory_key) {
+            return;
+        }
+        std::optional<ListedName> listed = listed_name(directory_key, key, at_root);
+        if (!listed || directories.contains(listed->name)) {
+            if (!key.starts_with(state_.env.prefix + ".ckptfs/")) {
+                lookups_.report_hidden(key);
+            }
+            return;
+        }
+        if (listed->is_directory) {
+            directories.insert(listed->name);
+        }
+        being_written_.erase(listed->name);
+        all_names_kept_ = all_names_kept_ && all_names_.size() < kMaxKnownNames;
+        if (all_names_kept_) {
+            all_names_.insert(listed->name);
+        }
+        page_.push_back(Listed{std::move(listed->name), listed->is_directory, version});
+    };
+    for (const std::string& prefix : page.common_prefixes) {
+        add(prefix, {});
+    }
+    for (const ObjectInfo& object : page.objects) {
+        add(object.key, version_of(object));
+    }
+}
+
+void DirectoryListing::finish() {
+    at_end_ = true;
+    const NodeTable::Lock lock = state_.nodes.lock();
+    for (const std::string& name : being_written_) {
+        if (const NodePtr child = state_.nodes.child(lock, directory_, name); child != nullptr && child->writer) {
+            page_.push_back(Listed{name, false, {}});
+        }
+    }
+    if (all_names_kept_) {
+        directory_->known_names = std::move(all_names_);
+        directory_->complete_until = started_ + state_.env.names.metadata_ttl;
+    }
+    all_names_.clear();
+    all_names_kept_ = false;
+}
+
+std::vector<DirectoryEntry> DirectoryListing::entries_from(std::uint64_t offset, std::size_t max_entries,
+                                                           bool with_attributes) {
+    std::vector<DirectoryEntry> entries;
+    const NodeTable::Lock lock = state_.nodes.lock();
+    for (; offset < kDotEntries && entries.size() < max_entries; ++offset) {
+        entries.push_back(dot_entry(lock, offset));
+    }
+    for (; offset >= page_offset_ && offset < page_offset_ + page_.size() && entries.size() < max_entries; ++offset) {
+        entries.push_back(entry_of(lock, page_[offset - page_offset_], with_attributes));
+        entries.back().next_offset = offset + 1;
+    }
+    return entries;
+}
+
+DirectoryEntry DirectoryListing::dot_entry(const NodeTable::Lock& lock, std::uint64_t offset) const {
+    const bool is_parent = offset == 1 && directory_->parent != nullptr;
+    DirectoryEntry entry;
+    entry.name = offset == 0 ? "." : "..";
+    entry.next_offset = offset + 1;
+    entry.entry.attributes = state_.attributes(lock, is_parent ? *directory_->parent : *directory_);
+    return entry;
+}
+
+DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes) {
+    DirectoryEntry entry;
+    entry.name = listed.name;
+    if (!with_attributes) {
+        entry.entry.attributes.type = listed.is_directory ? FileType::kDirectory : FileType::kFile;
+        entry.entry.attributes.inode = inode_number(state_.nodes.path(lock, *directory_) + listed.name);
+        return entry;
+    }
+    NodePtr node = state_.nodes.child(lock, directory_, listed.name);
+    // What this mount did or learned since the listing began is newer.
+    const bool newer = node != nullptr && (node->writer != nullptr || node->checked > started_);
+    if (!newer) {
+        node = listed.is_directory
+                   ? lookups_.found_directory(lock, directory_, listed.name, node != nullptr && node->has_marker)
+                   : lookups_.found_file(lock, directory_, listed.name, listed.version);
+    }
+    entry.entry = state_.entry(lock, *node);
+    return entry;
+}
+
+}  // namespace ckptfs

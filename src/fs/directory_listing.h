@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// One open directory: where its listing stands.
+//
+// Offsets count entries: 0 is ".", 1 is "..", then the keys in the bucket's order, last the files this mount is still
+// writing. Going back beyond the page in memory starts the listing anew.
+// Threads: one call at a time (guarded inside); blocks on the store.
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fs/lookups.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class DirectoryListing {
+public:
+    DirectoryListing(SharedState& state, Lookups& lookups, NodePtr directory);
+    ~DirectoryListing();
+
+    Result<std::vector<DirectoryEntry>> read(std::uint64_t offset, std::size_t max_entries, bool with_attributes);
+
+private:
+    struct Listed {
+        std::string name;
+        bool is_directory = false;
+        ObjectVersion version;
+    };
+
+    void restart();
+    Status next_page();
+    void take_page(const std::string& directory_key, const ListResponse& page);
+    void finish();
+    std::vector<DirectoryEntry> entries_from(std::uint64_t offset, std::size_t max_entries, bool with_attributes);
+    DirectoryEntry dot_entry(const NodeTable::Lock& lock, std::uint64_t offset) const;
+    DirectoryEntry entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes);
+
+    SharedState& state_;
+    Lookups& lookups_;
+    const NodePtr directory_;
+
+    std::mutex mutex_;
+    std::vector<Listed> page_;
+    // Offset of page_.front().
+    std::uint64_t page_offset_ = 2;
+    std::string token_;
+    bool at_end_ = false;
+    SteadyTime started_{};
+    // Files this mount is writing that no page has shown yet.
+    std::set<std::string> being_written_;
+    // For negative answers; given up when the directory is large.
+    std::unordered_set<std::string> all_names_;
+    bool all_names_kept_ = true;
+};
+
+}  // namespace ckptfs

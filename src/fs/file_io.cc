@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens on an open handle: reads, writes, and the several ways a file becomes visible or does not.
+#include <fcntl.h>
+
+#include <utility>
+
+#include "ckptfs/log.h"
+#include "fs/open_files.h"
+#include "fs/paths.h"
+
+namespace ckptfs {
+
+namespace {
+
+Failure bad_handle() {
+    return failure(EBADF, "not an open file");
+}
+
+}  // namespace
+
+// --- reading
+
+void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<Payload> reply) {
+    const HandlePtr handle = handles_.find(id);
+    if (handle == nullptr) {
+        reply(bad_handle());
+        return;
+    }
+    read_with(handle, offset, size, true, std::move(reply));
+}
+
+void OpenFiles::read_with(const HandlePtr& handle, std::uint64_t offset, std::size_t size, bool may_reopen,
+                          Reply<Payload> reply) {
+    std::shared_ptr<FileReader> reader;
+    std::shared_ptr<ReadStream> stream;
+    {
+        std::lock_guard lock(handle->mutex);
+        reader = handle->reader;
+        stream = handle->stream;
+    }
+    if (reader == nullptr || (may_reopen && offset + size > reader->size())) {
+        if (reopen_and_read(handle, reader, offset, size, reply)) {
+            return;
+        }
+        if (reader == nullptr) {
+            reply(failure(EOPNOTSUPP, "what is being written cannot be read before it is closed or synced"));
+            return;
+        }
+    }
+    reader->read(stream, offset, size, [this, handle, reader, offset, size, may_reopen, reply](Result<Payload> data) {
+        const bool gone = !data && data.error().errno_value == ESTALE;
+        if (!gone || !may_reopen || !reopen_and_read(handle, reader, offset, size, reply)) {
+            reply(std::move(data));
+        }
+    });
+}
+
+// The same file may have got another key by a rename on this mount, or grown by a commit of this node's writer, since
+// `reader` was opened. False where there is nothing newer, and then `reply` is not used.
+bool OpenFiles::reopen_and_read(const HandlePtr& handle, const std::shared_ptr<FileReader>& reader,
+                                std::uint64_t offset, std::size_t size, const Reply<Payload>& reply) {
+    std::string key;
+    std::string etag;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const Node& node = *handle->node;
+        if (!node.linked || !node.committed) {
+            return false;
+        }
+        key = state_.key(lock, node);
+        etag = node.committed->etag;
+    }
+    if (reader != nullptr && reader->object().key == key && reader->object().etag == etag) {
+        return false;
+    }
+    FileReader::open(state_.env.read, key, etag, false,
+                     [this, handle, offset, size, reply](Result<std::shared_ptr<FileReader>> opened) {
+                         if (!opened) {
+                             reply(failure(std::move(opened.error())));
+                             return;
+                         }
+                         {
+                             std::lock_guard lock(handle->mutex);
+                             handle->stream = (*opened)->open_stream();
+                             handle->reader = std::move(*opened);
+                         }
+                         read_with(handle, offset, size, false, reply);
+                     });
+    return true;
+}
+
+// --- writing
+
+bool OpenFiles::is_linked(const NodePtr& node) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    return node->linked;
+}
+
+void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
+    if (handle.last_writer_thread.exchange(caller.thread) != caller.thread) {
+        handle.last_writer = state_.env.processes.thread_group(caller.thread).value_or(0);
+    }
+}
+
+void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) {
+    const HandlePtr handle = handles_.find(id);
+    if (handle == nullptr || handle->writer == nullptr) {
+        reply(bad_handle());
+        return;
+    }
+    note_writer(*handle, caller);
+    if ((handle->flags & O_APPEND) != 0) {
+        handle->writer->append(std::move(data), std::move(reply));
+    } else {
+        handle->writer->write(offset, std::move(data), std::move(reply));
+    }
+}
+
+void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+                       Reply<void> reply) {
+    writer->commit(reason, [this, node, reply = std::move(reply)](Result<CommittedObject> object) {
+        if (!object) {
+            reply(failure(std::move(object.error())));
+            return;
+        }
+        note_committed(node, *object);
+        reply({});
+    });
+}
+
+void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& object) {
+    // fsync before the first write publishes nothing.
+    if (object.etag.empty()) {
+        return;
+    }
+    bool pages_are_old = false;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (node->committed && node->committed->etag == object.etag) {
+            return;
+        }
+        node->committed = ObjectVersion{object.etag, object.size, object.stored_size, object.modified};
+        node->reader = nullptr;
+        pages_are_old = !std::exchange(node->pages_etag, "").empty();
+        const SteadyTime now = state_.env.clock.now();
+        node->checked = node->linked ? now : SteadyTime{};
+        if (!node->linked) {
+            // The name has another node by now, and the bucket this commit: the next lookup has to ask.
+            if (const NodePtr current = state_.nodes.child(lock, node->parent, node->name)) {
+                current->checked = SteadyTime{};
+            }
+        }
+    }
+    if (pages_are_old) {
+        state_.env.kernel_cache.invalidate_inode(node->id);
+    }
+}
+
+CloseAction OpenFiles::close_action(const Handle& handle, const Caller& caller) const {
+    const ProcessInspector& processes = state_.env.processes;
+    CloseFacts facts;
+    facts.closing_process = processes.thread_group(caller.thread);
+    facts.exit_state = processes.exit_state(caller.thread);
+    facts.opener = handle.opener;
+    facts.last_writer = handle.last_writer;
+    std::uint64_t inode = 0;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        inode = handle.node->inode;
+        facts.keep_on_kill = matches_any(handle.node->name, state_.env.write.config.keep_on_kill);
+    }
+    facts.keep_on_kill = facts.keep_on_kill || (handle.flags & O_APPEND) != 0;
+    if (!facts.closing_process) {
+        return decide_close(facts);
+    }
+    facts.descriptors_left = processes.writable_descriptors(*facts.closing_process, inode);
+    if (facts.opener != 0 && facts.opener != *facts.closing_process) {
+        facts.opener_descriptors = processes.writable_descriptors(facts.opener, inode);
+    }
+    if (facts.exit_state == ExitState::kKilledBySignal) {
+        facts.held_elsewhere = processes.written_by_others(inode, *facts.closing_process);
+    }
+    return decide_close(facts);
+}
+
+void OpenFiles::flush(HandleId id, Caller caller, Reply<void> reply) {
+    const HandlePtr handle = handles_.find(id);
+    if (handle == nullptr) {
+        reply(bad_handle());
+        return;
+    }
+    if (handle->writer == nullptr || !is_linked(handle->node)) {
+        reply({});
+        return;
+    }
+    if (std::optional<Error> failed = handle->writer->failed()) {
+        reply(failure(std::move(*failed)));
+        return;
+    }
+    switch (close_action(*handle, caller)) {
+        case CloseAction::kWait:
+            reply({});
+            return;
+        case CloseAction::kCommit:
+            commit(handle->node, handle->writer, CommitReason::kClose, std::move(reply));
+            return;
+        case CloseAction::kAbort:
+            break;
+    }
+    Error why;
+    why.message = handle->writer->key() + " is not published: its writer was killed";
+    log_warning(escaped(why.message));
+    handle->writer->abort(std::move(why), [reply = std::move(reply)](const Status&) { reply({}); });
+}
+
+void OpenFiles::fsync(HandleId id, Reply<void> reply) {
+    const HandlePtr handle = handles_.find(id);
+    if (handle == nullptr) {
+        reply(bad_handle());
+    } else if (handle->writer == nullptr || !is_linked(handle->node)) {
+        reply({});
+    } else {
+        commit(handle->node, handle->writer, CommitReason::kFsync, std::move(reply));
+    }
+}
+
+void OpenFiles::release(HandleId id, Reply<void> reply) {
+    const HandlePtr handle = handles_.remove(id);
+    if (handle == nullptr) {
+        reply(bad_handle());
+        return;
+    }
+    bool last_writer = false;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        last_writer = handle->writer != nullptr && --handle->node->writable_handles == 0;
+    }
+    const std::shared_ptr<FileWriter>& writer = handle->writer;
+    if (!last_writer || writer->failed() || !writer->dirty() || !is_linked(handle->node)) {
+        finish_release(handle, {}, reply);
+        return;
+    }
+    commit(handle->node, writer, CommitReason::kClose, [this, handle, reply](Status saved) {
+        if (!saved) {
+            log_error(
+                escaped(handle->writer->key() + " was not saved, and nobody could be told: " + saved.error().message));
+        }
+        finish_release(handle, std::move(saved), reply);
+    });
+}
+
+void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply) {
+    std::string vanished;
+    NodeId parent = 0;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr& node = handle->node;
+        --node->open_handles;
+        if (handle->writer != nullptr && node->writable_handles == 0 && node->writer == handle->writer) {
+            node->writer = nullptr;
+            if (node->linked && !node->committed) {
+                vanished = node->name;
+                parent = node->parent->id;
+                state_.nodes.unlink(lock, node);
+            } else if (handle->writer->failed()) {
+                node->checked = SteadyTime{};
+            }
+        }
+        state_.nodes.drop_if_unused(lock, node);
+    }
+    if (!vanished.empty()) {
+        state_.env.kernel_cache.invalidate_entry(parent, vanished);
+    }
+    reply(std::move(saved));
+    answer_drain();
+}
+
+void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {
+    Error why;
+    why.errno_value = ENOENT;
+    why.message = writer->key() + " was removed while it was written";
+    writer->abort(std::move(why), [writer](const Status& ended) {
+        if (!ended) {
+            log_warning(escaped(ended.error().message));
+        }
+    });
+}
+
+void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
+    const HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
+    NodePtr node;
+    std::shared_ptr<FileWriter> writer = handle != nullptr ? handle->writer : nullptr;
+    bool temporary = false;
+    Status possible = may_write();
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        node = state_.nodes.find(lock, id);
+        if (node == nullptr || node->type != FileType::kFile) {
+            possible = failure(node == nullptr ? ESTALE : EISDIR, "not a file that can be truncated");
+        } else if (writer == nullptr) {
+            writer = node->writer;
+        }
+        if (possible && writer == nullptr && size == 0) {
+            // truncate(2) by name: an empty file, published at once.
+            writer = FileWriter::create(state_.env.write, state_.key(lock, *node), std::nullopt);
+            temporary = true;
+        }
+        if (possible && writer == nullptr && !(node->committed && node->committed->size == size)) {
+            possible = failure(EOPNOTSUPP, state_.key(lock, *node) +
+                                               ": a file in the bucket can be truncated to 0 only; write it anew");
+        }
+    }
+    const auto answer = [this, node, reply](const Status& done) {
+        if (!done) {
+            reply(failure(done.error()));
+            return;
+        }
+        Attributes attributes;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            attributes = state_.attributes(lock, *node);
+        }
+        reply(attributes);
+    };
+    if (!possible || writer == nullptr) {
+        answer(possible);
+    } else if (temporary) {
+        commit(node, writer, CommitReason::kClose, [writer, answer](const Status& done) { answer(done); });
+    } else {
+        writer->truncate(size, answer);
+    }
+}
+
+// --- the end of a mount
+
+void OpenFiles::drain(Reply<void> reply) {
+    state_.draining = true;
+    {
+        std::lock_guard lock(drain_mutex_);
+        waiting_for_drain_.push_back(std::move(reply));
+    }
+    answer_drain();
+}
+
+void OpenFiles::answer_drain() {
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (!state_.nodes.with_writers(lock).empty()) {
+            return;
+        }
+    }
+    std::vector<Reply<void>> replies;
+    {
+        std::lock_guard lock(drain_mutex_);
+        replies.swap(waiting_for_drain_);
+    }
+    for (const Reply<void>& reply : replies) {
+        reply({});
+    }
+}
+
+std::vector<UploadProgress> OpenFiles::uploads() const {
+    std::vector<UploadProgress> uploads;
+    const NodeTable::Lock lock = state_.nodes.lock();
+    for (const NodePtr& node : state_.nodes.with_writers(lock)) {
+        uploads.push_back(UploadProgress{node->writer->key(), node->writer->progress()});
+    }
+    return uploads;
+}
+
+std::vector<std::string> OpenFiles::abandon() {
+    std::vector<std::shared_ptr<FileWriter>> writers;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        for (const NodePtr& node : state_.nodes.with_writers(lock)) {
+            writers.push_back(node->writer);
+        }
+    }
+    std::vector<std::string> lost;
+    for (const std::shared_ptr<FileWriter>& writer : writers) {
+        if (!writer->dirty()) {
+            continue;
+        }
+        lost.push_back(writer->key());
+        Error why;
+        why.message = writer->key() + " was not saved: the mount ended before it was closed";
+        writer->abort(std::move(why), [writer](const Status&) {});
+    }
+    return lost;
+}
+
+}  // namespace ckptfs

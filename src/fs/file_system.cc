@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts the parts together; each operation is one part's.
+#include "fs/file_system.h"
+
+#include <utility>
+
+#include "ckptfs/format.h"
+#include "fs/directories.h"
+#include "fs/lookups.h"
+#include "fs/open_files.h"
+#include "fs/renames.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+namespace {
+
+class AssembledFileSystem final : public FileSystem {
+public:
+    explicit AssembledFileSystem(FileSystemEnvironment environment)
+        : state_(std::move(environment)),
+          lookups_(state_),
+          directories_(state_, lookups_),
+          open_files_(state_, lookups_),
+          renames_(state_, lookups_, directories_, open_files_) {}
+
+    void lookup(NodeId parent, std::string name, Reply<Entry> reply) override {
+        lookups_.lookup(parent, std::move(name), std::move(reply));
+    }
+
+    void forget(NodeId id, std::uint64_t lookups) override {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (const NodePtr node = state_.nodes.find(lock, id)) {
+            state_.nodes.forget(lock, node, lookups);
+        }
+    }
+
+    // A node is one version, so that its attributes need no request: a name that holds another version is found out by
+    // lookup.
+    void getattr(NodeId id, std::optional<HandleId> /*handle*/, Reply<Attributes> reply) override {
+        Result<Attributes> attributes = failure(ESTALE, "the file is gone");
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            if (const NodePtr node = state_.nodes.find(lock, id)) {
+                attributes = state_.attributes(lock, *node);
+            }
+        }
+        reply(std::move(attributes));
+    }
+
+    void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change,
+                 Reply<Attributes> reply) override {
+        if (change.size) {
+            open_files_.truncate(node, handle, *change.size, std::move(reply));
+        } else {
+            getattr(node, handle, std::move(reply));
+        }
+    }
+
+    void mkdir(NodeId parent, std::string name, Reply<Entry> reply) override {
+        directories_.mkdir(parent, std::move(name), std::move(reply));
+    }
+
+    void rmdir(NodeId parent, std::string name, Reply<void> reply) override {
+        directories_.rmdir(parent, std::move(name), std::move(reply));
+    }
+
+    void unlink(NodeId parent, std::string name, Reply<void> reply) override {
+        directories_.unlink(
+            parent, std::move(name), [this](const std::shared_ptr<FileWriter>& writer) { open_files_.orphan(writer); },
+            std::move(reply));
+    }
+
+    void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
+                Caller /*caller*/, Reply<void> reply) override {
+        renames_.rename(parent, std::move(name), new_parent, std::move(new_name), flags, std::move(reply));
+    }
+
+    void create_file(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply) override {
+        open_files_.create(parent, std::move(name), flags, caller, std::move(reply));
+    }
+
+    void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply) override {
+        open_files_.open(node, flags, caller, std::move(reply));
+    }
+
+    void read(HandleId handle, std::uint64_t offset, std::size_t size, Reply<Payload> reply) override {
+        open_files_.read(handle, offset, size, std::move(reply));
+    }
+
+    void write(HandleId handle, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) override {
+        open_files_.write(handle, offset, std::move(data), caller, std::move(reply));
+    }
+
+    void flush(HandleId handle, Caller caller, Reply<void> reply) override {
+        open_files_.flush(handle, caller, std::move(reply));
+    }
+
+    void fsync(HandleId handle, Reply<void> reply) override { open_files_.fsync(handle, std::move(reply)); }
+
+    void release(HandleId handle, Reply<void> reply) override { open_files_.release(handle, std::move(reply)); }
+
+    void open_directory(NodeId node, Reply<HandleId> reply) override { directories_.open(node, std::move(reply)); }
+
+    void read_directory(HandleId handle, std::uint64_t offset, std::size_t max_entries, bool with_attributes,
+                        Reply<std::vector<DirectoryEntry>> reply) override {
+        directories_.read(handle, offset, max_entries, with_attributes, std::move(reply));
+    }
+
+    void release_directory(HandleId handle) override { directories_.release(handle); }
+
+    [[nodiscard]] struct statvfs statfs() const override;
+
+    void drain(Reply<void> reply) override { open_files_.drain(std::move(reply)); }
+    [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
+    std::vector<std::string> abandon() override { return open_files_.abandon(); }
+
+private:
+    SharedState state_;
+    Lookups lookups_;
+    Directories directories_;
+    OpenFiles open_files_;
+    Renames renames_;
+};
+
+// A bucket has no size: programs that look for room find plenty.
+struct statvfs AssembledFileSystem::statfs() const {
+    constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;
+    constexpr std::uint64_t kPlenty = (std::uint64_t{1} << 60) / kBlock;
+    struct statvfs plenty = {};
+    plenty.f_bsize = kBlock;
+    plenty.f_frsize = kBlock;
+    plenty.f_blocks = kPlenty;
+    plenty.f_bfree = kPlenty;
+    plenty.f_bavail = kPlenty;
+    plenty.f_files = kPlenty;
+    plenty.f_ffree = kPlenty;
+    plenty.f_favail = kPlenty;
+    plenty.f_namemax = kMaxNameBytes;
+    return plenty;
+}
+
+}  // namespace
+
+std::unique_ptr<FileSystem> FileSystem::create(FileSystemEnvironment environment) {
+    return std::make_unique<AssembledFileSystem>(std::move(environment));
+}
+
+}  // namespace ckptfs

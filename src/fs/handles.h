@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open files.
+//
+// Ownership: the table owns a handle from open to release; requests under way share it.
+// Threads: the table guards itself; a handle's mutable fields are atomic or guarded by its own mutex, which is a leaf.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "fs/file_system.h"
+#include "fs/nodes.h"
+
+namespace ckptfs {
+
+struct Handle {
+    // Those of open(2).
+    int flags = 0;
+    NodePtr node;
+    pid_t opener = 0;
+    // Set once at open; empty for handles that only read.
+    std::shared_ptr<FileWriter> writer;
+
+    // The last thread that wrote, and its process; written together, read for the close rule.
+    std::atomic<pid_t> last_writer_thread = 0;
+    std::atomic<pid_t> last_writer = 0;
+
+    std::mutex mutex;
+    // --- guarded by `mutex`
+    std::shared_ptr<FileReader> reader;
+    std::shared_ptr<ReadStream> stream;
+};
+
+using HandlePtr = std::shared_ptr<Handle>;
+
+class HandleTable {
+public:
+    HandleId add(HandlePtr handle) {
+        std::lock_guard lock(mutex_);
+        const HandleId id = next_id_++;
+        handles_.emplace(id, std::move(handle));
+        return id;
+    }
+
+    // Empty for a handle that was released.
+    [[nodiscard]] HandlePtr find(HandleId id) const {
+        std::lock_guard lock(mutex_);
+        const auto found = handles_.find(id);
+        return found == handles_.end() ? nullptr : found->second;
+    }
+
+    HandlePtr remove(HandleId id) {
+        std::lock_guard lock(mutex_);
+        const auto found = handles_.find(id);
+        if (found == handles_.end()) {
+            return nullptr;
+        }
+        HandlePtr handle = std::move(found->second);
+        handles_.erase(found);
+        return handle;
+    }
+
+private:
+    mutable std::mutex mutex_;
+    HandleId next_id_ = 1;
+    std::unordered_map<HandleId, HandlePtr> handles_;
+};
+
+}  // namespace ckptfs

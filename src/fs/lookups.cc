@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/lookups.h"
+
+#include <utility>
+
+#include "ckptfs/format.h"
+#include "ckptfs/log.h"
+#include "fs/paths.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr std::size_t kMaxReportedKeys = 1000;
+
+// Joins the two requests of one inquiry.
+struct Inquiry {
+    Reply<FoundName> reply;
+
+    std::mutex mutex;
+    FoundName found;
+    std::optional<Error> failed;
+    int answers_due = 2;
+
+    void answered(const std::function<void(Inquiry&)>& take) {
+        {
+            std::lock_guard lock(mutex);
+            take(*this);
+            if (--answers_due > 0) {
+                return;
+            }
+        }
+        if (failed) {
+            reply(failure(*failed));
+        } else {
+            reply(std::move(found));
+        }
+    }
+};
+
+}  // namespace
+
+void Lookups::lookup(NodeId parent_id, std::string name, Reply<Entry> reply) {
+    std::string key;
+    if (std::optional<Result<Entry>> known = from_table(parent_id, name, key)) {
+        reply(std::move(*known));
+        return;
+    }
+    const SteadyTime asked = state_.env.clock.now();
+    find(std::move(key), [this, parent_id, name, asked, reply](Result<FoundName> found) {
+        reply(found ? apply(parent_id, name, *found, asked) : Result<Entry>(failure(std::move(found.error()))));
+    });
+}
+
+std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::string& name, std::string& key) {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const Result<NodePtr> parent = state_.directory(lock, parent_id);
+    if (!parent) {
+        return failure(parent.error());
+    }
+    const std::string parent_path = state_.nodes.path(lock, **parent);
+    if (const Status valid = check_new_name(state_.env.prefix, parent_path, name); !valid) {
+        const bool too_long = valid.error().errno_value == ENAMETOOLONG;
+        return failure(too_long ? ENAMETOOLONG : ENOENT, valid.error().message);
+    }
+    if (const NodePtr child = state_.nodes.child(lock, *parent, name)) {
+        if (child->writer != nullptr || state_.is_fresh(lock, *child)) {
+            return state_.entry(lock, *child);
+        }
+    } else if (state_.env.clock.now() < (*parent)->complete_until && !(*parent)->known_names.contains(name)) {
+        return failure(ENOENT, name + ": no such file");
+    }
+    key = state_.env.prefix + parent_path + name;
+    return std::nullopt;
+}
+
+void Lookups::find(std::string key, Reply<FoundName> reply) {
+    auto inquiry = std::make_shared<Inquiry>();
+    inquiry->reply = std::move(reply);
+    ListRequest list;
+    list.prefix = key + "/";
+    list.max_keys = 1;
+    state_.env.store.head(std::move(key), [inquiry](Result<ObjectInfo> object) {
+        inquiry->answered([&](Inquiry& joined) {
+            if (object) {
+                joined.found.object = std::move(*object);
+            } else if (object.error().errno_value != ENOENT) {
+                joined.failed = std::move(object.error());
+            }
+        });
+    });
+    state_.env.store.list(list, [inquiry, marker = list.prefix](Result<ListResponse> below) {
+        inquiry->answered([&](Inquiry& joined) {
+            if (!below) {
+                joined.failed = std::move(below.error());
+            } else if (!below->objects.empty()) {
+                joined.found.is_directory = true;
+                joined.found.has_marker = below->objects.front().key == marker;
+            }
+        });
+    });
+}
+
+Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const FoundName& found, SteadyTime asked) {
+    if (found.is_directory && found.object) {
+        report_hidden(found.object->key);
+    }
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const Result<NodePtr> parent = state_.directory(lock, parent_id);
+    if (!parent) {
+        return failure(parent.error());
+    }
+    // What this mount learned or did since the question was sent is newer than the answer.
+    if (const NodePtr child = state_.nodes.child(lock, *parent, name);
+        child != nullptr && (child->writer != nullptr || child->checked > asked)) {
+        return state_.entry(lock, *child);
+    }
+    if (found.is_directory) {
+        return state_.entry(lock, *found_directory(lock, *parent, name, found.has_marker));
+    }
+    if (found.object) {
+        return state_.entry(lock, *found_file(lock, *parent, name, version_of(*found.object)));
+    }
+    found_nothing(lock, *parent, name);
+    return failure(ENOENT, name + ": no such file");
+}
+
+NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
+                            const ObjectVersion& version) {
+    NodePtr node = state_.nodes.child(lock, parent, name);
+    const bool same = node != nullptr && node->type == FileType::kFile &&
+                      (node->writer != nullptr || (node->committed && node->committed->etag == version.etag));
+    if (!same) {
+        node = state_.nodes.link_new(lock, parent, name, FileType::kFile);
+    }
+    if (node->writer == nullptr) {
+        node->committed = version;
+    }
+    node->checked = state_.env.clock.now();
+    return node;
+}
+
+NodePtr Lookups::found_directory(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
+                                 bool has_marker) {
+    NodePtr node = state_.nodes.child(lock, parent, name);
+    if (node == nullptr || node->type != FileType::kDirectory) {
+        node = state_.nodes.link_new(lock, parent, name, FileType::kDirectory);
+    }
+    node->has_marker = has_marker;
+    node->checked = state_.env.clock.now();
+    return node;
+}
+
+void Lookups::found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name) {
+    if (const NodePtr node = state_.nodes.child(lock, parent, name)) {
+        state_.nodes.unlink(lock, node);
+    }
+}
+
+void Lookups::report_hidden(const std::string& key) {
+    {
+        std::lock_guard lock(reported_mutex_);
+        if (reported_.size() >= kMaxReportedKeys || !reported_.insert(key).second) {
+            return;
+        }
+    }
+    log_warning("hidden: the key \"" + escaped(key) +
+                "\" cannot be shown as a file; rename it in the bucket to see it");
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// From names to nodes: what the node table knows, and what the bucket is asked for.
+//
+// A name is asked for as an object and as a directory at once. Where it is both, the directory wins, because what lies
+// below it could not be reached otherwise; the object is hidden and reported once. Positive answers live for the
+// metadata TTL. Negative ones are not cached, except inside a directory that this mount made or listed within the TTL.
+//
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+// What the bucket holds under one name.
+struct FoundName {
+    std::optional<ObjectInfo> object;
+    bool is_directory = false;
+    bool has_marker = false;
+};
+
+class Lookups {
+public:
+    explicit Lookups(SharedState& state) : state_(state) {}
+
+    void lookup(NodeId parent, std::string name, Reply<Entry> reply);
+    // Asks the bucket; `key` without a trailing '/'.
+    void find(std::string key, Reply<FoundName> reply);
+
+    // The node of this version under the name: the one that is there if it is the same version or has a writer of this
+    // mount, else a new one.
+    NodePtr found_file(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
+                       const ObjectVersion& version);
+    NodePtr found_directory(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
+                            bool has_marker);
+    // The bucket has nothing under the name.
+    void found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name);
+    void report_hidden(const std::string& key);
+
+private:
+    // An answer that needs no request; else empty, and `key` is what to ask for.
+    std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, std::string& key);
+    Result<Entry> apply(NodeId parent_id, const std::string& name, const FoundName& found, SteadyTime asked);
+
+    SharedState& state_;
+
+    std::mutex reported_mutex_;
+    // Bounded: beyond it keys go unreported.
+    std::unordered_set<std::string> reported_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/nodes.h"
+
+#include <algorithm>
+
+#include "fs/paths.h"
+
+namespace ckptfs {
+
+NodeTable::NodeTable() : root_(std::make_shared<Node>(kRootNode, FileType::kDirectory)) {
+    root_->inode = kRootNode;
+    root_->has_marker = true;
+    nodes_.emplace(kRootNode, root_);
+}
+
+NodePtr NodeTable::find(const Lock&, NodeId id) const {
+    const auto found = nodes_.find(id);
+    return found == nodes_.end() ? nullptr : found->second;
+}
+
+NodePtr NodeTable::child(const Lock& lock, const NodePtr& parent, std::string_view name) const {
+    const auto found = parent->children.find(name);
+    return found == parent->children.end() ? nullptr : find(lock, found->second->id);
+}
+
+NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::string& name, FileType type) {
+    if (const NodePtr old = child(lock, parent, name)) {
+        unlink(lock, old);
+    }
+    auto node = std::make_shared<Node>(next_id_++, type);
+    node->parent = parent;
+    node->name = name;
+    parent->children[name] = node.get();
+    nodes_.emplace(node->id, node);
+    node->inode = inode_number(path(lock, *node));
+    return node;
+}
+
+void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
+    if (!node->linked || node == root_) {
+        return;
+    }
+    node->linked = false;
+    const NodePtr parent = node->parent;
+    const auto found = parent->children.find(node->name);
+    if (found != parent->children.end() && found->second == node.get()) {
+        parent->children.erase(found);
+    }
+    drop_if_unused(lock, node);
+}
+
+void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_parent, const std::string& new_name) {
+    if (const NodePtr old = child(lock, new_parent, new_name); old != nullptr && old != node) {
+        unlink(lock, old);
+    }
+    const NodePtr old_parent = node->parent;
+    const auto found = old_parent->children.find(node->name);
+    if (found != old_parent->children.end() && found->second == node.get()) {
+        old_parent->children.erase(found);
+    }
+    node->parent = new_parent;
+    node->name = new_name;
+    node->linked = true;
+    new_parent->children[new_name] = node.get();
+    refresh_inodes(lock, *node);
+    drop_if_unused(lock, old_parent);
+}
+
+// Inode numbers follow names: a number that stayed with a moved node could meet a new file of the old name.
+void NodeTable::refresh_inodes(const Lock& lock, Node& node) {
+    node.inode = inode_number(path(lock, node));
+    for (const auto& [name, child] : node.children) {
+        refresh_inodes(lock, *child);
+    }
+}
+
+std::string NodeTable::path(const Lock&, const Node& node) const {
+    std::vector<const Node*> chain;
+    for (const Node* at = &node; at->parent != nullptr; at = at->parent.get()) {
+        chain.push_back(at);
+    }
+    std::string path;
+    for (auto at = chain.rbegin(); at != chain.rend(); ++at) {
+        path += (*at)->name;
+        if ((*at)->type == FileType::kDirectory) {
+            path += '/';
+        }
+    }
+    return path;
+}
+
+bool NodeTable::is_below(const Lock&, const Node& node, const Node& directory) const {
+    for (const Node* at = node.parent.get(); at != nullptr; at = at->parent.get()) {
+        if (at == &directory) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void NodeTable::forget(const Lock& lock, const NodePtr& node, std::uint64_t lookups) {
+    node->lookups -= std::min(node->lookups, lookups);
+    drop_if_unused(lock, node);
+}
+
+void NodeTable::drop_if_unused(const Lock& lock, const NodePtr& node) {
+    if (node == root_ || node->lookups > 0 || node->open_handles > 0 || node->writer != nullptr ||
+        !node->children.empty()) {
+        return;
+    }
+    if (nodes_.erase(node->id) == 0) {
+        return;
+    }
+    const NodePtr parent = node->parent;
+    const auto found = parent->children.find(node->name);
+    if (found != parent->children.end() && found->second == node.get()) {
+        parent->children.erase(found);
+    }
+    drop_if_unused(lock, parent);
+}
+
+std::vector<NodePtr> NodeTable::with_writers(const Lock&) const {
+    std::vector<NodePtr> writing;
+    for (const auto& [id, node] : nodes_) {
+        if (node->writer != nullptr) {
+            writing.push_back(node);
+        }
+    }
+    return writing;
+}
+
+std::vector<NodePtr> NodeTable::files_below(const Lock& lock, const NodePtr& directory) const {
+    std::vector<NodePtr> files;
+    for (const auto& [name, child] : directory->children) {
+        const NodePtr node = find(lock, child->id);
+        if (node->type == FileType::kFile) {
+            files.push_back(node);
+        } else {
+            const std::vector<NodePtr> below = files_below(lock, node);
+            files.insert(files.end(), below.begin(), below.end());
+        }
+    }
+    return files;
+}
+
+}  // namespace ckptfs

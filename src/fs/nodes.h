@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node table: which object version each node id of the kernel stands for.
+//
+// A node is one version of one object. When a name turns out to hold another version, the name gets a new node with the
+// same inode number, and whoever has the old one open keeps reading what was opened. A node keeps its identity across
+// the commits of its own writer. Directories have one node as long as they are looked up.
+//
+// Ownership: the table owns nodes from the first lookup to the last forget, and longer while a handle, a writer or a
+// child needs them. Paths follow from parents, so that renaming a directory moves everything below it.
+// Threads: the fields of Node below the line are guarded by NodeTable::mutex(); functions with a `lock` argument expect
+// it to be held. No callback runs and no request is sent under it. Lock order: the table, then a handle table, a
+// writer or a reader (their state is looked at under it; they never call back with a lock held).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "fs/file_system.h"
+
+namespace ckptfs {
+
+struct ObjectVersion {
+    std::string etag;
+    // Of the file.
+    std::uint64_t size = 0;
+    std::uint64_t stored_size = 0;
+    WallTime modified{};
+};
+
+class Node;
+using NodePtr = std::shared_ptr<Node>;
+
+class Node {
+public:
+    Node(NodeId node_id, FileType node_type) : id(node_id), type(node_type) {}
+
+    const NodeId id;
+    const FileType type;
+
+    // --- guarded by NodeTable::mutex()
+    NodePtr parent;
+    std::string name;
+    std::uint64_t inode = 0;
+    std::uint64_t lookups = 0;
+    // Its name leads to this node. False once unlinked, or another version has the name.
+    bool linked = true;
+    int open_handles = 0;
+    int writable_handles = 0;
+
+    // Files: what the bucket holds, as this node's version; empty until the first commit.
+    std::optional<ObjectVersion> committed;
+    // When the name was last known to hold this node (this version, or this directory).
+    SteadyTime checked{};
+    // Present from the first open for writing until its last writable handle is closed and all is committed.
+    std::shared_ptr<FileWriter> writer;
+    std::shared_ptr<FileReader> reader;
+    // The version whose pages the kernel may hold.
+    std::string pages_etag;
+    // Shown while a writer is at work.
+    WallTime written{};
+    // Just made because open() found this version: the open that follows takes `reader` without asking again.
+    bool opened_by_estale = false;
+
+    // Directories.
+    std::map<std::string, Node*, std::less<>> children;
+    // The marker object is known to exist, so that the directory outlives its last entry.
+    bool has_marker = false;
+    // Until then every name not in `known_names` and without a child node does not exist.
+    SteadyTime complete_until{};
+    std::unordered_set<std::string> known_names;
+};
+
+class NodeTable {
+public:
+    using Lock = std::unique_lock<std::mutex>;
+
+    NodeTable();
+
+    [[nodiscard]] Lock lock() const { return Lock(mutex_); }
+    [[nodiscard]] const NodePtr& root() const { return root_; }
+
+    [[nodiscard]] NodePtr find(const Lock&, NodeId id) const;
+    // The node that the name leads to, if the table knows one.
+    [[nodiscard]] NodePtr child(const Lock&, const NodePtr& parent, std::string_view name) const;
+    // A new node for the name; a node that had it keeps its readers and loses the name.
+    NodePtr link_new(const Lock&, const NodePtr& parent, const std::string& name, FileType type);
+    // The name leads nowhere any more.
+    void unlink(const Lock&, const NodePtr& node);
+    // Gives the node another name; a node that had it loses it.
+    void move(const Lock&, const NodePtr& node, const NodePtr& new_parent, const std::string& new_name);
+    // Path relative to the mount; directories end in '/'.
+    [[nodiscard]] std::string path(const Lock&, const Node& node) const;
+    [[nodiscard]] bool is_below(const Lock&, const Node& node, const Node& directory) const;
+
+    void forget(const Lock&, const NodePtr& node, std::uint64_t lookups);
+    // Drops the node if nothing needs it any more.
+    void drop_if_unused(const Lock&, const NodePtr& node);
+    [[nodiscard]] std::vector<NodePtr> with_writers(const Lock&) const;
+    // All file nodes that have a name below the directory.
+    [[nodiscard]] std::vector<NodePtr> files_below(const Lock& lock, const NodePtr& directory) const;
+    [[nodiscard]] std::size_t size(const Lock&) const { return nodes_.size(); }
+
+private:
+    void refresh_inodes(const Lock& lock, Node& node);
+
+    mutable std::mutex mutex_;
+    NodePtr root_;
+    NodeId next_id_ = kRootNode + 1;
+    std::unordered_map<NodeId, NodePtr> nodes_;
+};
+
+}  // namespace ckptfs

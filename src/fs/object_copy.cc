@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/object_copy.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/uuid.h"
+#include "fs/copy_plan.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+
+namespace {
+
+// Enough to hide S3's time per copied part; a copied part moves no bytes through this machine.
+constexpr std::size_t kPartsAtOnce = 32;
+
+ObjectVersion version_of_copy(const ObjectInfo& source, const PutResponse& response) {
+    return ObjectVersion{response.etag, source.size, source.size, response.last_modified};
+}
+
+Result<std::vector<UploadedPart>> copy_parts(ObjectStore& store, const ObjectInfo& source, const UploadId& upload) {
+    const std::vector<ByteRange> ranges = copy_ranges(source.size);
+    std::vector<UploadedPart> parts(ranges.size());
+    const Status copied =
+        for_each_in_parallel(ranges.size(), kPartsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+            UploadPartCopyRequest request;
+            request.upload = upload;
+            request.part_number = static_cast<int>(index) + 1;
+            request.source_key = source.key;
+            request.source_if_match = source.etag;
+            request.range = ranges[index];
+            store.upload_part_copy(std::move(request), [&parts, index, done](Result<UploadedPart> part) {
+                if (!part) {
+                    done(failure(std::move(part.error())));
+                    return;
+                }
+                parts[index] = std::move(*part);
+                done({});
+            });
+        });
+    if (!copied) {
+        return failure(copied.error());
+    }
+    return parts;
+}
+
+Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                                     CopyOptions options) {
+    const std::string write_id = random_uuid();
+    CreateUploadRequest create;
+    create.key = destination;
+    create.metadata = source.metadata;
+    create.metadata[kWriteIdMetadata] = write_id;
+    create.content_type = source.content_type;
+    create.content_encoding = source.content_encoding;
+    create.storage_class = source.storage_class;
+    const Result<UploadId> upload = wait_for<UploadId>([&](auto done) { store.create_upload(create, done); });
+    if (!upload) {
+        return failure(upload.error());
+    }
+    Result<std::vector<UploadedPart>> parts = copy_parts(store, source, *upload);
+    Result<PutResponse> response = failure(EIO, "not copied");
+    if (parts) {
+        CompleteRequest complete;
+        complete.upload = *upload;
+        complete.parts = std::move(*parts);
+        complete.write_id = write_id;
+        complete.size = source.size;
+        complete.if_none_match = options.no_replace;
+        response = wait_for<PutResponse>([&](auto done) { store.complete_upload(complete, done); });
+    } else {
+        response = failure(std::move(parts.error()));
+    }
+    if (!response) {
+        // The first failure is the one to tell; gc finds an upload that could not be ended.
+        static_cast<void>(wait_for<void>([&](auto done) { store.abort_upload(*upload, done); }));
+        return failure(std::move(response.error()));
+    }
+    return version_of_copy(source, *response);
+}
+
+Result<ObjectVersion> copy_by_request(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                                      CopyOptions options) {
+    CopyRequest request;
+    request.source_key = source.key;
+    request.key = destination;
+    request.source_if_match = source.etag;
+    request.if_none_match = options.no_replace;
+    const Result<PutResponse> response = wait_for<PutResponse>([&](auto done) { store.copy(request, done); });
+    if (!response) {
+        return failure(response.error());
+    }
+    return version_of_copy(source, *response);
+}
+
+Result<ObjectInfo> describe(ObjectStore& store, const std::string& key) {
+    return wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });
+}
+
+}  // namespace
+
+Result<ObjectVersion> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                                  CopyOptions options) {
+    if (!copy_in_parts(source.size)) {
+        return copy_by_request(store, source, destination, options);
+    }
+    // A listing carries no metadata.
+    return copy_object(store, source.key, destination, options);
+}
+
+Result<ObjectVersion> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
+                                  CopyOptions options) {
+    const Result<ObjectInfo> info = describe(store, source);
+    if (!info) {
+        return failure(info.error());
+    }
+    return copy_in_parts(info->size) ? copy_by_upload(store, *info, destination, options)
+                                     : copy_by_request(store, *info, destination, options);
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening: which node, which version, which writer. What happens on the handle afterwards is in file_io.cc.
+#include "fs/open_files.h"
+
+#include <fcntl.h>
+
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "fs/paths.h"
+
+namespace ckptfs {
+
+namespace {
+
+bool writes(int flags) {
+    return (flags & O_ACCMODE) != O_RDONLY;
+}
+
+std::optional<CommittedObject> base_of(const ObjectVersion& version) {
+    return CommittedObject{version.etag, version.stored_size, version.size, version.modified};
+}
+
+}  // namespace
+
+Status OpenFiles::may_write() const {
+    if (state_.env.names.read_only) {
+        return failure(EROFS, "mounted read-only");
+    }
+    if (state_.draining) {
+        return failure(ESHUTDOWN, "the mount is shutting down and takes no new files");
+    }
+    return {};
+}
+
+bool OpenFiles::wants_direct_io(int flags) const {
+    switch (state_.env.read.config.direct_io) {
+        case DirectIo::kAlways:
+            return true;
+        case DirectIo::kNever:
+            return false;
+        case DirectIo::kAuto:
+            break;
+    }
+    // Requests of 1 MiB cost a third of what they cost through the page cache. Readers keep the page cache: it serves
+    // small reads, and one copy of a file to all ranks of a node.
+    return writes(flags);
+}
+
+void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller caller, Reply<CreatedFile> reply) {
+    if (const Status allowed = may_write(); !allowed) {
+        reply(failure(allowed.error()));
+        return;
+    }
+    Result<CreatedFile> created = failure(EIO, "not created");
+    NodeId existing = 0;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const Result<NodePtr> parent = state_.directory(lock, parent_id);
+        Status valid;
+        if (parent) {
+            valid = check_new_name(state_.env.prefix, state_.nodes.path(lock, **parent), name);
+        }
+        if (!parent) {
+            created = failure(parent.error());
+        } else if (!valid) {
+            created = failure(valid.error());
+        } else if (const NodePtr node = state_.nodes.child(lock, *parent, name);
+                   node != nullptr && (node->writer != nullptr || state_.is_fresh(lock, *node))) {
+            // Another thread made it between the kernel's lookup and this call.
+            existing = node->id;
+        } else {
+            OpenRequest request{state_.nodes.link_new(lock, *parent, name, FileType::kFile), flags, caller, {}};
+            request.node->checked = state_.env.clock.now();
+            const std::string key = state_.key(lock, *request.node);
+            CreatedFile file;
+            file.opened = add_handle(lock, request, FileWriter::create(state_.env.write, key, std::nullopt), nullptr);
+            file.entry = state_.entry(lock, *request.node);
+            created = file;
+        }
+    }
+    if (existing == 0) {
+        reply(std::move(created));
+    } else if ((flags & O_EXCL) != 0) {
+        reply(failure(EEXIST, name + " exists"));
+    } else {
+        open(existing, flags, caller, [this, existing, reply](Result<OpenedFile> opened) {
+            if (!opened) {
+                reply(failure(opened.error()));
+                return;
+            }
+            CreatedFile file;
+            file.opened = *opened;
+            {
+                const NodeTable::Lock lock = state_.nodes.lock();
+                file.entry = state_.entry(lock, *state_.nodes.find(lock, existing));
+            }
+            reply(file);
+        });
+    }
+}
+
+void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> reply) {
+    auto request = std::make_shared<OpenRequest>();
+    request->flags = flags;
+    request->caller = caller;
+    request->reply = std::move(reply);
+    Status found;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        request->node = state_.nodes.find(lock, id);
+        if (request->node == nullptr || !request->node->linked) {
+            found = failure(ESTALE, "the file is gone");
+        } else if (request->node->type == FileType::kDirectory) {
+            found = failure(EISDIR, "a directory");
+        }
+    }
+    if (found && writes(flags)) {
+        found = may_write();
+    }
+    if (!found) {
+        request->reply(failure(found.error()));
+    } else if (!writes(flags)) {
+        open_for_reading(request);
+    } else if ((flags & O_TRUNC) != 0) {
+        open_for_truncating(request);
+    } else {
+        open_for_writing(request);
+    }
+}
+
+OpenedFile OpenFiles::add_handle(const NodeTable::Lock&, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
+                                 std::shared_ptr<FileReader> reader) {
+    const NodePtr& node = request.node;
+    auto handle = std::make_shared<Handle>();
+    handle->flags = request.flags;
+    handle->node = node;
+    handle->opener = state_.env.processes.thread_group(request.caller.thread).value_or(0);
+    handle->writer = writer;
+    ++node->open_handles;
+    OpenedFile opened;
+    opened.direct_io = wants_direct_io(request.flags);
+    if (writer != nullptr) {
+        ++node->writable_handles;
+        node->writer = std::move(writer);
+        node->written = state_.env.clock.wall_now();
+    }
+    if (reader != nullptr) {
+        handle->stream = reader->open_stream();
+        if (!opened.direct_io) {
+            opened.keep_cache = node->pages_etag == reader->object().etag;
+            node->pages_etag = reader->object().etag;
+        }
+        handle->reader = std::move(reader);
+    }
+    opened.handle = handles_.add(std::move(handle));
+    return opened;
+}
+
+Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
+                                 std::shared_ptr<FileReader> reader) {
+    const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, FileType::kFile);
+    fresh->committed = version;
+    fresh->checked = state_.env.clock.now();
+    fresh->opened_by_estale = reader != nullptr;
+    fresh->reader = std::move(reader);
+    return failure(ESTALE, node->name + " holds another version now");
+}
+
+// --- reading
+
+void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
+    std::optional<Result<OpenedFile>> answer;
+    std::shared_ptr<FileReader> known;
+    std::string key;
+    std::string pinned;
+    bool known_empty = false;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr& node = request->node;
+        key = state_.key(lock, *node);
+        if (node->writer != nullptr && node->writer->dirty()) {
+            if (!node->committed) {
+                answer = failure(EBUSY, key + " is being written; it can be read once it is closed");
+            } else {
+                pinned = node->committed->etag;
+            }
+        } else if (std::exchange(node->opened_by_estale, false)) {
+            answer = add_handle(lock, *request, nullptr, node->reader);
+        } else {
+            known = node->reader;
+            known_empty = node->committed && node->committed->size == 0 && state_.is_fresh(lock, *node);
+        }
+    }
+    if (answer) {
+        request->reply(std::move(*answer));
+    } else if (known != nullptr) {
+        // The version is in memory already: ask only whether it still has the name.
+        state_.env.store.head(key, [this, request, known](Result<ObjectInfo> object) {
+            if (object && object->etag == known->object().etag) {
+                reader_opened(request, known);
+            } else if (object) {
+                FileReader::open(state_.env.read, object->key, "", false,
+                                 [this, request](auto reader) { reader_opened(request, std::move(reader)); });
+            } else {
+                reader_opened(request, failure(std::move(object.error())));
+            }
+        });
+    } else {
+        FileReader::open(state_.env.read, key, pinned, known_empty,
+                         [this, request](auto reader) { reader_opened(request, std::move(reader)); });
+    }
+}
+
+void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader) {
+    Result<OpenedFile> answer = failure(EIO, "not opened");
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr& node = request->node;
+        if (!reader) {
+            if (reader.error().errno_value == ENOENT && node->writer == nullptr) {
+                state_.nodes.unlink(lock, node);
+            }
+            answer = failure(std::move(reader.error()));
+        } else if (node->committed && node->committed->etag == (*reader)->object().etag) {
+            node->reader = *reader;
+            node->checked = state_.env.clock.now();
+            answer = add_handle(lock, *request, nullptr, *reader);
+        } else if (node->linked) {
+            ObjectVersion version = version_of((*reader)->object());
+            version.size = (*reader)->size();
+            answer = give_new_node(lock, node, version, *reader);
+        } else {
+            answer = failure(ESTALE, "the file is gone");
+        }
+    }
+    request->reply(std::move(answer));
+}
+
+// --- writing
+
+void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
+    Result<OpenedFile> answer = failure(EIO, "not opened");
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr& node = request->node;
+        if (node->open_handles > 0 || node->writer != nullptr) {
+            answer = give_new_node(lock, node, node->committed.value_or(ObjectVersion{}), nullptr);
+        } else {
+            node->pages_etag.clear();
+            answer = add_handle(lock, *request,
+                                FileWriter::create(state_.env.write, state_.key(lock, *node), std::nullopt), nullptr);
+        }
+    }
+    request->reply(std::move(answer));
+}
+
+void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
+    std::optional<Result<OpenedFile>> answer;
+    std::string key;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr& node = request->node;
+        key = state_.key(lock, *node);
+        if (node->writer != nullptr) {
+            if (const std::optional<Error> failed = node->writer->failed()) {
+                answer = failure(*failed);
+            } else {
+                answer = add_handle(lock, *request, node->writer, nullptr);
+            }
+        }
+    }
+    if (answer) {
+        request->reply(std::move(*answer));
+        return;
+    }
+    state_.env.store.head(key, [this, request](Result<ObjectInfo> object) { base_found(request, std::move(object)); });
+}
+
+void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> object) {
+    Result<OpenedFile> answer = failure(EIO, "not opened");
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr& node = request->node;
+        if (!object) {
+            answer = failure(std::move(object.error()));
+        } else if (node->writer != nullptr) {
+            // Two opens at once: the other was first.
+            answer = add_handle(lock, *request, node->writer, nullptr);
+        } else if (!node->linked) {
+            answer = failure(ESTALE, "the file is gone");
+        } else if (!node->committed || node->committed->etag != object->etag) {
+            answer = give_new_node(lock, node, version_of(*object), nullptr);
+        } else {
+            node->checked = state_.env.clock.now();
+            answer = add_handle(lock, *request,
+                                FileWriter::create(state_.env.write, object->key, base_of(*node->committed)), nullptr);
+        }
+    }
+    request->reply(std::move(answer));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening, reading, writing and closing files.
+//
+// open() compares the node's version with what the bucket holds at that moment: when another one is there, or when a
+// file is to be truncated that others have open, the name gets a new node and the answer is ESTALE, upon which the
+// kernel looks the name up again and opens the new node. A reader so never sees two versions, and never loses the one
+// it has because a writer truncates the name.
+//
+// Threads: all functions may be called from any thread; nothing here blocks.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fs/close_rule.h"
+#include "fs/handles.h"
+#include "fs/lookups.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class OpenFiles {
+public:
+    OpenFiles(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
+
+    void create(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply);
+    void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply);
+    void read(HandleId handle, std::uint64_t offset, std::size_t size, Reply<Payload> reply);
+    void write(HandleId handle, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply);
+    void flush(HandleId handle, Caller caller, Reply<void> reply);
+    void fsync(HandleId handle, Reply<void> reply);
+    void release(HandleId handle, Reply<void> reply);
+    void truncate(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
+
+    // Publishes what was written to the node so far, and notes the new version on it.
+    void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason, Reply<void> reply);
+    // Ends the upload of a file whose name was removed; its handles go on and lead nowhere.
+    void orphan(const std::shared_ptr<FileWriter>& writer);
+
+    void drain(Reply<void> reply);
+    [[nodiscard]] std::vector<UploadProgress> uploads() const;
+    std::vector<std::string> abandon();
+
+private:
+    struct OpenRequest {
+        NodePtr node;
+        int flags = 0;
+        Caller caller;
+        Reply<OpenedFile> reply;
+    };
+    using OpenRequestPtr = std::shared_ptr<OpenRequest>;
+
+    [[nodiscard]] Status may_write() const;
+    void open_for_reading(const OpenRequestPtr& request);
+    void open_for_writing(const OpenRequestPtr& request);
+    void open_for_truncating(const OpenRequestPtr& request);
+    void reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader);
+    void base_found(const OpenRequestPtr& request, Result<ObjectInfo> object);
+    // The name holds another version than the node: links a new node for it and returns the error to answer.
+    Failure give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
+                          std::shared_ptr<FileReader> reader);
+    OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
+                          std::shared_ptr<FileReader> reader);
+    [[nodiscard]] bool wants_direct_io(int flags) const;
+
+    void read_with(const HandlePtr& handle, std::uint64_t offset, std::size_t size, bool may_reopen,
+                   Reply<Payload> reply);
+    bool reopen_and_read(const HandlePtr& handle, const std::shared_ptr<FileReader>& reader, std::uint64_t offset,
+                         std::size_t size, const Reply<Payload>& reply);
+    void note_writer(Handle& handle, const Caller& caller) const;
+    [[nodiscard]] CloseAction close_action(const Handle& handle, const Caller& caller) const;
+    void note_committed(const NodePtr& node, const CommittedObject& object);
+    void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
+    [[nodiscard]] bool is_linked(const NodePtr& node) const;
+    void answer_drain();
+
+    SharedState& state_;
+    Lookups& lookups_;
+    HandleTable handles_;
+
+    std::mutex drain_mutex_;
+    std::vector<Reply<void>> waiting_for_drain_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/paths.h"
+
+#include <fnmatch.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ckptfs/format.h"
+
+namespace ckptfs {
+
+Status check_new_name(std::string_view prefix, std::string_view directory_path, std::string_view name) {
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string_view::npos) {
+        return failure(EINVAL, "not a file name");
+    }
+    // One byte for the '/' that the key of a directory ends in.
+    if (name.size() > kMaxNameBytes || prefix.size() + directory_path.size() + name.size() + 1 > kMaxKeyBytes) {
+        return failure(ENAMETOOLONG, "the name or its key is longer than S3 keeps (1,024 bytes)");
+    }
+    if (directory_path.empty() && name == kControlDirectory) {
+        return failure(EPERM, "the name .ckptfs at the top of the mount is reserved");
+    }
+    return {};
+}
+
+std::optional<ListedName> listed_name(std::string_view directory_key, std::string_view key, bool at_root) {
+    std::string_view name = key.substr(directory_key.size());
+    ListedName listed;
+    listed.is_directory = name.ends_with('/');
+    if (listed.is_directory) {
+        name.remove_suffix(1);
+    }
+    if (name.empty() || name == "." || name == ".." || name.size() > kMaxNameBytes ||
+        name.find('/') != std::string_view::npos || name.find('\0') != std::string_view::npos ||
+        (at_root && name == kControlDirectory)) {
+        return std::nullopt;
+    }
+    listed.name = name;
+    return listed;
+}
+
+std::uint64_t inode_number(std::string_view path) {
+    // Directories and files of one name share a number: they cannot exist at once.
+    if (path.ends_with('/')) {
+        path.remove_suffix(1);
+    }
+    return std::max<std::uint64_t>(XXH3_64bits(path.data(), path.size()), 2);
+}
+
+bool matches_any(const std::string& name, const std::vector<std::string>& globs) {
+    return std::any_of(globs.begin(), globs.end(),
+                       [&](const std::string& glob) { return fnmatch(glob.c_str(), name.c_str(), 0) == 0; });
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// rename(2), which S3 does not have: copy, then delete.
+//
+// For a file that is still being written rename is a commit barrier: what was written is published, and a failure is
+// the rename's. A file still wholly in memory goes straight to its new name. A large object is copied in parallel
+// parts. A directory's keys are copied in parallel and then deleted in batches; when a copy fails, the copies made so
+// far are removed and the source is as it was.
+//
+// Threads: rename() may be called from any thread; the work waits for the store on the blocking executor.
+#pragma once
+
+#include <string>
+
+#include "fs/directories.h"
+#include "fs/open_files.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class Renames {
+public:
+    Renames(SharedState& state, Lookups& lookups, Directories& directories, OpenFiles& open_files)
+        : state_(state), lookups_(lookups), directories_(directories), open_files_(open_files) {}
+
+    void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
+                Reply<void> reply);
+
+private:
+    struct Move {
+        NodePtr node;
+        NodePtr old_parent;
+        NodePtr new_parent;
+        std::string new_name;
+        // Without a trailing '/'.
+        std::string old_key;
+        std::string new_key;
+        bool no_replace = false;
+    };
+
+    Status rename_now(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name,
+                      unsigned flags);
+    Result<Move> resolve(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name);
+    Status check_target(const Move& move);
+    Status rename_file(const Move& move);
+    // Done where the file could be published under its new name at once.
+    Result<bool> publish_under_new_name(const Move& move);
+    Status commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer);
+    void note_moved_file(const NodeTable::Lock& lock, Node& node, const ObjectVersion& version);
+
+    Status rename_directory(const Move& move);
+    Status commit_writers_below(const NodePtr& directory);
+    Status remove_key(const std::string& key);
+
+    SharedState& state_;
+    Lookups& lookups_;
+    Directories& directories_;
+    OpenFiles& open_files_;
+};
+
+}  // namespace ckptfs

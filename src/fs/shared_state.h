@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of the filesystem share: the environment and the node table, and how nodes look from outside.
+// Threads: immutable but for the node table, which guards itself.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "fs/file_system.h"
+#include "fs/nodes.h"
+
+namespace ckptfs {
+
+struct SharedState {
+    explicit SharedState(FileSystemEnvironment environment)
+        : env(std::move(environment)), mounted(env.clock.wall_now()) {}
+
+    FileSystemEnvironment env;
+    NodeTable nodes;
+    const WallTime mounted;
+    std::atomic<bool> draining = false;
+
+    [[nodiscard]] std::string key(const NodeTable::Lock& lock, const Node& node) const {
+        return env.prefix + nodes.path(lock, node);
+    }
+    [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node) const;
+    // Counts one lookup.
+    Entry entry(const NodeTable::Lock& lock, Node& node) const;
+    [[nodiscard]] bool is_fresh(const NodeTable::Lock&, const Node& node) const {
+        return node.checked != SteadyTime{} && env.clock.now() - node.checked < env.names.metadata_ttl;
+    }
+    // ESTALE for a node the table does not know, ENOTDIR for a file.
+    [[nodiscard]] Result<NodePtr> directory(const NodeTable::Lock& lock, NodeId id) const;
+};
+
+[[nodiscard]] inline ObjectVersion version_of(const ObjectInfo& info) {
+    return ObjectVersion{info.etag, info.size, info.size, info.last_modified};
+}
+
+}  // namespace ckptfs
