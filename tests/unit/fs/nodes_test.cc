@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/nodes.h"
+
+#include <gtest/gtest.h>
+
+#include "fs/paths.h"
+
+namespace ckptfs {
+namespace {
+
+class NodeTableTest : public ::testing::Test {
+protected:
+    NodePtr add(const NodePtr& parent, const std::string& name, FileType type) {
+        const NodeTable::Lock lock = table.lock();
+        NodePtr node = table.link_new(lock, parent, name, type);
+        node->lookups = 1;
+        return node;
+    }
+    std::string path(const NodePtr& node) { return table.path(table.lock(), *node); }
+    NodePtr child(const NodePtr& parent, const std::string& name) { return table.child(table.lock(), parent, name); }
+
+    NodeTable table;
+};
+
+TEST_F(NodeTableTest, PathsFollowParents) {
+    const NodePtr directory = add(table.root(), "d", FileType::kDirectory);
+    const NodePtr file = add(directory, "f", FileType::kFile);
+    EXPECT_EQ(path(table.root()), "");
+    EXPECT_EQ(path(directory), "d/");
+    EXPECT_EQ(path(file), "d/f");
+    EXPECT_EQ(file->inode, inode_number("d/f"));
+}
+
+TEST_F(NodeTableTest, ANewVersionTakesTheNameAndKeepsTheInodeNumber) {
+    const NodePtr old_version = add(table.root(), "f", FileType::kFile);
+    const NodePtr new_version = add(table.root(), "f", FileType::kFile);
+    EXPECT_NE(old_version->id, new_version->id);
+    EXPECT_EQ(old_version->inode, new_version->inode);
+    EXPECT_FALSE(old_version->linked);
+    EXPECT_EQ(child(table.root(), "f"), new_version);
+    EXPECT_EQ(table.find(table.lock(), old_version->id), old_version);
+}
+
+TEST_F(NodeTableTest, MovingADirectoryMovesWhatIsBelowAndRenumbersIt) {
+    const NodePtr directory = add(table.root(), "old", FileType::kDirectory);
+    const NodePtr file = add(directory, "f", FileType::kFile);
+    {
+        const NodeTable::Lock lock = table.lock();
+        table.move(lock, directory, table.root(), "new");
+    }
+    EXPECT_EQ(path(file), "new/f");
+    EXPECT_EQ(file->inode, inode_number("new/f"));
+    EXPECT_EQ(child(table.root(), "old"), nullptr);
+    EXPECT_EQ(child(table.root(), "new"), directory);
+}
+
+TEST_F(NodeTableTest, MovingOntoANameUnlinksTheNodeThatHadIt) {
+    const NodePtr target = add(table.root(), "target", FileType::kFile);
+    const NodePtr source = add(table.root(), "source", FileType::kFile);
+    {
+        const NodeTable::Lock lock = table.lock();
+        table.move(lock, source, table.root(), "target");
+    }
+    EXPECT_FALSE(target->linked);
+    EXPECT_EQ(child(table.root(), "target"), source);
+}
+
+TEST_F(NodeTableTest, NodesGoWithTheLastForgetAndNoSooner) {
+    const NodePtr directory = add(table.root(), "d", FileType::kDirectory);
+    const NodePtr file = add(directory, "f", FileType::kFile);
+    const NodeTable::Lock lock = table.lock();
+    table.forget(lock, directory, 1);
+    EXPECT_EQ(table.find(lock, directory->id), directory) << "a child still needs its path";
+    file->open_handles = 1;
+    table.forget(lock, file, 1);
+    EXPECT_EQ(table.find(lock, file->id), file) << "it is open";
+    file->open_handles = 0;
+    table.drop_if_unused(lock, file);
+    EXPECT_EQ(table.size(lock), 1U) << "only the root is left";
+}
+
+TEST_F(NodeTableTest, KnowsWhatLiesBelow) {
+    const NodePtr directory = add(table.root(), "d", FileType::kDirectory);
+    const NodePtr inner = add(directory, "e", FileType::kDirectory);
+    const NodePtr file = add(inner, "f", FileType::kFile);
+    add(table.root(), "g", FileType::kFile);
+    const NodeTable::Lock lock = table.lock();
+    EXPECT_TRUE(table.is_below(lock, *inner, *directory));
+    EXPECT_FALSE(table.is_below(lock, *directory, *inner));
+    EXPECT_EQ(table.files_below(lock, directory), std::vector<NodePtr>{file});
+}
+
+}  // namespace
+}  // namespace ckptfs
