@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads as this program wants them: named, and deaf to signals, so that SIGTERM and SIGHUP always reach the thread
+// that waits for them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+
+namespace ckptfs {
+
+// Linux keeps the first 15 bytes of the name.
+[[nodiscard]] std::thread start_thread(std::string name, std::function<void()> run);
+
+}  // namespace ckptfs

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/thread.h"
+
+namespace ckptfs {
+
+ThreadPool::ThreadPool(const std::string& name, int threads) {
+    for (int index = 0; index < std::max(threads, 1); ++index) {
+        threads_.push_back(start_thread(name, [this] { run(); }));
+    }
+}
+
+ThreadPool::~ThreadPool() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+    }
+    posted_.notify_all();
+    for (std::thread& thread : threads_) {
+        thread.join();
+    }
+}
+
+void ThreadPool::post(std::function<void()> task) {
+    {
+        const std::lock_guard lock(mutex_);
+        tasks_.push_back(std::move(task));
+    }
+    posted_.notify_one();
+}
+
+void ThreadPool::run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+        posted_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+        if (tasks_.empty()) {
+            return;
+        }
+        std::function<void()> task = std::move(tasks_.front());
+        tasks_.pop_front();
+        lock.unlock();
+        task();
+        // What it captured may be the last owner of something that posts or waits.
+        task = nullptr;
+        lock.lock();
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor with threads of its own, first come, first served: for tasks that wait for the store or the disk.
+//
+// The queue has no limit of its own: each task stands for a request or a buffer that somebody has already counted.
+// Threads: as Executor says. A task may post more tasks, also while the pool is being destroyed.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ckptfs/executor.h"
+
+namespace ckptfs {
+
+class ThreadPool final : public Executor {
+public:
+    ThreadPool(const std::string& name, int threads);
+    ~ThreadPool() override;
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
+
+    void post(std::function<void()> task) override;
+
+private:
+    void run();
+
+    // Mutable, guarded by mutex_.
+    std::mutex mutex_;
+    std::condition_variable posted_;
+    std::deque<std::function<void()>> tasks_;
+    bool stopping_ = false;
+
+    // Last, so that everything above exists before they run.
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace ckptfs

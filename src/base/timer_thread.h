@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Timer with one thread of its own.
+//
+// Ownership: the destructor waits for a function that is running and drops those that are not due yet; whoever must be
+// told cancels first.
+// Threads: as Timer says; functions may call after() and cancel() of others.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "ckptfs/clock.h"
+
+namespace ckptfs {
+
+class TimerThread final : public Timer {
+public:
+    explicit TimerThread(const Clock& clock);
+    ~TimerThread() override;
+    TimerThread(const TimerThread&) = delete;
+    TimerThread& operator=(const TimerThread&) = delete;
+
+    Id after(Milliseconds delay, std::function<void()> run) override;
+    void cancel(Id id) override;
+
+private:
+    // Equal times run in the order in which they were asked for.
+    using Due = std::pair<SteadyTime, Id>;
+
+    void run();
+
+    const Clock& clock_;
+
+    // Mutable, guarded by mutex_.
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::condition_variable finished_;
+    std::map<Due, std::function<void()>> pending_;
+    std::unordered_map<Id, SteadyTime> due_;
+    Id last_id_ = 0;
+    Id running_ = 0;
+    std::thread::id timer_thread_;
+    bool stopping_ = false;
+
+    // Last, so that everything above exists before it runs.
+    std::thread thread_;
+};
+
+}  // namespace ckptfs
