@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator.h"
+
+#include "admin.h"
+#include "s3_exchange.h"
+#include "s3_reply.h"
+
+namespace ckptfs::s3sim {
+
+Simulator::Simulator(SimulatorOptions options, ChunkPool& pool, TrafficShaper& shaper)
+    : options_(std::move(options)),
+      verifier_(options_.keys),
+      pool_(pool),
+      shaper_(shaper),
+      table_(options_.md5_etags) {}
+
+std::unique_ptr<Exchange> Simulator::begin(HttpRequest request, bool from_loopback) {
+    // No bucket's name begins with an underscore. Whoever controls faults needs no key, but must be on this machine.
+    if (from_loopback && request.path.starts_with(kAdminPrefix)) {
+        return make_admin_exchange(*this, std::move(request));
+    }
+    return make_s3_exchange(*this, std::move(request));
+}
+
+ByteChain Simulator::malformed(const std::string& reason) {
+    ReplyContext context;
+    context.keep_alive = false;
+    context.region = options_.region;
+    context.now = table_.now();
+    const S3Reply reply = error_reply(s3_error("InvalidRequest", reason), context);
+    ByteChain bytes = ByteChain::from_string(render_head(reply, context));
+    bytes.append(reply.body);
+    return bytes;
+}
+
+void Simulator::set_model(const Model& model) {
+    {
+        const std::lock_guard lock(mutex_);
+        model_ = model;
+    }
+    shaper_.set_rates(model.connection_mbps * 1e6, model.total_mbps * 1e6);
+    table_.set_clock_offset(std::chrono::milliseconds(static_cast<std::int64_t>(model.clock_offset_s * 1000)));
+}
+
+Model Simulator::model() const {
+    const std::lock_guard lock(mutex_);
+    return model_;
+}
+
+void Simulator::clear_faults() {
+    faults_.clear();
+    if (release_) {
+        release_();
+    }
+}
+
+}  // namespace ckptfs::s3sim

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The simulated S3 behind the HTTP server: holds the objects and the knobs, and makes an Exchange of every request.
+// Thread-safe.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "counters.h"
+#include "exchange.h"
+#include "faults.h"
+#include "object_table.h"
+#include "sigv4_verify.h"
+#include "traffic_shaper.h"
+
+namespace ckptfs::s3sim {
+
+// The model of a distant store; 0 is no limit.
+struct Model {
+    double latency_ms = 0;
+    double connection_mbps = 0;  // 10^6 bytes a second, each way
+    double total_mbps = 0;       // each way
+    double copy_mbps = 0;        // within the store, per request
+    double clock_offset_s = 0;   // by which the store's clock is ahead
+};
+
+struct SimulatorOptions {
+    SigningKeys keys;
+    std::string region = "us-east-1";
+    bool verify_checksums = true;
+    bool md5_etags = false;
+};
+
+class Simulator final : public Application {
+public:
+    // Pool and shaper must outlive the simulator.
+    Simulator(SimulatorOptions options, ChunkPool& pool, TrafficShaper& shaper);
+
+    std::unique_ptr<Exchange> begin(HttpRequest request, bool from_loopback) override;
+    ByteChain malformed(const std::string& reason) override;
+    void connection_opened() override { counters_.connection_opened(); }
+    void connection_closed() override { counters_.connection_closed(); }
+
+    void set_model(const Model& model);
+    Model model() const;
+    // Called when faults are cleared, to let go of the requests that hang. Set before the server starts.
+    void on_release(std::function<void()> release) { release_ = std::move(release); }
+    void clear_faults();
+
+    const SimulatorOptions& options() const { return options_; }
+    const SignatureVerifier& verifier() const { return verifier_; }
+    ObjectTable& table() { return table_; }
+    FaultTable& faults() { return faults_; }
+    Counters& counters() { return counters_; }
+    ChunkPool& pool() { return pool_; }
+
+private:
+    const SimulatorOptions options_;
+    const SignatureVerifier verifier_;
+    ChunkPool& pool_;
+    TrafficShaper& shaper_;
+    std::function<void()> release_;
+
+    ObjectTable table_;
+    FaultTable faults_;
+    Counters counters_;
+
+    mutable std::mutex mutex_;
+    Model model_;  // guarded by mutex_
+};
+
+}  // namespace ckptfs::s3sim
