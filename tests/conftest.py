@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+import itertools
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from harness.mounts import Mount  # noqa: E402
+from harness.simulator import BUCKET, Simulator  # noqa: E402
+
+_prefixes = itertools.count()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.failed:
+        for mount in getattr(item, "mounts", []):
+            report.sections.append((f"log of {mount.source}", mount.log()))
+
+
+@pytest.fixture(scope="session")
+def shared_simulator():
+    """One simulator for all tests that leave its model and faults alone."""
+    simulator = Simulator()
+    yield simulator
+    simulator.stop()
+
+
+@pytest.fixture
+def simulator(shared_simulator):
+    """The shared simulator with no faults, no model and fresh counters."""
+    shared_simulator.clear_faults()
+    shared_simulator.reset_counters()
+    yield shared_simulator
+    shared_simulator.clear_faults()
+
+
+@pytest.fixture
+def prefix():
+    """A part of the bucket that no other test uses; ends in '/'."""
+    return f"test{next(_prefixes)}/"
+
+
+@pytest.fixture
+def mount(request, simulator, prefix):
+    """Makes mounts of the test's prefix: mount(), mount("--max-memory", "128M"). All see the same files."""
+    request.node.mounts = []
+
+    def make(*options: str) -> Mount:
+        made = Mount(f"s3://{BUCKET}/{prefix}", simulator.environment(), *options)
+        request.node.mounts.append(made)
+        return made
+
+    yield make
+    for made in request.node.mounts:
+        made.remove()

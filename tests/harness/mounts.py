@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mounts that always go away again."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+
+from .programs import CKPTFS, wait_until
+
+
+class Mount:
+    """One `ckptfs mount -f`; its log is kept in a file, and shown when a test fails."""
+
+    def __init__(self, source: str, environment: dict[str, str], *options: str) -> None:
+        if not os.path.exists("/dev/fuse"):
+            raise AssertionError("/dev/fuse is missing: the mount tests need FUSE")
+        self._directory = tempfile.TemporaryDirectory(prefix="ckptfs-test-")
+        base = pathlib.Path(self._directory.name)
+        self.path = base / "mnt"
+        self.path.mkdir()
+        self._log = base / "log"
+        self.source = source
+        self.process = subprocess.Popen(
+            [CKPTFS, "mount", source, self.path, "-f", *options],
+            env={**os.environ, **environment}, stdout=self._log.open("w"), stderr=subprocess.STDOUT)
+        wait_until(lambda: self.is_mounted() or self.process.poll() is not None, "the mount to answer", 30)
+        if self.process.poll() is not None:
+            raise AssertionError(f"ckptfs mount failed: {self.log()}")
+
+    def __truediv__(self, name: str) -> pathlib.Path:
+        return self.path / name
+
+    def is_mounted(self) -> bool:
+        with open("/proc/self/mountinfo") as table:
+            return any(line.split()[4] == str(self.path) for line in table)
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def peak_memory(self) -> int:
+        """Bytes resident at most so far."""
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+
+    def unmount(self, seconds: float = 60) -> int:
+        """Asks the daemon to drain and end; returns its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(seconds)
+        assert not self.is_mounted(), "the daemon ended and left its mount behind"
+        return code
+
+    def remove(self) -> None:
+        """For the end of a test, whatever happened in it."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.is_mounted():
+            subprocess.run(["umount", "--lazy", self.path], check=False)
+        self._directory.cleanup()

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The build under test, and waiting for conditions."""
+
+import os
+import pathlib
+import time
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("CKPTFS_BUILD", ROOT / "build/release"))
+CKPTFS = BUILD / "ckptfs"
+S3SIM = BUILD / "s3sim"
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
+    """Waits for the condition, and fails naming it."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still waiting after {seconds} s: {what}")
+        time.sleep(0.01)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""s3sim, started on a port of the system's choice, and its admin interface."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import urllib.request
+
+import boto3
+import botocore.config
+
+from .programs import S3SIM, wait_until
+
+ACCESS_KEY = "testkey"
+SECRET_KEY = "testsecret"
+BUCKET = "bucket"
+
+
+class Simulator:
+    def __init__(self, *options: str) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="s3sim-")
+        directory = pathlib.Path(self._directory.name)
+        port_file = directory / "port"
+        self.log = directory / "log"
+        self.certificate = directory / "certificate.pem"
+        tls = "--tls" in options
+        if tls:
+            options += ("--cert-out", str(self.certificate))
+        self.process = subprocess.Popen(
+            [S3SIM, "--port", "0", "--port-file", port_file, "--bucket", BUCKET, "--access-key", ACCESS_KEY,
+             "--secret-key", SECRET_KEY, *options],
+            stdout=self.log.open("w"), stderr=subprocess.STDOUT)
+        wait_until(lambda: port_file.exists() or self.process.poll() is not None, "s3sim to listen")
+        if not port_file.exists():
+            raise AssertionError(f"s3sim did not start: {self.log.read_text()}")
+        self.port = int(port_file.read_text())
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._directory.cleanup()
+
+    def environment(self) -> dict[str, str]:
+        """For a client that reads the AWS variables."""
+        environment = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+                       "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": self.url}
+        if self.certificate.exists():
+            environment["AWS_CA_BUNDLE"] = str(self.certificate)
+        return environment
+
+    def client(self):
+        """A boto3 client: what anything but ckptfs sees of the bucket."""
+        return boto3.client("s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id=ACCESS_KEY,
+                            aws_secret_access_key=SECRET_KEY,
+                            config=botocore.config.Config(retries={"total_max_attempts": 1}))
+
+    # --- the admin interface
+
+    def _admin(self, method: str, path: str, body: object = None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}/_s3sim/{path}", data=data, method=method)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def inject(self, *rules: dict) -> None:
+        self._admin("POST", "faults", list(rules))
+
+    def clear_faults(self) -> None:
+        self._admin("DELETE", "faults")
+
+    def counters(self) -> dict:
+        return self._admin("GET", "counters")
+
+    def reset_counters(self) -> None:
+        self._admin("DELETE", "counters")
+
+    def requests(self, limit: int = 1000) -> list[dict]:
+        return self._admin("GET", f"requests?limit={limit}")
+
+    def set_model(self, **model: float) -> None:
+        self._admin("POST", "model", model)
+
+    # --- the bucket as others see it
+
+    def keys(self, prefix: str = "") -> list[str]:
+        pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        return [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+    def content(self, key: str) -> bytes:
+        return self.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+
+    def put(self, key: str, content: bytes) -> None:
+        self.client().put_object(Bucket=BUCKET, Key=key, Body=content)
+
+    def open_uploads(self) -> list[str]:
+        answer = self.client().list_multipart_uploads(Bucket=BUCKET)
+        return [upload["Key"] for upload in answer.get("Uploads", [])]
