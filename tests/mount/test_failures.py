@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failures of the store reach the writer, and leave nothing visible and nothing behind."""
+
+import os
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+MIB = 1 << 20
+
+
+def state() -> dict[str, torch.Tensor]:
+    return {"weight": torch.zeros(40 * MIB // 4)}
+
+
+def test_torch_save_raises_when_no_part_can_be_uploaded(mount, simulator, prefix):
+    simulator.inject({"op": "UploadPart", "key": prefix + "*", "action": "403"})
+    made = mount()
+    with pytest.raises(Exception):
+        torch.save(state(), made / "model.pt")
+    assert simulator.keys(prefix) == []
+    assert simulator.open_uploads() == []
+    assert not (made / "model.pt").exists()
+
+
+def test_safetensors_raises_when_no_part_can_be_uploaded(mount, simulator, prefix):
+    simulator.inject({"op": "UploadPart", "key": prefix + "*", "action": "403"})
+    with pytest.raises(Exception):
+        save_file(state(), mount() / "model.safetensors")
+    assert simulator.keys(prefix) == []
+    assert simulator.open_uploads() == []
+
+
+def test_a_failure_is_kept_for_every_later_call(mount, simulator, prefix):
+    simulator.inject({"op": "UploadPart", "key": prefix + "*", "action": "403"})
+    made = mount()
+    descriptor = os.open(made / "file", os.O_WRONLY | os.O_CREAT)
+    with pytest.raises(OSError):
+        for _ in range(200):
+            os.write(descriptor, bytes(MIB))
+    for call in (lambda: os.write(descriptor, b"x"), lambda: os.fsync(descriptor),
+                 lambda: os.rename(made / "file", made / "other"), lambda: os.close(descriptor)):
+        with pytest.raises(OSError):
+            call()
+    assert simulator.keys(prefix) == []
+
+
+def test_a_complete_whose_reply_was_lost_is_a_success(mount, simulator, prefix):
+    simulator.inject({"op": "CompleteMultipartUpload", "key": prefix + "*", "times": 1,
+                      "action": "performed-but-reply-lost"})
+    content = os.urandom(40 * MIB)
+    (mount() / "file").write_bytes(content)
+    assert simulator.content(prefix + "file") == content
+    assert simulator.open_uploads() == []
+
+
+@pytest.mark.parametrize("action", ["500", "503", "reset", "corrupt", "truncate", "slowdown"])
+def test_passing_faults_are_outlived(mount, simulator, prefix, action):
+    simulator.inject({"op": "*", "key": prefix + "*", "every": 5, "action": action})
+    content = os.urandom(100 * MIB)
+    (mount() / "file").write_bytes(content)
+    assert (mount() / "file").read_bytes() == content
+    simulator.clear_faults()
+    assert simulator.content(prefix + "file") == content
+    assert simulator.open_uploads() == []
+
+
+def test_a_write_out_of_order_fails_and_says_so(mount, simulator, prefix):
+    made = mount()
+    descriptor = os.open(made / "file", os.O_WRONLY | os.O_CREAT)
+    for _ in range(64):
+        os.write(descriptor, bytes(MIB))
+    with pytest.raises(OSError):
+        os.pwrite(descriptor, b"x" * 4096, 30 * MIB)
+        os.fsync(descriptor)
+    with pytest.raises(OSError):
+        os.close(descriptor)
+    assert simulator.keys(prefix) == []
+    assert prefix + "file" in made.log()

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing half appears: who closes, who is killed, and what is visible then."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy
+import pytest
+from harness.programs import wait_until
+
+pytestmark = pytest.mark.sanitized
+
+MIB = 1 << 20
+
+
+def start(script: str, *arguments) -> subprocess.Popen:
+    """A Python program that says "ready" on its standard output and then waits on its standard input."""
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def wait_ready(process: subprocess.Popen, word: str = "ready") -> None:
+    assert process.stdout.readline().strip() == word
+
+
+def kill(process: subprocess.Popen, number: int = signal.SIGKILL) -> None:
+    process.send_signal(number)
+    process.wait(20)
+
+
+WRITE_AND_WAIT = """
+    import os, sys
+    file = open(sys.argv[1], "wb", buffering=0)
+    for _ in range(int(sys.argv[2])):
+        file.write(os.urandom(1 << 20))
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+@pytest.mark.parametrize("mebibytes", [1, 40])
+def test_a_killed_writer_publishes_nothing_and_the_earlier_version_stays(mount, simulator, prefix, number, mebibytes):
+    made = mount()
+    (made / "file").write_bytes(b"the last good version")
+    writer = start(WRITE_AND_WAIT, made / "file", mebibytes)
+    wait_ready(writer)
+    kill(writer, number)
+    wait_until(lambda: simulator.open_uploads() == [], "the upload to be ended")
+    assert simulator.content(prefix + "file") == b"the last good version"
+    wait_until(lambda: (made / "file").read_bytes() == b"the last good version", "the name to show it again")
+
+
+def test_a_killed_writer_of_a_new_file_leaves_no_name(mount, simulator, prefix):
+    made = mount()
+    writer = start(WRITE_AND_WAIT, made / "new", 40)
+    wait_ready(writer)
+    assert (made / "new").stat().st_size == 40 * MIB
+    kill(writer)
+    wait_until(lambda: not (made / "new").exists(), "the name to go")
+    assert simulator.keys(prefix) == []
+    assert simulator.open_uploads() == []
+
+
+def test_a_log_of_a_killed_writer_is_published(mount, simulator, prefix):
+    made = mount()
+    writer = start(WRITE_AND_WAIT, made / "train.log", 1)
+    wait_ready(writer)
+    kill(writer)
+    wait_until(lambda: simulator.keys(prefix) == [prefix + "train.log"], "the log to appear")
+    assert len(simulator.content(prefix + "train.log")) == MIB
+
+
+def test_three_arrays_in_one_handle_killed_between_the_second_and_the_third(mount, simulator, prefix):
+    made = mount()
+    script = """
+        import sys
+        import numpy
+        file = open(sys.argv[1], "wb")
+        for _ in range(2):
+            numpy.save(file, numpy.arange(50_000))
+        print("ready", flush=True)
+        sys.stdin.read()
+        numpy.save(file, numpy.arange(50_000))
+    """
+    writer = start(script, made / "arrays.npy")
+    wait_ready(writer)
+    assert simulator.keys(prefix) == []
+    kill(writer)
+    wait_until(lambda: not (made / "arrays.npy").exists(), "the name to go")
+    assert simulator.keys(prefix) == []
+
+
+def test_three_arrays_in_one_handle_are_one_object(mount, simulator, prefix):
+    expected = io.BytesIO()
+    with open(mount() / "arrays.npy", "wb") as file:
+        for target in (file, expected):
+            for factor in (1, 2, 3):
+                numpy.save(target, numpy.arange(50_000) * factor)
+    assert simulator.content(prefix + "arrays.npy") == expected.getvalue()
+    writes = [request for request in simulator.requests() if request["op"] == "PutObject"]
+    assert len(writes) == 1
+
+
+FORK_AND_WAIT = """
+    import os, sys, time
+    file = open(sys.argv[1], "wb", buffering=0)
+    file.write(b"a" * (1 << 20))
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    print(child, flush=True)
+    sys.stdin.readline()
+    file.write(b"b" * (1 << 20))
+    file.close()
+    print("closed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_child_that_inherited_the_descriptor_does_not_harm_its_parent(mount, simulator, prefix, number):
+    writer = start(FORK_AND_WAIT, mount() / "file")
+    child = int(writer.stdout.readline())
+    os.kill(child, number)
+    wait_until(lambda: process_is_gone(child), "the child to end")
+    assert simulator.keys(prefix) == []
+    writer.stdin.write("go\n")
+    writer.stdin.flush()
+    wait_ready(writer, "closed")
+    assert writer.wait(20) == 0
+    assert simulator.content(prefix + "file") == b"a" * MIB + b"b" * MIB
+
+
+def process_is_gone(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_file_opened_in_one_thread_and_closed_in_another_returns_its_error(mount, simulator, prefix):
+    simulator.inject({"op": "PutObject", "key": prefix + "file", "action": "403"})
+    opened = {}
+    thread = threading.Thread(target=lambda: opened.update(file=open(made / "file", "wb", buffering=0)))
+    made = mount()
+    thread.start()
+    thread.join()
+    opened["file"].write(b"content")
+    with pytest.raises(OSError):
+        opened["file"].close()
+    assert simulator.keys(prefix) == []
+
+
+def test_signals_during_write_and_close_change_nothing(mount, simulator, prefix):
+    script = """
+        import hashlib, os, signal, sys
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        digest = hashlib.sha256()
+        file = open(sys.argv[1], "wb", buffering=0)
+        for _ in range(64):
+            block = os.urandom(1 << 20)
+            digest.update(block)
+            assert file.write(block) == len(block)
+        file.close()
+        print(digest.hexdigest(), flush=True)
+    """
+    import hashlib
+    simulator.set_model(latency_ms=30)
+    try:
+        writer = start(script, mount() / "file")
+        digest = writer.stdout.readline().strip()
+        assert writer.wait(60) == 0
+    finally:
+        simulator.set_model(latency_ms=0)
+    assert hashlib.sha256(simulator.content(prefix + "file")).hexdigest() == digest
+
+
+@pytest.mark.parametrize("operation, mebibytes", [("PutObject", 1), ("UploadPart", 40), ("CompleteMultipartUpload", 40)])
+def test_a_store_that_hangs_lets_a_killed_writer_go(mount, simulator, prefix, operation, mebibytes):
+    simulator.inject({"op": operation, "key": prefix + "*", "action": "hang"})
+    made = mount("--retry-for", "3s")
+    script = """
+        import os, sys
+        file = open(sys.argv[1], "wb", buffering=0)
+        print("ready", flush=True)
+        for _ in range(int(sys.argv[2])):
+            file.write(os.urandom(1 << 20))
+        file.close()
+    """
+    writer = start(script, made / "file", mebibytes)
+    wait_ready(writer)
+    wait_until(lambda: simulator.counters()["hung"] > 0, "a request to hang")
+    started = time.monotonic()
+    writer.kill()
+    writer.wait(20)
+    assert time.monotonic() - started < 10
+    simulator.clear_faults()
+    assert simulator.keys(prefix) == []
+
+
+def test_a_descriptor_duplicated_and_closed_before_the_first_write_is_not_the_end(mount, simulator, prefix):
+    made = mount()
+    subprocess.run(["sh", "-c", 'echo one > "$1"; dd if=/dev/zero of="$2" bs=1M count=20 status=none', "sh",
+                    made / "shell", made / "dd"], check=True)
+    assert simulator.content(prefix + "shell") == b"one\n"
+    assert simulator.content(prefix + "dd") == bytes(20 * MIB)
+    subprocess.run(["sh", "-c", '(echo one; echo two; seq 3) > "$1"; echo more >> "$1"', "sh", made / "group"], check=True)
+    assert simulator.content(prefix + "group") == b"one\ntwo\n1\n2\n3\nmore\n"
+
+
+def test_touch_and_empty_files_are_durable_at_close(mount, simulator, prefix):
+    made = mount()
+    subprocess.run(["touch", made / "marker"], check=True)
+    assert simulator.keys(prefix) == [prefix + "marker"]
+    open(made / "empty", "w").close()
+    assert simulator.content(prefix + "empty") == b""

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One version at a time: readers keep what they opened, new readers see all of what is new."""
+
+import os
+
+import pytest
+
+pytestmark = pytest.mark.sanitized
+
+MIB = 1 << 20
+OLD = b"old-" * (3 * MIB)
+NEW = b"newer" * MIB
+
+
+@pytest.fixture(params=["never", "always"])
+def made(mount, request):
+    return mount("--direct-io", request.param)
+
+
+def test_a_reader_keeps_its_version_while_the_name_is_rewritten(made):
+    (made / "file").write_bytes(OLD)
+    with open(made / "file", "rb", buffering=0) as reader:
+        assert reader.read(MIB) == OLD[:MIB]
+        with open(made / "file", "wb") as writer:
+            assert os.fstat(reader.fileno()).st_size == len(OLD)
+            writer.write(NEW)
+            assert reader.read(MIB) == OLD[MIB:2 * MIB]
+        assert os.fstat(reader.fileno()).st_size == len(OLD)
+        assert (made / "file").read_bytes() == NEW
+        assert (made / "file").stat().st_size == len(NEW)
+
+
+def test_a_replacement_by_another_client_is_whole_at_the_next_open(made, simulator, prefix):
+    simulator.put(prefix + "file", OLD)
+    assert (made / "file").read_bytes() == OLD
+    simulator.put(prefix + "file", NEW)
+    assert (made / "file").read_bytes() == NEW
+    simulator.put(prefix + "file", OLD)
+    with open(made / "file", "rb") as reader:
+        assert os.fstat(reader.fileno()).st_size == len(OLD)
+        assert reader.read() == OLD
+
+
+def test_a_version_that_is_gone_is_an_error_and_never_other_bytes(made, simulator, prefix):
+    simulator.put(prefix + "file", OLD)
+    with open(made / "file", "rb", buffering=0) as reader:
+        assert reader.read(4096) == OLD[:4096]
+        simulator.put(prefix + "file", NEW)
+        got = b""
+        try:
+            while piece := reader.read(MIB):
+                got += piece
+        except OSError as error:
+            assert error.errno == 116
+        assert OLD[4096:].startswith(got)
+
+
+def test_a_file_removed_by_another_client_is_gone_at_the_next_open(made, simulator, prefix):
+    simulator.put(prefix + "file", OLD)
+    assert (made / "file").read_bytes() == OLD
+    simulator.client().delete_object(Bucket="bucket", Key=prefix + "file")
+    with pytest.raises(FileNotFoundError):
+        open(made / "file", "rb")
