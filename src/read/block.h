@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the block cache and the fetches share: blocks, runs of adjacent blocks under one request, and the version of an
+// object they belong to.
+//
+// A block's buffer is written by one fetch alone, front to back; `filled` says how much of it may be read. Everything
+// else is guarded by the cache's mutex, unless it is constant or atomic.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/bytes.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/codec.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+class PendingRead;
+struct BlockRun;
+struct CachedVersion;
+
+struct Block {
+    struct Waiter {
+        std::shared_ptr<PendingRead> read;
+        std::size_t piece = 0;
+        // Within the block.
+        std::uint32_t begin = 0;
+        std::uint32_t end = 0;
+    };
+    // Which of the cache's lists holds a block that is wholly there.
+    enum class Place : std::uint8_t { kNone, kUnread, kUsed, kConsumed };
+
+    static constexpr std::uint32_t kNobodyWaits = std::numeric_limits<std::uint32_t>::max();
+
+    Block(std::uint64_t offset_in_file, std::uint32_t byte_count, Buffer memory, std::atomic<std::size_t>& count)
+        : offset(offset_in_file), size(byte_count), buffer(std::move(memory)), held(count) {
+        ++held;
+    }
+    ~Block() { --held; }
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+
+    [[nodiscard]] MutableByteSpan bytes() const { return buffer.bytes().first(size); }
+
+    const std::uint64_t offset;
+    const std::uint32_t size;
+    const Buffer buffer;
+    std::atomic<std::size_t>& held;
+
+    std::atomic<std::uint32_t> filled{0};
+    // The least `filled` that some waiter needs.
+    std::atomic<std::uint32_t> wake_at{kNobodyWaits};
+    // Slices handed out and not yet dropped; grows only under the cache's mutex.
+    std::atomic<std::uint32_t> pins{0};
+
+    std::vector<Waiter> waiters;
+    bool was_read = false;
+    // Empty once the block was given up or has failed: it is then no longer found.
+    CachedVersion* version = nullptr;
+    BlockRun* run = nullptr;
+    Place place = Place::kNone;
+    std::list<std::shared_ptr<Block>>::iterator position;
+    SteadyTime ready_at{};
+};
+
+// Adjacent blocks that one request fetches.
+struct BlockRun {
+    std::vector<std::shared_ptr<Block>> blocks;
+    bool read_ahead = false;
+    // Some read waits for it, or several streams want it (cache's mutex).
+    bool wanted = false;
+    // Nobody does any more: the fetch may end early.
+    std::atomic<bool> abandoned{false};
+};
+
+struct CachedVersion {
+    CachedVersion(std::string object_key, std::string object_etag, std::shared_ptr<const FrameLayout> frames)
+        : key(std::move(object_key)), etag(std::move(object_etag)), layout(std::move(frames)), size(layout->size()) {}
+
+    const std::string key;
+    const std::string etag;
+    const std::shared_ptr<const FrameLayout> layout;
+    // Of the file.
+    const std::uint64_t size;
+
+    std::unordered_map<std::uint64_t, std::shared_ptr<Block>> blocks;
+    // The end of a file larger than the first request, which brought it.
+    std::shared_ptr<Block> tail;
+    // The store has it no more.
+    std::optional<Error> gone;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "read/block_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ckptfs {
+
+namespace {
+
+// Keys and ETags hold no zero bytes. Some stores' ETags do not change with every overwrite: the size tells more.
+std::string version_name(const ObjectInfo& object) {
+    std::string name = object.key;
+    name.push_back('\0');
+    name += object.etag;
+    name.push_back('\0');
+    name += std::to_string(object.size);
+    return name;
+}
+
+// The piece of a read that lies in one block, as offsets within that block.
+struct Piece {
+    std::uint64_t index = 0;
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+};
+
+Piece piece_at(std::uint64_t first_block, std::size_t piece, std::uint64_t offset, std::size_t size) {
+    const std::uint64_t index = first_block + piece;
+    const std::uint64_t start = index * kFrameSize;
+    return Piece{index, static_cast<std::uint32_t>(std::max(offset, start) - start),
+                 static_cast<std::uint32_t>(std::min<std::uint64_t>(offset + size, start + kFrameSize) - start)};
+}
+
+}  // namespace
+
+BlockCache::BlockCache(BufferPool& pool, Clock& clock, std::size_t max_blocks)
+    : pool_(pool),
+      clock_(clock),
+      max_blocks_(std::max<std::size_t>(std::min(max_blocks, pool.usage().total_buffers), 1)),
+      // The last quarter holds what slower readers of the same file, and answers under way, still need.
+      shares_(max_blocks_ - max_blocks_ / 4),
+      self_(std::make_shared<BlockCache*>(this)) {
+    pool_.add_pressure_listener([alive = std::weak_ptr(self_)](MemoryUse) {
+        const auto self = alive.lock();
+        return self != nullptr && (*self)->relieve();
+    });
+}
+
+BlockCache::~BlockCache() = default;
+
+// --- versions
+
+std::shared_ptr<CachedVersion> BlockCache::version(const ObjectInfo& object,
+                                                   std::shared_ptr<const FrameLayout> layout) {
+    std::lock_guard lock(mutex_);
+    forget_unused_versions();
+    std::shared_ptr<CachedVersion>& known = versions_[version_name(object)];
+    if (known == nullptr) {
+        known = std::make_shared<CachedVersion>(object.key, object.etag, std::move(layout));
+    }
+    // The same bytes may have been put back.
+    known->gone.reset();
+    return known;
+}
+
+void BlockCache::forget_unused_versions() {
+    if (versions_.size() < sweep_at_) {
+        return;
+    }
+    std::erase_if(versions_, [](const auto& entry) {
+        const auto& version = entry.second;
+        return version.use_count() == 1 && version->blocks.empty() && version->tail == nullptr;
+    });
+    sweep_at_ = std::max<std::size_t>(versions_.size() * 2, 64);
+}
+
+void BlockCache::keep_tail(CachedVersion& version, std::uint64_t offset, std::uint32_t bytes, Buffer buffer) {
+    auto block = std::make_shared<Block>(offset, bytes, std::move(buffer), held_);
+    block->filled.store(bytes);
+    std::lock_guard lock(mutex_);
+    const bool is_whole_file = offset == 0 && version.layout->identity();
+    std::shared_ptr<Block>& slot = is_whole_file ? version.blocks[0] : version.tail;
+    if (slot != nullptr) {
+        return;
+    }
+    block->version = &version;
+    block->ready_at = clock_.now();
+    slot = block;
+    // Not read ahead: nobody is promised to come for it, so it goes like any block that was used once.
+    block->was_read = true;
+    order_.place(block, Block::Place::kUsed);
+}
+
+void BlockCache::mark_gone(CachedVersion& version, const Error& error) {
+    std::lock_guard lock(mutex_);
+    if (!version.gone) {
+        version.gone = error;
+    }
+}
+
+// --- reads
+
+BlockCache::Lookup BlockCache::try_read(CachedVersion& version, std::uint64_t offset, std::size_t size) {
+    Lookup lookup;
+    Payload payload;
+    const std::uint64_t first = offset / kFrameSize;
+    const std::uint64_t last = (offset + size - 1) / kFrameSize;
+    std::lock_guard lock(mutex_);
+    if (in_tail(version, offset)) {
+        const auto begin = static_cast<std::uint32_t>(offset - version.tail->offset);
+        payload.append(pin(version.tail, begin, begin + static_cast<std::uint32_t>(size)));
+        touch(version.tail);
+        hits_.fetch_add(1, std::memory_order_relaxed);
+        lookup.payload = std::move(payload);
+        lookup.from_tail = true;
+        return lookup;
+    }
+    for (std::uint64_t index = first; index <= last; ++index) {
+        const Piece piece = piece_at(index, 0, offset, size);
+        const std::shared_ptr<Block> block = find_block(version, index);
+        if (block == nullptr) {
+            lookup.found = Found::kAbsent;
+        } else if (block->filled.load() < piece.end) {
+            lookup.found = lookup.found == Found::kAbsent ? Found::kAbsent : Found::kFetching;
+        } else if (lookup.found == Found::kReady) {
+            payload.append(pin(block, piece.begin, piece.end));
+            touch(block);
+        }
+    }
+    if (lookup.found == Found::kReady) {
+        hits_.fetch_add(1, std::memory_order_relaxed);
+        lookup.payload = std::move(payload);
+    } else {
+        misses_.fetch_add(1, std::memory_order_relaxed);
+    }
+    return lookup;
+}
+
+void BlockCache::read(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch) {
+    Wanted wanted{std::move(version), std::move(read), std::move(fetch), {}};
+    bool must_queue = false;
+    {
+        std::lock_guard lock(mutex_);
+        must_queue = !queue_.empty();
+    }
+    while (!must_queue) {
+        const std::size_t missing = attach(wanted);
+        if (missing == 0) {
+            return;
+        }
+        for (std::size_t taken = 0; taken < missing && !must_queue; ++taken) {
+            if (std::optional<Buffer> buffer = take_now(Need::kRead)) {
+                wanted.spare.push_back(std::move(*buffer));
+            } else {
+                must_queue = true;
+            }
+        }
+    }
+    wanted.spare.clear();
+    {
+        std::lock_guard lock(mutex_);
+        queue_.push_back(std::move(wanted));
+        if (queue_served_) {
+            return;
+        }
+        queue_served_ = true;
+    }
+    serve_queue();
+}
+
+// Runs on one thread at a time (queue_served_): first that of the read that found the queue idle, then those that
+// bring the buffers.
+void BlockCache::serve_queue() {
+    for (;;) {
+        Wanted* head = nullptr;
+        {
+            std::lock_guard lock(mutex_);
+            if (queue_.empty()) {
+                queue_served_ = false;
+                return;
+            }
+            head = &queue_.front();
+        }
+        if (attach(*head) > 0) {
+            std::optional<Buffer> buffer = take_now(Need::kRead);
+            if (!buffer) {
+                pool_.take(MemoryUse::kRead, [this, head](Buffer taken) {
+                    head->spare.push_back(std::move(taken));
+                    serve_queue();
+                });
+                return;
+            }
+            head->spare.push_back(std::move(*buffer));
+            continue;
+        }
+        Wanted served;
+        {
+            std::lock_guard lock(mutex_);
+            served = std::move(queue_.front());
+            queue_.pop_front();
+        }
+    }
+}
+
+std::size_t BlockCache::attach(Wanted& wanted) {
+    PendingRead& read = *wanted.read;
+    std::vector<std::pair<std::size_t, Slice>> there;
+    std::vector<std::shared_ptr<BlockRun>> runs;
+    std::optional<Error> gone;
+    {
+        std::lock_guard lock(mutex_);
+        std::size_t absent = 0;
+        for (std::size_t i = 0; i < read.pieces(); ++i) {
+            absent += find_block(*wanted.version, read.first_block() + i) == nullptr ? 1 : 0;
+        }
+        if (absent > 0 && wanted.version->gone) {
+            gone = wanted.version->gone;
+        } else if (absent > wanted.spare.size()) {
+            return absent - wanted.spare.size();
+        }
+        std::shared_ptr<BlockRun> run;
+        for (std::size_t i = 0; i < read.pieces() && !gone; ++i) {
+            const Piece piece = piece_at(read.first_block(), i, read.offset(), read.size());
+            std::shared_ptr<Block> block = find_block(*wanted.version, piece.index);
+            if (block == nullptr) {
+                block = create(*wanted.version, piece.index, std::move(wanted.spare.back()));
+                wanted.spare.pop_back();
+                if (run == nullptr) {
+                    run = std::make_shared<BlockRun>();
+                    runs.push_back(run);
+                    requests_in_flight_.fetch_add(1, std::memory_order_relaxed);
+                }
+                run->blocks.push_back(block);
+                block->run = run.get();
+            } else {
+                run = nullptr;
+            }
+            touch(block);
+            // Announced before `filled` is looked at: either it is seen here to suffice, or the fetch sees the waiter.
+            block->wake_at.store(std::min(block->wake_at.load(), piece.end));
+            if (block->filled.load() >= piece.end) {
+                there.emplace_back(i, pin(block, piece.begin, piece.end));
+            } else {
+                block->waiters.push_back(Block::Waiter{wanted.read, i, piece.begin, piece.end});
+            }
+        }
+    }
+    wanted.spare.clear();
+    if (gone) {
+        read.fail_all(*gone);
+    }
+    for (auto& [piece, slice] : there) {
+        read.deliver(piece, std::move(slice));
+    }
+    for (std::shared_ptr<BlockRun>& run : runs) {
+        wanted.fetch(std::move(run));
+    }
+    return 0;
+}
+
+// --- read-ahead
+
+BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span, std::uint64_t blocks_per_request) {
+    Claim claim;
+    claim.end = span.begin;
+    std::shared_ptr<BlockRun> run;
+    for (; claim.end < span.end; ++claim.end) {
+        {
+            std::lock_guard lock(mutex_);
+            if (version.gone || in_tail(version, claim.end * kFrameSize)) {
+                claim.end = span.end;
+                break;
+            }
+            if (const std::shared_ptr<Block> block = find_block(version, claim.end)) {
+                if (block->run != nullptr) {
+                    block->run->wanted = true;
+                }
+                run = nullptr;
+                continue;
+            }
+        }
+        if (run != nullptr && run->blocks.size() >= blocks_per_request) {
+            run = nullptr;
+        }
+        if (run == nullptr && requests_ahead_.load() >= kMaxRequestsAhead) {
+            break;
+        }
+        std::optional<Buffer> buffer = take_now(Need::kAhead);
+        if (!buffer) {
+            break;
+        }
+        std::lock_guard lock(mutex_);
+        if (find_block(version, claim.end) != nullptr) {
+            run = nullptr;
+            continue;
+        }
+        if (run == nullptr) {
+            run = std::make_shared<BlockRun>();
+            run->read_ahead = true;
+            claim.runs.push_back(run);
+            requests_ahead_.fetch_add(1);
+            requests_in_flight_.fetch_add(1, std::memory_order_relaxed);
+        }
+        std::shared_ptr<Block> block = create(version, claim.end, std::move(*buffer));
+        block->run = run.get();
+        run->blocks.push_back(std::move(block));
+    }
+    return claim;
+}
+
+void BlockCache::consumed(CachedVersion& version, BlockSpan span) {
+    std::lock_guard lock(mutex_);
+    for (std::uint64_t index = span.begin; index < span.end; ++index) {
+        const std::shared_ptr<Block> block = find_block(version, index);
+        if (block != nullptr && block->place == Block::Place::kUsed) {
+            order_.place(block, Block::Place::kConsumed);
+        }
+    }
+}
+
+void BlockCache::abandon(CachedVersion& version, BlockSpan span) {
+    std::lock_guard lock(mutex_);
+    for (std::uint64_t index = span.begin; index < span.end; ++index) {
+        const std::shared_ptr<Block> block = find_block(version, index);
+        if (block != nullptr && block->run != nullptr && block->run->read_ahead && !block->run->wanted) {
+            abandon_run(*block->run);
+        }
+    }
+}
+
+void BlockCache::abandon_run(BlockRun& run) {
+    run.abandoned.store(true);
+    for (const std::shared_ptr<Block>& block : run.blocks) {
+        if (block != nullptr) {
+            bytes_wasted_.fetch_add(block->filled.load(), std::memory_order_relaxed);
+            forget(*block);
+        }
+    }
+}
+
+// --- fetches
+
+void BlockCache::filled(std::shared_ptr<Block> block) {
+    std::vector<std::pair<Block::Waiter, Slice>> served;
+    {
+        std::lock_guard lock(mutex_);
+        const std::uint32_t available = block->filled.load();
+        std::uint32_t next = Block::kNobodyWaits;
+        std::erase_if(block->waiters, [&](Block::Waiter& waiter) {
+            if (waiter.end > available) {
+                next = std::min(next, waiter.end);
+                return false;
+            }
+            served.emplace_back(std::move(waiter), pin(block, waiter.begin, waiter.end));
+            return true;
+        });
+        block->wake_at.store(next);
+        if (available == block->size && block->run != nullptr) {
+            for (std::shared_ptr<Block>& mine : block->run->blocks) {
+                if (mine == block) {
+                    mine = nullptr;
+                }
+            }
+            block->run = nullptr;
+            if (block->version != nullptr) {
+                block->ready_at = clock_.now();
+                order_.place(block, block->was_read ? Block::Place::kUsed : Block::Place::kUnread);
+            }
+        }
+    }
+    for (auto& [waiter, slice] : served) {
+        waiter.read->deliver(waiter.piece, std::move(slice));
+    }
+    repay();
+}
+
+void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
+    std::vector<std::shared_ptr<Block>> unfinished;
+    std::vector<Block::Waiter> failed;
+    {
+        std::lock_guard lock(mutex_);
+        for (std::shared_ptr<Block>& block : run.blocks) {
+            if (block == nullptr) {
+                continue;
+            }
+            forget(*block);
+            block->run = nullptr;
+            std::move(block->waiters.begin(), block->waiters.end(), std::back_inserter(failed));
+            block->waiters.clear();
+            unfinished.push_back(std::move(block));
+        }
+        run.blocks.clear();
+        requests_in_flight_.fetch_sub(1, std::memory_order_relaxed);
+        requests_.fetch_add(1, std::memory_order_relaxed);
+        if (run.read_ahead) {
+            requests_ahead_.fetch_sub(1);
+        }
+    }
+    unfinished.clear();
+    for (const Block::Waiter& waiter : failed) {
+        waiter.read->fail(error ? *error : Error{});
+    }
+    repay();
+}
+
+// --- buffers
+
+std::optional<Buffer> BlockCache::take_now(Need need) {
+    if (held_.load() >= max_blocks_ && !evict_one(need) && need == Need::kAhead) {
+        return std::nullopt;
+    }
+    std::optional<Buffer> buffer = pool_.try_take(MemoryUse::kRead);
+    if (!buffer && evict_one(need)) {
+        buffer = pool_.try_take(MemoryUse::kRead);
+    }
+    return buffer;
+}
+
+bool BlockCache::evict_one(Need need) {
+    std::shared_ptr<Block> victim;
+    {
+        std::lock_guard lock(mutex_);
+        victim = order_.victim(need == Need::kRead, clock_.now());
+        if (victim == nullptr) {
+            return false;
+        }
+        if (victim->place == Block::Place::kUnread) {
+            bytes_wasted_.fetch_add(victim->size, std::memory_order_relaxed);
+        }
+        forget(*victim);
+    }
+    return true;
+}
+
+bool BlockCache::relieve() {
+    owes_memory_.store(true);
+    return evict_one(Need::kRead);
+}
+
+// Called whenever blocks may have become idle. The debt is set before memory is looked for, so that a block that
+// becomes idle in between is seen by its own thread.
+void BlockCache::repay() {
+    while (owes_memory_.load() && owes_memory_.exchange(false)) {
+        const PoolUsage usage = pool_.usage();
+        if (std::all_of(std::begin(usage.waiting), std::end(usage.waiting), [](std::size_t n) { return n == 0; })) {
+            return;
+        }
+        if (!relieve()) {
+            return;
+        }
+    }
+}
+
+// --- with the mutex held
+
+bool BlockCache::in_tail(const CachedVersion& version, std::uint64_t offset) const {
+    return version.tail != nullptr && version.layout->identity() && offset >= version.tail->offset;
+}
+
+std::shared_ptr<Block> BlockCache::find_block(const CachedVersion& version, std::uint64_t index) const {
+    const auto found = version.blocks.find(index);
+    return found == version.blocks.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Block> BlockCache::create(CachedVersion& version, std::uint64_t index, Buffer buffer) {
+    const std::uint64_t offset = index * kFrameSize;
+    auto block = std::make_shared<Block>(
+        offset, static_cast<std::uint32_t>(std::min<std::uint64_t>(kFrameSize, version.size - offset)),
+        std::move(buffer), held_);
+    block->version = &version;
+    version.blocks.emplace(index, block);
+    return block;
+}
+
+void BlockCache::touch(const std::shared_ptr<Block>& block) {
+    block->was_read = true;
+    if (block->run != nullptr) {
+        block->run->wanted = true;
+    }
+    if (block->place != Block::Place::kNone) {
+        order_.place(block, block->place == Block::Place::kConsumed ? Block::Place::kConsumed : Block::Place::kUsed);
+    }
+}
+
+Slice BlockCache::pin(const std::shared_ptr<Block>& block, std::uint32_t begin, std::uint32_t end) {
+    block->pins.fetch_add(1);
+    std::shared_ptr<const void> lease(block->buffer.data(),
+                                      [this, held = std::shared_ptr<Block>(block)](const void*) mutable {
+                                          held->pins.fetch_sub(1);
+                                          held.reset();
+                                          repay();
+                                      });
+    return Slice{std::move(lease), ByteSpan(block->buffer.data(), end).subspan(begin)};
+}
+
+void BlockCache::forget(Block& block) {
+    CachedVersion* version = std::exchange(block.version, nullptr);
+    if (version != nullptr) {
+        if (version->tail.get() == &block) {
+            version->tail = nullptr;
+        } else {
+            version->blocks.erase(block.offset / kFrameSize);
+        }
+    }
+    order_.remove(block);
+}
+
+ReadStatistics BlockCache::statistics() const {
+    ReadStatistics statistics;
+    statistics.hits = hits_.load(std::memory_order_relaxed);
+    statistics.misses = misses_.load(std::memory_order_relaxed);
+    statistics.requests = requests_.load(std::memory_order_relaxed);
+    statistics.bytes_fetched = bytes_fetched_.load(std::memory_order_relaxed);
+    statistics.bytes_wasted = bytes_wasted_.load(std::memory_order_relaxed);
+    statistics.blocks_held = held_.load(std::memory_order_relaxed);
+    statistics.requests_in_flight = requests_in_flight_.load(std::memory_order_relaxed);
+    return statistics;
+}
+
+}  // namespace ckptfs

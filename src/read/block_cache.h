@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blocks of file data that all handles and processes of a mount share.
+//
+// A block is kFrameSize bytes of one version of one object in one buffer of the pool. It is fetched once however many
+// reads want it; a read may be answered as soon as its bytes are there, before its block is. When memory is short,
+// blocks that a sequential stream has passed go first, then those used longest ago, then what was read ahead furthest.
+// Blocks that are being fetched or that an answer still refers to stay. Writers that wait for memory take it from here
+// (BufferPool::add_pressure_listener).
+//
+// Read-ahead never waits for memory: where there is none it does not happen. A read that needs memory waits in one
+// queue, of which only the head may hold buffers while it waits for more; so waiting reads cannot hold each other up.
+//
+// Ownership: outlives all readers and every payload they answered; the pool outlives the cache.
+// Threads: all functions may be called from any thread. Nothing is called back and no buffer is returned to the pool
+// while the cache's mutex is held.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/bytes.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/codec.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+#include "read/block.h"
+#include "read/eviction_order.h"
+#include "read/pending_read.h"
+#include "read/read_shares.h"
+#include "read/read_window.h"
+
+namespace ckptfs {
+
+struct ReadStatistics {
+    // Reads answered from memory, and reads that had to wait.
+    std::uint64_t hits = 0;
+    std::uint64_t misses = 0;
+    std::uint64_t requests = 0;
+    std::uint64_t bytes_fetched = 0;
+    // Fetched ahead and given up without having been read.
+    std::uint64_t bytes_wasted = 0;
+    std::uint64_t blocks_held = 0;
+    std::uint64_t requests_in_flight = 0;
+};
+
+class BlockCache {
+public:
+    // 256 MiB: a full window of one fast reader (192 MiB) and what slower readers of the same file still need of what
+    // it has passed. More would be memory the kernel's page cache uses better.
+    static constexpr std::size_t kDefaultMaxBlocks = 256;
+    // Read-ahead leaves a quarter of StoreConfig::max_connections to reads that somebody waits for, and to writes.
+    static constexpr std::size_t kMaxRequestsAhead = 48;
+
+    BlockCache(BufferPool& pool, Clock& clock, std::size_t max_blocks = kDefaultMaxBlocks);
+    ~BlockCache();
+    BlockCache(const BlockCache&) = delete;
+    BlockCache& operator=(const BlockCache&) = delete;
+
+    // --- versions
+    // The one that is known already, with its blocks, or a new one.
+    std::shared_ptr<CachedVersion> version(const ObjectInfo& object, std::shared_ptr<const FrameLayout> layout);
+    // `bytes` of the object from `offset`, as the first request brought them in `buffer`.
+    void keep_tail(CachedVersion& version, std::uint64_t offset, std::uint32_t bytes, Buffer buffer);
+    // Blocks that are not there can never be fetched again.
+    void mark_gone(CachedVersion& version, const Error& error);
+
+    // --- reads
+    // Everything in memory: the answer. Else how much of it is on its way.
+    struct Lookup {
+        std::optional<Payload> payload;
+        Found found = Found::kReady;
+        // From the end of the file that came with the first request: says nothing about how the file is read.
+        bool from_tail = false;
+    };
+    Lookup try_read(CachedVersion& version, std::uint64_t offset, std::size_t size);
+    // Waits for the blocks that are being fetched, and has `fetch` called with runs of those that are not.
+    using Fetch = std::function<void(std::shared_ptr<BlockRun>)>;
+    void read(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch);
+
+    // --- read-ahead
+    // Runs of the absent blocks of `span`, and the first block for which there was no memory or no free request.
+    struct Claim {
+        std::vector<std::shared_ptr<BlockRun>> runs;
+        std::uint64_t end = 0;
+    };
+    Claim claim_ahead(CachedVersion& version, BlockSpan span, std::uint64_t blocks_per_request);
+    void consumed(CachedVersion& version, BlockSpan span);
+    // Ends what is being fetched ahead there and nobody else wants.
+    void abandon(CachedVersion& version, BlockSpan span);
+    ReadShares& shares() { return shares_; }
+
+    // --- fetches
+    // More of the block has been filled than some waiter needs, or all of it.
+    void filled(std::shared_ptr<Block> block);
+    // The fetch has ended; the blocks that are not full fail with `error`.
+    void finish(BlockRun& run, const std::optional<Error>& error);
+    void count_fetched(std::uint64_t bytes) { bytes_fetched_.fetch_add(bytes, std::memory_order_relaxed); }
+
+    [[nodiscard]] ReadStatistics statistics() const;
+
+private:
+    enum class Need : std::uint8_t { kAhead, kRead };
+    struct Wanted {
+        std::shared_ptr<CachedVersion> version;
+        std::shared_ptr<PendingRead> read;
+        Fetch fetch;
+        std::vector<Buffer> spare;
+    };
+
+    // Buffers.
+    [[nodiscard]] std::optional<Buffer> take_now(Need need);
+    [[nodiscard]] bool evict_one(Need need);
+    // For the pool's waiters.
+    bool relieve();
+    void repay();
+
+    // With mutex_ held.
+    [[nodiscard]] bool in_tail(const CachedVersion& version, std::uint64_t offset) const;
+    void touch(const std::shared_ptr<Block>& block);
+    [[nodiscard]] Slice pin(const std::shared_ptr<Block>& block, std::uint32_t begin, std::uint32_t end);
+    // The block is no longer found; whoever refers to it keeps it.
+    void forget(Block& block);
+    void abandon_run(BlockRun& run);
+    [[nodiscard]] std::shared_ptr<Block> find_block(const CachedVersion& version, std::uint64_t index) const;
+    [[nodiscard]] std::shared_ptr<Block> create(CachedVersion& version, std::uint64_t index, Buffer buffer);
+    void forget_unused_versions();
+
+    // Attaches the read when the buffers suffice; else says how many more are needed and changes nothing.
+    [[nodiscard]] std::size_t attach(Wanted& wanted);
+    void serve_queue();
+
+    BufferPool& pool_;
+    Clock& clock_;
+    const std::size_t max_blocks_;
+
+    std::atomic<std::size_t> held_{0};
+    std::atomic<std::size_t> requests_ahead_{0};
+    std::atomic<std::size_t> requests_in_flight_{0};
+    std::atomic<std::uint64_t> requests_{0};
+    std::atomic<std::uint64_t> bytes_fetched_{0};
+    std::atomic<std::uint64_t> bytes_wasted_{0};
+    std::atomic<std::uint64_t> hits_{0};
+    std::atomic<std::uint64_t> misses_{0};
+    // Somebody waits for memory that the cache could not give when it was asked.
+    std::atomic<bool> owes_memory_{false};
+    ReadShares shares_;
+    // The pool keeps its listeners for good.
+    std::shared_ptr<BlockCache*> self_;
+
+    mutable std::mutex mutex_;
+    std::unordered_map<std::string, std::shared_ptr<CachedVersion>> versions_;
+    std::size_t sweep_at_ = 64;
+    EvictionOrder order_;
+    std::deque<Wanted> queue_;
+    bool queue_served_ = false;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "read/block_fetch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+
+namespace ckptfs {
+
+bool version_is_gone(const Error& error) {
+    return error.errno_value == ESTALE || error.errno_value == ENOENT || error.http_status == 412 ||
+           error.http_status == 404;
+}
+
+Error read_error(Error error, const std::string& key) {
+    if (version_is_gone(error)) {
+        error.errno_value = ESTALE;
+        error.message = format("{}: the version being read was replaced or removed; open the file again", key);
+    }
+    return error;
+}
+
+void BlockFetch::start(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
+                       std::shared_ptr<BlockRun> run) {
+    if (run->abandoned.load()) {
+        environment.cache.finish(*run, std::nullopt);
+        return;
+    }
+    auto fetch = std::make_shared<BlockFetch>(environment, std::move(version), std::move(run));
+    GetRequest request;
+    request.key = fetch->version_->key;
+    request.range = ByteRange{fetch->offset_, fetch->length_, false};
+    request.if_match = fetch->version_->etag;
+    request.on_body = [fetch](ByteSpan bytes) { return fetch->take(bytes); };
+    environment.store.get(std::move(request), [fetch](Result<GetResponse> result) { fetch->end(std::move(result)); });
+}
+
+BlockFetch::BlockFetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
+                       std::shared_ptr<BlockRun> run)
+    : environment_(environment),
+      version_(std::move(version)),
+      run_(std::move(run)),
+      offset_(run_->blocks.front()->offset) {
+    for (const std::shared_ptr<Block>& block : run_->blocks) {
+        length_ += block->size;
+    }
+}
+
+bool BlockFetch::take(ByteSpan bytes) {
+    if (run_->abandoned.load(std::memory_order_relaxed)) {
+        return false;
+    }
+    received_ += bytes.size();
+    while (!bytes.empty()) {
+        if (current_ == run_->blocks.size()) {
+            return false;
+        }
+        Block& block = *run_->blocks[current_];
+        const std::uint32_t filled = block.filled.load(std::memory_order_relaxed);
+        const std::size_t size = std::min<std::size_t>(bytes.size(), block.size - filled);
+        std::memcpy(block.buffer.data() + filled, bytes.data(), size);
+        bytes = bytes.subspan(size);
+        const auto now_filled = static_cast<std::uint32_t>(filled + size);
+        block.filled.store(now_filled);
+        const bool full = now_filled == block.size;
+        if (full || now_filled >= block.wake_at.load()) {
+            environment_.cache.filled(run_->blocks[current_]);
+        }
+        current_ += full ? 1 : 0;
+    }
+    return true;
+}
+
+void BlockFetch::end(Result<GetResponse> result) {
+    environment_.cache.count_fetched(received_);
+    if (run_->abandoned.load()) {
+        environment_.cache.finish(*run_, std::nullopt);
+        return;
+    }
+    if (!result) {
+        const Error error = read_error(std::move(result).error(), version_->key);
+        if (version_is_gone(error)) {
+            environment_.cache.mark_gone(*version_, error);
+        }
+        environment_.cache.finish(*run_, error);
+        return;
+    }
+    if (received_ != length_) {
+        Error error;
+        error.message = format("{}: the store sent {} bytes for the {} bytes at offset {}", version_->key, received_,
+                               length_, offset_);
+        environment_.cache.finish(*run_, error);
+        return;
+    }
+    environment_.cache.finish(*run_, std::nullopt);
+}
+
+}  // namespace ckptfs

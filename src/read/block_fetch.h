@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// One ranged GET that fills a run of adjacent blocks, for layouts whose stored bytes are the file's.
+//
+// Bytes go from the network's buffer straight into the blocks (the only copy), and each block is handed over as soon as
+// it is full, or as soon as a waiting read has what it needs of it. When the request fails, so do the reads that wait
+// for the blocks that are not full; the blocks can be fetched again. A version that is gone is remembered as such.
+//
+// Ownership: keeps itself alive until the store has answered.
+// Threads: start() from any thread; the rest runs on the store's threads, one call at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+#include "read/block.h"
+#include "read/block_cache.h"
+#include "read/file_reader.h"
+
+namespace ckptfs {
+
+class BlockFetch : public std::enable_shared_from_this<BlockFetch> {
+public:
+    static void start(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
+                      std::shared_ptr<BlockRun> run);
+
+    BlockFetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run);
+
+private:
+    [[nodiscard]] bool take(ByteSpan bytes);
+    void end(Result<GetResponse> result);
+
+    ReadEnvironment& environment_;
+    const std::shared_ptr<CachedVersion> version_;
+    const std::shared_ptr<BlockRun> run_;
+    const std::uint64_t offset_;
+    std::uint64_t length_ = 0;
+    // Being filled.
+    std::size_t current_ = 0;
+    std::uint64_t received_ = 0;
+};
+
+// What a reader sees of a failed request: a version that was replaced or removed is stale.
+Error read_error(Error error, const std::string& key);
+[[nodiscard]] bool version_is_gone(const Error& error);
+
+}  // namespace ckptfs

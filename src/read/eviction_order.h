@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which block is given up next.
+//
+// First those that a sequential stream has passed, oldest first; then those used longest ago. What was read ahead and
+// not read yet is kept from other read-ahead, which would only push itself out; for a read that needs memory, or a
+// writer that waits, the block furthest ahead goes. Read-ahead that nobody came for in ten seconds goes like the rest.
+//
+// Holds the blocks that are wholly there; not synchronised (the cache's mutex guards it).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+
+#include "ckptfs/clock.h"
+#include "read/block.h"
+
+namespace ckptfs {
+
+class EvictionOrder {
+public:
+    static constexpr std::chrono::seconds kForgottenAfter{10};
+
+    // At the young end of its list.
+    void place(const std::shared_ptr<Block>& block, Block::Place place);
+    void remove(Block& block);
+    // Null where every block is pinned, or was read ahead and may not be taken.
+    [[nodiscard]] std::shared_ptr<Block> victim(bool may_take_unread, SteadyTime now) const;
+
+private:
+    using List = std::list<std::shared_ptr<Block>>;
+    [[nodiscard]] List& list_of(Block::Place place);
+
+    List unread_;
+    List used_;
+    List consumed_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "read/file_reader.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "read/block_cache.h"
+#include "read/block_fetch.h"
+#include "read/pending_read.h"
+#include "read/read_window.h"
+#include "read/tail_request.h"
+
+namespace ckptfs {
+
+namespace {
+
+std::uint64_t blocks_of(std::uint64_t size) {
+    return (size + kFrameSize - 1) / kFrameSize;
+}
+
+class HandleStream final : public ReadStream {
+public:
+    HandleStream(BlockCache& cache, std::shared_ptr<CachedVersion> version)
+        : cache_(cache), version_(std::move(version)), window_(blocks_of(version_->size)) {}
+
+    ~HandleStream() override {
+        cache_.shares().leave(this);
+        for (const BlockSpan& span : window_.outstanding()) {
+            cache_.abandon(*version_, span);
+        }
+    }
+
+    ReadPlan on_read(std::uint64_t offset, std::size_t size, Found found, const ReadEnvironment& environment) {
+        std::lock_guard lock(mutex_);
+        std::uint64_t limit = cache_.shares().share(this, window_.sequential_streams(), environment.clock.now());
+        if (environment.config.max_read_ahead > 0) {
+            limit = std::min(limit, blocks_of(environment.config.max_read_ahead));
+        }
+        return window_.on_read(offset, size, found, limit);
+    }
+
+    void not_fetched(const ReadPlan& plan, std::uint64_t first) {
+        std::lock_guard lock(mutex_);
+        window_.not_fetched(plan, first);
+    }
+
+private:
+    BlockCache& cache_;
+    const std::shared_ptr<CachedVersion> version_;
+    std::mutex mutex_;
+    ReadWindow window_;
+};
+
+class VersionReader final : public FileReader, public std::enable_shared_from_this<VersionReader> {
+public:
+    VersionReader(ReadEnvironment& environment, ObjectInfo object, std::shared_ptr<CachedVersion> version)
+        : environment_(environment), object_(std::move(object)), version_(std::move(version)) {}
+
+    std::shared_ptr<ReadStream> open_stream() override {
+        return std::make_shared<HandleStream>(environment_.cache, version_);
+    }
+
+    void read(const std::shared_ptr<ReadStream>& stream, std::uint64_t offset, std::size_t size,
+              ReadDone done) override {
+        if (size == 0 || offset >= version_->size) {
+            done(Payload{});
+            return;
+        }
+        size = static_cast<std::size_t>(std::min<std::uint64_t>(size, version_->size - offset));
+        BlockCache::Lookup lookup = environment_.cache.try_read(*version_, offset, size);
+        if (lookup.from_tail) {
+            done(std::move(*lookup.payload));
+            return;
+        }
+        auto& handle = static_cast<HandleStream&>(*stream);
+        const ReadPlan plan = handle.on_read(offset, size, lookup.found, environment_);
+        if (lookup.payload) {
+            done(std::move(*lookup.payload));
+        } else {
+            auto pending = std::make_shared<PendingRead>(environment_.executor, offset, size, std::move(done));
+            environment_.cache.read(version_, std::move(pending), fetcher());
+        }
+        follow(handle, plan);
+    }
+
+    [[nodiscard]] const ObjectInfo& object() const override { return object_; }
+    [[nodiscard]] std::uint64_t size() const override { return version_->size; }
+
+private:
+    BlockCache::Fetch fetcher() {
+        return [self = shared_from_this()](std::shared_ptr<BlockRun> run) {
+            BlockFetch::start(self->environment_, self->version_, std::move(run));
+        };
+    }
+
+    void follow(HandleStream& handle, const ReadPlan& plan) {
+        if (!plan.consumed.empty()) {
+            environment_.cache.consumed(*version_, plan.consumed);
+        }
+        if (!plan.abandoned.empty()) {
+            environment_.cache.abandon(*version_, plan.abandoned);
+        }
+        if (plan.ahead.empty()) {
+            return;
+        }
+        BlockCache::Claim claim = environment_.cache.claim_ahead(*version_, plan.ahead, plan.blocks_per_request);
+        for (std::shared_ptr<BlockRun>& run : claim.runs) {
+            BlockFetch::start(environment_, version_, std::move(run));
+        }
+        if (claim.end < plan.ahead.end) {
+            handle.not_fetched(plan, claim.end);
+        }
+    }
+
+    ReadEnvironment& environment_;
+    const ObjectInfo object_;
+    const std::shared_ptr<CachedVersion> version_;
+};
+
+Result<std::shared_ptr<FileReader>> make_reader(ReadEnvironment& environment, ObjectTail tail) {
+    // The layout may keep slices of the tail only while it is made: the buffer goes on to the cache.
+    Payload bytes;
+    if (tail.size > 0) {
+        bytes.append(Slice{std::shared_ptr<const void>(std::shared_ptr<void>(), tail.buffer.data()),
+                           ByteSpan(tail.buffer.data(), tail.size)});
+    }
+    auto layout = environment.codec.layout(tail.object, bytes);
+    if (!layout) {
+        return failure(std::move(layout).error());
+    }
+    auto version = environment.cache.version(tail.object, std::move(*layout));
+    if (tail.size > 0) {
+        environment.cache.keep_tail(*version, tail.offset, tail.size, std::move(tail.buffer));
+    }
+    return std::make_shared<VersionReader>(environment, std::move(tail.object), std::move(version));
+}
+
+}  // namespace
+
+void FileReader::open(ReadEnvironment& environment, std::string key, std::string etag, bool known_empty, Opened done) {
+    if (known_empty) {
+        ObjectTail empty;
+        empty.object.key = std::move(key);
+        empty.object.etag = std::move(etag);
+        done(make_reader(environment, std::move(empty)));
+        return;
+    }
+    request_tail(environment.store, environment.pool, std::move(key), std::move(etag),
+                 [&environment, done = std::move(done)](Result<ObjectTail> tail) {
+                     if (!tail) {
+                         done(failure(std::move(tail).error()));
+                         return;
+                     }
+                     done(make_reader(environment, std::move(*tail)));
+                 });
+}
+
+}  // namespace ckptfs

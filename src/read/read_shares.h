@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much each reader may have ahead of it, so that all of them together stay within the memory for reads.
+//
+// Every sequential stream that was read from lately has an equal share. Time is passed in.
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "ckptfs/clock.h"
+
+namespace ckptfs {
+
+class ReadShares {
+public:
+    // A reader that computes between reads keeps its share this long.
+    static constexpr std::chrono::seconds kActiveFor{2};
+
+    explicit ReadShares(std::uint64_t total_blocks) : total_(total_blocks) {}
+
+    // Blocks that this reader (any stable address), with so many sequential streams, may have ahead of it.
+    std::uint64_t share(const void* reader, std::size_t streams, SteadyTime now);
+    void leave(const void* reader);
+
+private:
+    struct Reader {
+        std::size_t streams = 0;
+        SteadyTime last_read{};
+    };
+    void forget_idle(SteadyTime now);
+
+    const std::uint64_t total_;
+    std::mutex mutex_;
+    std::map<const void*, Reader> readers_;
+    std::size_t streams_ = 0;
+    SteadyTime next_check_{};
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "read/read_window.h"
+
+#include <algorithm>
+
+#include "ckptfs/codec.h"
+
+namespace ckptfs {
+
+namespace {
+
+// A stream that was not read from for this many reads of its handle has stopped.
+constexpr std::uint64_t kActiveReads = 1024;
+// Reads within so many blocks of each other are taken for a pattern.
+constexpr std::uint64_t kNearby = 4;
+
+std::uint64_t block_of(std::uint64_t offset) {
+    return offset / kFrameSize;
+}
+
+std::uint64_t distance(std::uint64_t a, std::uint64_t b) {
+    return a > b ? a - b : b - a;
+}
+
+}  // namespace
+
+ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit) {
+    ++reads_;
+    ReadPlan plan;
+    const std::uint64_t end = offset + size;
+    const BlockSpan read{block_of(offset), block_of(end - 1) + 1};
+    Stream* stream = find(offset);
+    const bool is_new = stream == nullptr;
+    if (is_new) {
+        stream = &replace();
+        if (stream->in_use && stream->window > 0) {
+            plan.abandoned = BlockSpan{block_of(stream->position), stream->asked};
+        }
+        *stream = Stream{};
+        stream->in_use = true;
+        stream->position = end;
+        stream->asked = read.end;
+        stream->consumed = read.begin;
+        stream->grown_at = read.begin;
+    }
+    stream->last_read = reads_;
+    plan.stream = static_cast<std::size_t>(stream - streams_.data());
+    if (found != Found::kReady) {
+        stream->waited = true;
+    }
+    if (found == Found::kAbsent) {
+        // What was fetched ahead has been given up since: start over from here.
+        stream->asked = read.end;
+    }
+
+    // A handle's first read at the head is nearly always the beginning of a walk through the file.
+    const bool from_the_head = is_new && offset == 0;
+    const bool follows = !is_new && (stream->window > 0 || end > stream->position);
+    if (!follows && !from_the_head) {
+        plan_neighbourhood(read, found, limit, plan);
+        return plan;
+    }
+    const std::uint64_t stream_limit = limit / std::max<std::size_t>(sequential_streams(), 1);
+    if (from_the_head) {
+        stream->window = kFirstWindow;
+    } else {
+        advance(*stream, end, stream_limit);
+    }
+    plan_ahead(*stream, stream_limit, plan);
+    return plan;
+}
+
+ReadWindow::Stream* ReadWindow::find(std::uint64_t offset) {
+    Stream* nearest = nullptr;
+    for (Stream& stream : streams_) {
+        if (!stream.in_use || distance(stream.position, offset) > reordered_blocks(stream) * kFrameSize) {
+            continue;
+        }
+        if (nearest == nullptr || distance(stream.position, offset) < distance(nearest->position, offset)) {
+            nearest = &stream;
+        }
+    }
+    return nearest;
+}
+
+// Single probes take each other's places before they take a stream's.
+ReadWindow::Stream& ReadWindow::replace() {
+    const auto rank = [](const Stream& stream) {
+        return std::pair(stream.in_use ? (stream.window > 0 ? 2 : 1) : 0, stream.last_read);
+    };
+    return *std::min_element(streams_.begin(), streams_.end(),
+                             [&](const Stream& a, const Stream& b) { return rank(a) < rank(b); });
+}
+
+std::uint64_t ReadWindow::reordered_blocks(const Stream& stream) {
+    return std::clamp(stream.window, kNewStreamReorderedBlocks, kReorderedBlocks);
+}
+
+void ReadWindow::advance(Stream& stream, std::uint64_t end, std::uint64_t limit) {
+    if (end <= stream.position) {
+        return;
+    }
+    stream.position = end;
+    const std::uint64_t block = block_of(end);
+    if (stream.window == 0) {
+        stream.window = kFirstWindow;
+        stream.grown_at = block;
+        stream.waited = false;
+        return;
+    }
+    // Half a window has been read since the last time, and the reader still waits for the link.
+    if (stream.waited && stream.window < limit &&
+        block >= stream.grown_at + std::max<std::uint64_t>(stream.window / 2, 1)) {
+        stream.window = std::min(stream.window * kGrowth, limit);
+        stream.grown_at = block;
+        stream.waited = false;
+    }
+}
+
+void ReadWindow::plan_ahead(Stream& stream, std::uint64_t limit, ReadPlan& plan) const {
+    const std::uint64_t window = std::min(stream.window, limit);
+    const std::uint64_t position = block_of(stream.position - 1) + 1;
+    stream.asked = std::max(stream.asked, position);
+    const std::uint64_t target = std::min(position + window, block_count_);
+    plan.blocks_per_request = std::clamp<std::uint64_t>(window / kRequestsPerWindow, 1, kMaxBlocksPerRequest);
+    if (target >= stream.asked + plan.blocks_per_request || (target == block_count_ && target > stream.asked)) {
+        plan.ahead = BlockSpan{stream.asked, target};
+        stream.asked = target;
+    }
+    // Behind the furthest read there may still be pieces under way.
+    const std::uint64_t behind = reordered_blocks(stream);
+    const std::uint64_t passed = block_of(stream.position);
+    if (passed > stream.consumed + behind) {
+        plan.consumed = BlockSpan{stream.consumed, passed - behind};
+        stream.consumed = passed - behind;
+    }
+}
+
+void ReadWindow::plan_neighbourhood(BlockSpan read, Found found, std::uint64_t limit, ReadPlan& plan) {
+    for (Neighbourhood& known : neighbourhoods_) {
+        // Near it counts too, so that walks in steps or backwards are recognised.
+        const std::uint64_t reach = std::max(known.blocks.count(), kNearby);
+        if (!known.blocks.empty() && read.begin < known.blocks.end + reach &&
+            read.begin + reach >= known.blocks.begin) {
+            if (!known.useful) {
+                known.useful = true;
+                neighbourhood_size_ = std::min(neighbourhood_size_ * 2, kMaxNeighbourhood);
+            }
+            if (found != Found::kAbsent) {
+                return;
+            }
+            break;
+        }
+    }
+    if (found != Found::kAbsent) {
+        return;
+    }
+    Neighbourhood& oldest = neighbourhoods_[next_neighbourhood_];
+    next_neighbourhood_ = (next_neighbourhood_ + 1) % neighbourhoods_.size();
+    if (!oldest.blocks.empty() && !oldest.useful) {
+        neighbourhood_size_ = std::max<std::uint64_t>(neighbourhood_size_ / 2, 1);
+    }
+    const std::uint64_t size = std::clamp<std::uint64_t>(limit, 1, neighbourhood_size_);
+    const std::uint64_t begin = read.begin / size * size;
+    oldest = Neighbourhood{BlockSpan{begin, std::min(begin + size, block_count_)}, false};
+    if (size > 1) {
+        plan.ahead = oldest.blocks;
+    }
+}
+
+void ReadWindow::not_fetched(const ReadPlan& plan, std::uint64_t first) {
+    Stream& stream = streams_[plan.stream];
+    if (stream.window == 0 || stream.asked < plan.ahead.begin) {
+        return;
+    }
+    stream.asked = std::min(stream.asked, std::max(first, block_of(stream.position - 1) + 1));
+    stream.window = std::max<std::uint64_t>(stream.window / 2, 1);
+    stream.grown_at = block_of(stream.position);
+    stream.waited = false;
+}
+
+std::size_t ReadWindow::sequential_streams() const {
+    return static_cast<std::size_t>(std::count_if(streams_.begin(), streams_.end(), [this](const Stream& stream) {
+        return stream.in_use && stream.window > 0 && stream.asked < block_count_ &&
+               stream.last_read + kActiveReads > reads_;
+    }));
+}
+
+std::vector<BlockSpan> ReadWindow::outstanding() const {
+    std::vector<BlockSpan> spans;
+    for (const Stream& stream : streams_) {
+        const BlockSpan span{block_of(stream.position), stream.asked};
+        if (stream.in_use && stream.window > 0 && !span.empty()) {
+            spans.push_back(span);
+        }
+    }
+    return spans;
+}
+
+}  // namespace ckptfs
