@@ -246,6 +246,10 @@ std::optional<std::string> from_base64(std::string_view text) {
     if (text.empty() || text.size() % 4 != 0 || text.size() > 8192) {
         return std::nullopt;
     }
+    const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+    if (text.find('=') < text.size() - padding) {
+        return std::nullopt;
+    }
     std::string raw(text.size() / 4 * 3, '\0');
     const int size =
         EVP_DecodeBlock(reinterpret_cast<unsigned char*>(raw.data()),
@@ -253,7 +257,6 @@ std::optional<std::string> from_base64(std::string_view text) {
     if (size < 0) {
         return std::nullopt;
     }
-    const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
     raw.resize(static_cast<std::size_t>(size) - padding);
     return raw;
 }
