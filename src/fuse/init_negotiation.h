@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the INIT exchange that libfuse 3.14 leaves out; set in the INIT reply on its way to the kernel, if the
+// kernel offered it.
+//
+// FUSE_DIRECT_IO_ALLOW_MMAP (linux/fuse.h, protocol 7.39, kernel 6.6) lets a file that is read with direct_io be mapped
+// shared as well; libfuse can name it from 3.17 on. FUSE_PARALLEL_DIROPS lets look-ups in one directory go on side by
+// side; libfuse 3.14 agrees to it but does not say so in the reply.
+//
+// Threads: on_request() and on_reply() may be called from any thread.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "ckptfs/bytes.h"
+
+namespace ckptfs {
+
+class InitNegotiation {
+public:
+    void on_request(ByteSpan request);
+    // Changes the reply in place when it answers the INIT request; true if it does.
+    bool on_reply(const struct iovec* parts, int count);
+
+    [[nodiscard]] bool direct_io_allows_mmap() const { return direct_io_allows_mmap_.load(std::memory_order_acquire); }
+
+private:
+    struct Request {
+        std::uint64_t unique = 0;
+        std::uint32_t flags = 0;
+        std::uint32_t flags2 = 0;
+    };
+
+    // Spares every later request the mutex.
+    std::atomic<bool> finished_{false};
+    std::atomic<bool> direct_io_allows_mmap_{false};
+    std::mutex mutex_;
+    // Guarded by mutex_.
+    std::optional<Request> request_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mount itself: attached to a directory, answering nothing yet.
+//
+// Between create() and the first request that a Session answers, everything that touches the mount waits, so the daemon
+// must not. The kernel's side is found in /proc/self/mountinfo instead.
+//
+// Ownership: owns the connection's first descriptor; a Session works on a duplicate. The destructor detaches.
+// Threads: detach() may be called from any thread; the rest is constant.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/file_descriptor.h"
+#include "ckptfs/config.h"
+#include "ckptfs/status.h"
+#include "fuse/mount_table.h"
+
+namespace ckptfs {
+
+class Mount {
+public:
+    // mount_point: absolute and resolved. Errors say what to do.
+    static Result<std::unique_ptr<Mount>> create(const MountConfig& config, bool read_only);
+    virtual ~Mount() = default;
+
+    // A descriptor of the connection for a Session.
+    virtual Result<FileDescriptor> connection() const = 0;
+    [[nodiscard]] virtual const MountEntry& entry() const = 0;
+    // Takes the mount out of the tree; what is still open in it fails from now on. Does nothing when somebody else has
+    // unmounted it.
+    virtual void detach() = 0;
+};
+
+// The mount's read-ahead, as the kernel's sysfs ABI names it (/sys/class/bdi/MAJOR:MINOR/read_ahead_kb). Needs root.
+// To be called once the session is ready: the kernel sets its own value when it gets the answer to INIT.
+Status set_read_ahead(const MountEntry& mount, unsigned kibibytes);
+
+}  // namespace ckptfs

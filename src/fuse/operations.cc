@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/operations.h"
+
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "fuse/directory_reply.h"
+#include "fuse/replies.h"
+
+namespace ckptfs {
+namespace {
+
+Serving& serving(fuse_req_t req) {
+    return *static_cast<Serving*>(fuse_req_userdata(req));
+}
+
+std::shared_ptr<PendingRequest> begin(fuse_req_t req) {
+    Serving& s = serving(req);
+    return PendingRequest::begin(req, *s.processes, s.interrupts);
+}
+
+Caller caller_of(fuse_req_t req) {
+    const fuse_ctx* context = fuse_req_ctx(req);
+    return Caller{context->pid, context->uid, context->gid};
+}
+
+std::optional<HandleId> handle_of(const fuse_file_info* info) {
+    return info == nullptr ? std::nullopt : std::optional<HandleId>(info->fh);
+}
+
+Reply<void> status_reply(std::shared_ptr<PendingRequest> request) {
+    return
+        [request = std::move(request)](Status result) { result ? request->success() : request->error(result.error()); };
+}
+
+Reply<Attributes> attributes_reply(std::shared_ptr<PendingRequest> request) {
+    return [request = std::move(request)](Result<Attributes> result) {
+        result ? request->attributes(*result) : request->error(result.error());
+    };
+}
+
+// The kernel counts a lookup for every entry it is given.
+Reply<Entry> entry_reply(FileSystem& fs, std::shared_ptr<PendingRequest> request) {
+    return [&fs, request = std::move(request)](Result<Entry> result) {
+        if (!result) {
+            request->error(result.error());
+        } else if (!request->entry(*result)) {
+            fs.forget(result->node, 1);
+        }
+    };
+}
+
+void release_silently(FileSystem& fs, HandleId handle) {
+    fs.release(handle, [](const Status& /*logged*/) {});
+}
+
+void op_init(void* /*userdata*/, fuse_conn_info* connection) {
+    // Requests in the background: read-ahead above all, which the default of 12 throttles.
+    constexpr unsigned kMaxBackground = 256;
+    constexpr unsigned kCongestionThreshold = 192;
+    const auto want = [connection](unsigned capability) { connection->want |= connection->capable & capability; };
+    connection->max_write = BufferPool::kPayloadSize;
+    connection->max_background = kMaxBackground;
+    connection->congestion_threshold = kCongestionThreshold;
+    want(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_DIO);
+    // Every page of a listing comes with its attributes (one list request tells both), so that no name needs a lookup
+    // of its own; READDIRPLUS_AUTO would ask for them in the first page only.
+    want(FUSE_CAP_READDIRPLUS);
+    // A node is one version of an object: its pages are dropped when open says so and not when mtime moves, which it
+    // does for a writer's own file.
+    want(FUSE_CAP_EXPLICIT_INVAL_DATA);
+    // Success told before the data has left the kernel's cache is a lie; splice costs more than it saves.
+    connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_READDIRPLUS_AUTO |
+                                               FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_EXPORT_SUPPORT |
+                                               FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
+}
+
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
+    if (auto request = begin(req)) {
+        FileSystem& fs = *serving(req).fs;
+        fs.lookup(parent, name, entry_reply(fs, std::move(request)));
+    }
+}
+
+void op_forget(fuse_req_t req, fuse_ino_t node, std::uint64_t lookups) {
+    serving(req).fs->forget(node, lookups);
+    fuse_reply_none(req);
+}
+
+void op_forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forgets) {
+    for (std::size_t i = 0; i < count; ++i) {
+        serving(req).fs->forget(forgets[i].ino, forgets[i].nlookup);
+    }
+    fuse_reply_none(req);
+}
+
+void op_getattr(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
+    if (auto request = begin(req)) {
+        serving(req).fs->getattr(node, handle_of(info), attributes_reply(std::move(request)));
+    }
+}
+
+void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat* attributes, int to_set, fuse_file_info* info) {
+    auto request = begin(req);
+    if (request == nullptr) {
+        return;
+    }
+    AttributeChange change;
+    if ((to_set & FUSE_SET_ATTR_SIZE) != 0) {
+        change.size = static_cast<std::uint64_t>(attributes->st_size);
+    }
+    if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) {
+        change.modified = serving(req).clock->wall_now();
+    } else if ((to_set & FUSE_SET_ATTR_MTIME) != 0) {
+        change.modified = WallTime(std::chrono::duration_cast<WallTime::duration>(
+            std::chrono::seconds(attributes->st_mtim.tv_sec) + std::chrono::nanoseconds(attributes->st_mtim.tv_nsec)));
+    }
+    serving(req).fs->setattr(node, handle_of(info), change, attributes_reply(std::move(request)));
+}
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mode*/) {
+    if (auto request = begin(req)) {
+        FileSystem& fs = *serving(req).fs;
+        fs.mkdir(parent, name, entry_reply(fs, std::move(request)));
+    }
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
+    if (auto request = begin(req)) {
+        serving(req).fs->rmdir(parent, name, status_reply(std::move(request)));
+    }
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
+    if (auto request = begin(req)) {
+        serving(req).fs->unlink(parent, name, status_reply(std::move(request)));
+    }
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name,
+               unsigned flags) {
+    if (auto request = begin(req)) {
+        serving(req).fs->rename(parent, name, new_parent, new_name, flags, caller_of(req),
+                                status_reply(std::move(request)));
+    }
+}
+
+void op_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mode*/, fuse_file_info* info) {
+    auto request = begin(req);
+    if (request == nullptr) {
+        return;
+    }
+    FileSystem& fs = *serving(req).fs;
+    fs.create_file(parent, name, info->flags, caller_of(req),
+                   [&fs, info = *info, request = std::move(request)](Result<CreatedFile> result) {
+                       if (!result) {
+                           request->error(result.error());
+                       } else if (!request->created(*result, info)) {
+                           release_silently(fs, result->opened.handle);
+                           fs.forget(result->entry.node, 1);
+                       }
+                   });
+}
+
+void op_open(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
+    auto request = begin(req);
+    if (request == nullptr) {
+        return;
+    }
+    fuse_file_info reply = *info;
+    // Closing what cannot write has nothing to report: no FLUSH.
+    reply.noflush = (info->flags & O_ACCMODE) == O_RDONLY ? 1 : 0;
+    FileSystem& fs = *serving(req).fs;
+    fs.open(node, info->flags, caller_of(req), [&fs, reply, request = std::move(request)](Result<OpenedFile> result) {
+        if (!result) {
+            request->error(result.error());
+        } else if (!request->opened(*result, reply)) {
+            release_silently(fs, result->handle);
+        }
+    });
+}
+
+void op_read(fuse_req_t req, fuse_ino_t /*node*/, std::size_t size, off_t offset, fuse_file_info* info) {
+    if (auto request = begin(req)) {
+        serving(req).fs->read(info->fh, static_cast<std::uint64_t>(offset), size,
+                              [request = std::move(request)](Result<Payload> result) {
+                                  result ? request->data(*result) : request->error(result.error());
+                              });
+    }
+}
+
+void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, off_t offset, fuse_file_info* info) {
+    auto request = begin(req);
+    if (request == nullptr) {
+        return;
+    }
+    // Without splice the data is one piece in the buffer that the request was received into, and stays there.
+    const ByteSpan data(static_cast<const std::byte*>(received->buf[0].mem), received->buf[0].size);
+    serving(req).fs->write(info->fh, static_cast<std::uint64_t>(offset),
+                           WriteData{serving(req).steal_current_buffer(), data}, caller_of(req),
+                           [size = data.size(), request = std::move(request)](Status result) {
+                               result ? request->written(size) : request->error(result.error());
+                           });
+}
+
+void op_flush(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
+    if (auto request = begin(req)) {
+        serving(req).fs->flush(info->fh, caller_of(req), status_reply(std::move(request)));
+    }
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t /*node*/, int /*data_only*/, fuse_file_info* info) {
+    if (auto request = begin(req)) {
+        serving(req).fs->fsync(info->fh, status_reply(std::move(request)));
+    }
+}
+
+// Nobody waits for the answer to RELEASE, but until it comes it takes one of the background places.
+void op_release(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
+    FileSystem& fs = *serving(req).fs;
+    const HandleId handle = info->fh;
+    fuse_reply_err(req, 0);
+    release_silently(fs, handle);
+}
+
+void op_opendir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
+    auto request = begin(req);
+    if (request == nullptr) {
+        return;
+    }
+    FileSystem& fs = *serving(req).fs;
+    fs.open_directory(node, [&fs, info = *info, request = std::move(request)](Result<HandleId> result) {
+        if (!result) {
+            request->error(result.error());
+        } else if (!request->opened_directory(*result, info)) {
+            fs.release_directory(*result);
+        }
+    });
+}
+
+void read_directory(fuse_req_t req, std::size_t size, off_t offset, const fuse_file_info* info, bool with_attributes) {
+    auto request = begin(req);
+    if (request == nullptr) {
+        return;
+    }
+    FileSystem& fs = *serving(req).fs;
+    fs.read_directory(
+        info->fh, static_cast<std::uint64_t>(offset), entries_that_fit(size, with_attributes), with_attributes,
+        [&fs, size, with_attributes, request = std::move(request)](Result<std::vector<DirectoryEntry>> result) {
+            result ? reply_directory(fs, *request, *result, size, with_attributes)
+                   : static_cast<void>(request->error(result.error()));
+        });
+}
+
+void op_readdir(fuse_req_t req, fuse_ino_t /*node*/, std::size_t size, off_t offset, fuse_file_info* info) {
+    read_directory(req, size, offset, info, false);
+}
+
+void op_readdirplus(fuse_req_t req, fuse_ino_t /*node*/, std::size_t size, off_t offset, fuse_file_info* info) {
+    read_directory(req, size, offset, info, true);
+}
+
+void op_releasedir(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
+    serving(req).fs->release_directory(info->fh);
+    fuse_reply_err(req, 0);
+}
+
+// Names are durable when the call that made them returns.
+void op_fsyncdir(fuse_req_t req, fuse_ino_t /*node*/, int /*data_only*/, fuse_file_info* /*info*/) {
+    fuse_reply_err(req, 0);
+}
+
+void op_statfs(fuse_req_t req, fuse_ino_t /*node*/) {
+    const struct statvfs statistics = serving(req).fs->statfs();
+    fuse_reply_statfs(req, &statistics);
+}
+
+void op_link(fuse_req_t req, fuse_ino_t /*node*/, fuse_ino_t /*parent*/, const char* /*name*/) {
+    fuse_reply_err(req, EPERM);
+}
+
+// EPERM is what link(2), symlink(2) and mknod(2) name for a filesystem that does not support them.
+void op_symlink(fuse_req_t req, const char* /*target*/, fuse_ino_t /*parent*/, const char* /*name*/) {
+    fuse_reply_err(req, EPERM);
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t /*parent*/, const char* /*name*/, mode_t /*mode*/, dev_t /*device*/) {
+    fuse_reply_err(req, EPERM);
+}
+
+void op_ioctl(fuse_req_t req, fuse_ino_t /*node*/, unsigned /*command*/, void* /*argument*/, fuse_file_info* /*info*/,
+              unsigned /*flags*/, const void* /*input*/, std::size_t /*input_size*/, std::size_t /*output_size*/) {
+    fuse_reply_err(req, ENOTTY);
+}
+
+fuse_lowlevel_ops make_operations() {
+    fuse_lowlevel_ops ops{};
+    ops.init = op_init;
+    ops.lookup = op_lookup;
+    ops.forget = op_forget;
+    ops.forget_multi = op_forget_multi;
+    ops.getattr = op_getattr;
+    ops.setattr = op_setattr;
+    ops.mkdir = op_mkdir;
+    ops.rmdir = op_rmdir;
+    ops.unlink = op_unlink;
+    ops.rename = op_rename;
+    ops.create = op_create;
+    ops.open = op_open;
+    ops.read = op_read;
+    ops.write_buf = op_write_buf;
+    ops.flush = op_flush;
+    ops.fsync = op_fsync;
+    ops.release = op_release;
+    ops.opendir = op_opendir;
+    ops.readdir = op_readdir;
+    ops.readdirplus = op_readdirplus;
+    ops.releasedir = op_releasedir;
+    ops.fsyncdir = op_fsyncdir;
+    ops.statfs = op_statfs;
+    ops.link = op_link;
+    ops.symlink = op_symlink;
+    ops.mknod = op_mknod;
+    ops.ioctl = op_ioctl;
+    return ops;
+}
+
+}  // namespace
+
+const fuse_lowlevel_ops& fuse_operations() {
+    static const fuse_lowlevel_ops kOperations = make_operations();
+    return kOperations;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request of the kernel that waits for its answer.
+//
+// It is answered exactly once, by whoever comes first: the filesystem's reply, or the kernel's INTERRUPT when the
+// caller is dying. INTERRUPT comes for every signal that the caller handles; answering EINTR then makes close() raise
+// in programs that only have a timer running, so it is honoured only when ProcessInspector::is_dying() says so.
+// The kernel interrupts a request once: one that was interrupted by a harmless signal is looked at again from time to
+// time (InterruptWatch), so that a kill after it still lets the caller go.
+//
+// Every answering function returns false when the answer did not reach the kernel: somebody else has answered, or the
+// kernel has dropped the request. What a successful answer would have handed over (a lookup, a handle) must then be
+// given back by the caller.
+//
+// Ownership: shared by the filesystem's reply. A request that is dropped unanswered answers EIO.
+// Threads: all functions may be called from any thread. Nothing of ours is locked while replying.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/processes.h"
+#include "ckptfs/status.h"
+#include "fs/file_system.h"
+
+struct fuse_req;
+struct fuse_file_info;
+
+namespace ckptfs {
+
+class PendingRequest;
+
+// Requests that were interrupted while their caller was not dying. Threads: any.
+class InterruptWatch {
+public:
+    void add(std::shared_ptr<PendingRequest> request);
+    // Answers those whose caller is dying now and forgets those that were answered. To be called every now and then.
+    void check();
+    [[nodiscard]] std::size_t size() const;
+
+private:
+    mutable std::mutex mutex_;
+    // Guarded by mutex_. Bounded by what the kernel has in flight.
+    std::vector<std::shared_ptr<PendingRequest>> requests_;
+};
+
+class PendingRequest : public std::enable_shared_from_this<PendingRequest> {
+public:
+    // Empty when the request was interrupted before it began; it has been answered then.
+    static std::shared_ptr<PendingRequest> begin(fuse_req* request, const ProcessInspector& processes,
+                                                 InterruptWatch& watch);
+    ~PendingRequest();
+    PendingRequest(const PendingRequest&) = delete;
+    PendingRequest& operator=(const PendingRequest&) = delete;
+
+    bool error(const Error& error);
+    bool success();
+    bool entry(const Entry& entry);
+    bool attributes(const Attributes& attributes);
+    bool opened(const OpenedFile& file, fuse_file_info info);
+    bool opened_directory(HandleId handle, fuse_file_info info);
+    bool created(const CreatedFile& file, fuse_file_info info);
+    bool written(std::size_t size);
+    bool data(const Payload& payload);
+    bool bytes(std::span<const char> bytes);
+    bool statistics(const struct statvfs& statistics);
+
+    // Answers EINTR if the caller is dying; true if the request has been answered, by this or before.
+    bool give_up_if_dying();
+
+private:
+    PendingRequest(fuse_req* request, const ProcessInspector& processes, InterruptWatch& watch);
+    static void on_interrupt(fuse_req* request, void* self);
+
+    [[nodiscard]] bool answered() const { return answered_.load(std::memory_order_acquire); }
+    bool claim() { return !answered_.exchange(true, std::memory_order_acq_rel); }
+    bool claim_and_disarm();
+
+    const ProcessInspector& processes_;
+    InterruptWatch& watch_;
+    fuse_req* const request_;
+    const pid_t thread_;
+    std::atomic<bool> answered_{false};
+    // The thread that is inside begin(). fuse_req_interrupt_func() may call on_interrupt() on it and goes on using the
+    // request afterwards, so that there it must not be answered.
+    std::atomic<std::thread::id> arming_thread_;
+    // Only used by that thread.
+    bool interrupted_while_arming_ = false;
+};
+
+}  // namespace ckptfs

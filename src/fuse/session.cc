@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/session.h"
+
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "fuse/init_negotiation.h"
+#include "fuse/kernel_notifier.h"
+#include "fuse/operations.h"
+
+namespace ckptfs {
+namespace {
+
+// Wakes a worker from read(); the handler does nothing. The default of this signal is to be ignored, so that a stray
+// one does no harm either.
+constexpr int kWakeSignal = SIGURG;
+constexpr Milliseconds kWakeAgain{10};
+constexpr Milliseconds kInterruptWatchPeriod{200};
+
+// The pool's way of handing a buffer to a worker that may have left by then.
+class BufferWait {
+public:
+    void deliver(Buffer buffer) {
+        const std::lock_guard lock(mutex_);
+        if (!abandoned_) {
+            buffer_ = std::move(buffer);
+            changed_.notify_all();
+        }
+    }
+
+    // Empty once `stopping`.
+    std::optional<Buffer> wait(const std::atomic<bool>& stopping) {
+        std::unique_lock lock(mutex_);
+        while (!buffer_ && !stopping) {
+            changed_.wait_for(lock, kWakeAgain * 10);
+        }
+        abandoned_ = true;
+        return std::exchange(buffer_, std::nullopt);
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    // Guarded by mutex_.
+    std::optional<Buffer> buffer_;
+    bool abandoned_ = false;
+};
+
+struct SessionDeleter {
+    void operator()(fuse_session* session) const { fuse_session_destroy(session); }
+};
+
+// The buffer of the request that the calling worker is handling. libfuse's operations are told the session, but not the
+// worker.
+thread_local Buffer* current_buffer = nullptr;
+
+class FuseSession final : public Session, private Serving, private KernelNotifier::Sink {
+public:
+    ~FuseSession() override { stop(); }
+
+    Status open(FileDescriptor connection);
+
+    KernelCache& kernel_cache() override { return notifier_; }
+    void serve(SessionEnvironment environment, int workers, Events events) override;
+    void stop() override;
+    [[nodiscard]] bool direct_io_allows_mmap() const override { return negotiation_.direct_io_allows_mmap(); }
+
+private:
+    static FuseSession& of(void* userdata) { return *static_cast<FuseSession*>(static_cast<Serving*>(userdata)); }
+    static ssize_t read_request(int fd, void* buffer, std::size_t size, void* userdata);
+    static ssize_t write_reply(int fd, iovec* parts, int count, void* userdata);
+
+    void work();
+    bool handle_one(Buffer& buffer);
+    std::optional<Buffer> take_buffer();
+    void worker_left();
+    void watch_interrupts();
+    bool wait_until_stopping(Milliseconds time);
+
+    Buffer steal_current_buffer() override;
+    void invalidate_entry(std::uint64_t parent, const std::string& name) override;
+    void invalidate_inode(std::uint64_t node) override;
+
+    // Set by serve().
+    BufferPool* pool_ = nullptr;
+    Events events_;
+
+    InitNegotiation negotiation_;
+    std::unique_ptr<fuse_session, SessionDeleter> session_;
+    KernelNotifier notifier_;
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    // Guarded by mutex_.
+    int running_ = 0;
+    std::atomic<bool> stopping_{false};
+    // Only used by the thread that serves and stops.
+    std::vector<std::thread> threads_;
+};
+
+Status FuseSession::open(FileDescriptor connection) {
+    std::string name = "ckptfs";
+    std::array<char*, 1> arguments{name.data()};
+    fuse_args args = FUSE_ARGS_INIT(1, arguments.data());
+    session_.reset(fuse_session_new(&args, &fuse_operations(), sizeof(fuse_lowlevel_ops), static_cast<Serving*>(this)));
+    fuse_opt_free_args(&args);
+    fuse_custom_io io{};
+    io.read = read_request;
+    io.writev = write_reply;
+    if (session_ == nullptr || fuse_session_custom_io(session_.get(), &io, connection.get()) != 0) {
+        return failure(ENOMEM, "libfuse cannot make a session");
+    }
+    static_cast<void>(connection.release());
+    return {};
+}
+
+ssize_t FuseSession::read_request(int fd, void* buffer, std::size_t size, void* userdata) {
+    // libfuse reckons with 256 pages, which are larger than ours on some machines; max_write bounds what comes.
+    const ssize_t received = ::read(fd, buffer, std::min(size, BufferPool::kBufferSize));
+    if (received > 0) {
+        of(userdata).negotiation_.on_request(
+            {static_cast<const std::byte*>(buffer), static_cast<std::size_t>(received)});
+    } else if (received == 0) {
+        errno = ENODEV;
+        return -1;
+    }
+    return received;
+}
+
+ssize_t FuseSession::write_reply(int fd, iovec* parts, int count, void* userdata) {
+    FuseSession& session = of(userdata);
+    const bool init = session.negotiation_.on_reply(parts, count);
+    const ssize_t written = ::writev(fd, parts, count);
+    if (init && written > 0) {
+        session.notifier_.connect(session);
+        session.events_.ready();
+    }
+    return written;
+}
+
+void FuseSession::serve(SessionEnvironment environment, int workers, Events events) {
+    fs = &environment.fs;
+    processes = &environment.processes;
+    clock = &environment.clock;
+    pool_ = &environment.pool;
+    events_ = std::move(events);
+
+    struct sigaction wake {};
+    wake.sa_handler = [](int) {};
+    sigaction(kWakeSignal, &wake, nullptr);
+
+    running_ = workers;
+    for (int i = 0; i < workers; ++i) {
+        threads_.emplace_back([this] {
+            pthread_setname_np(pthread_self(), "ckptfs-fuse");
+            work();
+        });
+    }
+    threads_.emplace_back([this] {
+        pthread_setname_np(pthread_self(), "ckptfs-intr");
+        watch_interrupts();
+    });
+}
+
+void FuseSession::stop() {
+    // While the workers still answer: what the notifier is doing may wait for them.
+    notifier_.disconnect();
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+    while (running_ > 0) {
+        // A signal that comes just before read() is lost, so it is sent until it worked.
+        for (std::thread& thread : threads_) {
+            pthread_kill(thread.native_handle(), kWakeSignal);
+        }
+        changed_.wait_for(lock, kWakeAgain);
+    }
+    lock.unlock();
+    for (std::thread& thread : threads_) {
+        thread.join();
+    }
+    threads_.clear();
+}
+
+void FuseSession::work() {
+    Buffer buffer;
+    while (!stopping_) {
+        if (!buffer) {
+            std::optional<Buffer> next = take_buffer();
+            if (!next) {
+                break;
+            }
+            buffer = std::move(*next);
+        }
+        if (!handle_one(buffer)) {
+            break;
+        }
+    }
+    buffer.reset();
+    worker_left();
+}
+
+bool FuseSession::handle_one(Buffer& buffer) {
+    fuse_buf request{};
+    request.mem = buffer.data();
+    request.size = BufferPool::kBufferSize;
+    const int received = fuse_session_receive_buf(session_.get(), &request);
+    if (received == -EINTR || received == -EAGAIN) {
+        return true;
+    }
+    if (received <= 0) {
+        if (received != 0) {
+            log_error(format("cannot read requests from the kernel: {}", std::strerror(-received)));
+        }
+        return false;
+    }
+    current_buffer = &buffer;
+    fuse_session_process_buf(session_.get(), &request);
+    current_buffer = nullptr;
+    return true;
+}
+
+std::optional<Buffer> FuseSession::take_buffer() {
+    if (std::optional<Buffer> buffer = pool_->try_take(MemoryUse::kReceive)) {
+        return buffer;
+    }
+    const auto wait = std::make_shared<BufferWait>();
+    pool_->take(MemoryUse::kReceive, [wait](Buffer buffer) { wait->deliver(std::move(buffer)); });
+    return wait->wait(stopping_);
+}
+
+void FuseSession::worker_left() {
+    bool last = false;
+    {
+        const std::lock_guard lock(mutex_);
+        last = --running_ == 0;
+        changed_.notify_all();
+    }
+    if (last && !stopping_) {
+        events_.ended();
+    }
+}
+
+bool FuseSession::wait_until_stopping(Milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [this] { return stopping_.load(); });
+}
+
+void FuseSession::watch_interrupts() {
+    while (!wait_until_stopping(kInterruptWatchPeriod)) {
+        interrupts.check();
+    }
+}
+
+Buffer FuseSession::steal_current_buffer() {
+    return std::move(*current_buffer);
+}
+
+void FuseSession::invalidate_entry(std::uint64_t parent, const std::string& name) {
+    fuse_lowlevel_notify_inval_entry(session_.get(), parent, name.c_str(), name.size());
+}
+
+void FuseSession::invalidate_inode(std::uint64_t node) {
+    // Offset 0, length 0: all pages, and the attributes.
+    fuse_lowlevel_notify_inval_inode(session_.get(), node, 0, 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::create(FileDescriptor connection) {
+    auto session = std::make_unique<FuseSession>();
+    if (auto opened = session->open(std::move(connection)); !opened) {
+        return failure(opened.error());
+    }
+    return session;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The threads that read the kernel's requests and hand them to the FileSystem.
+//
+// Workers never wait for the store: a request that must wait is a PendingRequest, and a write keeps the buffer that it
+// was received into while its worker takes another one from the pool (MemoryUse::kReceive). Without a free buffer a
+// worker waits for one; the other workers hold theirs and go on reading.
+//
+// Ownership: FileSystem, pool, inspector and clock outlive the serving: destroy the FileSystem between stop() and the
+// session, because answers that come late still need the session.
+// Threads: serve(), stop() and the destructor on one thread; the rest from any.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/file_descriptor.h"
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/processes.h"
+#include "ckptfs/status.h"
+#include "fs/file_system.h"
+#include "fs/kernel_cache.h"
+
+namespace ckptfs {
+
+struct SessionEnvironment {
+    FileSystem& fs;
+    BufferPool& pool;
+    const ProcessInspector& processes;
+    const Clock& clock;
+};
+
+class Session {
+public:
+    struct Events {
+        // The kernel has agreed to serve; the mount answers from now on.
+        std::function<void()> ready;
+        // Unmounted: no more requests will come. Called once, unless stop() was called before.
+        std::function<void()> ended;
+    };
+
+    // `connection`: of Mount::connection(), or in tests one end of a SOCK_SEQPACKET pair whose other end plays the
+    // kernel.
+    static Result<std::unique_ptr<Session>> create(FileDescriptor connection);
+    virtual ~Session() = default;
+
+    // May be given to the FileSystem before serving begins; what it is told waits until then.
+    [[nodiscard]] virtual KernelCache& kernel_cache() = 0;
+    // Starts `workers` threads and returns. The events are called on them.
+    virtual void serve(SessionEnvironment environment, int workers, Events events) = 0;
+    // Ends the workers and joins them; requests that wait may still be answered. Does not wait for the kernel: the
+    // mount may be attached or not.
+    virtual void stop() = 0;
+    // After `ready`: files opened with direct_io can be mapped shared as well.
+    [[nodiscard]] virtual bool direct_io_allows_mmap() const = 0;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/kernel_notifier.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <vector>
+
+namespace ckptfs {
+namespace {
+
+class RecordingSink final : public KernelNotifier::Sink {
+public:
+    void invalidate_entry(std::uint64_t parent, const std::string& name) override {
+        record(std::to_string(parent) + "/" + name);
+    }
+    void invalidate_inode(std::uint64_t node) override { record(std::to_string(node)); }
+
+    std::vector<std::string> wait_for(std::size_t count) {
+        std::unique_lock lock(mutex_);
+        changed_.wait_for(lock, std::chrono::seconds(20), [&] { return seen_.size() >= count; });
+        return seen_;
+    }
+    std::promise<void> entered;
+    std::shared_future<void> proceed;
+
+private:
+    void record(std::string notice) {
+        if (proceed.valid()) {
+            entered.set_value();
+            proceed.wait();
+        }
+        const std::lock_guard lock(mutex_);
+        seen_.push_back(std::move(notice));
+        changed_.notify_all();
+    }
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<std::string> seen_;
+};
+
+TEST(KernelNotifier, DeliversInOrderOnceConnected) {
+    RecordingSink sink;
+    KernelNotifier notifier;
+    notifier.invalidate_entry(1, "name");
+    notifier.invalidate_inode(7);
+    notifier.connect(sink);
+    EXPECT_EQ(sink.wait_for(2), (std::vector<std::string>{"1/name", "7"}));
+    notifier.disconnect();
+}
+
+TEST(KernelNotifier, DropsTheOldestWhenFull) {
+    RecordingSink sink;
+    KernelNotifier notifier;
+    for (std::size_t i = 0; i <= KernelNotifier::kMaxQueued; ++i) {
+        notifier.invalidate_inode(i);
+    }
+    notifier.connect(sink);
+    const auto seen = sink.wait_for(KernelNotifier::kMaxQueued);
+    ASSERT_EQ(seen.size(), KernelNotifier::kMaxQueued);
+    EXPECT_EQ(seen.front(), "1");
+    notifier.disconnect();
+}
+
+TEST(KernelNotifier, DisconnectWaitsForTheNoticeUnderWay) {
+    RecordingSink sink;
+    std::promise<void> proceed;
+    sink.proceed = proceed.get_future().share();
+    KernelNotifier notifier;
+    notifier.connect(sink);
+    notifier.invalidate_inode(3);
+    sink.entered.get_future().wait();
+    auto disconnected = std::async(std::launch::async, [&] { notifier.disconnect(); });
+    EXPECT_EQ(disconnected.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+    proceed.set_value();
+    disconnected.get();
+    EXPECT_EQ(sink.wait_for(1).size(), 1U);
+    notifier.invalidate_inode(4);
+    EXPECT_EQ(sink.wait_for(1).size(), 1U);
+}
+
+}  // namespace
+}  // namespace ckptfs

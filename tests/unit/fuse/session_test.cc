@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real FUSE layer, driven without a mount.
+#include "fuse/session.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "support/heap_buffer_pool.h"
+#include "support/memory_file_system.h"
+#include "unit/fuse/fake_kernel.h"
+
+namespace ckptfs {
+namespace {
+
+class FakeProcesses final : public ProcessInspector {
+public:
+    void kill(pid_t thread) {
+        const std::lock_guard lock(mutex_);
+        dying_.insert(thread);
+    }
+    [[nodiscard]] int asked() const { return asked_; }
+
+    [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override { return thread; }
+    [[nodiscard]] std::optional<int> writable_descriptors(pid_t /*process*/, std::uint64_t /*inode*/) const override {
+        return 0;
+    }
+    [[nodiscard]] ExitState exit_state(pid_t /*thread*/) const override { return ExitState::kRunning; }
+    [[nodiscard]] bool is_dying(pid_t thread) const override {
+        ++asked_;
+        const std::lock_guard lock(mutex_);
+        return dying_.contains(thread);
+    }
+
+private:
+    mutable std::atomic<int> asked_{0};
+    mutable std::mutex mutex_;
+    std::set<pid_t> dying_;
+};
+
+class FixedClock final : public Clock {
+public:
+    [[nodiscard]] SteadyTime now() const override { return {}; }
+    [[nodiscard]] WallTime wall_now() const override { return WallTime(std::chrono::seconds(1'700'000'000)); }
+};
+
+bool eventually(const std::function<bool()>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + FakeKernel::kDeadline;
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > deadline) {
+            return false;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+}
+
+class SessionTest : public ::testing::Test {
+protected:
+    SessionTest() : session_(Session::create(kernel_.connection()).value()) {}
+
+    void serve(int workers) {
+        session_->serve({fs_, pool_, processes_, clock_}, workers,
+                        {[this] { ready_ = true; }, [this] { ended_ = true; }});
+        if (init_) {
+            kernel_.init();
+        }
+    }
+
+    // A request that waits in the filesystem.
+    std::uint64_t send_held(const char* operation, std::uint32_t opcode, std::uint64_t node, std::string_view body) {
+        fs_.hold(operation);
+        const std::uint64_t unique = kernel_.send(opcode, node, body);
+        EXPECT_TRUE(eventually([this] { return fs_.held() == 1; }));
+        return unique;
+    }
+
+    void expect_error(int error, std::uint64_t unique) {
+        const auto answer = kernel_.receive();
+        ASSERT_TRUE(answer);
+        EXPECT_EQ(answer->unique, unique);
+        EXPECT_EQ(answer->error, error);
+    }
+
+    bool init_ = true;
+    std::atomic<bool> ready_{false};
+    std::atomic<bool> ended_{false};
+    FakeKernel kernel_;
+    MemoryFileSystem fs_{{}};
+    HeapBufferPool pool_{8};
+    FakeProcesses processes_;
+    FixedClock clock_;
+    std::unique_ptr<Session> session_;
+};
+
+TEST_F(SessionTest, AgreesOnWhatTheFileSystemNeeds) {
+    init_ = false;
+    serve(1);
+    const fuse_init_out reply = kernel_.init();
+    EXPECT_EQ(reply.max_write, 1U << 20);
+    EXPECT_EQ(reply.max_pages, 256);
+    EXPECT_EQ(reply.max_background, 256);
+    EXPECT_EQ(reply.congestion_threshold, 192);
+    for (const std::uint32_t wanted : {FUSE_ASYNC_READ, FUSE_PARALLEL_DIROPS, FUSE_ATOMIC_O_TRUNC, FUSE_DO_READDIRPLUS,
+                                       FUSE_EXPLICIT_INVAL_DATA, FUSE_INIT_EXT}) {
+        EXPECT_NE(reply.flags & wanted, 0U) << "flag " << wanted;
+    }
+    for (const std::uint32_t unwanted : {FUSE_WRITEBACK_CACHE, FUSE_AUTO_INVAL_DATA, FUSE_POSIX_LOCKS, FUSE_FLOCK_LOCKS,
+                                         FUSE_EXPORT_SUPPORT, FUSE_READDIRPLUS_AUTO}) {
+        EXPECT_EQ(reply.flags & unwanted, 0U) << "flag " << unwanted;
+    }
+    EXPECT_TRUE(eventually([this] { return ready_.load(); }));
+}
+
+TEST_F(SessionTest, AllowsSharedMappingsWithDirectIoWhereTheKernelOffersIt) {
+    init_ = false;
+    serve(1);
+    EXPECT_EQ(kernel_.init().flags2, 1U << 4);
+    EXPECT_TRUE(session_->direct_io_allows_mmap());
+}
+
+TEST_F(SessionTest, AsksForNothingThatTheKernelDidNotOffer) {
+    init_ = false;
+    serve(1);
+    EXPECT_EQ(kernel_.init(FUSE_ASYNC_READ | FUSE_INIT_EXT, 0).flags2, 0U);
+    EXPECT_FALSE(session_->direct_io_allows_mmap());
+}
+
+TEST_F(SessionTest, WritesReadsAndListsAFile) {
+    serve(2);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("model.pt", &handle);
+    EXPECT_EQ(entry.attr.blksize, 1U << 20);
+    EXPECT_EQ(entry.attr.nlink, 1U);
+
+    kernel_.send_write(entry.nodeid, handle, 0, "tensor");
+    EXPECT_EQ(kernel_.receive().value().as<fuse_write_out>().size, 6U);
+    EXPECT_EQ(fs_.contents("model.pt"), "tensor");
+
+    kernel_.send_read(entry.nodeid, handle, 2, 100);
+    EXPECT_EQ(kernel_.receive().value().body, "nsor");
+
+    fuse_setattr_in resize{};
+    resize.valid = FATTR_SIZE | FATTR_MTIME;
+    resize.size = 3;
+    resize.mtime = 12;
+    resize.mtimensec = 500;
+    const auto attributes = kernel_.call(FUSE_SETATTR, entry.nodeid, raw(resize)).as<fuse_attr_out>();
+    EXPECT_EQ(attributes.attr.size, 3U);
+    EXPECT_EQ(attributes.attr.mtime, 12U);
+    EXPECT_EQ(attributes.attr.mtimensec, 500U);
+    EXPECT_EQ(attributes.attr.blocks, 1U);
+
+    const auto opened = kernel_.call(FUSE_OPENDIR, FUSE_ROOT_ID, raw(fuse_open_in{})).as<fuse_open_out>();
+    fuse_read_in read{};
+    read.fh = opened.fh;
+    read.size = 4096;
+    const std::uint64_t before = fs_.lookups();
+    const FuseAnswer list = kernel_.call(FUSE_READDIRPLUS, FUSE_ROOT_ID, raw(read));
+    EXPECT_NE(list.body.find("model.pt"), std::string::npos);
+    EXPECT_EQ(fs_.lookups(), before + 1);
+}
+
+TEST_F(SessionTest, TakesBackTheLookupsOfEntriesThatDoNotFit) {
+    for (int i = 0; i < 20; ++i) {
+        fs_.add_file(std::string(200, 'n') + std::to_string(i), "");
+    }
+    serve(1);
+    const auto opened = kernel_.call(FUSE_OPENDIR, FUSE_ROOT_ID, raw(fuse_open_in{})).as<fuse_open_out>();
+    fuse_read_in read{};
+    read.fh = opened.fh;
+    read.size = 2048;
+    const FuseAnswer list = kernel_.call(FUSE_READDIRPLUS, FUSE_ROOT_ID, raw(read));
+    std::uint64_t sent = 0;
+    for (std::size_t at = list.body.find("nnn"); at != std::string::npos; at = list.body.find("nnn", at + 200)) {
+        ++sent;
+    }
+    EXPECT_GT(sent, 0U);
+    EXPECT_TRUE(eventually([&] { return fs_.lookups() == sent; })) << fs_.lookups();
+}
+
+TEST_F(SessionTest, AParkedWriteDoesNotKeepTheWorker) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    fs_.hold("write");
+    const std::uint64_t write = kernel_.send_write(entry.nodeid, handle, 0, "parked");
+    EXPECT_EQ(kernel_.call(FUSE_GETATTR, entry.nodeid, raw(fuse_getattr_in{})).error, 0);
+    fs_.let_go();
+    expect_error(0, write);
+}
+
+TEST_F(SessionTest, AWorkerWithoutABufferGoesOnWhenOneIsFree) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    fs_.hold("write");
+    for (std::size_t i = 0; i < pool_.usage().total_buffers; ++i) {
+        kernel_.send_write(entry.nodeid, handle, 0, "parked");
+    }
+    ASSERT_TRUE(eventually([this] { return pool_.usage().waiting[0] == 1; }));
+    const std::uint64_t getattr = kernel_.send(FUSE_GETATTR, entry.nodeid, raw(fuse_getattr_in{}));
+    fs_.let_go();
+    bool answered = false;
+    for (std::size_t i = 0; i <= pool_.usage().total_buffers; ++i) {
+        const auto answer = kernel_.receive();
+        ASSERT_TRUE(answer);
+        answered = answered || answer->unique == getattr;
+    }
+    EXPECT_TRUE(answered);
+}
+
+TEST_F(SessionTest, StopsWhileAWorkerWaitsForABuffer) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    fs_.hold("write");
+    for (std::size_t i = 0; i < pool_.usage().total_buffers; ++i) {
+        kernel_.send_write(entry.nodeid, handle, 0, "parked");
+    }
+    ASSERT_TRUE(eventually([this] { return pool_.usage().waiting[0] == 1; }));
+    session_->stop();
+    fs_.let_go();
+    EXPECT_EQ(pool_.usage().free_buffers, pool_.usage().total_buffers);
+}
+
+TEST_F(SessionTest, StopsWhileWorkersWaitForRequests) {
+    serve(4);
+    session_->stop();
+    EXPECT_FALSE(ended_);
+}
+
+TEST_F(SessionTest, SaysWhenItIsUnmounted) {
+    serve(4);
+    kernel_.close();
+    EXPECT_TRUE(eventually([this] { return ended_.load(); }));
+}
+
+TEST_F(SessionTest, AHarmlessSignalIsNoAnswer) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    const std::uint64_t flush = send_held("flush", FUSE_FLUSH, entry.nodeid, raw(fuse_flush_in{handle, 0, 0, 0}));
+    kernel_.interrupt(flush);
+    ASSERT_TRUE(eventually([this] { return processes_.asked() > 0; }));
+    fs_.let_go();
+    expect_error(0, flush);
+}
+
+TEST_F(SessionTest, ADyingCallerIsLetGo) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    const std::uint64_t flush = send_held("flush", FUSE_FLUSH, entry.nodeid, raw(fuse_flush_in{handle, 0, 0, 0}));
+    processes_.kill(100);
+    kernel_.interrupt(flush);
+    expect_error(EINTR, flush);
+    // The late answer must not be sent.
+    fs_.let_go();
+    EXPECT_EQ(kernel_.call(FUSE_STATFS, FUSE_ROOT_ID).error, 0);
+}
+
+TEST_F(SessionTest, AKillAfterAHarmlessSignalIsSeen) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    const std::uint64_t flush = send_held("flush", FUSE_FLUSH, entry.nodeid, raw(fuse_flush_in{handle, 0, 0, 0}));
+    kernel_.interrupt(flush);
+    ASSERT_TRUE(eventually([this] { return processes_.asked() > 0; }));
+    processes_.kill(100);
+    expect_error(EINTR, flush);
+}
+
+TEST_F(SessionTest, AnInterruptThatOvertakesItsRequestIsSeen) {
+    serve(1);
+    fs_.hold("lookup");
+    processes_.kill(100);
+    kernel_.interrupt_next();
+    const std::uint64_t lookup = kernel_.send(FUSE_LOOKUP, FUSE_ROOT_ID, name_argument("f"));
+    expect_error(EINTR, lookup);
+    EXPECT_EQ(fs_.held(), 0U);
+}
+
+TEST_F(SessionTest, WhatADyingCallerWouldHaveGotIsGivenBack) {
+    fs_.add_file("f", "");
+    serve(1);
+    fuse_create_in in{};
+    in.flags = O_WRONLY | O_CREAT;
+    const std::uint64_t create = send_held("create", FUSE_CREATE, FUSE_ROOT_ID, raw(in) + name_argument("new"));
+    processes_.kill(100);
+    kernel_.interrupt(create);
+    expect_error(EINTR, create);
+    EXPECT_EQ(fs_.open_handles(), 1U);
+    fs_.let_go();
+    EXPECT_EQ(fs_.open_handles(), 0U);
+    EXPECT_EQ(fs_.lookups(), 0U);
+
+    const std::uint64_t lookup = send_held("lookup", FUSE_LOOKUP, FUSE_ROOT_ID, name_argument("f"));
+    kernel_.interrupt(lookup);
+    expect_error(EINTR, lookup);
+    fs_.let_go();
+    EXPECT_EQ(fs_.lookups(), 0U);
+}
+
+TEST_F(SessionTest, WhatTheKernelNoLongerTakesIsGivenBack) {
+    serve(1);
+    fuse_create_in in{};
+    in.flags = O_WRONLY | O_CREAT;
+    send_held("create", FUSE_CREATE, FUSE_ROOT_ID, raw(in) + name_argument("new"));
+    kernel_.close();
+    fs_.let_go();
+    EXPECT_EQ(fs_.open_handles(), 0U);
+    EXPECT_EQ(fs_.lookups(), 0U);
+}
+
+TEST_F(SessionTest, ErrorsReachTheProgramAndEnosysNever) {
+    serve(1);
+    Error error;
+    error.errno_value = EDQUOT;
+    fs_.fail("lookup", error);
+    EXPECT_EQ(kernel_.call(FUSE_LOOKUP, FUSE_ROOT_ID, name_argument("f")).error, EDQUOT);
+    error.errno_value = ENOSYS;
+    fs_.fail("lookup", error);
+    EXPECT_EQ(kernel_.call(FUSE_LOOKUP, FUSE_ROOT_ID, name_argument("f")).error, EOPNOTSUPP);
+    error.errno_value = 0;
+    fs_.fail("lookup", error);
+    EXPECT_EQ(kernel_.call(FUSE_LOOKUP, FUSE_ROOT_ID, name_argument("f")).error, EIO);
+}
+
+TEST_F(SessionTest, RefusesWhatS3CannotHold) {
+    serve(1);
+    EXPECT_EQ(kernel_.call(FUSE_LINK, FUSE_ROOT_ID, raw(fuse_link_in{2}) + name_argument("hard")).error, EPERM);
+    EXPECT_EQ(kernel_.call(FUSE_SYMLINK, FUSE_ROOT_ID, name_argument("soft") + name_argument("f")).error, EPERM);
+    EXPECT_EQ(kernel_.call(FUSE_MKNOD, FUSE_ROOT_ID, raw(fuse_mknod_in{}) + name_argument("pipe")).error, EPERM);
+    EXPECT_EQ(kernel_.call(FUSE_IOCTL, FUSE_ROOT_ID, raw(fuse_ioctl_in{})).error, ENOTTY);
+    EXPECT_EQ(kernel_.call(FUSE_FSYNCDIR, FUSE_ROOT_ID, raw(fuse_fsync_in{})).error, 0);
+}
+
+TEST_F(SessionTest, ReadOnlyHandlesNeedNoFlush) {
+    fs_.add_file("f", "x");
+    serve(1);
+    const auto entry = kernel_.call(FUSE_LOOKUP, FUSE_ROOT_ID, name_argument("f")).as<fuse_entry_out>();
+    fuse_open_in in{};
+    in.flags = O_RDONLY;
+    EXPECT_NE(kernel_.call(FUSE_OPEN, entry.nodeid, raw(in)).as<fuse_open_out>().open_flags & FOPEN_NOFLUSH, 0U);
+    in.flags = O_RDWR;
+    EXPECT_EQ(kernel_.call(FUSE_OPEN, entry.nodeid, raw(in)).as<fuse_open_out>().open_flags & FOPEN_NOFLUSH, 0U);
+}
+
+TEST_F(SessionTest, TellsTheKernelWhatToForget) {
+    session_->kernel_cache().invalidate_entry(FUSE_ROOT_ID, "early");
+    serve(1);
+    const auto entry = kernel_.receive();
+    ASSERT_TRUE(entry);
+    EXPECT_EQ(entry->error, FUSE_NOTIFY_INVAL_ENTRY);
+    EXPECT_NE(entry->body.find("early"), std::string::npos);
+    session_->kernel_cache().invalidate_inode(77);
+    const auto inode = kernel_.receive();
+    ASSERT_TRUE(inode);
+    EXPECT_EQ(inode->error, FUSE_NOTIFY_INVAL_INODE);
+    EXPECT_EQ(inode->as<fuse_notify_inval_inode_out>().ino, 77U);
+}
+
+}  // namespace
+}  // namespace ckptfs
