@@ -34,6 +34,7 @@ public:
     [[nodiscard]] std::optional<int> writable_descriptors(pid_t /*process*/, std::uint64_t /*inode*/) const override {
         return std::nullopt;
     }
+    [[nodiscard]] bool written_by_others(std::uint64_t /*inode*/, pid_t /*except*/) const override { return false; }
     [[nodiscard]] ExitState exit_state(pid_t /*thread*/) const override { return ExitState::kUnknown; }
     [[nodiscard]] bool is_dying(pid_t /*thread*/) const override { return false; }
 };

@@ -31,6 +31,7 @@ public:
     [[nodiscard]] std::optional<int> writable_descriptors(pid_t /*process*/, std::uint64_t /*inode*/) const override {
         return 0;
     }
+    [[nodiscard]] bool written_by_others(std::uint64_t /*inode*/, pid_t /*except*/) const override { return false; }
     [[nodiscard]] ExitState exit_state(pid_t /*thread*/) const override { return ExitState::kRunning; }
     [[nodiscard]] bool is_dying(pid_t thread) const override {
         ++asked_;
