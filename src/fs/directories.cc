@@ -46,7 +46,6 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
     const NodePtr node = lookups_.found_directory(lock, *parent, name, true);
     node->complete_until = state_.env.clock.now() + state_.env.names.metadata_ttl;
     node->known_names.clear();
-    (*parent)->known_names.insert(name);
     return state_.entry(lock, *node);
 }
 
@@ -144,6 +143,7 @@ Status Directories::unlink_now(NodeId parent_id, const std::string& name,
         const NodeTable::Lock lock = state_.nodes.lock();
         if (const NodePtr node = state_.nodes.child(lock, parent_node, name)) {
             writer = node->writer;
+            node->removed = true;
             state_.nodes.unlink(lock, node);
         }
         parent_node->known_names.erase(name);

@@ -91,11 +91,6 @@ bool OpenFiles::reopen_and_read(const HandlePtr& handle, const std::shared_ptr<F
 
 // --- writing
 
-bool OpenFiles::is_linked(const NodePtr& node) const {
-    const NodeTable::Lock lock = state_.nodes.lock();
-    return node->linked;
-}
-
 void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
     if (handle.last_writer_thread.exchange(caller.thread) != caller.thread) {
         handle.last_writer = state_.env.processes.thread_group(caller.thread).value_or(0);
@@ -106,6 +101,10 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
     const HandlePtr handle = handles_.find(id);
     if (handle == nullptr || handle->writer == nullptr) {
         reply(bad_handle());
+        return;
+    }
+    if (handle->node->removed) {
+        reply({});
         return;
     }
     note_writer(*handle, caller);
@@ -189,7 +188,7 @@ void OpenFiles::flush(HandleId id, Caller caller, Reply<void> reply) {
         reply(bad_handle());
         return;
     }
-    if (handle->writer == nullptr || !is_linked(handle->node)) {
+    if (handle->writer == nullptr || handle->node->removed) {
         reply({});
         return;
     }
@@ -217,7 +216,7 @@ void OpenFiles::fsync(HandleId id, Reply<void> reply) {
     const HandlePtr handle = handles_.find(id);
     if (handle == nullptr) {
         reply(bad_handle());
-    } else if (handle->writer == nullptr || !is_linked(handle->node)) {
+    } else if (handle->writer == nullptr || handle->node->removed) {
         reply({});
     } else {
         commit(handle->node, handle->writer, CommitReason::kFsync, std::move(reply));
@@ -236,7 +235,7 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
         last_writer = handle->writer != nullptr && --handle->node->writable_handles == 0;
     }
     const std::shared_ptr<FileWriter>& writer = handle->writer;
-    if (!last_writer || writer->failed() || !writer->dirty() || !is_linked(handle->node)) {
+    if (!last_writer || writer->failed() || !writer->dirty() || handle->node->removed) {
         finish_release(handle, {}, reply);
         return;
     }

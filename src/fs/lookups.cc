@@ -137,6 +137,7 @@ NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, 
         node->committed = version;
     }
     node->checked = state_.env.clock.now();
+    state_.note_name(lock, *parent, name);
     return node;
 }
 
@@ -148,6 +149,7 @@ NodePtr Lookups::found_directory(const NodeTable::Lock& lock, const NodePtr& par
     }
     node->has_marker = has_marker;
     node->checked = state_.env.clock.now();
+    state_.note_name(lock, *parent, name);
     return node;
 }
 

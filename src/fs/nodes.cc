@@ -51,6 +51,7 @@ void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
 
 void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_parent, const std::string& new_name) {
     if (const NodePtr old = child(lock, new_parent, new_name); old != nullptr && old != node) {
+        old->removed = true;
         unlink(lock, old);
     }
     const NodePtr old_parent = node->parent;

@@ -12,6 +12,7 @@
 // writer or a reader (their state is looked at under it; they never call back with a lock held).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -45,13 +46,15 @@ public:
 
     const NodeId id;
     const FileType type;
+    // Removed, or replaced by a rename, while it is open: what is written to it leads nowhere, as on a local disk.
+    std::atomic<bool> removed = false;
 
     // --- guarded by NodeTable::mutex()
     NodePtr parent;
     std::string name;
     std::uint64_t inode = 0;
     std::uint64_t lookups = 0;
-    // Its name leads to this node. False once unlinked, or another version has the name.
+    // Its name leads to this node. False once removed, or once another version has the name.
     bool linked = true;
     int open_handles = 0;
     int writable_handles = 0;
@@ -95,7 +98,7 @@ public:
     NodePtr link_new(const Lock&, const NodePtr& parent, const std::string& name, FileType type);
     // The name leads nowhere any more.
     void unlink(const Lock&, const NodePtr& node);
-    // Gives the node another name; a node that had it loses it.
+    // Gives the node another name; a node that had it is removed.
     void move(const Lock&, const NodePtr& node, const NodePtr& new_parent, const std::string& new_name);
     // Path relative to the mount; directories end in '/'.
     [[nodiscard]] std::string path(const Lock&, const Node& node) const;

@@ -48,6 +48,10 @@ bool OpenFiles::wants_direct_io(int flags) const {
     return writes(flags);
 }
 
+pid_t OpenFiles::opener(const Caller& caller) const {
+    return state_.env.processes.thread_group(caller.thread).value_or(0);
+}
+
 void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller caller, Reply<CreatedFile> reply) {
     if (const Status allowed = may_write(); !allowed) {
         reply(failure(allowed.error()));
@@ -55,6 +59,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
     }
     Result<CreatedFile> created = failure(EIO, "not created");
     NodeId existing = 0;
+    const pid_t process = opener(caller);
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const Result<NodePtr> parent = state_.directory(lock, parent_id);
@@ -71,8 +76,9 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             // Another thread made it between the kernel's lookup and this call.
             existing = node->id;
         } else {
-            OpenRequest request{state_.nodes.link_new(lock, *parent, name, FileType::kFile), flags, caller, {}};
+            OpenRequest request{state_.nodes.link_new(lock, *parent, name, FileType::kFile), flags, process, {}};
             request.node->checked = state_.env.clock.now();
+            state_.note_name(lock, **parent, name);
             const std::string key = state_.key(lock, *request.node);
             CreatedFile file;
             file.opened = add_handle(lock, request, FileWriter::create(state_.env.write, key, std::nullopt), nullptr);
@@ -104,7 +110,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
 void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> reply) {
     auto request = std::make_shared<OpenRequest>();
     request->flags = flags;
-    request->caller = caller;
+    request->opener = opener(caller);
     request->reply = std::move(reply);
     Status found;
     {
@@ -136,11 +142,13 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock&, const OpenRequest& requ
     auto handle = std::make_shared<Handle>();
     handle->flags = request.flags;
     handle->node = node;
-    handle->opener = state_.env.processes.thread_group(request.caller.thread).value_or(0);
+    handle->opener = request.opener;
     handle->writer = writer;
     ++node->open_handles;
     OpenedFile opened;
-    opened.direct_io = wants_direct_io(request.flags);
+    // What is shown of a file being written is longer than what can be read of it: the page cache would fill up the
+    // rest.
+    opened.direct_io = wants_direct_io(request.flags) || (node->writer != nullptr && node->writer->dirty());
     if (writer != nullptr) {
         ++node->writable_handles;
         node->writer = std::move(writer);

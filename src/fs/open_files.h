@@ -47,7 +47,8 @@ private:
     struct OpenRequest {
         NodePtr node;
         int flags = 0;
-        Caller caller;
+        // Process; 0 where it cannot be seen.
+        pid_t opener = 0;
         Reply<OpenedFile> reply;
     };
     using OpenRequestPtr = std::shared_ptr<OpenRequest>;
@@ -64,6 +65,7 @@ private:
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
                           std::shared_ptr<FileReader> reader);
     [[nodiscard]] bool wants_direct_io(int flags) const;
+    [[nodiscard]] pid_t opener(const Caller& caller) const;
 
     void read_with(const HandlePtr& handle, std::uint64_t offset, std::size_t size, bool may_reopen,
                    Reply<Payload> reply);
@@ -73,7 +75,6 @@ private:
     [[nodiscard]] CloseAction close_action(const Handle& handle, const Caller& caller) const;
     void note_committed(const NodePtr& node, const CommittedObject& object);
     void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
-    [[nodiscard]] bool is_linked(const NodePtr& node) const;
     void answer_drain();
 
     SharedState& state_;

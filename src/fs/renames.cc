@@ -38,6 +38,13 @@ Status Renames::rename_now(NodeId parent, const std::string& name, NodeId new_pa
     if (const Status possible = check_target(*move); !possible) {
         return possible;
     }
+    std::shared_ptr<FileWriter> replaced;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (const NodePtr target = state_.nodes.child(lock, move->new_parent, new_name)) {
+            replaced = target->writer;
+        }
+    }
     const Status renamed = move->node->type == FileType::kDirectory ? rename_directory(*move) : rename_file(*move);
     if (!renamed) {
         return renamed;
@@ -45,7 +52,11 @@ Status Renames::rename_now(NodeId parent, const std::string& name, NodeId new_pa
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         move->old_parent->known_names.erase(name);
-        move->new_parent->known_names.insert(new_name);
+        state_.note_name(lock, *move->new_parent, new_name);
+        move->node->checked = state_.env.clock.now();
+    }
+    if (replaced != nullptr) {
+        open_files_.orphan(replaced);
     }
     return directories_.keep_when_empty(move->old_parent);
 }
