@@ -105,7 +105,7 @@ Json describe_counters(Simulator& simulator) {
             {"connections", connections},
             {"requests", describe_gauge(counts.requests)},
             {"parts_in_flight", describe_gauge(counts.parts)},
-            {"hung", describe_gauge(counts.hung)},
+            {"hung", counts.hung.now},
             {"memory_bytes", simulator.pool().bytes_in_use()}};
 }
 

@@ -15,6 +15,11 @@ struct NamedAction {
 
 constexpr auto kActions = std::to_array<NamedAction>({
     {"error", FaultAction::kError, "InternalError"},
+    {"400", FaultAction::kError, "InvalidRequest"},
+    {"403", FaultAction::kError, "AccessDenied"},
+    {"404", FaultAction::kError, "NoSuchKey"},
+    {"409", FaultAction::kError, "ConditionalRequestConflict"},
+    {"412", FaultAction::kError, "PreconditionFailed"},
     {"500", FaultAction::kError, "InternalError"},
     {"503", FaultAction::kError, "ServiceUnavailable"},
     {"slowdown", FaultAction::kError, "SlowDown"},

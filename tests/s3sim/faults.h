@@ -59,7 +59,7 @@ struct NamedFault {
 // "*" stands for any run of characters, "/" included; "?" for any one.
 bool glob_matches(std::string_view pattern, std::string_view text);
 
-// The fault of a short name ("500", "reset", "performed-but-reply-lost", ...); nothing for an unknown one.
+// The fault of a short name ("403", "500", "reset", "performed-but-reply-lost", ...); nothing for an unknown one.
 std::optional<Fault> fault_of_name(std::string_view name);
 
 class FaultTable {

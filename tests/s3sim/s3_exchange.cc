@@ -34,6 +34,16 @@ ByteChain joined(std::string head, const ByteChain& body) {
     return bytes;
 }
 
+// In the transfer encoding "chunked"; nothing for nothing, as an empty chunk would be the end.
+std::string chunk_of(const std::string& text) {
+    if (text.empty()) {
+        return {};
+    }
+    std::array<char, 24> size{};
+    const int digits = std::snprintf(size.data(), size.size(), "%zx\r\n", text.size());
+    return std::string(size.data(), static_cast<std::size_t>(digits)) + text + "\r\n";
+}
+
 Outcome<void> check_received(const ReceivedBody& body) {
     switch (body.failure) {
         case BodyFailure::kNone:
@@ -312,16 +322,17 @@ void S3Exchange::apply_reply_fault(ReplyPlan& plan, const S3Reply& reply, std::s
 ReplyPlan S3Exchange::plan_blanks(const S3Reply& reply) {
     static const ByteChain blank = ByteChain::from_string("1\r\n \r\n");
     ReplyPlan plan;
-    plan.segments.push_back({latency(reply), ByteChain::from_string(render_head(reply, context_, true))});
+    // A document stays well-formed: its declaration comes first, then the blanks.
+    const std::string document = reply.body.to_string();
+    const std::size_t declaration = document.starts_with("<?xml") ? document.find('\n') + 1 : 0;
+    const std::string first = render_head(reply, context_, true) + chunk_of(document.substr(0, declaration));
+    plan.segments.push_back({latency(reply), ByteChain::from_string(first)});
     const Duration whole = fault_->fault.time.value_or(std::chrono::seconds(1));
     for (Duration passed = kBlankEvery; passed <= whole; passed += kBlankEvery) {
         plan.segments.push_back({kBlankEvery, blank});
     }
-    std::array<char, 24> size{};
-    const int digits = std::snprintf(size.data(), size.size(), "%zx\r\n", static_cast<std::size_t>(reply.body.size()));
-    ByteChain last = joined(std::string(size.data(), static_cast<std::size_t>(digits)), reply.body);
-    last.append(ByteChain::from_string("\r\n0\r\n\r\n"));
-    plan.segments.push_back({Duration{}, std::move(last)});
+    const std::string last = chunk_of(document.substr(declaration)) + "0\r\n\r\n";
+    plan.segments.push_back({Duration{}, ByteChain::from_string(last)});
     return plan;
 }
 
