@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// One S3 operation on its way through the request sender: what to send, what to do with the answer, and how far its
+// retries have come.
+//
+// A call belongs to one step at a time (caller, queue, transport, timer) and is handed from one to the next, so its
+// fields need no lock.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/http.h"
+#include "ckptfs/status.h"
+#include "s3/credentials.h"
+#include "s3/requests.h"
+
+namespace ckptfs {
+
+// Shared by the calls of one operation (a commit and the look at its key), which fail together after retry_for.
+struct RetryState {
+    int failed_attempts = 0;
+    // When the present time without progress began.
+    std::optional<SteadyTime> failing_since;
+    // An attempt may have taken effect although a later one failed.
+    bool outcome_unknown = false;
+
+    void progressed() {
+        failed_attempts = 0;
+        failing_since.reset();
+    }
+};
+
+struct Call {
+    S3Request request;
+    std::shared_ptr<RetryState> retry = std::make_shared<RetryState>();
+    int precondition_errno = ESTALE;
+    // For answers that may take long to begin (Complete, copies).
+    int stall_timeout_factor = 1;
+    // Ends with the error as soon as an attempt may have taken effect unseen; the caller looks, and may resume().
+    bool stops_when_outcome_unknown = false;
+
+    // Runs on the executor, once, before the first attempt: checksums of the body.
+    std::function<void(S3Request&)> prepare;
+    // Asked before each attempt.
+    std::function<HttpHeaders()> attempt_headers;
+    // As in HttpRequest.
+    std::function<bool(const HttpResponse&)> on_head;
+    std::function<bool(ByteSpan)> on_body;
+    // Why on_head or on_body ended an attempt; without it the caller has canceled.
+    std::optional<Error> refusal;
+    // Reads a 2xx response; its Error is retried like any other.
+    std::function<Status(const HttpResponse&)> accept;
+    std::function<void(Result<HttpResponse>)> done;
+
+    // Kept by the sender.
+    std::string payload_hash;
+    SharedCredentials credentials;
+    SharedCredentials refused_credentials;
+    std::optional<Error> credentials_error;
+    std::optional<WallTime> server_time;
+    bool clock_corrected = false;
+    bool damaged_before = false;
+    SteadyTime queued_at{};
+    SteadyTime sent_at{};
+    Milliseconds attempt_timeout{0};
+    int attempt = 0;
+    int answered_attempt = 0;
+};
+
+using SharedCall = std::shared_ptr<Call>;
+
+}  // namespace ckptfs

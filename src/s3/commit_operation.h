@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests that publish an object (PutObject, CompleteMultipartUpload), and what happens when their answer is lost.
+//
+// After a timeout, a reset, a 5xx that may have taken effect, 404 NoSuchUpload or 412, the key is looked at before
+// anything is said: if it carries this commit's write id, the commit has succeeded. If not, what can be retried is
+// retried, and the rest is reported.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ckptfs/object_store.h"
+#include "s3/call.h"
+#include "s3/request_sender.h"
+
+namespace ckptfs {
+
+class CommitOperation : public std::enable_shared_from_this<CommitOperation> {
+public:
+    using Read = std::function<Result<PutResponse>(const HttpResponse&)>;
+
+    // An empty write id: nothing to recognise the commit by, so lost answers are only retried.
+    CommitOperation(std::shared_ptr<RequestSender> sender, SharedCall call, std::string write_id, Read read,
+                    StoreDone<PutResponse> done);
+    void start();
+
+private:
+    [[nodiscard]] std::function<void(Result<HttpResponse>)> answer_handler();
+    void on_answer(Result<HttpResponse> outcome);
+    void look(Error error);
+    void go_on(Error error);
+    void finish(Result<PutResponse> response);
+
+    const std::shared_ptr<RequestSender> sender_;
+    SharedCall call_;
+    const std::string write_id_;
+    const Read read_;
+    StoreDone<PutResponse> done_;
+    PutResponse response_;
+};
+
+}  // namespace ckptfs

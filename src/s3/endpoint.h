@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which server a bucket's requests go to, and how they name it. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ckptfs/config.h"
+#include "ckptfs/status.h"
+#include "s3/environment.h"
+#include "s3/profile_file.h"
+#include "s3/uri.h"
+
+namespace ckptfs {
+
+struct Endpoint {
+    // "http" or "https".
+    std::string scheme;
+    // What the Host header says: host, and port unless it is the scheme's own. The bucket is in it for virtual-host
+    // style.
+    std::string authority;
+    // Percent-encoded, without a trailing '/': the endpoint's own path, and the bucket for path style.
+    std::string base_path;
+    std::string region;
+
+    [[nodiscard]] bool uses_tls() const { return scheme == "https"; }
+    // As sent and signed. An empty key names the bucket.
+    [[nodiscard]] std::string path(std::string_view key) const;
+    [[nodiscard]] std::string url(std::string_view key, const Query& query) const;
+};
+
+// Endpoint: --endpoint-url, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url, else Amazon's for the
+// region. Region: --region, AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1.
+//
+// Style kAuto: virtual-host for Amazon's own hosts where the bucket's name can be part of a host name under a wildcard
+// certificate (no dots), path style for every other endpoint, which is what MinIO, Ceph, addresses and localhost need.
+[[nodiscard]] Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& environment,
+                                                const Profile& profile);
+
+}  // namespace ckptfs

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process's environment, passed in so that tests have their own.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace ckptfs {
+
+// The value of a variable; nothing where it is unset or empty, which the AWS tools treat alike.
+using Environment = std::function<std::optional<std::string>(const char* name)>;
+
+[[nodiscard]] Environment process_environment();
+
+}  // namespace ckptfs

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/error_table.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+struct Rule {
+    std::string_view code;
+    int errno_value;
+    Recovery recovery;
+    // Empty: the store's own message says enough.
+    std::string_view advice;
+    bool outcome_unknown = false;
+};
+
+constexpr std::string_view kRightsAdvice = "the credentials do not allow this operation here";
+constexpr std::string_view kExpiredAdvice = "the session has expired; renew the credentials";
+constexpr std::string_view kIdentityAdvice = "check AWS_ACCESS_KEY_ID or --profile";
+constexpr std::string_view kSecretAdvice = "check the secret access key and --region";
+constexpr std::string_view kClockAdvice = "this machine's clock is wrong; synchronise it";
+constexpr std::string_view kRegionAdvice = "the bucket is in another region; pass --region";
+constexpr std::string_view kArchivedAdvice = "the object is archived; restore it first";
+constexpr std::string_view kDamagedAdvice = "the bytes that arrived are not those that were sent";
+constexpr std::string_view kFullAdvice = "the store is full";
+constexpr std::string_view kQuotaAdvice = "the bucket's quota is used up";
+constexpr std::string_view kEndedUploadAdvice = "the upload is gone: ended by a lifecycle rule, by gc or by hand";
+constexpr std::string_view kBucketAdvice = "no such bucket; check its name and the endpoint";
+
+constexpr auto kRules = std::to_array<Rule>({
+    {"AccessDenied", EACCES, Recovery::kNone, kRightsAdvice},
+    {"AllAccessDisabled", EACCES, Recovery::kNone, kRightsAdvice},
+    {"AccountProblem", EACCES, Recovery::kNone, ""},
+    {"NotSignedUp", EACCES, Recovery::kNone, ""},
+    {"InvalidAccessKeyId", EACCES, Recovery::kRefreshCredentials, kIdentityAdvice},
+    {"SignatureDoesNotMatch", EACCES, Recovery::kNone, kSecretAdvice},
+    {"ExpiredToken", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
+    {"ExpiredTokenException", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
+    {"TokenRefreshRequired", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
+    {"InvalidToken", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
+    {"RequestTimeTooSkewed", EACCES, Recovery::kCorrectClock, kClockAdvice},
+    {"RequestExpired", EACCES, Recovery::kCorrectClock, kClockAdvice},
+    {"NoSuchKey", ENOENT, Recovery::kNone, ""},
+    {"NoSuchVersion", ENOENT, Recovery::kNone, ""},
+    {"NoSuchBucket", EIO, Recovery::kNone, kBucketAdvice},
+    {"InvalidBucketName", EINVAL, Recovery::kNone, kBucketAdvice},
+    {"NoSuchUpload", EIO, Recovery::kNone, kEndedUploadAdvice},
+    {"InvalidPart", EIO, Recovery::kNone, ""},
+    {"InvalidPartOrder", EIO, Recovery::kNone, ""},
+    {"ConditionalRequestConflict", EIO, Recovery::kRetry, ""},
+    {"OperationAborted", EIO, Recovery::kRetry, ""},
+    {"InvalidRange", EINVAL, Recovery::kNone, ""},
+    {"EntityTooLarge", EFBIG, Recovery::kNone, ""},
+    {"EntityTooSmall", EINVAL, Recovery::kNone, ""},
+    {"KeyTooLongError", ENAMETOOLONG, Recovery::kNone, ""},
+    {"MetadataTooLarge", E2BIG, Recovery::kNone, ""},
+    {"PermanentRedirect", EIO, Recovery::kNone, kRegionAdvice},
+    {"AuthorizationHeaderMalformed", EIO, Recovery::kNone, kRegionAdvice},
+    {"IllegalLocationConstraintException", EIO, Recovery::kNone, kRegionAdvice},
+    {"TemporaryRedirect", EIO, Recovery::kRetry, kRegionAdvice},
+    {"NotImplemented", EOPNOTSUPP, Recovery::kNone, ""},
+    {"MethodNotAllowed", EOPNOTSUPP, Recovery::kNone, ""},
+    {"InvalidObjectState", EIO, Recovery::kNone, kArchivedAdvice},
+    {"BadDigest", EIO, Recovery::kRetryOnce, kDamagedAdvice},
+    {"InvalidDigest", EIO, Recovery::kRetryOnce, kDamagedAdvice},
+    {"XAmzContentSHA256Mismatch", EIO, Recovery::kRetryOnce, kDamagedAdvice},
+    {"XAmzContentChecksumMismatch", EIO, Recovery::kRetryOnce, kDamagedAdvice},
+    {"SlowDown", EIO, Recovery::kSlowDown, ""},
+    {"ServiceUnavailable", EIO, Recovery::kSlowDown, ""},
+    {"Throttling", EIO, Recovery::kSlowDown, ""},
+    {"ThrottlingException", EIO, Recovery::kSlowDown, ""},
+    {"RequestLimitExceeded", EIO, Recovery::kSlowDown, ""},
+    {"TooManyRequests", EIO, Recovery::kSlowDown, ""},
+    {"KMS.ThrottlingException", EIO, Recovery::kSlowDown, ""},
+    {"InternalError", EIO, Recovery::kRetry, "", true},
+    {"RequestTimeout", EIO, Recovery::kRetry, ""},
+    {"IncompleteBody", EIO, Recovery::kRetry, ""},
+    {"QuotaExceeded", EDQUOT, Recovery::kNone, kQuotaAdvice},
+    {"XMinioAdminBucketQuotaExceeded", EDQUOT, Recovery::kNone, kQuotaAdvice},
+    {"XMinioStorageFull", ENOSPC, Recovery::kNone, kFullAdvice},
+    {"InsufficientStorage", ENOSPC, Recovery::kNone, kFullAdvice},
+});
+
+// Where the body names no code, or one that is not in the table.
+Rule rule_by_status(int status) {
+    switch (status) {
+        case 301:
+            return {"", EIO, Recovery::kNone, kRegionAdvice};
+        case 307:
+            return {"", EIO, Recovery::kRetry, kRegionAdvice};
+        case 401:
+        case 403:
+            return {"", EACCES, Recovery::kNone, kRightsAdvice};
+        case 404:
+            return {"", ENOENT, Recovery::kNone, ""};
+        case 405:
+        case 501:
+            return {"", EOPNOTSUPP, Recovery::kNone, ""};
+        case 408:
+            return {"", EIO, Recovery::kRetry, ""};
+        case 409:
+            return {"", EIO, Recovery::kRetry, ""};
+        case 413:
+            return {"", EFBIG, Recovery::kNone, ""};
+        case 416:
+            return {"", EINVAL, Recovery::kNone, ""};
+        case 429:
+        case 503:
+            return {"", EIO, Recovery::kSlowDown, ""};
+        case 507:
+            return {"", ENOSPC, Recovery::kNone, kFullAdvice};
+        default:
+            break;
+    }
+    if (status >= 500) {
+        return {"", EIO, Recovery::kRetry, "", true};
+    }
+    return {"", status >= 400 ? EINVAL : EIO, Recovery::kNone, ""};
+}
+
+Rule rule_for(std::string_view code, int status) {
+    const auto* const found =
+        std::find_if(kRules.begin(), kRules.end(), [code](const Rule& rule) { return rule.code == code; });
+    return found != kRules.end() ? *found : rule_by_status(status);
+}
+
+bool is_precondition_failure(std::string_view code, int status) {
+    return code == "PreconditionFailed" || (code.empty() && status == 412);
+}
+
+std::string precondition_advice(int errno_value) {
+    return errno_value == EEXIST ? "the key exists already" : "the object has been replaced or removed meanwhile";
+}
+
+std::string region_of(const FailedRequest& failed) {
+    return failed.region.empty() ? failed.body.region : failed.region;
+}
+
+std::string advice_for(const FailedRequest& failed, const Rule& rule) {
+    const std::string region = region_of(failed);
+    if (rule.advice == kRegionAdvice && !region.empty()) {
+        return format("the bucket is in region {}; pass --region {}", escaped(region), escaped(region));
+    }
+    return std::string(rule.advice);
+}
+
+}  // namespace
+
+std::string request_name(std::string_view operation, std::string_view bucket, std::string_view key) {
+    return format("{} s3://{}/{}", operation, escaped(bucket), escaped(key));
+}
+
+Error store_error(const FailedRequest& failed) {
+    const Rule rule = rule_for(failed.body.code, failed.status);
+    Error error;
+    error.errno_value = rule.errno_value;
+    error.s3_code = failed.body.code;
+    error.http_status = failed.status;
+    error.retryable = rule.recovery != Recovery::kNone;
+    error.outcome_unknown = rule.outcome_unknown;
+    error.request_id = failed.request_id.empty() ? failed.body.request_id : failed.request_id;
+    std::string advice = advice_for(failed, rule);
+    if (is_precondition_failure(failed.body.code, failed.status)) {
+        error.errno_value = failed.precondition_errno;
+        error.retryable = false;
+        advice = precondition_advice(failed.precondition_errno);
+    }
+    error.message = request_name(failed.operation, failed.bucket, failed.key) + ": ";
+    error.message += failed.body.code.empty() ? format("HTTP status {}", failed.status) : escaped(failed.body.code);
+    if (!advice.empty()) {
+        error.message += ": " + advice;
+    } else if (!failed.body.message.empty()) {
+        error.message += ": " + escaped(failed.body.message);
+    }
+    if (!error.request_id.empty()) {
+        error.message += format(" (request {})", escaped(error.request_id));
+    }
+    return error;
+}
+
+Recovery recovery_of(const Error& error) {
+    if (!error.retryable) {
+        return Recovery::kNone;
+    }
+    if (error.http_status == 0 && error.s3_code.empty()) {
+        return Recovery::kRetry;
+    }
+    const Recovery recovery = rule_for(error.s3_code, error.http_status).recovery;
+    // An unreadable body of a good status has no rule of its own.
+    return recovery == Recovery::kNone ? Recovery::kRetry : recovery;
+}
+
+}  // namespace ckptfs

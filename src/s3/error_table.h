@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an S3 error means: errno, whether and how to try again, and advice. Pure.
+//
+// Sources: "Error responses" of the Amazon S3 API Reference; for other stores' codes, their documentation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+enum class Recovery : std::uint8_t {
+    kNone,
+    kRetry,
+    // Retry, and send fewer requests at a time.
+    kSlowDown,
+    // Look for newer credentials; final where there are none.
+    kRefreshCredentials,
+    // Take the time from the response's Date header, once.
+    kCorrectClock,
+    // The bytes were damaged on the way, or are damaged here: the second time is final.
+    kRetryOnce,
+};
+
+// The <Error> element of a response body. All empty where there was none (HEAD).
+struct S3ErrorBody {
+    std::string code;
+    std::string message;
+    std::string request_id;
+    std::string region;
+};
+
+struct FailedRequest {
+    // "UploadPart".
+    std::string_view operation;
+    std::string_view bucket;
+    std::string_view key;
+    int status = 0;
+    S3ErrorBody body;
+    // x-amz-bucket-region.
+    std::string region;
+    std::string request_id;
+    // What 412 means to the caller: ESTALE for If-Match, EEXIST for If-None-Match.
+    int precondition_errno = ESTALE;
+};
+
+[[nodiscard]] Error store_error(const FailedRequest& failed);
+// From the error's S3 code, HTTP status, and retryable flag.
+[[nodiscard]] Recovery recovery_of(const Error& error);
+// "UploadPart s3://bucket/key", escaped: how every message begins.
+[[nodiscard]] std::string request_name(std::string_view operation, std::string_view bucket, std::string_view key);
+
+}  // namespace ckptfs

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/get_operation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "s3/head_operation.h"
+#include "s3/responses.h"
+
+namespace ckptfs {
+namespace {
+
+Failure unusable(int errno_value, std::string message, bool retryable) {
+    Error error;
+    error.errno_value = errno_value;
+    error.retryable = retryable;
+    error.message = std::move(message);
+    return Failure(std::move(error));
+}
+
+// What the head of an answer says it brings.
+struct Delivered {
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+};
+
+Result<Delivered> delivered_by(const HttpResponse& head) {
+    const auto length = content_length(head);
+    if (head.status == 206) {
+        const auto range = parse_content_range(head.header("content-range"));
+        if (!range || (length && *length != range->last - range->first + 1)) {
+            return unusable(EPROTO, "the answer to a range does not say which", true);
+        }
+        return Delivered{range->first, range->last - range->first + 1};
+    }
+    if (!length) {
+        return unusable(EPROTO, "the answer does not say how long it is", true);
+    }
+    return Delivered{0, *length};
+}
+
+// A shorter answer is right where the object ends first.
+bool answers_range(const ByteRange& range, const Delivered& delivered, std::uint64_t object_size) {
+    if (range.suffix) {
+        return delivered.offset + delivered.length == object_size &&
+               delivered.length == std::min(range.length, object_size);
+    }
+    return delivered.offset == range.offset && delivered.length == std::min(range.length, object_size - range.offset);
+}
+
+bool is_range_error(const Error& error) {
+    return error.http_status == 416 || error.s3_code == "InvalidRange";
+}
+
+}  // namespace
+
+GetOperation::GetOperation(std::shared_ptr<RequestSender> sender, GetRequest request, StoreDone<GetResponse> done)
+    : sender_(std::move(sender)), request_(std::move(request)), done_(std::move(done)) {}
+
+void GetOperation::start() {
+    if (request_.range && request_.range->length == 0) {
+        done_(unusable(EINVAL, format("GetObject: a range of no bytes of {}", request_.key), false));
+        return;
+    }
+    send();
+}
+
+void GetOperation::send() {
+    auto call = std::make_shared<Call>();
+    const auto self = shared_from_this();
+    call->request = get_request(request_.key);
+    call->retry = retry_;
+    call->attempt_headers = [self] { return self->attempt_headers(); };
+    // The call owns these functions and calls them, so its address is good as long as they run.
+    call->on_head = [self, raw = call.get()](const HttpResponse& head) {
+        Status taken = self->take_head(head);
+        if (!taken) {
+            raw->refusal = std::move(taken.error());
+        }
+        return taken.has_value();
+    };
+    call->on_body = [self, raw = call.get()](ByteSpan bytes) { return self->take_body(bytes, *raw); };
+    call->accept = [self](const HttpResponse&) -> Status {
+        if (self->response_ && self->delivered_ == self->response_->length) {
+            return {};
+        }
+        return unusable(ECONNRESET, "the answer ended early", true);
+    };
+    call->done = [self](Result<HttpResponse> outcome) { self->finish(std::move(outcome)); };
+    sender_->send(call);
+}
+
+HttpHeaders GetOperation::attempt_headers() const {
+    if (!response_) {
+        return range_headers(request_.range, request_.if_match);
+    }
+    const std::string& etag = response_->object.etag;
+    const ByteRange rest{response_->offset + delivered_, response_->length - delivered_, false};
+    return range_headers(rest.length == 0 ? request_.range : rest, etag.empty() ? request_.if_match : etag);
+}
+
+Status GetOperation::take_head(const HttpResponse& head) {
+    return response_ && response_->length > 0 ? take_resumed_head(head) : take_first_head(head);
+}
+
+Status GetOperation::take_first_head(const HttpResponse& head) {
+    const Result<Delivered> delivered = delivered_by(head);
+    auto object = object_info(request_.key, head);
+    if (!delivered || !object) {
+        return delivered ? unusable(EPROTO, "the answer does not say how large the object is", true)
+                         : failure(delivered.error());
+    }
+    const bool whole_empty = object->size == 0 && delivered->length == 0;
+    if (request_.range && !whole_empty && !answers_range(*request_.range, *delivered, object->size)) {
+        return unusable(EPROTO, "the store answered with other bytes than the range asked for", false);
+    }
+    response_ = GetResponse{std::move(*object), delivered->offset, delivered->length};
+    return {};
+}
+
+Status GetOperation::take_resumed_head(const HttpResponse& head) const {
+    const Result<Delivered> delivered = delivered_by(head);
+    if (!delivered) {
+        return failure(delivered.error());
+    }
+    if (head.header("etag") != response_->object.etag) {
+        return unusable(ESTALE, "the object was replaced while it was read", false);
+    }
+    if (delivered->offset != response_->offset + delivered_ || delivered->length != response_->length - delivered_) {
+        return unusable(EPROTO, "the store answered with other bytes than the range asked for", false);
+    }
+    return {};
+}
+
+bool GetOperation::take_body(ByteSpan bytes, Call& call) {
+    if (bytes.size() > response_->length - delivered_) {
+        call.refusal = unusable(EPROTO, "the answer is longer than it said", false).value();
+        return false;
+    }
+    delivered_ += bytes.size();
+    retry_->progressed();
+    return !request_.on_body || request_.on_body(bytes);
+}
+
+void GetOperation::finish(Result<HttpResponse> outcome) {
+    if (outcome) {
+        done_(std::move(*response_));
+        return;
+    }
+    if (request_.range && is_range_error(outcome.error()) && !response_ && !range_adjusted_) {
+        answer_without_body(std::move(outcome.error()));
+        return;
+    }
+    Error& error = outcome.error();
+    if (error.errno_value == ENOENT && (response_ || !request_.if_match.empty())) {
+        // The version that was asked for is gone.
+        error.errno_value = ESTALE;
+    }
+    done_(failure(std::move(error)));
+}
+
+// An empty object satisfies no range: stores answer 416, or InvalidRange, and only HEAD tells why. A suffix longer than
+// the object, which some stores refuse as well, is asked for once more by its offset.
+void GetOperation::answer_without_body(Error range_error) {
+    head_object(sender_, request_.key, retry_,
+                [self = shared_from_this(), error = std::move(range_error)](Result<ObjectInfo> object) mutable {
+                    if (!object) {
+                        self->done_(failure(std::move(object.error())));
+                        return;
+                    }
+                    if (!self->request_.if_match.empty() && object->etag != self->request_.if_match) {
+                        self->done_(unusable(ESTALE, "the object was replaced while it was read", false));
+                        return;
+                    }
+                    if (object->size == 0) {
+                        self->done_(GetResponse{std::move(*object), 0, 0});
+                        return;
+                    }
+                    if (!self->request_.range->suffix) {
+                        self->done_(failure(std::move(error)));
+                        return;
+                    }
+                    const std::uint64_t length = std::min(self->request_.range->length, object->size);
+                    self->request_.range = ByteRange{object->size - length, length, false};
+                    self->request_.if_match = object->etag;
+                    self->range_adjusted_ = true;
+                    self->send();
+                });
+}
+
+}  // namespace ckptfs

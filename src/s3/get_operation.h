@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// GetObject that goes on where it was cut off.
+//
+// Every attempt after the first byte asks for the rest only, pinned by the ETag that was seen; the head of each answer
+// is checked before one byte of it is handed on, so that bytes come once, in order, and of one version.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "ckptfs/object_store.h"
+#include "s3/call.h"
+#include "s3/request_sender.h"
+
+namespace ckptfs {
+
+class GetOperation : public std::enable_shared_from_this<GetOperation> {
+public:
+    GetOperation(std::shared_ptr<RequestSender> sender, GetRequest request, StoreDone<GetResponse> done);
+    void start();
+
+private:
+    void send();
+    [[nodiscard]] HttpHeaders attempt_headers() const;
+    [[nodiscard]] Status take_head(const HttpResponse& head);
+    [[nodiscard]] Status take_first_head(const HttpResponse& head);
+    [[nodiscard]] Status take_resumed_head(const HttpResponse& head) const;
+    [[nodiscard]] bool take_body(ByteSpan bytes, Call& call);
+    void finish(Result<HttpResponse> outcome);
+    void answer_without_body(Error range_error);
+
+    const std::shared_ptr<RequestSender> sender_;
+    GetRequest request_;
+    StoreDone<GetResponse> done_;
+    const std::shared_ptr<RetryState> retry_ = std::make_shared<RetryState>();
+
+    // Known from the first head on.
+    std::optional<GetResponse> response_;
+    std::uint64_t delivered_ = 0;
+    bool range_adjusted_ = false;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// HeadObject, and the one-byte GET that learns why it was refused.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ckptfs/object_store.h"
+#include "s3/call.h"
+#include "s3/request_sender.h"
+
+namespace ckptfs {
+
+// Answers to HEAD have no body, so an error arrives without its code: but for 404 and 412, which say it all, the same
+// object is asked for by a GET of one byte. Its answer counts, also where it is a success (credentials renewed or the
+// clock corrected meanwhile).
+void head_object(const std::shared_ptr<RequestSender>& sender, const std::string& key,
+                 const std::shared_ptr<RetryState>& retry, StoreDone<ObjectInfo> done);
+
+}  // namespace ckptfs

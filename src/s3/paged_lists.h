@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists that are wanted whole: all pages, one after the other.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptfs/object_store.h"
+#include "s3/request_sender.h"
+
+namespace ckptfs {
+
+void list_all_uploads(const std::shared_ptr<RequestSender>& sender, const std::string& prefix,
+                      StoreDone<std::vector<OpenUpload>> done);
+void list_all_parts(const std::shared_ptr<RequestSender>& sender, const UploadId& upload,
+                    StoreDone<std::vector<UploadedPart>> done);
+
+}  // namespace ckptfs

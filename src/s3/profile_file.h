@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The AWS tools' shared files, ~/.aws/credentials and ~/.aws/config.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "ckptfs/status.h"
+#include "s3/environment.h"
+
+namespace ckptfs {
+
+// Settings of one profile; names in lower case.
+using Profile = std::map<std::string, std::string>;
+
+struct ProfileFiles {
+    std::string credentials_path;
+    std::string config_path;
+};
+
+[[nodiscard]] ProfileFiles profile_files(const Environment& environment);
+// AWS_PROFILE, or "default".
+[[nodiscard]] std::string profile_name(const std::string& configured, const Environment& environment);
+// Both files' settings of the profile, those of the credentials file first. Empty where neither file knows it; an Error
+// where a file exists and cannot be read.
+[[nodiscard]] Result<Profile> read_profile(const ProfileFiles& files, const std::string& name);
+
+}  // namespace ckptfs

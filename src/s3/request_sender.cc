@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/request_sender.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/digest.h"
+#include "base/text.h"
+#include "s3/error_table.h"
+#include "s3/signed_request.h"
+#include "s3/sigv4.h"
+#include "s3/times.h"
+#include "s3/xml.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr int kMinConcurrency = 1;
+
+bool is_success(int status) {
+    return status >= 200 && status < 300;
+}
+
+// Responses that can carry an <Error> after a good status begin with an XML declaration, blanks or the element.
+std::optional<S3ErrorBody> error_inside(const HttpResponse& response) {
+    return response.body.find("<Error") == std::string::npos ? std::nullopt : parse_error_body(response.body);
+}
+
+RetryPolicy policy_of(const StoreConfig& config) {
+    RetryPolicy policy;
+    policy.retry_for = config.retry_for;
+    return policy;
+}
+
+}  // namespace
+
+RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies)
+    : transport_(dependencies.transport),
+      timer_(dependencies.timer),
+      clock_(dependencies.clock),
+      executor_(dependencies.executor),
+      credentials_(dependencies.credentials),
+      random_(std::move(dependencies.random)),
+      bucket_(config.bucket),
+      endpoint_(std::move(endpoint)),
+      unsigned_payload_(config.unsigned_payload || endpoint_.uses_tls()),
+      anonymous_(config.no_sign_request),
+      stall_timeout_(config.stall_timeout),
+      policy_(policy_of(config)),
+      limit_(kMinConcurrency, std::max(kMinConcurrency, config.max_connections)) {}
+
+void RequestSender::send(const SharedCall& call) {
+    if (!enter()) {
+        std::exchange(call->done, nullptr)(failure(canceled(*call)));
+        return;
+    }
+    if (!needs_executor(*call)) {
+        enqueue(call);
+        return;
+    }
+    executor_.post([self = shared_from_this(), call] {
+        self->compute(*call);
+        self->enqueue(call);
+    });
+}
+
+void RequestSender::resume(const SharedCall& call, Error error) {
+    if (!enter()) {
+        std::exchange(call->done, nullptr)(failure(canceled(*call)));
+        return;
+    }
+    recover(call, std::move(error));
+}
+
+bool RequestSender::enter() {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) {
+        return false;
+    }
+    ++outstanding_;
+    return true;
+}
+
+void RequestSender::leave() {
+    const std::lock_guard lock(mutex_);
+    --outstanding_;
+    if (outstanding_ == 0) {
+        idle_.notify_all();
+    }
+}
+
+void RequestSender::stop() {
+    std::vector<SharedCall> dropped;
+    std::vector<HttpTransport::Id> under_way;
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        dropped.assign(queue_.begin(), queue_.end());
+        queue_.clear();
+        for (auto& [raw, call] : delayed_) {
+            dropped.push_back(std::move(call));
+        }
+        delayed_.clear();
+        for (const auto& [raw, id] : active_) {
+            under_way.push_back(id);
+        }
+    }
+    for (const HttpTransport::Id id : under_way) {
+        transport_.cancel(id);
+    }
+    for (const SharedCall& call : dropped) {
+        finish(call, failure(canceled(*call)));
+    }
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [this] { return outstanding_ == 0; });
+}
+
+S3Statistics RequestSender::statistics() const {
+    const std::lock_guard lock(mutex_);
+    S3Statistics now = statistics_;
+    now.in_flight = static_cast<std::uint64_t>(in_flight_);
+    now.waiting = queue_.size() + delayed_.size();
+    now.concurrency_limit = limit_.value();
+    return now;
+}
+
+bool RequestSender::needs_executor(const Call& call) const {
+    const bool hashes_payload = !anonymous_ && !unsigned_payload_ && !call.request.body.empty();
+    return call.prepare != nullptr || hashes_payload;
+}
+
+void RequestSender::compute(Call& call) const {
+    if (call.prepare) {
+        std::exchange(call.prepare, nullptr)(call.request);
+    }
+    if (!anonymous_ && !unsigned_payload_ && !call.request.body.empty()) {
+        call.payload_hash = hex(sha256(call.request.body));
+    }
+}
+
+void RequestSender::enqueue(const SharedCall& call) {
+    bool accepted = false;
+    {
+        const std::lock_guard lock(mutex_);
+        accepted = !stopping_;
+        if (accepted) {
+            call->queued_at = clock_.now();
+            // Older than anything that has not been sent yet.
+            if (call->attempt > 0) {
+                queue_.push_front(call);
+            } else {
+                queue_.push_back(call);
+            }
+        }
+    }
+    if (!accepted) {
+        finish(call, failure(canceled(*call)));
+        return;
+    }
+    pump();
+}
+
+// One thread at a time starts requests; others that free a slot meanwhile leave it to that one, which looks again
+// before it goes. So the depth of the stack does not grow with the queue.
+void RequestSender::pump() {
+    bool first = true;
+    while (true) {
+        SharedCall call;
+        {
+            const std::lock_guard lock(mutex_);
+            if (first && pumping_) {
+                return;
+            }
+            first = false;
+            pumping_ = !queue_.empty() && in_flight_ < limit_.value();
+            if (!pumping_) {
+                return;
+            }
+            call = std::move(queue_.front());
+            queue_.pop_front();
+            ++in_flight_;
+            ++statistics_.requests;
+        }
+        begin(call);
+    }
+}
+
+void RequestSender::begin(const SharedCall& call) {
+    if (call->retry->failing_since) {
+        *call->retry->failing_since += clock_.now() - call->queued_at;
+    }
+    ++call->attempt;
+    call->server_time.reset();
+    credentials_.get([self = shared_from_this(), call](Result<SharedCredentials> credentials) {
+        self->send_attempt(call, std::move(credentials));
+    });
+}
+
+void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredentials> credentials) {
+    const int attempt = call->attempt;
+    if (credentials && *credentials && call->refused_credentials && **credentials == *call->refused_credentials) {
+        Error error = *std::exchange(call->credentials_error, std::nullopt);
+        error.retryable = false;
+        credentials = failure(std::move(error));
+    }
+    if (!credentials) {
+        on_answer(call, attempt, failure(std::move(credentials.error())));
+        return;
+    }
+    call->credentials = std::move(*credentials);
+    call->sent_at = clock_.now();
+    call->attempt_timeout = attempt_timeout(*call);
+    const HttpTransport::Id id =
+        transport_.send(attempt_request(call), [self = shared_from_this(), call, attempt](Result<HttpResponse> answer) {
+            self->on_answer(call, attempt, std::move(answer));
+        });
+    bool cancel = false;
+    {
+        const std::lock_guard lock(mutex_);
+        if (call->answered_attempt < attempt) {
+            active_[call.get()] = id;
+            cancel = stopping_;
+        }
+    }
+    if (cancel) {
+        transport_.cancel(id);
+    }
+}
+
+HttpRequest RequestSender::attempt_request(const SharedCall& call) {
+    WallTime now = clock_.wall_now();
+    {
+        const std::lock_guard lock(mutex_);
+        now += clock_correction_;
+    }
+    std::string_view payload_hash = kEmptyPayloadHash;
+    if (!call->request.body.empty()) {
+        payload_hash = unsigned_payload_ ? kUnsignedPayload : std::string_view(call->payload_hash);
+    }
+    HttpRequest http = signed_request(call->request, call->attempt_headers ? call->attempt_headers() : HttpHeaders{},
+                                      endpoint_, call->credentials, now, payload_hash);
+    http.stall_timeout = call->attempt_timeout;
+    http.connect_timeout = std::min(http.connect_timeout, call->attempt_timeout);
+    http.on_head = call->on_head;
+    http.on_body = call->on_body;
+    return http;
+}
+
+// An attempt does not hang beyond the end of the whole operation, but gets a fair chance.
+Milliseconds RequestSender::attempt_timeout(const Call& call) const {
+    const Milliseconds timeout = std::min(stall_timeout_ * call.stall_timeout_factor, policy_.retry_for);
+    if (!call.retry->failing_since) {
+        return timeout;
+    }
+    const auto left =
+        std::chrono::duration_cast<Milliseconds>(policy_.retry_for - (clock_.now() - *call.retry->failing_since));
+    return std::clamp(left, std::max(Milliseconds(1), timeout / 4), timeout);
+}
+
+void RequestSender::on_answer(const SharedCall& call, int attempt, Result<HttpResponse> answer) {
+    Result<HttpResponse> outcome = judged(*call, std::move(answer));
+    {
+        const std::lock_guard lock(mutex_);
+        call->answered_attempt = attempt;
+    }
+    release_slot(call, outcome);
+    pump();
+    if (outcome) {
+        finish(call, std::move(outcome));
+        return;
+    }
+    Error& error = outcome.error();
+    call->retry->outcome_unknown = call->retry->outcome_unknown || error.outcome_unknown;
+    if (call->stops_when_outcome_unknown && error.outcome_unknown) {
+        finish(call, std::move(outcome));
+        return;
+    }
+    recover(call, std::move(error));
+}
+
+Result<HttpResponse> RequestSender::judged(Call& call, Result<HttpResponse> answer) const {
+    if (!answer) {
+        return failure(transport_error(call, std::move(answer.error())));
+    }
+    if (!is_success(answer->status)) {
+        return failure(error_answer(call, *answer, parse_error_body(answer->body).value_or(S3ErrorBody{})));
+    }
+    if (auto body = error_inside(*answer)) {
+        return failure(error_answer(call, *answer, std::move(*body)));
+    }
+    if (call.accept) {
+        if (Status accepted = call.accept(*answer); !accepted) {
+            Error error = std::move(accepted.error());
+            error.http_status = answer->status;
+            error.request_id = answer->header("x-amz-request-id");
+            error.message =
+                request_name(call.request.operation, bucket_, call.request.key) + ": " + std::move(error.message);
+            return failure(std::move(error));
+        }
+    }
+    return answer;
+}
+
+Error RequestSender::transport_error(Call& call, Error error) const {
+    if (call.refusal) {
+        error = *std::exchange(call.refusal, std::nullopt);
+    }
+    // Errors of the store have their name already: credentials that were refused.
+    if (error.http_status == 0) {
+        error.message =
+            request_name(call.request.operation, bucket_, call.request.key) + ": " + std::move(error.message);
+    }
+    return error;
+}
+
+Error RequestSender::error_answer(Call& call, const HttpResponse& response, S3ErrorBody body) const {
+    FailedRequest failed;
+    failed.operation = call.request.operation;
+    failed.bucket = bucket_;
+    failed.key = call.request.key;
+    failed.status = response.status;
+    failed.body = std::move(body);
+    failed.region = response.header("x-amz-bucket-region");
+    failed.request_id = response.header("x-amz-request-id");
+    failed.precondition_errno = call.precondition_errno;
+    call.server_time = parse_http_date(response.header("date"));
+    return store_error(failed);
+}
+
+void RequestSender::release_slot(const SharedCall& call, const Result<HttpResponse>& outcome) {
+    const std::lock_guard lock(mutex_);
+    active_.erase(call.get());
+    --in_flight_;
+    if (outcome) {
+        limit_.on_success();
+        return;
+    }
+    statistics_.last_error = outcome.error().message;
+    if (recovery_of(outcome.error()) == Recovery::kSlowDown) {
+        ++statistics_.slow_downs;
+        limit_.on_slow_down(call->sent_at, clock_.now());
+    }
+}
+
+void RequestSender::recover(const SharedCall& call, Error error) {
+    switch (recovery_of(error)) {
+        case Recovery::kNone:
+            finish(call, failure(std::move(error)));
+            return;
+        case Recovery::kRefreshCredentials:
+            refresh_credentials(call, std::move(error));
+            return;
+        case Recovery::kCorrectClock:
+            correct_clock(call, std::move(error));
+            return;
+        case Recovery::kRetryOnce:
+            if (std::exchange(call->damaged_before, true)) {
+                error.retryable = false;
+                finish(call, failure(std::move(error)));
+                return;
+            }
+            retry_later(call, std::move(error));
+            return;
+        case Recovery::kRetry:
+        case Recovery::kSlowDown:
+            retry_later(call, std::move(error));
+            return;
+    }
+}
+
+void RequestSender::refresh_credentials(const SharedCall& call, Error error) {
+    if (!call->credentials) {
+        error.retryable = false;
+        finish(call, failure(std::move(error)));
+        return;
+    }
+    credentials_.refuse(call->credentials);
+    call->refused_credentials = call->credentials;
+    call->credentials_error = std::move(error);
+    retry_now(call);
+}
+
+void RequestSender::correct_clock(const SharedCall& call, Error error) {
+    if (std::exchange(call->clock_corrected, true) || !call->server_time) {
+        error.retryable = false;
+        finish(call, failure(std::move(error)));
+        return;
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        clock_correction_ = *call->server_time - clock_.wall_now();
+    }
+    retry_now(call);
+}
+
+void RequestSender::retry_now(const SharedCall& call) {
+    {
+        const std::lock_guard lock(mutex_);
+        ++statistics_.retries;
+    }
+    enqueue(call);
+}
+
+void RequestSender::retry_later(const SharedCall& call, Error error) {
+    RetryState& retry = *call->retry;
+    const SteadyTime now = clock_.now();
+    ++retry.failed_attempts;
+    if (!retry.failing_since) {
+        // A stall has been without progress for as long as it took to notice.
+        retry.failing_since = error.errno_value == ETIMEDOUT ? now - call->attempt_timeout : now;
+    }
+    const auto failing_for = std::chrono::duration_cast<Milliseconds>(now - *retry.failing_since);
+    std::optional<Milliseconds> delay;
+    bool dropped = false;
+    {
+        const std::lock_guard lock(mutex_);
+        delay = delay_before_retry(policy_, error, retry.failed_attempts, failing_for, random_());
+        dropped = stopping_;
+        if (delay && !dropped) {
+            ++statistics_.retries;
+            delayed_.emplace(call.get(), call);
+        }
+    }
+    if (dropped) {
+        finish(call, failure(canceled(*call)));
+        return;
+    }
+    if (!delay) {
+        error.errno_value = EIO;
+        error.message += format("; given up after {:.1f} s without progress and {} attempts",
+                                static_cast<double>(failing_for.count()) / 1000.0, retry.failed_attempts);
+        finish(call, failure(std::move(error)));
+        return;
+    }
+    timer_.after(*delay, [weak = weak_from_this(), raw = call.get()] {
+        if (const auto self = weak.lock()) {
+            self->wake_delayed(raw);
+        }
+    });
+}
+
+void RequestSender::wake_delayed(Call* call) {
+    SharedCall woken;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = delayed_.find(call);
+        if (found == delayed_.end()) {
+            return;
+        }
+        woken = std::move(found->second);
+        delayed_.erase(found);
+    }
+    enqueue(woken);
+}
+
+void RequestSender::finish(const SharedCall& call, Result<HttpResponse> outcome) {
+    if (!outcome) {
+        outcome.error().outcome_unknown = outcome.error().outcome_unknown || call->retry->outcome_unknown;
+    }
+    std::exchange(call->done, nullptr)(std::move(outcome));
+    leave();
+}
+
+Error RequestSender::canceled(const Call& call) const {
+    Error error;
+    error.errno_value = ECANCELED;
+    error.outcome_unknown = call.retry->outcome_unknown;
+    error.message = request_name(call.request.operation, bucket_, call.request.key) + ": canceled";
+    return error;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signs, sends, and sends again: the attempts of all S3 operations of a mount.
+//
+// At most as many requests are under way as the store has shown it bears (halved by 503, raised again by success);
+// the others wait, first come, first served, and those that failed before first of all. An operation is given up when
+// no byte has moved for retry_for; time in the queue does not count.
+//
+// Ownership: the dependencies outlive the sender. Held by shared_ptr, since timers and transfers may outlast stop().
+// Threads: all functions may be called from any thread. Callbacks run without locks on an HTTP, timer or executor
+// thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/concurrency_limit.h"
+#include "base/retry.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/config.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/http.h"
+#include "s3/call.h"
+#include "s3/credentials.h"
+#include "s3/endpoint.h"
+#include "s3/error_table.h"
+
+namespace ckptfs {
+
+struct S3Dependencies {
+    HttpTransport& transport;
+    Timer& timer;
+    const Clock& clock;
+    Executor& executor;
+    CredentialsProvider& credentials;
+    // In [0, 1); called under a lock.
+    std::function<double()> random;
+};
+
+struct S3Statistics {
+    std::uint64_t requests = 0;
+    std::uint64_t retries = 0;
+    std::uint64_t slow_downs = 0;
+    std::uint64_t in_flight = 0;
+    std::uint64_t waiting = 0;
+    int concurrency_limit = 0;
+    // The last error that was retried or reported; empty for none.
+    std::string last_error;
+};
+
+class RequestSender : public std::enable_shared_from_this<RequestSender> {
+public:
+    RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies);
+    RequestSender(const RequestSender&) = delete;
+    RequestSender& operator=(const RequestSender&) = delete;
+
+    // call->done is called exactly once, then dropped.
+    void send(const SharedCall& call);
+    // Goes on with a call that ended because its outcome was unknown, as if `error` had just been answered; call->done
+    // is set anew.
+    void resume(const SharedCall& call, Error error);
+    // Completes everything with ECANCELED and waits for it; must not be called from a callback.
+    void stop();
+    [[nodiscard]] S3Statistics statistics() const;
+    [[nodiscard]] const std::string& bucket() const { return bucket_; }
+
+private:
+    [[nodiscard]] bool enter();
+    void leave();
+    [[nodiscard]] bool needs_executor(const Call& call) const;
+    void compute(Call& call) const;
+    void enqueue(const SharedCall& call);
+    void pump();
+    void begin(const SharedCall& call);
+    void send_attempt(const SharedCall& call, Result<SharedCredentials> credentials);
+    [[nodiscard]] HttpRequest attempt_request(const SharedCall& call);
+    [[nodiscard]] Milliseconds attempt_timeout(const Call& call) const;
+
+    void on_answer(const SharedCall& call, int attempt, Result<HttpResponse> answer);
+    [[nodiscard]] Result<HttpResponse> judged(Call& call, Result<HttpResponse> answer) const;
+    [[nodiscard]] Error transport_error(Call& call, Error error) const;
+    [[nodiscard]] Error error_answer(Call& call, const HttpResponse& response, S3ErrorBody body) const;
+    void release_slot(const SharedCall& call, const Result<HttpResponse>& outcome);
+
+    void recover(const SharedCall& call, Error error);
+    void refresh_credentials(const SharedCall& call, Error error);
+    void correct_clock(const SharedCall& call, Error error);
+    void retry_later(const SharedCall& call, Error error);
+    void retry_now(const SharedCall& call);
+    void wake_delayed(Call* call);
+    void finish(const SharedCall& call, Result<HttpResponse> outcome);
+    [[nodiscard]] Error canceled(const Call& call) const;
+
+    // Dependencies.
+    HttpTransport& transport_;
+    Timer& timer_;
+    const Clock& clock_;
+    Executor& executor_;
+    CredentialsProvider& credentials_;
+    const std::function<double()> random_;
+
+    // Constant.
+    const std::string bucket_;
+    const Endpoint endpoint_;
+    const bool unsigned_payload_;
+    const bool anonymous_;
+    const Milliseconds stall_timeout_;
+    const RetryPolicy policy_;
+
+    mutable std::mutex mutex_;
+    std::condition_variable idle_;
+    // Guarded by mutex_.
+    ConcurrencyLimit limit_;
+    std::deque<SharedCall> queue_;
+    std::unordered_map<Call*, SharedCall> delayed_;
+    std::unordered_map<Call*, HttpTransport::Id> active_;
+    // Server's time minus ours.
+    WallTime::duration clock_correction_{0};
+    std::uint64_t outstanding_ = 0;
+    int in_flight_ = 0;
+    bool pumping_ = false;
+    bool stopping_ = false;
+    S3Statistics statistics_;
+};
+
+}  // namespace ckptfs

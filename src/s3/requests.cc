@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/requests.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/digest.h"
+#include "base/text.h"
+#include "s3/xml.h"
+
+namespace ckptfs {
+namespace {
+
+S3Request make(std::string operation, std::string method, std::string key) {
+    S3Request request;
+    request.operation = std::move(operation);
+    request.method = std::move(method);
+    request.key = std::move(key);
+    return request;
+}
+
+void add(HttpHeaders& headers, const char* name, const std::string& value) {
+    if (!value.empty()) {
+        headers.emplace_back(name, value);
+    }
+}
+
+void add_metadata(HttpHeaders& headers, const Metadata& metadata) {
+    for (const auto& [name, value] : metadata) {
+        headers.emplace_back("x-amz-meta-" + name, value);
+    }
+}
+
+// x-amz-copy-source is a path: the key is percent-encoded in it.
+std::string copy_source(const RequestDefaults& defaults, const std::string& key) {
+    return '/' + uri_encode(defaults.bucket) + '/' + uri_encode_key(key);
+}
+
+void add_upload(S3Request& request, const UploadId& upload) {
+    request.query.emplace_back("uploadId", upload.id);
+}
+
+}  // namespace
+
+S3Request head_request(const std::string& key) {
+    return make("HeadObject", "HEAD", key);
+}
+
+S3Request get_request(const std::string& key) {
+    return make("GetObject", "GET", key);
+}
+
+HttpHeaders range_headers(const std::optional<ByteRange>& range, const std::string& if_match) {
+    HttpHeaders headers;
+    if (range && range->suffix) {
+        headers.emplace_back("range", format("bytes=-{}", range->length));
+    } else if (range) {
+        headers.emplace_back("range", format("bytes={}-{}", range->offset, range->offset + range->length - 1));
+    }
+    add(headers, "if-match", if_match);
+    return headers;
+}
+
+S3Request put_request(const RequestDefaults& defaults, const PutRequest& put) {
+    S3Request request = make("PutObject", "PUT", put.key);
+    add(request.headers, "content-type", put.content_type);
+    add(request.headers, "content-encoding", put.content_encoding);
+    add(request.headers, "x-amz-storage-class", defaults.storage_class);
+    add(request.headers, "if-match", put.if_match);
+    add(request.headers, "if-none-match", put.if_none_match ? "*" : "");
+    if (defaults.checksums && put.crc32c) {
+        add(request.headers, "x-amz-checksum-crc32c", crc32c_base64(*put.crc32c));
+    }
+    add_metadata(request.headers, put.metadata);
+    request.body = put.body;
+    return request;
+}
+
+S3Request copy_request(const RequestDefaults& defaults, const CopyRequest& copy) {
+    S3Request request = make("CopyObject", "PUT", copy.key);
+    add(request.headers, "x-amz-copy-source", copy_source(defaults, copy.source_key));
+    add(request.headers, "x-amz-copy-source-if-match", copy.source_if_match);
+    add(request.headers, "x-amz-metadata-directive", "COPY");
+    add(request.headers, "x-amz-storage-class", defaults.storage_class);
+    add(request.headers, "if-none-match", copy.if_none_match ? "*" : "");
+    return request;
+}
+
+S3Request list_request(const ListRequest& list) {
+    S3Request request = make("ListObjectsV2", "GET", "");
+    request.query = {{"list-type", "2"},
+                     {"encoding-type", "url"},
+                     {"max-keys", std::to_string(list.max_keys)},
+                     {"prefix", list.prefix}};
+    if (!list.delimiter.empty()) {
+        request.query.emplace_back("delimiter", list.delimiter);
+    }
+    if (!list.continuation_token.empty()) {
+        request.query.emplace_back("continuation-token", list.continuation_token);
+    }
+    if (!list.start_after.empty()) {
+        request.query.emplace_back("start-after", list.start_after);
+    }
+    return request;
+}
+
+S3Request delete_request(const std::string& key) {
+    return make("DeleteObject", "DELETE", key);
+}
+
+S3Request delete_many_request(const std::vector<std::string>& keys) {
+    S3Request request = make("DeleteObjects", "POST", "");
+    request.query = {{"delete", ""}};
+    request.body = Payload::from_string(delete_objects_body(keys));
+    return request;
+}
+
+S3Request create_upload_request(const RequestDefaults& defaults, const CreateUploadRequest& create) {
+    S3Request request = make("CreateMultipartUpload", "POST", create.key);
+    request.query = {{"uploads", ""}};
+    add(request.headers, "content-type", create.content_type);
+    add(request.headers, "content-encoding", create.content_encoding);
+    add(request.headers, "x-amz-storage-class",
+        create.storage_class.empty() ? defaults.storage_class : create.storage_class);
+    if (defaults.checksums) {
+        add(request.headers, "x-amz-checksum-algorithm", "CRC32C");
+        add(request.headers, "x-amz-checksum-type", "COMPOSITE");
+    }
+    add_metadata(request.headers, create.metadata);
+    return request;
+}
+
+S3Request upload_part_request(const RequestDefaults& defaults, const UploadPartRequest& part) {
+    S3Request request = make("UploadPart", "PUT", part.upload.key);
+    request.query = {{"partNumber", std::to_string(part.part_number)}};
+    add_upload(request, part.upload);
+    if (defaults.checksums) {
+        add(request.headers, "x-amz-checksum-crc32c", crc32c_base64(part.crc32c));
+    }
+    request.body = part.body;
+    return request;
+}
+
+S3Request upload_part_copy_request(const RequestDefaults& defaults, const UploadPartCopyRequest& part) {
+    S3Request request = make("UploadPartCopy", "PUT", part.upload.key);
+    request.query = {{"partNumber", std::to_string(part.part_number)}};
+    add_upload(request, part.upload);
+    add(request.headers, "x-amz-copy-source", copy_source(defaults, part.source_key));
+    add(request.headers, "x-amz-copy-source-if-match", part.source_if_match);
+    if (part.range) {
+        add(request.headers, "x-amz-copy-source-range",
+            format("bytes={}-{}", part.range->offset, part.range->offset + part.range->length - 1));
+    }
+    return request;
+}
+
+S3Request complete_request(const CompleteRequest& complete) {
+    S3Request request = make("CompleteMultipartUpload", "POST", complete.upload.key);
+    add_upload(request, complete.upload);
+    add(request.headers, "if-none-match", complete.if_none_match ? "*" : "");
+    std::vector<UploadedPart> parts = complete.parts;
+    // S3 wants them in this order (InvalidPartOrder).
+    std::sort(parts.begin(), parts.end(),
+              [](const UploadedPart& a, const UploadedPart& b) { return a.part_number < b.part_number; });
+    request.body = Payload::from_string(complete_upload_body(parts));
+    return request;
+}
+
+S3Request abort_request(const UploadId& upload) {
+    S3Request request = make("AbortMultipartUpload", "DELETE", upload.key);
+    add_upload(request, upload);
+    return request;
+}
+
+S3Request list_uploads_request(const std::string& prefix, const std::string& key_marker,
+                               const std::string& upload_id_marker) {
+    S3Request request = make("ListMultipartUploads", "GET", "");
+    request.query = {{"uploads", ""}, {"encoding-type", "url"}, {"prefix", prefix}};
+    if (!key_marker.empty()) {
+        request.query.emplace_back("key-marker", key_marker);
+    }
+    if (!upload_id_marker.empty()) {
+        request.query.emplace_back("upload-id-marker", upload_id_marker);
+    }
+    return request;
+}
+
+S3Request list_parts_request(const UploadId& upload, int part_number_marker) {
+    S3Request request = make("ListParts", "GET", upload.key);
+    add_upload(request, upload);
+    if (part_number_marker > 0) {
+        request.query.emplace_back("part-number-marker", std::to_string(part_number_marker));
+    }
+    return request;
+}
+
+}  // namespace ckptfs

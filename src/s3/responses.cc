@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/responses.h"
+
+#include <charconv>
+#include <limits>
+
+#include "s3/times.h"
+
+namespace ckptfs {
+namespace {
+
+std::optional<std::uint64_t> parse_offset(std::string_view text) {
+    std::uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [parsed_to, error] = std::from_chars(text.data(), end, value);
+    constexpr auto kMaxOffset = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (text.empty() || error != std::errc{} || parsed_to != end || value > kMaxOffset) {
+        return std::nullopt;
+    }
+    return value;
+}
+
+}  // namespace
+
+std::optional<ContentRange> parse_content_range(std::string_view text) {
+    constexpr std::string_view kUnit = "bytes ";
+    const std::size_t dash = text.find('-');
+    const std::size_t slash = text.find('/');
+    if (!text.starts_with(kUnit) || dash == std::string_view::npos || slash == std::string_view::npos || dash > slash) {
+        return std::nullopt;
+    }
+    const auto first = parse_offset(text.substr(kUnit.size(), dash - kUnit.size()));
+    const auto last = parse_offset(text.substr(dash + 1, slash - dash - 1));
+    const auto total = parse_offset(text.substr(slash + 1));
+    if (!first || !last || !total || *first > *last || *last >= *total) {
+        return std::nullopt;
+    }
+    return ContentRange{*first, *last, *total};
+}
+
+std::optional<std::uint64_t> content_length(const HttpResponse& response) {
+    return parse_offset(response.header("content-length"));
+}
+
+std::optional<ObjectInfo> object_info(const std::string& key, const HttpResponse& response) {
+    const std::string_view range = response.header("content-range");
+    std::optional<std::uint64_t> size;
+    if (range.empty()) {
+        size = content_length(response);
+    } else if (const auto parsed = parse_content_range(range)) {
+        size = parsed->total;
+    }
+    if (!size) {
+        return std::nullopt;
+    }
+    ObjectInfo object;
+    object.key = key;
+    object.size = *size;
+    object.etag = response.header("etag");
+    object.last_modified = parse_http_date(response.header("last-modified")).value_or(WallTime{});
+    object.content_type = response.header("content-type");
+    object.content_encoding = response.header("content-encoding");
+    object.storage_class = response.header("x-amz-storage-class");
+    constexpr std::string_view kMetadataPrefix = "x-amz-meta-";
+    for (const auto& [name, value] : response.headers) {
+        if (name.starts_with(kMetadataPrefix)) {
+            object.metadata.emplace(name.substr(kMetadataPrefix.size()), value);
+        }
+    }
+    return object;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a response's headers say. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ckptfs/http.h"
+#include "ckptfs/object_store.h"
+
+namespace ckptfs {
+
+struct ContentRange {
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+    std::uint64_t total = 0;
+};
+
+// "bytes 0-9/443"; nothing for another form, an unknown total, or an end beyond it.
+[[nodiscard]] std::optional<ContentRange> parse_content_range(std::string_view text);
+[[nodiscard]] std::optional<std::uint64_t> content_length(const HttpResponse& response);
+// Size from Content-Range, else from Content-Length; nothing where neither is there.
+[[nodiscard]] std::optional<ObjectInfo> object_info(const std::string& key, const HttpResponse& response);
+
+}  // namespace ckptfs

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/s3_store.h"
+
+#include <utility>
+
+#include "base/digest.h"
+#include "base/text.h"
+#include "s3/commit_operation.h"
+#include "s3/delete_operation.h"
+#include "s3/get_operation.h"
+#include "s3/head_operation.h"
+#include "s3/paged_lists.h"
+#include "s3/responses.h"
+#include "s3/simple_call.h"
+#include "s3/times.h"
+#include "s3/xml.h"
+
+namespace ckptfs {
+namespace {
+
+// Complete and copies may work for minutes. Amazon S3 sends blanks meanwhile, others send nothing.
+constexpr int kSlowAnswerFactor = 3;
+
+RequestDefaults defaults_of(const StoreConfig& config) {
+    return {config.bucket, config.storage_class, config.checksum != "none"};
+}
+
+Failure damaged(const std::string& ours, std::string_view theirs) {
+    Error error;
+    // As if the store had found it itself: tried once more, then final.
+    error.s3_code = "BadDigest";
+    error.retryable = true;
+    error.message = format("the store's checksum {} differs from {}", theirs, ours);
+    return Failure(std::move(error));
+}
+
+Failure incomplete_answer(const char* what) {
+    Error error;
+    error.errno_value = EPROTO;
+    error.retryable = true;
+    error.outcome_unknown = true;
+    error.message = format("the answer holds no {}", what);
+    return Failure(std::move(error));
+}
+
+std::string sent_checksum(const S3Request& request) {
+    for (const auto& [name, value] : request.headers) {
+        if (name == "x-amz-checksum-crc32c") {
+            return value;
+        }
+    }
+    return {};
+}
+
+// A store that says nothing has accepted the one it was sent.
+Status compare_checksum(const std::string& ours, const HttpResponse& response) {
+    const std::string_view theirs = response.header("x-amz-checksum-crc32c");
+    return ours.empty() || theirs.empty() || theirs == ours ? Status{} : damaged(ours, theirs);
+}
+
+// The moment of the answer stands for that of the object, which no answer to a write carries.
+WallTime answered_at(const HttpResponse& response) {
+    return parse_http_date(response.header("date")).value_or(WallTime{});
+}
+
+Result<PutResponse> read_put(const HttpResponse& response, const std::string& checksum) {
+    if (Status same = compare_checksum(checksum, response); !same) {
+        return failure(std::move(same.error()));
+    }
+    const std::string_view etag = response.header("etag");
+    if (etag.empty()) {
+        return incomplete_answer("ETag");
+    }
+    return PutResponse{std::string(etag), answered_at(response)};
+}
+
+Result<PutResponse> read_written(Result<WrittenObject> written, const HttpResponse& response) {
+    if (!written) {
+        return failure(std::move(written.error()));
+    }
+    return PutResponse{std::move(written->etag), written->last_modified.value_or(answered_at(response))};
+}
+
+// A call whose answer carries nothing, and for which one code means that the work was done before.
+SharedCall removal_call(S3Request request, std::string_view gone_code, StoreDone<void> done) {
+    auto call = std::make_shared<Call>();
+    call->request = std::move(request);
+    call->done = [gone_code, done = std::move(done)](Result<HttpResponse> outcome) {
+        if (!outcome && outcome.error().s3_code != gone_code) {
+            done(failure(std::move(outcome.error())));
+            return;
+        }
+        done({});
+    };
+    return call;
+}
+
+int precondition_errno(bool if_none_match) {
+    return if_none_match ? EEXIST : ESTALE;
+}
+
+}  // namespace
+
+S3Store::S3Store(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies)
+    : defaults_(defaults_of(config)),
+      sender_(std::make_shared<RequestSender>(config, std::move(endpoint), std::move(dependencies))) {}
+
+S3Store::~S3Store() {
+    sender_->stop();
+}
+
+void S3Store::head(std::string key, StoreDone<ObjectInfo> done) {
+    head_object(sender_, key, std::make_shared<RetryState>(), std::move(done));
+}
+
+void S3Store::get(GetRequest request, StoreDone<GetResponse> done) {
+    std::make_shared<GetOperation>(sender_, std::move(request), std::move(done))->start();
+}
+
+void S3Store::put(PutRequest request, StoreDone<PutResponse> done) {
+    auto call = std::make_shared<Call>();
+    call->request = put_request(defaults_, request);
+    call->precondition_errno = precondition_errno(request.if_none_match);
+    if (defaults_.checksums && !request.crc32c) {
+        call->prepare = [](S3Request& put) {
+            put.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(put.body)));
+        };
+    }
+    const auto write_id = request.metadata.find(kWriteIdMetadata);
+    // The checksum is looked for when the answer is read: it may have been computed only before the first attempt.
+    auto read = [raw = call.get()](const HttpResponse& response) {
+        return read_put(response, sent_checksum(raw->request));
+    };
+    std::make_shared<CommitOperation>(sender_, std::move(call),
+                                      write_id == request.metadata.end() ? std::string() : write_id->second,
+                                      std::move(read), std::move(done))
+        ->start();
+}
+
+void S3Store::copy(CopyRequest request, StoreDone<PutResponse> done) {
+    auto call = make_simple_call<PutResponse>(
+        copy_request(defaults_, request),
+        [](const HttpResponse& response) { return read_written(parse_copy_result(response.body), response); },
+        std::move(done));
+    call->precondition_errno = precondition_errno(request.if_none_match);
+    call->stall_timeout_factor = kSlowAnswerFactor;
+    sender_->send(call);
+}
+
+void S3Store::list(ListRequest request, StoreDone<ListResponse> done) {
+    sender_->send(make_simple_call<ListResponse>(
+        list_request(request), [](const HttpResponse& response) { return parse_list_result(response.body); },
+        std::move(done)));
+}
+
+void S3Store::remove(std::string key, StoreDone<void> done) {
+    sender_->send(removal_call(delete_request(key), "NoSuchKey", std::move(done)));
+}
+
+void S3Store::remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) {
+    delete_objects(sender_, std::move(keys), std::move(done));
+}
+
+void S3Store::create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
+    sender_->send(make_simple_call<UploadId>(
+        create_upload_request(defaults_, request),
+        [key = request.key](const HttpResponse& response) -> Result<UploadId> {
+            Result<CreatedUpload> created = parse_created_upload(response.body);
+            if (!created) {
+                return failure(std::move(created.error()));
+            }
+            return UploadId{key, std::move(created->upload_id)};
+        },
+        std::move(done)));
+}
+
+void S3Store::upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) {
+    S3Request part = upload_part_request(defaults_, request);
+    auto read = [number = request.part_number, size = request.body.size(),
+                 checksum = sent_checksum(part)](const HttpResponse& response) -> Result<UploadedPart> {
+        Result<PutResponse> written = read_put(response, checksum);
+        if (!written) {
+            return failure(std::move(written.error()));
+        }
+        return UploadedPart{number, std::move(written->etag), checksum, size};
+    };
+    sender_->send(make_simple_call<UploadedPart>(std::move(part), std::move(read), std::move(done)));
+}
+
+void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) {
+    auto read = [number = request.part_number, size = request.range ? request.range->length : 0,
+                 checksums = defaults_.checksums](const HttpResponse& response) -> Result<UploadedPart> {
+        Result<WrittenObject> written = parse_copy_result(response.body);
+        if (!written) {
+            return failure(std::move(written.error()));
+        }
+        return UploadedPart{number, std::move(written->etag), checksums ? std::move(written->checksum_crc32c) : "",
+                            size};
+    };
+    auto call =
+        make_simple_call<UploadedPart>(upload_part_copy_request(defaults_, request), std::move(read), std::move(done));
+    call->stall_timeout_factor = kSlowAnswerFactor;
+    sender_->send(call);
+}
+
+void S3Store::complete_upload(CompleteRequest request, StoreDone<PutResponse> done) {
+    auto call = std::make_shared<Call>();
+    call->request = complete_request(request);
+    call->precondition_errno = precondition_errno(request.if_none_match);
+    call->stall_timeout_factor = kSlowAnswerFactor;
+    auto read = [](const HttpResponse& response) {
+        return read_written(parse_complete_result(response.body), response);
+    };
+    std::make_shared<CommitOperation>(sender_, std::move(call), request.write_id, std::move(read), std::move(done))
+        ->start();
+}
+
+void S3Store::abort_upload(UploadId upload, StoreDone<void> done) {
+    sender_->send(removal_call(abort_request(upload), "NoSuchUpload", std::move(done)));
+}
+
+void S3Store::list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) {
+    list_all_uploads(sender_, prefix, std::move(done));
+}
+
+void S3Store::list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) {
+    list_all_parts(sender_, upload, std::move(done));
+}
+
+Result<std::unique_ptr<S3Store>> make_s3_store(const StoreConfig& config, const Environment& environment,
+                                               S3Dependencies dependencies) {
+    Result<Profile> profile = read_profile(profile_files(environment), profile_name(config.profile, environment));
+    if (!profile) {
+        return failure(std::move(profile.error()));
+    }
+    Result<Endpoint> endpoint = resolve_endpoint(config, environment, *profile);
+    if (!endpoint) {
+        return failure(std::move(endpoint.error()));
+    }
+    return std::make_unique<S3Store>(config, std::move(*endpoint), std::move(dependencies));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// ObjectStore over the S3 API.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptfs/config.h"
+#include "ckptfs/object_store.h"
+#include "s3/endpoint.h"
+#include "s3/request_sender.h"
+#include "s3/requests.h"
+
+namespace ckptfs {
+
+// Threads and ownership as in ObjectStore. The destructor completes what is under way with ECANCELED; it must not run
+// in a callback.
+class S3Store final : public ObjectStore {
+public:
+    S3Store(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies);
+    ~S3Store() override;
+
+    void head(std::string key, StoreDone<ObjectInfo> done) override;
+    void get(GetRequest request, StoreDone<GetResponse> done) override;
+    void put(PutRequest request, StoreDone<PutResponse> done) override;
+    void copy(CopyRequest request, StoreDone<PutResponse> done) override;
+    void list(ListRequest request, StoreDone<ListResponse> done) override;
+    void remove(std::string key, StoreDone<void> done) override;
+    void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) override;
+
+    void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override;
+    void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override;
+    void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override;
+    void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override;
+    void abort_upload(UploadId upload, StoreDone<void> done) override;
+    void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override;
+    void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override;
+
+    [[nodiscard]] S3Statistics statistics() const { return sender_->statistics(); }
+
+private:
+    const RequestDefaults defaults_;
+    const std::shared_ptr<RequestSender> sender_;
+};
+
+// Region and endpoint from the configuration, the environment and the profile (endpoint.h). The dependencies outlive
+// the store.
+[[nodiscard]] Result<std::unique_ptr<S3Store>> make_s3_store(const StoreConfig& config, const Environment& environment,
+                                                             S3Dependencies dependencies);
+
+}  // namespace ckptfs
