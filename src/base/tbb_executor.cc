@@ -31,7 +31,8 @@ public:
     void post(std::function<void()> task) override {
         {
             const std::lock_guard lock(mutex_);
-            ++unfinished_;
+            // The task, and this call: the task may end the executor's owner while we are still in here.
+            unfinished_ += 2;
         }
         // oneTBB calls its functor as const; ours has to let go of the task before it counts it as finished.
         arena_.enqueue([this, run = std::make_shared<std::function<void()>>(std::move(task))] {
@@ -39,6 +40,7 @@ public:
             *run = nullptr;
             finish();
         });
+        finish();
     }
 
 private:

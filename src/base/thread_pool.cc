@@ -26,10 +26,9 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::post(std::function<void()> task) {
-    {
-        const std::lock_guard lock(mutex_);
-        tasks_.push_back(std::move(task));
-    }
+    // Notified under the lock: once it is free, the task may end the pool.
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
     posted_.notify_one();
 }
 

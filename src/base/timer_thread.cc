@@ -19,16 +19,12 @@ TimerThread::~TimerThread() {
 
 Timer::Id TimerThread::after(Milliseconds delay, std::function<void()> run) {
     const SteadyTime due = clock_.now() + delay;
-    Id id = 0;
-    bool first = false;
-    {
-        const std::lock_guard lock(mutex_);
-        id = ++last_id_;
-        const auto added = pending_.emplace(Due(due, id), std::move(run)).first;
-        first = added == pending_.begin();
-        due_.emplace(id, due);
-    }
-    if (first) {
+    const std::lock_guard lock(mutex_);
+    const Id id = ++last_id_;
+    const auto added = pending_.emplace(Due(due, id), std::move(run)).first;
+    due_.emplace(id, due);
+    if (added == pending_.begin()) {
+        // Under the lock: once it is free, the function may end the timer's owner.
         changed_.notify_all();
     }
     return id;

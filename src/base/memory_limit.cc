@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/memory_limit.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "base/memory_shares.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::uint64_t kLargestDefault = std::uint64_t{1} << 30;
+constexpr std::uint64_t kShareOfRam = 20;
+
+std::string_view next_line(std::string_view& text) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return line;
+}
+
+std::optional<std::uint64_t> leading_number(std::string_view text) {
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc()) {
+        return std::nullopt;
+    }
+    return value;
+}
+
+// "memory" among "cpu,memory".
+bool names_memory(std::string_view controllers) {
+    while (!controllers.empty()) {
+        const std::size_t comma = std::min(controllers.find(','), controllers.size());
+        if (controllers.substr(0, comma) == "memory") {
+            return true;
+        }
+        controllers.remove_prefix(std::min(comma + 1, controllers.size()));
+    }
+    return false;
+}
+
+void append_group_and_those_above(std::vector<std::string>& files, std::string_view root, std::string_view group,
+                                  std::string_view file) {
+    while (true) {
+        const std::string_view path = group == "/" ? "" : group;
+        files.push_back(std::string(root) + std::string(path) + "/" + std::string(file));
+        if (path.empty()) {
+            return;
+        }
+        group = group.substr(0, group.rfind('/'));
+    }
+}
+
+std::string read_text(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_total_ram(std::string_view meminfo) {
+    constexpr std::string_view kName = "MemTotal:";
+    while (!meminfo.empty()) {
+        const std::string_view line = next_line(meminfo);
+        if (!line.starts_with(kName)) {
+            continue;
+        }
+        const auto kibibytes = leading_number(line.substr(kName.size()));
+        if (!kibibytes || *kibibytes > std::numeric_limits<std::uint64_t>::max() / 1024) {
+            return std::nullopt;
+        }
+        return *kibibytes * 1024;
+    }
+    return std::nullopt;
+}
+
+std::vector<std::string> memory_limit_files(std::string_view proc_cgroup) {
+    std::vector<std::string> files;
+    while (!proc_cgroup.empty()) {
+        // HIERARCHY:CONTROLLERS:PATH
+        const std::string_view line = next_line(proc_cgroup);
+        const std::size_t first = line.find(':');
+        const std::size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
+        if (second == std::string_view::npos || !line.substr(second + 1).starts_with('/')) {
+            continue;
+        }
+        const std::string_view controllers = line.substr(first + 1, second - first - 1);
+        const std::string_view group = line.substr(second + 1);
+        if (controllers.empty()) {
+            append_group_and_those_above(files, "/sys/fs/cgroup", group, "memory.max");
+        } else if (names_memory(controllers)) {
+            append_group_and_those_above(files, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes");
+        }
+    }
+    return files;
+}
+
+std::optional<std::uint64_t> parse_memory_limit(std::string_view text) {
+    return leading_number(text);
+}
+
+std::uint64_t default_max_memory(std::optional<std::uint64_t> ram, std::optional<std::uint64_t> limit) {
+    // Version 1 writes "no limit" as a number larger than any RAM.
+    const std::uint64_t available = std::min(ram.value_or(std::numeric_limits<std::uint64_t>::max()),
+                                             limit.value_or(std::numeric_limits<std::uint64_t>::max()));
+    return std::clamp(available / kShareOfRam, kSmallestMaxMemory, kLargestDefault);
+}
+
+std::uint64_t default_max_memory() {
+    std::optional<std::uint64_t> smallest;
+    for (const std::string& file : memory_limit_files(read_text("/proc/self/cgroup"))) {
+        const auto limit = parse_memory_limit(read_text(file));
+        if (limit && (!smallest || *limit < *smallest)) {
+            smallest = limit;
+        }
+    }
+    return default_max_memory(parse_total_ram(read_text("/proc/meminfo")), smallest);
+}
+
+}  // namespace ckptfs

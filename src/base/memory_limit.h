@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory this machine, or the control group we are in, would let us have.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ckptfs {
+
+// Bytes of RAM from the text of /proc/meminfo (proc(5)).
+[[nodiscard]] std::optional<std::uint64_t> parse_total_ram(std::string_view meminfo);
+
+// Files that may hold a limit for a process, from the text of its /proc/PID/cgroup (cgroups(7)): memory.max of version
+// 2 and memory.limit_in_bytes of version 1, of its group and all groups above.
+[[nodiscard]] std::vector<std::string> memory_limit_files(std::string_view proc_cgroup);
+
+// Bytes from the text of such a file; empty for "max".
+[[nodiscard]] std::optional<std::uint64_t> parse_memory_limit(std::string_view text);
+
+// min(1 GiB, 5 % of RAM or of the limit), but not below the smallest budget that works.
+[[nodiscard]] std::uint64_t default_max_memory(std::optional<std::uint64_t> ram, std::optional<std::uint64_t> limit);
+
+// The same for this process; reads /proc and /sys/fs/cgroup.
+[[nodiscard]] std::uint64_t default_max_memory();
+
+}  // namespace ckptfs

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory budget of a mount as one mapping cut into equal, page-aligned buffers.
+//
+// A page costs nothing until it is first used, and the buffer that was freed last is handed out first, so that a mount
+// that needs little touches little. Shares between the uses follow memory_shares.h.
+//
+// Waiters are served oldest first: a freed buffer goes to the use whose first waiter has waited longest, unless that
+// use has reached its cap. Their callbacks run on `executor`, because the thread that frees a buffer may hold locks of
+// its own or be an HTTP thread; without an executor they run on the thread that freed it. Callbacks that free or take
+// buffers nest without growing the stack: a take() from within a callback is answered after that callback.
+//
+// While somebody waits, the pressure listeners are asked again now and then by `timer`, since what they could not give
+// at first (a block still in flight) may be theirs to give later.
+//
+// Ownership: executor and timer outlive the pool; the pool outlives its buffers and takers, and aborts the program if
+// it does not, for their memory would be gone under them.
+// Threads: as BufferPool says.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/memory_shares.h"
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+class MemoryPool final : public BufferPool {
+public:
+    // `executor` and `timer` may be null. ENOMEM where the address space is too small.
+    static Result<std::unique_ptr<MemoryPool>> create(const MemoryShares& shares, Executor* executor, Timer* timer);
+    ~MemoryPool() override;
+    MemoryPool(const MemoryPool&) = delete;
+    MemoryPool& operator=(const MemoryPool&) = delete;
+
+    std::optional<Buffer> try_take(MemoryUse use) override;
+    void take(MemoryUse use, Ready ready) override;
+    void recharge(Buffer buffer, MemoryUse use, Ready ready) override;
+    void add_pressure_listener(std::function<bool(MemoryUse waiting)> relieve) override;
+    [[nodiscard]] PoolUsage usage() const override;
+
+private:
+    using Listeners = std::vector<std::function<bool(MemoryUse)>>;
+
+    struct Waiter {
+        std::uint64_t ticket = 0;
+        MemoryUse use = MemoryUse::kReceive;
+        Ready ready;
+        // Held, and still charged to `from`, by a recharge; null for a take.
+        std::byte* data = nullptr;
+        MemoryUse from = MemoryUse::kReceive;
+    };
+    struct Grant {
+        std::byte* data = nullptr;
+        MemoryUse use = MemoryUse::kReceive;
+        Ready ready;
+    };
+
+    MemoryPool(std::byte* memory, const MemoryShares& shares, Executor* executor, Timer* timer);
+
+    void put_back(std::byte* data, MemoryUse use) override;
+
+    // With mutex_ held.
+    [[nodiscard]] bool may_serve(const Waiter& waiter) const;
+    Grant serve(Waiter waiter);
+    std::vector<Grant> serve_waiters();
+    [[nodiscard]] bool waits(MemoryUse use) const;
+    [[nodiscard]] bool anyone_waits() const;
+    void watch_waiters();
+
+    // Without.
+    void serve_or_queue(Waiter waiter);
+    void deliver(Grant grant);
+    void deliver_to_waiters(std::vector<Grant> grants);
+    void ask_listeners(MemoryUse use);
+    void ask_listeners_again();
+
+    // Dependencies.
+    Executor* const executor_;
+    Timer* const timer_;
+
+    // Constant.
+    const MemoryShares shares_;
+    std::byte* const memory_;
+
+    // Mutable, guarded by mutex_.
+    mutable std::mutex mutex_;
+    std::vector<std::byte*> free_;
+    BuffersInUse in_use_{};
+    std::size_t peak_in_use_ = 0;
+    std::uint64_t last_ticket_ = 0;
+    std::array<std::deque<Waiter>, kMemoryUses> waiters_;
+    std::shared_ptr<const Listeners> listeners_ = std::make_shared<const Listeners>();
+    // The next time to ask again is set; or it has come.
+    std::optional<Timer::Id> watch_;
+    bool asking_ = false;
+    std::condition_variable asked_;
+    bool closing_ = false;
+};
+
+}  // namespace ckptfs

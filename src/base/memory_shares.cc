@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/memory_shares.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ckptfs {
+namespace {
+
+// A commit that sends bytes again must be able to hold one part of the least size that S3 takes (5 MiB, Amazon S3
+// multipart upload limits) whose ends lie inside frames, and the next one beginning.
+constexpr std::size_t kSmallestCommitReserve = 8;
+constexpr std::size_t kLargestCommitReserve = 256;
+constexpr std::size_t kLargestReadReserve = 1024;
+constexpr std::size_t kLargestWriteReserve = 2048;
+
+std::size_t& at(BuffersInUse& in_use, MemoryUse use) {
+    return in_use[static_cast<std::size_t>(use)];
+}
+
+bool keeps_reserves(const MemoryShares& shares, const BuffersInUse& in_use) {
+    std::size_t needed = 0;
+    for (std::size_t use = 0; use < kMemoryUses; ++use) {
+        needed += std::max(in_use[use], shares.of[use].reserve);
+    }
+    return needed <= shares.total;
+}
+
+}  // namespace
+
+MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads) {
+    const std::size_t total = std::max(max_memory, kSmallestMaxMemory) / BufferPool::kBufferSize;
+    const auto threads = static_cast<std::size_t>(std::max(fuse_threads, 1));
+
+    // Every thread listens with a buffer of its own, and about as many parked writes may keep theirs. Many threads on a
+    // small budget take turns.
+    const std::size_t receive = std::min(threads + std::min(threads, total / 16), total / 4);
+    const std::size_t read = std::min(total / 8, kLargestReadReserve);
+    const std::size_t commit = std::clamp(total / 16, kSmallestCommitReserve, kLargestCommitReserve);
+    const std::size_t write = std::min(total / 4, kLargestWriteReserve);
+
+    MemoryShares shares;
+    shares.total = total;
+    const auto share = [&](MemoryUse use) -> MemoryShare& { return shares.of[static_cast<std::size_t>(use)]; };
+    // A parked write is data that has not been accepted: more of it than this only moves the queue out of the kernel.
+    share(MemoryUse::kReceive) = {receive, receive + total / 8};
+    share(MemoryUse::kWrite) = {write, total - receive - read - commit};
+    share(MemoryUse::kRead) = {read, total - receive - write - commit};
+    share(MemoryUse::kCommit) = {commit, total - receive - write - read};
+    return shares;
+}
+
+bool may_take(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse use) {
+    BuffersInUse after = in_use;
+    return ++at(after, use) <= shares[use].cap && std::reduce(after.begin(), after.end()) <= shares.total &&
+           keeps_reserves(shares, after);
+}
+
+bool may_recharge(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse from, MemoryUse to) {
+    BuffersInUse after = in_use;
+    --at(after, from);
+    return from == to || (++at(after, to) <= shares[to].cap && keeps_reserves(shares, after));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may hold how much of the memory budget. Pure: values in, values out; counted in pool buffers.
+//
+// A use may always grow to its reserve, whatever the others do, and never beyond its cap. What no reserve claims goes
+// to whoever comes first. The rule that makes reserves hold: after every step there are at least as many free buffers
+// as all uses together still lack to their reserves.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "ckptfs/buffer_pool.h"
+
+namespace ckptfs {
+
+// Below this the shares are too small to be useful: an S3 part is 5 MiB, a FUSE thread needs a buffer to listen.
+inline constexpr std::uint64_t kSmallestMaxMemory = std::uint64_t{64} << 20;
+
+struct MemoryShare {
+    std::size_t reserve = 0;
+    std::size_t cap = 0;
+};
+
+struct MemoryShares {
+    std::size_t total = 0;
+    // Indexed by MemoryUse.
+    std::array<MemoryShare, kMemoryUses> of{};
+
+    [[nodiscard]] const MemoryShare& operator[](MemoryUse use) const { return of[static_cast<std::size_t>(use)]; }
+};
+
+using BuffersInUse = std::array<std::size_t, kMemoryUses>;
+
+// `max_memory` in bytes; less than kSmallestMaxMemory counts as that.
+[[nodiscard]] MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads);
+
+[[nodiscard]] bool may_take(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse use);
+// Moving a held buffer from one use to another.
+[[nodiscard]] bool may_recharge(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse from, MemoryUse to);
+
+}  // namespace ckptfs
