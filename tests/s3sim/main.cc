@@ -98,6 +98,7 @@ int run(const Options& options) {
 
     const std::unique_ptr<TlsContext> tls = make_tls(options);
     ChunkPool pool(options.max_memory == 0 ? default_memory() : options.max_memory);
+    pool.preallocate(options.preallocate);
     TrafficShaper shaper;
     Simulator simulator(options.simulator, pool, shaper);
     simulator.set_model(options.model);

@@ -38,6 +38,8 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
     app.add_flag("--md5-etags", options.simulator.md5_etags, "make ETags of MD5 as S3 does; costs much");
     app.add_option("--max-memory", options.max_memory, "bytes of objects to hold; more is answered with SlowDown")
         ->transform(CLI::AsSizeValue(false));
+    app.add_option("--preallocate", options.preallocate, "bytes of memory to touch before listening, for benchmarks")
+        ->transform(CLI::AsSizeValue(false));
 
     auto* tls = app.add_flag("--tls", options.tls, "serve HTTPS");
     auto* certificate = app.add_option("--cert", options.certificate_file, "certificate, PEM")->needs(tls);

@@ -17,6 +17,7 @@ struct Options {
     Model model;
     std::vector<std::string> buckets;  // NAME or NAME@REGION
     std::size_t max_memory = 0;        // bytes; 0: three quarters of the machine's
+    std::size_t preallocate = 0;       // bytes
     std::string port_file;
     std::string faults_file;
     bool tls = false;

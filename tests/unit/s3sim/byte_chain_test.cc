@@ -69,6 +69,13 @@ TEST(ChunkPool, KeepsItsLimit) {
     EXPECT_FALSE(pool.get(1));
 }
 
+TEST(ChunkPool, PreallocatedMemoryIsFree) {
+    ChunkPool pool(std::size_t{256} << 20);
+    pool.preallocate(std::size_t{100} << 20);
+    EXPECT_EQ(pool.bytes_in_use(), 0U);
+    EXPECT_TRUE(pool.get(kChunkBytes));
+}
+
 TEST(ChunkPool, FitsSmallChunks) {
     ChunkPool pool(kChunkBytes);
     const Chunk chunk = pool.get(100);
