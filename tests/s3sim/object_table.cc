@@ -35,6 +35,13 @@ Upload without_parts(const Upload& upload) {
         {}};
 }
 
+// Remembering a Complete must not keep an object that has been replaced or deleted since.
+ObjectPtr without_bytes(const Object& object) {
+    auto description = std::make_shared<Object>(object);
+    description->bytes = {};
+    return description;
+}
+
 bool same_parts(const std::vector<CompletedPart>& a, const std::vector<CompletedPart>& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const CompletedPart& x, const CompletedPart& y) {
         return x.number == y.number && x.etag == y.etag;
@@ -256,7 +263,7 @@ Outcome<ObjectPtr> ObjectTable::complete(const std::string& bucket, const std::s
     auto shared = std::make_shared<const Object>(std::move(*object));
     replaced = std::exchange(found->objects[key], shared);
     found->uploads.erase(id);
-    found->completed[id] = Completed{key, request.parts, shared};
+    found->completed[id] = Completed{key, request.parts, without_bytes(*shared)};
     found->completed_order.push_back(id);
     if (found->completed_order.size() > kCompletedKept) {
         found->completed.erase(found->completed_order.front());

@@ -112,6 +112,7 @@ public:
     Outcome<std::string> put_part(const std::string& bucket, const std::string& key, const std::string& id, int number,
                                   Part part);
     Outcome<void> abort(const std::string& bucket, const std::string& key, const std::string& id);
+    // A repeated call gets the object that the first one made, without its bytes.
     Outcome<ObjectPtr> complete(const std::string& bucket, const std::string& key, const std::string& id,
                                 const CompleteRequest& request);
 

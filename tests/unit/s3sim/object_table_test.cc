@@ -70,6 +70,23 @@ TEST_F(ObjectTableTest, ARepeatedCompleteIsTheFirst) {
     EXPECT_TRUE(table_.uploads("bkt").empty());
 }
 
+TEST_F(ObjectTableTest, ARememberedCompleteKeepsNoBytes) {
+    const std::string id = start_upload("k");
+    const auto etag = table_.put_part("bkt", "k", id, 1, Part{ByteChain::from_string("a"), {}, {}, {}});
+    ASSERT_TRUE(etag);
+    CompleteRequest request;
+    request.parts = {CompletedPart{1, *etag, {}}};
+    std::weak_ptr<const std::byte> bytes;
+    {
+        const auto object = table_.complete("bkt", "k", id, request);
+        ASSERT_TRUE(object) << object.error().message;
+        bytes = (*object)->bytes.slice(0).data;
+    }
+    EXPECT_FALSE(bytes.expired());
+    ASSERT_TRUE(table_.erase("bkt", "k", std::nullopt));
+    EXPECT_TRUE(bytes.expired());
+}
+
 TEST_F(ObjectTableTest, AFailedConditionLeavesTheUpload) {
     ASSERT_TRUE(put("k", "old"));
     const std::string id = start_upload("k");
