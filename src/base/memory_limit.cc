@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/memory_limit.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "base/memory_shares.h"
+#include "base/text_file.h"
 
 namespace ckptfs {
 namespace {
@@ -56,10 +57,8 @@ void append_group_and_those_above(std::vector<std::string>& files, std::string_v
     }
 }
 
-std::string read_text(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
+std::string text_or_empty(const std::string& path) {
+    return read_text_file(AT_FDCWD, path.c_str()).value_or("");
 }
 
 }  // namespace
@@ -114,13 +113,13 @@ std::uint64_t default_max_memory(std::optional<std::uint64_t> ram, std::optional
 
 std::uint64_t default_max_memory() {
     std::optional<std::uint64_t> smallest;
-    for (const std::string& file : memory_limit_files(read_text("/proc/self/cgroup"))) {
-        const auto limit = parse_memory_limit(read_text(file));
+    for (const std::string& file : memory_limit_files(text_or_empty("/proc/self/cgroup"))) {
+        const auto limit = parse_memory_limit(text_or_empty(file));
         if (limit && (!smallest || *limit < *smallest)) {
             smallest = limit;
         }
     }
-    return default_max_memory(parse_total_ram(read_text("/proc/meminfo")), smallest);
+    return default_max_memory(parse_total_ram(text_or_empty("/proc/meminfo")), smallest);
 }
 
 }  // namespace ckptfs

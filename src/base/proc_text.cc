@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/proc_text.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <vector>
+
+namespace ckptfs {
+namespace {
+
+// include/linux/sched.h of Linux; shown in the flags field (proc(5), stat field 9).
+constexpr std::uint64_t kPfExiting = 0x4;
+constexpr std::size_t kFlagsField = 9;
+constexpr std::size_t kExitCodeField = 52;
+// capabilities(7): number 19.
+constexpr std::uint64_t kCapSysPtrace = std::uint64_t{1} << 19;
+
+std::string_view next_line(std::string_view& text) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return line;
+}
+
+std::vector<std::string_view> words(std::string_view text) {
+    constexpr std::string_view kBlanks = " \t\n";
+    std::vector<std::string_view> found;
+    while (true) {
+        text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+        if (text.empty()) {
+            return found;
+        }
+        const std::size_t end = std::min(text.find_first_of(kBlanks), text.size());
+        found.push_back(text.substr(0, end));
+        text.remove_prefix(end);
+    }
+}
+
+template <class Number>
+std::optional<Number> number(std::string_view text, int base = 10) {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+    if (error != std::errc() || end != text.data() + text.size()) {
+        return std::nullopt;
+    }
+    return value;
+}
+
+// The first word behind "NAME:" at the start of a line.
+template <class Number>
+std::optional<Number> value_of(std::string_view text, std::string_view name, int base = 10) {
+    while (!text.empty()) {
+        const std::string_view line = next_line(text);
+        if (!line.starts_with(name) || !line.substr(name.size()).starts_with(':')) {
+            continue;
+        }
+        const auto values = words(line.substr(name.size() + 1));
+        return values.empty() ? std::nullopt : number<Number>(values.front(), base);
+    }
+    return std::nullopt;
+}
+
+// mountinfo writes blanks, line ends and backslashes in paths as \ooo.
+std::string without_octal_escapes(std::string_view text) {
+    std::string plain;
+    while (!text.empty()) {
+        const auto code = text.front() == '\\' && text.size() >= 4 ? number<unsigned>(text.substr(1, 3), 8)
+                                                                   : std::optional<unsigned>();
+        plain += code ? static_cast<char>(*code) : text.front();
+        text.remove_prefix(code ? 4 : 1);
+    }
+    return plain;
+}
+
+struct MountLine {
+    MountIdentity identity;
+    std::string directory;
+};
+
+// ID PARENT MAJOR:MINOR ROOT DIRECTORY …
+std::optional<MountLine> parse_mount_line(std::string_view line) {
+    const auto fields = words(line);
+    const auto id = fields.size() > 4 ? number<int>(fields[0]) : std::optional<int>();
+    if (!id) {
+        return std::nullopt;
+    }
+    return MountLine{{*id, std::string(fields[2])}, without_octal_escapes(fields[4])};
+}
+
+}  // namespace
+
+std::optional<TaskStat> parse_task_stat(std::string_view text) {
+    // The second field is the program's name in parentheses, and may hold anything, parentheses and blanks included.
+    const std::size_t name_end = text.rfind(')');
+    if (name_end == std::string_view::npos) {
+        return std::nullopt;
+    }
+    constexpr std::size_t kFirstField = 3;
+    const auto fields = words(text.substr(name_end + 1));
+    if (fields.size() <= kExitCodeField - kFirstField) {
+        return std::nullopt;
+    }
+    const auto flags = number<std::uint64_t>(fields[kFlagsField - kFirstField]);
+    const auto exit_code = number<int>(fields[kExitCodeField - kFirstField]);
+    if (!flags || !exit_code) {
+        return std::nullopt;
+    }
+    return TaskStat{(*flags & kPfExiting) != 0, *exit_code};
+}
+
+std::optional<TaskStatus> parse_task_status(std::string_view text) {
+    const auto thread_group = value_of<pid_t>(text, "Tgid");
+    const auto own = value_of<std::uint64_t>(text, "SigPnd", 16);
+    const auto shared = value_of<std::uint64_t>(text, "ShdPnd", 16);
+    if (!thread_group || !own || !shared) {
+        return std::nullopt;
+    }
+    constexpr std::uint64_t kSigkillBit = std::uint64_t{1} << (SIGKILL - 1);
+    return TaskStatus{*thread_group, ((*own | *shared) & kSigkillBit) != 0};
+}
+
+bool may_trace_everyone(std::string_view status_text) {
+    return (value_of<std::uint64_t>(status_text, "CapEff", 16).value_or(0) & kCapSysPtrace) != 0;
+}
+
+std::optional<DescriptorInfo> parse_descriptor_info(std::string_view text) {
+    const auto inode = value_of<std::uint64_t>(text, "ino");
+    const auto mount_id = value_of<int>(text, "mnt_id");
+    const auto flags = value_of<std::uint64_t>(text, "flags", 8);
+    if (!inode || !mount_id || !flags) {
+        return std::nullopt;
+    }
+    return DescriptorInfo{*inode, *mount_id, (*flags & O_ACCMODE) != O_RDONLY};
+}
+
+std::optional<MountIdentity> find_mount_on(std::string_view mountinfo, std::string_view directory) {
+    std::optional<MountIdentity> topmost;
+    while (!mountinfo.empty()) {
+        auto line = parse_mount_line(next_line(mountinfo));
+        if (line && line->directory == directory) {
+            topmost = std::move(line->identity);
+        }
+    }
+    return topmost;
+}
+
+std::optional<MountIdentity> find_mount_by_id(std::string_view mountinfo, int mount_id) {
+    while (!mountinfo.empty()) {
+        auto line = parse_mount_line(next_line(mountinfo));
+        if (line && line->identity.mount_id == mount_id) {
+            return std::move(line->identity);
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of /proc say (proc(5)). Pure: text in, values out; empty where the text is not what it should be.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ckptfs {
+
+// /proc/TID/stat
+struct TaskStat {
+    // PF_EXITING.
+    bool exiting = false;
+    // As wait(2) encodes it. Reads 0 for whoever may not trace the process.
+    int exit_code = 0;
+};
+[[nodiscard]] std::optional<TaskStat> parse_task_stat(std::string_view text);
+
+// /proc/TID/status
+struct TaskStatus {
+    pid_t thread_group = 0;
+    bool sigkill_pending = false;
+};
+[[nodiscard]] std::optional<TaskStatus> parse_task_status(std::string_view text);
+
+// Whether CapEff holds CAP_SYS_PTRACE.
+[[nodiscard]] bool may_trace_everyone(std::string_view status_text);
+
+// /proc/PID/fdinfo/FD
+struct DescriptorInfo {
+    std::uint64_t inode = 0;
+    int mount_id = 0;
+    bool writable = false;
+};
+// Empty also before Linux 5.14, which does not show the inode.
+[[nodiscard]] std::optional<DescriptorInfo> parse_descriptor_info(std::string_view text);
+
+// /proc/PID/mountinfo. The same filesystem has another id, but the same device, where it is bound elsewhere or seen
+// from another mount namespace.
+struct MountIdentity {
+    int mount_id = 0;
+    // "MAJOR:MINOR"
+    std::string device;
+};
+// The topmost mount on exactly this directory.
+[[nodiscard]] std::optional<MountIdentity> find_mount_on(std::string_view mountinfo, std::string_view directory);
+[[nodiscard]] std::optional<MountIdentity> find_mount_by_id(std::string_view mountinfo, int mount_id);
+
+}  // namespace ckptfs

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/process_inspector.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include <charconv>
+#include <csignal>
+#include <memory>
+#include <string_view>
+
+#include "base/fd.h"
+#include "base/text.h"
+#include "base/text_file.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+struct DirectoryCloser {
+    void operator()(DIR* directory) const { closedir(directory); }
+};
+using Directory = std::unique_ptr<DIR, DirectoryCloser>;
+
+Directory open_directory(const std::string& path) {
+    return Directory(opendir(path.c_str()));
+}
+
+// Entries that are numbers: processes, threads, descriptors.
+std::optional<int> next_number(const Directory& directory) {
+    while (const dirent* entry = readdir(directory.get())) {
+        const std::string_view name = entry->d_name;
+        int value = 0;
+        const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
+        if (error == std::errc() && end == name.data() + name.size()) {
+            return value;
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<std::string> read_of_task(pid_t task, const char* file) {
+    return read_text_file(AT_FDCWD, format("/proc/{}/{}", task, file).c_str());
+}
+
+std::optional<TaskStat> stat_of(pid_t task) {
+    const auto text = read_of_task(task, "stat");
+    return text ? parse_task_stat(*text) : std::nullopt;
+}
+
+std::optional<TaskStatus> status_of(pid_t task) {
+    const auto text = read_of_task(task, "status");
+    return text ? parse_task_status(*text) : std::nullopt;
+}
+
+// The same directory of the same filesystem may be bound elsewhere, or the process may live in a container with mounts
+// of its own: then the ids differ, but not the device.
+bool is_on_mount(pid_t process, const DescriptorInfo& descriptor, const std::optional<MountIdentity>& mount) {
+    if (!mount || descriptor.mount_id == mount->mount_id) {
+        return true;
+    }
+    const auto mountinfo = read_of_task(process, "mountinfo");
+    const auto found = mountinfo ? find_mount_by_id(*mountinfo, descriptor.mount_id) : std::nullopt;
+    return found && found->device == mount->device;
+}
+
+struct DescriptorCount {
+    int all = 0;
+    int writable = 0;
+};
+
+// Of one task; `task_path` is /proc/PID or /proc/PID/task/TID.
+std::optional<DescriptorCount> count_descriptors(const std::string& task_path, pid_t process, std::uint64_t inode,
+                                                 const std::optional<MountIdentity>& mount) {
+    const Directory directory = open_directory(task_path + "/fdinfo");
+    if (!directory) {
+        return std::nullopt;
+    }
+    DescriptorCount count;
+    while (const auto number = next_number(directory)) {
+        const auto text = read_text_file(dirfd(directory.get()), format("{}", *number).c_str());
+        if (!text) {
+            // Closed since we saw its name.
+            continue;
+        }
+        ++count.all;
+        const auto descriptor = parse_descriptor_info(*text);
+        if (!descriptor) {
+            return std::nullopt;
+        }
+        if (descriptor->writable && descriptor->inode == inode && is_on_mount(process, *descriptor, mount)) {
+            ++count.writable;
+        }
+    }
+    return count;
+}
+
+}  // namespace
+
+Status ProcInspector::set_mount_point(const std::string& directory) {
+    const auto mountinfo = read_text_file(AT_FDCWD, "/proc/self/mountinfo");
+    auto found = mountinfo ? find_mount_on(*mountinfo, directory) : std::nullopt;
+    if (!found) {
+        return failure(ENOENT, format("nothing is mounted on {}", escaped(directory)));
+    }
+    const std::lock_guard lock(mutex_);
+    mount_ = std::move(found);
+    return {};
+}
+
+std::optional<pid_t> ProcInspector::thread_group(pid_t thread) const {
+    const auto status = thread > 0 ? status_of(thread) : std::nullopt;
+    return status ? std::optional(status->thread_group) : std::nullopt;
+}
+
+std::optional<int> ProcInspector::writable_descriptors(pid_t process, std::uint64_t inode) const {
+    if (process <= 0) {
+        return std::nullopt;
+    }
+    const auto our_mount = mount();
+    const std::string path = format("/proc/{}", process);
+    const auto leader = count_descriptors(path, process, inode, our_mount);
+    if (!leader || leader->all > 0) {
+        return leader ? std::optional(leader->writable) : std::nullopt;
+    }
+    // A main thread that has ended while others go on shows no descriptors; theirs are the process's.
+    const Directory threads = open_directory(path + "/task");
+    while (const auto thread = threads ? next_number(threads) : std::nullopt) {
+        const auto count = count_descriptors(format("{}/task/{}", path, *thread), process, inode, our_mount);
+        if (count && count->all > 0) {
+            return count->writable;
+        }
+    }
+    return 0;
+}
+
+bool ProcInspector::written_by_others(std::uint64_t inode, pid_t except) const {
+    const Directory processes = open_directory("/proc");
+    while (const auto process = processes ? next_number(processes) : std::nullopt) {
+        if (*process != except && writable_descriptors(*process, inode).value_or(0) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+ExitState ProcInspector::exit_state(pid_t thread) const {
+    const auto stat = thread > 0 ? stat_of(thread) : std::nullopt;
+    if (!stat) {
+        return ExitState::kUnknown;
+    }
+    if (!stat->exiting) {
+        return ExitState::kRunning;
+    }
+    // wait(2): the low seven bits are the signal.
+    if ((stat->exit_code & 0x7F) != 0) {
+        return ExitState::kKilledBySignal;
+    }
+    return open_directory(format("/proc/{}/fdinfo", thread)) ? ExitState::kExiting : ExitState::kUnknown;
+}
+
+bool ProcInspector::is_dying(pid_t thread) const {
+    if (thread <= 0) {
+        return false;
+    }
+    const auto status = status_of(thread);
+    if (status && status->sigkill_pending) {
+        return true;
+    }
+    const auto stat = stat_of(thread);
+    // Gone means dead, unless we could not see it in the first place.
+    return stat && stat->exiting;
+}
+
+std::optional<MountIdentity> ProcInspector::mount() const {
+    const std::lock_guard lock(mutex_);
+    return mount_;
+}
+
+ExitCodeSight exit_code_sight() {
+    const pid_t child = fork();
+    if (child < 0) {
+        return ExitCodeSight::kNone;
+    }
+    if (child == 0) {
+        kill(getpid(), SIGKILL);
+        _exit(0);
+    }
+    // Left unreaped while we look.
+    siginfo_t info{};
+    while (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+    }
+    const bool seen = ProcInspector().exit_state(child) == ExitState::kKilledBySignal;
+    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    if (!seen) {
+        return ExitCodeSight::kNone;
+    }
+    // The child has our user and our capabilities; writers may have others.
+    const auto own_status = read_text_file(AT_FDCWD, "/proc/self/status");
+    return own_status && may_trace_everyone(*own_status) ? ExitCodeSight::kEveryUser : ExitCodeSight::kOwnUser;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// ProcessInspector on /proc.
+//
+// What it can see depends on rights: descriptors and exit codes of another user's process need CAP_SYS_PTRACE, and
+// those of a process in a PID namespace that is not ours or below it do not exist for us (FUSE then passes pid 0).
+//
+// An exit code that we may not see reads as 0, like that of an ordinary exit. The two are told apart by the fdinfo
+// directory of the same task, which the kernel opens under the same condition (ptrace(2), PTRACE_MODE_READ_FSCREDS):
+// kExiting where it opens, kUnknown where it is refused.
+#pragma once
+
+#include <mutex>
+#include <string>
+
+#include "base/proc_text.h"
+#include "ckptfs/processes.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+enum class ExitCodeSight : std::uint8_t {
+    kNone,
+    kOwnUser,    // processes of our own user with no more capabilities than ours
+    kEveryUser,  // CAP_SYS_PTRACE
+};
+
+class ProcInspector final : public ProcessInspector {
+public:
+    // Until this is called, an inode number counts on whatever filesystem it is found. ENOENT where nothing is mounted
+    // on exactly this directory. It reads mountinfo; the directory itself is not touched.
+    Status set_mount_point(const std::string& directory);
+
+    [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override;
+    [[nodiscard]] std::optional<int> writable_descriptors(pid_t process, std::uint64_t inode) const override;
+    // Processes that we may not look into count as not writing.
+    [[nodiscard]] bool written_by_others(std::uint64_t inode, pid_t except) const override;
+    [[nodiscard]] ExitState exit_state(pid_t thread) const override;
+    [[nodiscard]] bool is_dying(pid_t thread) const override;
+
+private:
+    [[nodiscard]] std::optional<MountIdentity> mount() const;
+
+    // Mutable, guarded by mutex_.
+    mutable std::mutex mutex_;
+    std::optional<MountIdentity> mount_;
+};
+
+// Whether the rules for killed writers can work here: kills a child and looks whether the kernel shows it. Forks, so
+// call it before the first thread is started.
+[[nodiscard]] ExitCodeSight exit_code_sight();
+
+}  // namespace ckptfs

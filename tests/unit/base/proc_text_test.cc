@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/proc_text.h"
+
+#include <gtest/gtest.h>
+
+namespace ckptfs {
+namespace {
+
+std::string stat_text(const std::string& name, const std::string& flags, const std::string& exit_code) {
+    return "3259 (" + name + ") R 3252 3252 4653 0 -1 " + flags +
+           " 100 0 0 0 0 0 0 0 20 0 1 0 420888 3133440 383 18446744073709551615 94920690982912 94920691002793 "
+           "140728309914096 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 94920691018800 94920691020416 94921564057600 "
+           "140728309918422 140728309918442 140728309918442 140728309919723 " +
+           exit_code + "\n";
+}
+
+TEST(ParseTaskStat, ReadsFlagsAndExitCode) {
+    const auto running = parse_task_stat(stat_text("cat", "4194304", "0"));
+    ASSERT_TRUE(running);
+    EXPECT_FALSE(running->exiting);
+    EXPECT_EQ(running->exit_code, 0);
+    // PF_EXITING | PF_SIGNALED | PF_RANDOMIZE, core dumped by SIGSEGV.
+    const auto killed = parse_task_stat(stat_text("python3", "4195332", "139"));
+    ASSERT_TRUE(killed);
+    EXPECT_TRUE(killed->exiting);
+    EXPECT_EQ(killed->exit_code, 139);
+}
+
+TEST(ParseTaskStat, TakesAnyProgramName) {
+    for (const char* name : {"", ")", "a) R 1 2 3", "two words", "((", "x\n)"}) {
+        const auto stat = parse_task_stat(stat_text(name, "4", "9"));
+        ASSERT_TRUE(stat) << name;
+        EXPECT_TRUE(stat->exiting) << name;
+        EXPECT_EQ(stat->exit_code, 9) << name;
+    }
+}
+
+TEST(ParseTaskStat, CountsFieldsFromTheFrontWhenNewerKernelsAddSome) {
+    std::string text = stat_text("cat", "4", "9");
+    text.pop_back();
+    EXPECT_EQ(parse_task_stat(text + " 77 88\n")->exit_code, 9);
+}
+
+TEST(ParseTaskStat, RefusesWhatIsNotAStat) {
+    EXPECT_FALSE(parse_task_stat(""));
+    EXPECT_FALSE(parse_task_stat("3259 cat R 1 2 3"));
+    EXPECT_FALSE(parse_task_stat("3259 (cat) R 1 2 3"));
+    EXPECT_FALSE(parse_task_stat(stat_text("cat", "many", "0")));
+    EXPECT_FALSE(parse_task_stat(stat_text("cat", "4", "")));
+}
+
+std::string status_text(const std::string& own, const std::string& shared) {
+    return "Name:\tTgid:\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nNgid:\t0\nPid:\t4712\nSigQ:\t0/96000\n"
+           "SigPnd:\t" +
+           own + "\nShdPnd:\t" + shared + "\nSigBlk:\t0000000000000100\nCapEff:\t000001ffffffffff\n";
+}
+
+TEST(ParseTaskStatus, ReadsTheThreadGroup) {
+    const auto status = parse_task_status(status_text("0000000000000000", "0000000000000000"));
+    ASSERT_TRUE(status);
+    EXPECT_EQ(status->thread_group, 4711);
+    EXPECT_FALSE(status->sigkill_pending);
+}
+
+TEST(ParseTaskStatus, SeesSigkillAndNothingElse) {
+    EXPECT_TRUE(parse_task_status(status_text("0000000000000100", "0000000000000000"))->sigkill_pending);
+    EXPECT_TRUE(parse_task_status(status_text("0000000000000000", "0000000000004100"))->sigkill_pending);
+    // SIGALRM, SIGTERM, SIGUSR1.
+    EXPECT_FALSE(parse_task_status(status_text("0000000000002000", "0000000000004200"))->sigkill_pending);
+}
+
+TEST(ParseTaskStatus, RefusesWhatIsNotAStatus) {
+    EXPECT_FALSE(parse_task_status(""));
+    EXPECT_FALSE(parse_task_status("Tgid:\t4711\n"));
+    EXPECT_FALSE(parse_task_status("Tgid:\nSigPnd:\t0\nShdPnd:\t0\n"));
+}
+
+TEST(MayTraceEveryone, LooksAtTheEffectiveCapabilities) {
+    EXPECT_TRUE(may_trace_everyone("CapPrm:\t0000000000000000\nCapEff:\t0000000000080000\n"));
+    EXPECT_FALSE(may_trace_everyone("CapPrm:\t000001ffffffffff\nCapEff:\t000001fffff7ffff\n"));
+    EXPECT_FALSE(may_trace_everyone(""));
+}
+
+TEST(ParseDescriptorInfo, TellsWhoCanWrite) {
+    const auto info = [](const std::string& flags) {
+        return parse_descriptor_info("pos:\t4096\nflags:\t" + flags + "\nmnt_id:\t24\nino:\t18446744073709551615\n");
+    };
+    EXPECT_EQ(info("0100000")->inode, 18446744073709551615ULL);
+    EXPECT_EQ(info("0100000")->mount_id, 24);
+    EXPECT_FALSE(info("0100000")->writable);
+    EXPECT_TRUE(info("0100001")->writable);
+    EXPECT_TRUE(info("02100002")->writable);
+    // O_PATH.
+    EXPECT_FALSE(info("012000000")->writable);
+}
+
+TEST(ParseDescriptorInfo, CannotTellWithoutTheInode) {
+    EXPECT_FALSE(parse_descriptor_info("pos:\t0\nflags:\t0100002\nmnt_id:\t24\n"));
+}
+
+constexpr std::string_view kMountinfo =
+    "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+    "24 22 0:5 / /mnt/check\\040points rw,nosuid,nodev shared:9 - fuse.ckptfs s3://bucket/run rw\n"
+    "25 22 0:6 / /mnt/twice rw - tmpfs tmpfs rw\n"
+    "26 25 0:7 / /mnt/twice rw - fuse.ckptfs s3://bucket/x rw\n"
+    "nonsense\n";
+
+TEST(FindMount, ByDirectory) {
+    EXPECT_EQ(find_mount_on(kMountinfo, "/mnt/check points")->mount_id, 24);
+    EXPECT_EQ(find_mount_on(kMountinfo, "/mnt/check points")->device, "0:5");
+    EXPECT_EQ(find_mount_on(kMountinfo, "/")->mount_id, 22);
+    EXPECT_FALSE(find_mount_on(kMountinfo, "/mnt"));
+    EXPECT_FALSE(find_mount_on(kMountinfo, ""));
+}
+
+TEST(FindMount, TheOneOnTopCounts) {
+    EXPECT_EQ(find_mount_on(kMountinfo, "/mnt/twice")->mount_id, 26);
+}
+
+TEST(FindMount, ById) {
+    EXPECT_EQ(find_mount_by_id(kMountinfo, 25)->device, "0:6");
+    EXPECT_FALSE(find_mount_by_id(kMountinfo, 23));
+}
+
+}  // namespace
+}  // namespace ckptfs

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Against the running kernel, with children of our own.
+#include "base/process_inspector.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <string>
+#include <thread>
+
+#include "base/fd.h"
+#include "base/text_file.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr pid_t kNobodysPid = 0x3FFFFFFF;
+
+constexpr auto kDeadline = std::chrono::seconds(30);
+
+void wait_for_ever() {
+    while (true) {
+        pause();
+    }
+}
+
+// A child that tells when it has begun, and is killed and reaped at the end.
+class Child {
+public:
+    explicit Child(const std::function<void()>& work, const std::function<void()>& rest = wait_for_ever) {
+        int ends[2];
+        EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+        const Fd reading(ends[0]);
+        Fd writing(ends[1]);
+        pid_ = fork();
+        if (pid_ == 0) {
+            work();
+            [[maybe_unused]] const auto written = write(writing.get(), "x", 1);
+            rest();
+        }
+        writing.reset();
+        char begun = 0;
+        [[maybe_unused]] const auto count = read(reading.get(), &begun, 1);
+    }
+    ~Child() {
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+    }
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+
+    [[nodiscard]] pid_t pid() const { return pid_; }
+    // Dead, and left unreaped so that it can be looked at.
+    void wait_until_dead() const {
+        siginfo_t info{};
+        ASSERT_EQ(waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT), 0);
+    }
+
+private:
+    pid_t pid_ = -1;
+};
+
+class TemporaryFile {
+public:
+    TemporaryFile() : fd_(mkstemp(path_)) {
+        struct stat attributes {};
+        EXPECT_EQ(fstat(fd_.get(), &attributes), 0);
+        inode_ = attributes.st_ino;
+    }
+    ~TemporaryFile() { unlink(path_); }
+    TemporaryFile(const TemporaryFile&) = delete;
+    TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+    [[nodiscard]] Fd open(int flags) const { return Fd(::open(path_, flags | O_CLOEXEC)); }
+    [[nodiscard]] std::uint64_t inode() const { return inode_; }
+    void close() { fd_.reset(); }
+
+private:
+    char path_[32] = "/tmp/ckptfs_inspect_XXXXXX";
+    Fd fd_;
+    std::uint64_t inode_ = 0;
+};
+
+TEST(ProcInspector, MapsAThreadToItsProcess) {
+    const ProcInspector inspector;
+    EXPECT_EQ(inspector.thread_group(getpid()), getpid());
+    std::promise<std::optional<pid_t>> seen;
+    std::thread([&] { seen.set_value(inspector.thread_group(gettid())); }).join();
+    EXPECT_EQ(seen.get_future().get(), getpid());
+    EXPECT_EQ(inspector.thread_group(kNobodysPid), std::nullopt);
+    // Of a process in another PID namespace.
+    EXPECT_EQ(inspector.thread_group(0), std::nullopt);
+}
+
+TEST(ProcInspector, CountsWritableDescriptorsOfOneInode) {
+    const ProcInspector inspector;
+    TemporaryFile file;
+    const TemporaryFile other;
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 1);
+    const Fd second = file.open(O_WRONLY);
+    const Fd duplicate(dup(second.get()));
+    const Fd reader = file.open(O_RDONLY);
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 3);
+    file.close();
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 2);
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), other.inode()), 1);
+    EXPECT_EQ(inspector.writable_descriptors(kNobodysPid, file.inode()), std::nullopt);
+    EXPECT_EQ(inspector.writable_descriptors(0, file.inode()), std::nullopt);
+}
+
+TEST(ProcInspector, CountsOnlyOnItsOwnMount) {
+    ProcInspector inspector;
+    const TemporaryFile file;
+    // /proc is mounted, and holds no file of /tmp.
+    ASSERT_TRUE(inspector.set_mount_point("/proc"));
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 0);
+    EXPECT_FALSE(inspector.set_mount_point("/no/such/mount"));
+    EXPECT_EQ(inspector.set_mount_point("/no/such/mount").error().errno_value, ENOENT);
+}
+
+TEST(ProcInspector, FindsOtherWriters) {
+    const ProcInspector inspector;
+    TemporaryFile file;
+    EXPECT_TRUE(inspector.written_by_others(file.inode(), kNobodysPid));
+    EXPECT_FALSE(inspector.written_by_others(file.inode(), getpid()));
+    {
+        const Child child([&] { static Fd held = file.open(O_WRONLY); });
+        EXPECT_TRUE(inspector.written_by_others(file.inode(), getpid()));
+        EXPECT_TRUE(inspector.written_by_others(file.inode(), child.pid()));
+        file.close();
+        // The child has both the inherited descriptor and its own.
+        EXPECT_EQ(inspector.writable_descriptors(child.pid(), file.inode()), 2);
+        EXPECT_FALSE(inspector.written_by_others(file.inode(), child.pid()));
+    }
+    EXPECT_FALSE(inspector.written_by_others(file.inode(), kNobodysPid));
+}
+
+TEST(ProcInspector, CountsThroughAThreadWhenTheMainThreadIsGone) {
+    const ProcInspector inspector;
+    const TemporaryFile file;
+    // The bare call: pthread_exit would unwind the stack and close the file.
+    const Child child([] { std::thread(wait_for_ever).detach(); }, [] { syscall(SYS_exit, 0); });
+    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+    const std::string status_file = "/proc/" + std::to_string(child.pid()) + "/status";
+    while (read_text_file(AT_FDCWD, status_file.c_str()).value_or("").find("State:\tZ") == std::string::npos) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "its main thread goes on";
+        std::this_thread::yield();
+    }
+    EXPECT_EQ(inspector.writable_descriptors(child.pid(), file.inode()), 1);
+    EXPECT_TRUE(inspector.written_by_others(file.inode(), getpid()));
+}
+
+TEST(ProcInspector, TellsARunningProcessFromADeadOne) {
+    const ProcInspector inspector;
+    EXPECT_EQ(inspector.exit_state(getpid()), ExitState::kRunning);
+    EXPECT_EQ(inspector.exit_state(kNobodysPid), ExitState::kUnknown);
+    EXPECT_EQ(inspector.exit_state(0), ExitState::kUnknown);
+    EXPECT_FALSE(inspector.is_dying(getpid()));
+    EXPECT_FALSE(inspector.is_dying(kNobodysPid));
+}
+
+TEST(ProcInspector, SeesTheSignalThatKilled) {
+    const ProcInspector inspector;
+    for (const int signal : {SIGKILL, SIGTERM, SIGSEGV, SIGABRT}) {
+        const Child child([=] { std::signal(signal, SIG_DFL); });
+        EXPECT_EQ(inspector.exit_state(child.pid()), ExitState::kRunning);
+        kill(child.pid(), signal);
+        child.wait_until_dead();
+        EXPECT_EQ(inspector.exit_state(child.pid()), ExitState::kKilledBySignal) << signal;
+        EXPECT_TRUE(inspector.is_dying(child.pid()));
+    }
+}
+
+TEST(ProcInspector, AnOrdinaryExitIsNotASignal) {
+    const ProcInspector inspector;
+    for (const int code : {0, 1, 9, 127}) {
+        const Child child([=] { _exit(code); });
+        child.wait_until_dead();
+        EXPECT_EQ(inspector.exit_state(child.pid()), ExitState::kExiting) << code;
+    }
+}
+
+TEST(ProcInspector, ASignalThatIsHandledIsNotDying) {
+    const ProcInspector inspector;
+    const Child child([] {
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, nullptr);
+    });
+    kill(child.pid(), SIGALRM);
+    kill(child.pid(), SIGTERM);
+    EXPECT_FALSE(inspector.is_dying(child.pid()));
+    EXPECT_EQ(inspector.exit_state(child.pid()), ExitState::kRunning);
+}
+
+TEST(ExitCodeSight, OfOurOwnChildrenIsThere) {
+    EXPECT_NE(exit_code_sight(), ExitCodeSight::kNone);
+}
+
+TEST(ExitCodeSight, WithoutRightsAnExitIsUnknown) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "needs root, to become somebody else";
+    }
+    const Child killed([] {});
+    kill(killed.pid(), SIGKILL);
+    killed.wait_until_dead();
+    // Another user without capabilities looks at it.
+    const pid_t stranger = fork();
+    if (stranger == 0) {
+        constexpr uid_t kNobody = 65534;
+        const bool became_nobody =
+            setresgid(kNobody, kNobody, kNobody) == 0 && setresuid(kNobody, kNobody, kNobody) == 0;
+        _exit(became_nobody ? static_cast<int>(ProcInspector().exit_state(killed.pid())) : 100);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(stranger, &status, 0), stranger);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitState::kUnknown));
+}
+
+}  // namespace
+}  // namespace ckptfs
