@@ -33,6 +33,7 @@
 #include "ckptfs/executor.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
+#include "write/lazy_writer_group.h"
 
 namespace ckptfs {
 
@@ -44,6 +45,8 @@ struct WriteEnvironment {
     Clock& clock;
     const Codec& codec;
     WriteConfig config;
+    // Made by the first writer.
+    LazyWriterGroup writers{};
 };
 
 // The committed object that writing starts from (append, or a file opened without O_TRUNC).
@@ -87,7 +90,8 @@ public:
     virtual void append(WriteData data, WriteDone done) = 0;
     // Larger, before the first write: a size hint, and zeros for what is never written. To zero: starts over.
     virtual void truncate(std::uint64_t size, Done done) = 0;
-    // Waits for the writes acknowledged before it. CommitReason::kFsync before the first write publishes nothing.
+    // Waits for the writes handed over before it; later ones wait for the commit. CommitReason::kFsync before the first
+    // write publishes nothing and answers with an object without ETag.
     virtual void commit(CommitReason reason, CommitDone done) = 0;
     // Ends the upload and keeps `why` for every later call; what was committed before stays. `done` is called when
     // nothing is left in the store.

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "write/file_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "write/file_writer_impl.h"
+#include "write/zeros.h"
+
+namespace ckptfs {
+namespace {
+
+// Zeros take no memory, so something else has to bound how many of them are under way.
+constexpr std::uint64_t kZeroFramesUnderWay = 32;
+constexpr int kZeroPartsUnderWay = 16;
+
+}  // namespace
+
+std::shared_ptr<FileWriter> FileWriter::create(WriteEnvironment& environment, std::string key,
+                                               std::optional<CommittedObject> base) {
+    return std::make_shared<FileWriterImpl>(environment, std::move(key), std::move(base));
+}
+
+FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base)
+    : environment_(environment),
+      group_(environment.writers.get(environment.pool, environment.config)),
+      key_(std::move(key)),
+      committed_(std::move(base)) {
+    if (committed_) {
+        size_ = kept_size_ = committed_->size;
+    } else {
+        dirty_ = true;
+    }
+}
+
+// --- calls from the outside
+
+void FileWriterImpl::write(std::uint64_t offset, WriteData data, WriteDone done) {
+    enqueue(PendingWrite{offset, std::move(data), std::move(done)});
+}
+
+void FileWriterImpl::append(WriteData data, WriteDone done) {
+    enqueue(PendingWrite{std::nullopt, std::move(data), std::move(done)});
+}
+
+void FileWriterImpl::truncate(std::uint64_t size, Done done) {
+    enqueue(PendingTruncate{size, std::move(done)});
+}
+
+void FileWriterImpl::commit(CommitReason reason, CommitDone done) {
+    enqueue(PendingCommit{reason, std::move(done)});
+}
+
+void FileWriterImpl::enqueue(Pending pending) {
+    const auto keep = self();
+    auto pointer = std::make_shared<Pending>(std::move(pending));
+    std::unique_lock lock(mutex_);
+    if (failure_) {
+        const Error error = *failure_;
+        lock.unlock();
+        std::visit([&error](auto& call) { call.done(failure(error)); }, *pointer);
+        return;
+    }
+    pending_.push_back(std::move(pointer));
+    deliver(lock);
+}
+
+void FileWriterImpl::abort(Error why, Done done) {
+    const auto keep = self();
+    std::unique_lock lock(mutex_);
+    fail(std::move(why));
+    if (ending_ == 0) {
+        outbox_.add([done = std::move(done)] { done(Status()); });
+    } else {
+        aborted_.push_back(std::move(done));
+    }
+    deliver(lock);
+}
+
+bool FileWriterImpl::move_to(std::string key) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || committed_ || upload_ || commit_) {
+        return false;
+    }
+    const bool commit_waits = std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
+        return std::holds_alternative<PendingCommit>(*pending);
+    });
+    if (commit_waits) {
+        return false;
+    }
+    key_ = std::move(key);
+    return true;
+}
+
+void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
+    const auto keep = self();
+    std::unique_lock lock(mutex_);
+    if (upload_ && !failure_) {
+        fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
+                                 "write the file anew",
+                                 escaped(key_), escaped(key)))
+                 .value());
+    }
+    key_ = std::move(key);
+    committed_ = std::move(copy);
+    deliver(lock);
+}
+
+std::string FileWriterImpl::key() const {
+    const std::lock_guard lock(mutex_);
+    return key_;
+}
+
+std::uint64_t FileWriterImpl::size() const {
+    const std::lock_guard lock(mutex_);
+    return size_;
+}
+
+bool FileWriterImpl::dirty() const {
+    const std::lock_guard lock(mutex_);
+    return dirty_;
+}
+
+bool FileWriterImpl::pristine() const {
+    const std::lock_guard lock(mutex_);
+    return !touched_ && !committed_;
+}
+
+std::optional<Error> FileWriterImpl::failed() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+}
+
+WriterProgress FileWriterImpl::progress() const {
+    const std::lock_guard lock(mutex_);
+    WriterProgress progress;
+    progress.size = size_;
+    progress.bytes_acknowledged = bytes_acknowledged_;
+    progress.bytes_in_store = bytes_committed_;
+    if (upload_) {
+        progress.bytes_in_store += upload_->bytes_in_store();
+        progress.parts_in_flight = upload_->requests_in_flight();
+    }
+    return progress;
+}
+
+// --- the queue
+
+void FileWriterImpl::deliver(std::unique_lock<std::mutex>& lock) {
+    advance();
+    outbox_.deliver(lock);
+}
+
+void FileWriterImpl::advance() {
+    while (!failure_ && step()) {
+    }
+    if (assembler_) {
+        std::vector<Part> discarded = assembler_->take_discarded();
+        if (!discarded.empty()) {
+            discard(std::move(discarded));
+        }
+    }
+}
+
+bool FileWriterImpl::step() {
+    if (commit_) {
+        return commit_step();
+    }
+    if (pending_.empty() || charging_) {
+        return false;
+    }
+    prefer_next_in_order();
+    const PendingPointer pending = pending_.front();
+    if (std::holds_alternative<PendingWrite>(*pending)) {
+        return write_step(pending);
+    }
+    if (std::holds_alternative<PendingTruncate>(*pending)) {
+        return truncate_step(pending);
+    }
+    PendingCommit commit = std::move(std::get<PendingCommit>(*pending));
+    pending_.pop_front();
+    commit_requested(std::move(commit));
+    return true;
+}
+
+void FileWriterImpl::prefer_next_in_order() {
+    const auto* front = std::get_if<PendingWrite>(pending_.front().get());
+    const std::uint64_t end = cycle_begun_ ? sequencer_.end() : kept_size_;
+    if (front == nullptr || front->charged || !front->offset || *front->offset <= end) {
+        return;
+    }
+    // Threads that write consecutive ranges may hand them over swapped.
+    for (auto next = pending_.begin(); next != pending_.end(); ++next) {
+        const auto* write = std::get_if<PendingWrite>(next->get());
+        if (write == nullptr) {
+            return;
+        }
+        if (write->offset && *write->offset == end) {
+            PendingPointer found = std::move(*next);
+            pending_.erase(next);
+            pending_.push_front(std::move(found));
+            return;
+        }
+    }
+}
+
+bool FileWriterImpl::write_step(const PendingPointer& pending) {
+    auto& write = std::get<PendingWrite>(*pending);
+    const std::uint64_t length = write.data.data.size();
+    if (length > 0) {
+        touched_ = true;
+        if (!cycle_ready()) {
+            return false;
+        }
+        const std::uint64_t offset = write.offset.value_or(size_);
+        const std::uint64_t limit = group_->plan().reachable_size(size_);
+        if (offset > limit || length > limit - offset) {
+            fail(failure(EFBIG, format("write {}: byte {} is beyond the largest size this memory budget can upload, {} "
+                                       "bytes; use a larger --max-memory",
+                                       escaped(key_), offset + length, limit))
+                     .value());
+            return false;
+        }
+        const std::uint64_t end = sequencer_.end();
+        if (offset > end) {
+            return fill_zeros(offset);
+        }
+        if (offset < end) {
+            if (sequencer_.under_way() > 0) {
+                return false;
+            }
+            if (!patchable(offset, offset + length)) {
+                fail(out_of_order(offset, length));
+                return false;
+            }
+        }
+        std::optional<Slice> slice = charge(pending);
+        if (!slice) {
+            return false;
+        }
+        if (offset < end) {
+            patch(offset, *slice);
+            slice->bytes = slice->bytes.subspan(std::min(length, end - offset));
+        }
+        accept(std::move(*slice));
+        dirty_ = true;
+        bytes_acknowledged_ += length;
+    }
+    outbox_.add([pending] { std::get<PendingWrite>(*pending).done(Status()); });
+    discard(std::move(write.data.buffer));
+    pending_.pop_front();
+    return true;
+}
+
+std::optional<Slice> FileWriterImpl::charge(const PendingPointer& pending) {
+    auto& write = std::get<PendingWrite>(*pending);
+    if (!write.charged) {
+        if (std::optional<Slice> copied = room_.copy(write.data.data)) {
+            return copied;
+        }
+        charging_ = true;
+        outbox_.add([keep = self(), pending] {
+            auto& waiting = std::get<PendingWrite>(*pending);
+            keep->environment_.pool.recharge(
+                std::move(waiting.data.buffer), MemoryUse::kWrite,
+                [keep, pending](Buffer buffer) { keep->charged(pending, std::move(buffer)); });
+        });
+        return std::nullopt;
+    }
+    Slice slice;
+    auto unused = room_.keep(std::move(write.data.buffer), write.data.data, slice);
+    discard(std::move(unused));
+    return slice;
+}
+
+void FileWriterImpl::charged(const PendingPointer& pending, Buffer buffer) {
+    std::unique_lock lock(mutex_);
+    charging_ = false;
+    if (failure_) {
+        discard(std::move(buffer));
+    } else {
+        auto& write = std::get<PendingWrite>(*pending);
+        write.data.buffer = std::move(buffer);
+        write.charged = true;
+    }
+    deliver(lock);
+}
+
+bool FileWriterImpl::truncate_step(const PendingPointer& pending) {
+    const std::uint64_t size = std::get<PendingTruncate>(*pending).size;
+    if (size > group_->plan().reachable_size(size)) {
+        fail(
+            failure(EFBIG, format("truncate {}: {} bytes are more than the largest size this memory budget can upload; "
+                                  "use a larger --max-memory",
+                                  escaped(key_), size))
+                .value());
+        return false;
+    }
+    if (size > size_) {
+        size_ = size;
+        touched_ = dirty_ = true;
+        if (assembler_) {
+            assembler_->set_known_size(size);
+        }
+    } else if (size < size_) {
+        if (size == 0) {
+            start_over();
+        } else if (!cut(size)) {
+            return false;
+        }
+        size_ = size;
+        touched_ = dirty_ = true;
+    }
+    outbox_.add([pending] { std::get<PendingTruncate>(*pending).done(Status()); });
+    pending_.pop_front();
+    return true;
+}
+
+// --- the stream
+
+void FileWriterImpl::accept(Slice slice) {
+    for (FrameSequencer::RawFrame& frame : sequencer_.append(std::move(slice))) {
+        encode(std::move(frame));
+    }
+    size_ = std::max(size_, sequencer_.end());
+}
+
+bool FileWriterImpl::fill_zeros(std::uint64_t end) {
+    if (sequencer_.under_way() >= kZeroFramesUnderWay || parts_under_way_ >= kZeroPartsUnderWay) {
+        return false;
+    }
+    dirty_ = true;
+    accept(zeros(static_cast<std::size_t>(std::min<std::uint64_t>(kZeroBlock, end - sequencer_.end()))));
+    return true;
+}
+
+void FileWriterImpl::encode(FrameSequencer::RawFrame frame) {
+    outbox_.add([keep = self(), cycle = cycle_, encoder = encoder_, frame = std::move(frame)] {
+        keep->environment_.executor.post(
+            [keep, cycle, encoder, frame] { keep->encoded(cycle, frame, encoder->encode(frame.raw)); });
+    });
+}
+
+void FileWriterImpl::encoded(std::uint64_t cycle, FrameSequencer::RawFrame frame, Result<EncodedFrame> result) {
+    std::unique_lock lock(mutex_);
+    if (failure_ || cycle != cycle_) {
+        lock.unlock();
+        return;
+    }
+    if (!result) {
+        fail(std::move(result.error()));
+    } else {
+        sequencer_.encoded(std::move(frame), std::move(*result));
+        while (std::optional<PartFrame> next = sequencer_.next()) {
+            send(assembler_->add(std::move(*next)));
+        }
+    }
+    deliver(lock);
+}
+
+void FileWriterImpl::fail(Error error) {
+    if (failure_) {
+        return;
+    }
+    failure_ = std::move(error);
+    for (const PendingPointer& pending : pending_) {
+        outbox_.add(
+            [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });
+    }
+    pending_.clear();
+    if (commit_) {
+        for (CommitDone& done : commit_->done) {
+            outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
+        }
+        commit_.reset();
+    }
+    end_upload();
+    end_cycle();
+}
+
+}  // namespace ckptfs

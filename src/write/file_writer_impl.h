@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of one FileWriter.
+//
+// Every call and every completion locks the mutex, changes the state, and lets advance() decide what follows; calls to
+// the outside (pool, executor, store, callbacks) are put into the outbox and made without the mutex. Freed buffers wake
+// whoever waits for memory, so they too are let go of in the outbox (discard()).
+//
+// Calls from the outside queue up in `pending_` and are carried out in that order, one at a time: a commit therefore
+// covers exactly what was handed over before it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "write/file_writer.h"
+#include "write/fill_room.h"
+#include "write/frame_sequencer.h"
+#include "write/outbox.h"
+#include "write/part_assembler.h"
+#include "write/upload.h"
+#include "write/writer_group.h"
+
+namespace ckptfs {
+
+class FileWriterImpl final : public FileWriter {
+public:
+    FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base);
+    ~FileWriterImpl() override = default;
+    FileWriterImpl(const FileWriterImpl&) = delete;
+    FileWriterImpl& operator=(const FileWriterImpl&) = delete;
+
+    void write(std::uint64_t offset, WriteData data, WriteDone done) override;
+    void append(WriteData data, WriteDone done) override;
+    void truncate(std::uint64_t size, Done done) override;
+    void commit(CommitReason reason, CommitDone done) override;
+    void abort(Error why, Done done) override;
+    bool move_to(std::string key) override;
+    void committed_moved(std::string key, CommittedObject copy) override;
+
+    [[nodiscard]] std::string key() const override;
+    [[nodiscard]] std::uint64_t size() const override;
+    [[nodiscard]] bool dirty() const override;
+    [[nodiscard]] bool pristine() const override;
+    [[nodiscard]] std::optional<Error> failed() const override;
+    [[nodiscard]] WriterProgress progress() const override;
+
+private:
+    struct PendingWrite {
+        // Absent: at the end of the file.
+        std::optional<std::uint64_t> offset;
+        WriteData data;
+        WriteDone done;
+        // `data.buffer` counts as file data.
+        bool charged = false;
+    };
+    struct PendingTruncate {
+        std::uint64_t size = 0;
+        Done done;
+    };
+    struct PendingCommit {
+        CommitReason reason = CommitReason::kClose;
+        CommitDone done;
+    };
+    using Pending = std::variant<PendingWrite, PendingTruncate, PendingCommit>;
+    using PendingPointer = std::shared_ptr<Pending>;
+
+    struct ActiveCommit {
+        std::vector<CommitDone> done;
+        std::uint64_t size = 0;
+        bool last_frame_cut = false;
+        bool parts_sent = false;
+        bool publishing = false;
+    };
+    // A block of the committed object on its way into the stream.
+    struct Fetch {
+        Buffer buffer;
+        std::uint64_t offset = 0;
+        std::size_t wanted = 0;
+        std::size_t filled = 0;
+    };
+
+    [[nodiscard]] std::shared_ptr<FileWriterImpl> self() {
+        return std::static_pointer_cast<FileWriterImpl>(shared_from_this());
+    }
+
+    // --- file_writer.cc: the queue and the stream. All hold the mutex, but those that end a call or a completion.
+    void enqueue(Pending pending);
+    void advance();
+    // One step; true when another may follow at once.
+    [[nodiscard]] bool step();
+    [[nodiscard]] bool write_step(const PendingPointer& pending);
+    [[nodiscard]] bool truncate_step(const PendingPointer& pending);
+    void prefer_next_in_order();
+    // The bytes in memory that are charged as file data; empty while they wait for that.
+    [[nodiscard]] std::optional<Slice> charge(const PendingPointer& pending);
+    void charged(const PendingPointer& pending, Buffer buffer);
+    void accept(Slice slice);
+    [[nodiscard]] bool fill_zeros(std::uint64_t end);
+    void encode(FrameSequencer::RawFrame frame);
+    void encoded(std::uint64_t cycle, FrameSequencer::RawFrame frame, Result<EncodedFrame> result);
+    void fail(Error error);
+    void deliver(std::unique_lock<std::mutex>& lock);
+    template <class T>
+    void discard(T garbage) {
+        outbox_.add([keep = std::make_shared<T>(std::move(garbage))] {});
+    }
+
+    // --- patches.cc: what may change behind the end of the stream.
+    [[nodiscard]] bool patchable(std::uint64_t offset, std::uint64_t end) const;
+    void patch(std::uint64_t offset, const Slice& slice);
+    [[nodiscard]] Error out_of_order(std::uint64_t offset, std::uint64_t size) const;
+    [[nodiscard]] bool cut(std::uint64_t size);
+    void start_over();
+
+    // --- commit_cycle.cc: from a committed object to the next.
+    // True when the stream begins to take bytes; false while the committed object's last bytes are being fetched.
+    [[nodiscard]] bool cycle_ready();
+    void fetch_block();
+    void fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result);
+    void end_cycle();
+    [[nodiscard]] UploadTarget target() const;
+    void begin_upload();
+    void send(std::vector<Part> parts);
+    void send_prepared(const std::shared_ptr<Upload>& upload, const Part& part);
+    void part_sent(const std::shared_ptr<Upload>& upload, const Status& status);
+    void commit_requested(PendingCommit commit);
+    [[nodiscard]] bool commit_step();
+    void put_whole();
+    void published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result);
+    void end_upload();
+
+    WriteEnvironment& environment_;
+    const std::shared_ptr<WriterGroup> group_;
+
+    mutable std::mutex mutex_;
+    Outbox outbox_;
+    std::string key_;
+    std::deque<PendingPointer> pending_;
+    // The front of the queue waits for memory.
+    bool charging_ = false;
+    std::optional<Error> failure_;
+
+    // What is in the bucket, and how much of it the next commit keeps.
+    std::optional<CommittedObject> committed_;
+    std::uint64_t kept_size_ = 0;
+
+    std::uint64_t size_ = 0;
+    bool touched_ = false;
+    bool dirty_ = false;
+    std::uint64_t bytes_acknowledged_ = 0;
+    std::uint64_t bytes_committed_ = 0;
+
+    // The way to the next commit. `cycle_` tells completions of an earlier one apart.
+    std::uint64_t cycle_ = 0;
+    bool cycle_begun_ = false;
+    std::shared_ptr<const FrameEncoder> encoder_;
+    CopyPlan copy_;
+    bool fetching_ = false;
+    FrameSequencer sequencer_;
+    std::optional<PartAssembler> assembler_;
+    FillRoom room_;
+    std::shared_ptr<Upload> upload_;
+    int parts_under_way_ = 0;
+    std::optional<ActiveCommit> commit_;
+
+    // Uploads that are being ended, and who waits for that.
+    int ending_ = 0;
+    Status ending_status_;
+    std::vector<Done> aborted_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "write/frame_sequencer.h"
+
+#include <algorithm>
+
+namespace ckptfs {
+
+std::vector<FrameSequencer::RawFrame> FrameSequencer::append(Slice slice) {
+    std::vector<RawFrame> full;
+    while (!slice.bytes.empty()) {
+        const std::uint64_t room = kFrameSize - open_.size();
+        const std::uint64_t take = std::min<std::uint64_t>(room, slice.bytes.size());
+        open_.append(Slice{slice.owner, slice.bytes.first(take)});
+        slice.bytes = slice.bytes.subspan(take);
+        if (open_.size() == kFrameSize) {
+            full.push_back(take_open());
+        }
+    }
+    return full;
+}
+
+std::optional<FrameSequencer::RawFrame> FrameSequencer::cut() {
+    if (open_.empty()) {
+        return std::nullopt;
+    }
+    return take_open();
+}
+
+FrameSequencer::RawFrame FrameSequencer::take_open() {
+    RawFrame frame;
+    frame.sequence = next_cut_++;
+    frame.offset = open_offset_;
+    frame.raw = std::exchange(open_, Payload());
+    open_offset_ += frame.raw.size();
+    return frame;
+}
+
+void FrameSequencer::encoded(RawFrame raw, EncodedFrame result) {
+    PartFrame frame;
+    frame.offset = raw.offset;
+    frame.size = raw.raw.size();
+    frame.raw = std::move(raw.raw);
+    frame.encoded = std::move(result);
+    encoded_.emplace(raw.sequence, std::move(frame));
+}
+
+std::optional<PartFrame> FrameSequencer::next() {
+    const auto found = encoded_.find(next_delivered_);
+    if (found == encoded_.end()) {
+        return std::nullopt;
+    }
+    PartFrame frame = std::move(found->second);
+    encoded_.erase(found);
+    ++next_delivered_;
+    return frame;
+}
+
+Payload FrameSequencer::patch(std::uint64_t offset, const Payload& bytes) {
+    return std::exchange(open_, with_patch(open_, offset - open_offset_, bytes));
+}
+
+Payload FrameSequencer::restart(std::uint64_t offset, Payload open) {
+    open_offset_ = offset;
+    return std::exchange(open_, std::move(open));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls to the outside that a locked section has decided on, made after the lock is gone, in the order in which they
+// were decided, by one thread at a time.
+//
+// A call may come back into its owner (a store that answers at once): what that decides is added behind and made by the
+// thread that is already at it, so that stacks stay flat.
+//
+// Threads: guarded by its owner's mutex. The owner must stay alive until deliver() returns.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace ckptfs {
+
+class Outbox {
+public:
+    using Call = std::function<void()>;
+
+    // With the owner's mutex held.
+    void add(Call call) { calls_.push_back(std::move(call)); }
+
+    // Takes the owner's held mutex and leaves it released.
+    void deliver(std::unique_lock<std::mutex>& lock) {
+        if (delivering_) {
+            lock.unlock();
+            return;
+        }
+        delivering_ = true;
+        while (!calls_.empty()) {
+            std::vector<Call> calls = std::exchange(calls_, {});
+            lock.unlock();
+            for (Call& call : calls) {
+                call();
+                call = nullptr;
+            }
+            lock.lock();
+        }
+        delivering_ = false;
+        lock.unlock();
+    }
+
+private:
+    std::vector<Call> calls_;
+    bool delivering_ = false;
+};
+
+}  // namespace ckptfs

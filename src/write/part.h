@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run of encoded frames that travels as one part.
+//
+// Copying a Part shares its bytes. A patch never changes a byte: it replaces slices by others, so that what is on its
+// way to the store stays as it was; the frame is stale until it is encoded again.
+//
+// Values, not synchronised.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/codec.h"
+#include "ckptfs/status.h"
+#include "write/staged_range.h"
+
+namespace ckptfs {
+
+struct PartFrame {
+    // In the file.
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    // Both are empty while the frame is staged.
+    Payload raw;
+    EncodedFrame encoded;
+    // `encoded` is not what `raw` holds.
+    bool stale = false;
+    // Counts changes of `raw`.
+    std::uint32_t version = 0;
+    // Where the stored bytes lie on the disk, when they are not in memory.
+    std::optional<StagedRange> staged;
+
+    [[nodiscard]] std::uint64_t end() const { return offset + size; }
+    [[nodiscard]] std::uint64_t stored_size() const { return staged ? staged->size : encoded.stored.size(); }
+};
+
+class Part {
+public:
+    Part() = default;
+    Part(int number, std::uint64_t file_offset, std::uint64_t stored_offset)
+        : number_(number), begin_(file_offset), stored_offset_(stored_offset) {}
+
+    void add(PartFrame frame);
+
+    [[nodiscard]] int number() const { return number_; }
+    // In the file; begin() == end() for a part without frames.
+    [[nodiscard]] std::uint64_t begin() const { return begin_; }
+    [[nodiscard]] std::uint64_t end() const { return frames_.empty() ? begin_ : frames_.back().end(); }
+    [[nodiscard]] std::uint64_t stored_offset() const { return stored_offset_; }
+    [[nodiscard]] std::uint64_t stored_size() const;
+    [[nodiscard]] bool empty() const { return frames_.empty(); }
+    [[nodiscard]] std::vector<PartFrame>& frames() { return frames_; }
+    [[nodiscard]] const std::vector<PartFrame>& frames() const { return frames_; }
+
+    [[nodiscard]] bool has_stale_frames() const;
+    [[nodiscard]] bool has_staged_frames() const;
+    // Bytes of memory its frames hold.
+    [[nodiscard]] std::uint64_t bytes_in_memory() const;
+
+    // Replaces the bytes from `offset` of the file; the range lies within frames that are in memory.
+    void patch(std::uint64_t offset, const Payload& bytes);
+    // Drops everything from `end` of the file on; returns the beginning of the frame that was cut, which is no longer
+    // in the part.
+    Payload cut(std::uint64_t end);
+
+    // Encodes what is stale.
+    Status encode(const FrameEncoder& encoder);
+
+    // Of a part whose frames are all in memory and not stale.
+    [[nodiscard]] Payload body() const;
+    [[nodiscard]] std::uint32_t crc32c() const;
+
+private:
+    int number_ = 1;
+    std::uint64_t begin_ = 0;
+    std::uint64_t stored_offset_ = 0;
+    std::vector<PartFrame> frames_;
+};
+
+// `payload` with the bytes from `offset` on replaced by `bytes`.
+[[nodiscard]] Payload with_patch(const Payload& payload, std::uint64_t offset, const Payload& bytes);
+
+}  // namespace ckptfs

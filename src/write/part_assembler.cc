@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "write/part_assembler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ckptfs {
+
+PartAssembler::PartAssembler(const PartPlan& plan, int copied_parts, std::uint64_t begin)
+    : plan_(plan), first_is_copied_(copied_parts > 0), open_(copied_parts + 1, begin, begin) {}
+
+bool PartAssembler::full() const {
+    return open_.stored_size() >= plan_.part_size(open_.number(), open_.stored_offset(), known_size_);
+}
+
+std::vector<Part> PartAssembler::add(PartFrame frame) {
+    std::vector<Part> parts;
+    if (full()) {
+        seal_into(parts);
+    }
+    open_.add(std::move(frame));
+    if (full() && (open_.number() > 1 || known_size_ > open_.end())) {
+        seal_into(parts);
+    }
+    return parts;
+}
+
+std::vector<Part> PartAssembler::seal() {
+    std::vector<Part> parts;
+    if (!open_.empty()) {
+        seal_into(parts);
+    }
+    return parts;
+}
+
+void PartAssembler::seal_into(std::vector<Part>& parts) {
+    if (last_ && last_->patched) {
+        parts.push_back(last_->part);
+    }
+    discard(last_);
+    Part sealed =
+        std::exchange(open_, Part(open_.number() + 1, open_.end(), open_.stored_offset() + open_.stored_size()));
+    std::optional<Kept>& place = sealed.number() == 1 && !first_is_copied_ ? first_ : last_;
+    if (!sealed.has_staged_frames()) {
+        place = Kept{sealed, false};
+    }
+    parts.push_back(std::move(sealed));
+}
+
+Part PartAssembler::take_whole() {
+    return std::exchange(open_, Part(1, 0, 0));
+}
+
+std::vector<PartAssembler::Kept*> PartAssembler::kept() {
+    std::vector<Kept*> parts;
+    for (std::optional<Kept>* place : {&first_, &last_}) {
+        if (*place) {
+            parts.push_back(&**place);
+        }
+    }
+    return parts;
+}
+
+std::vector<const PartAssembler::Kept*> PartAssembler::kept() const {
+    std::vector<const Kept*> parts;
+    for (const std::optional<Kept>* place : {&first_, &last_}) {
+        if (*place) {
+            parts.push_back(&**place);
+        }
+    }
+    return parts;
+}
+
+bool PartAssembler::patchable(std::uint64_t offset, std::uint64_t end) const {
+    std::vector<const Part*> parts;
+    for (const Kept* place : kept()) {
+        parts.push_back(&place->part);
+    }
+    parts.push_back(&open_);
+    const std::uint64_t limit = std::min(end, open_.end());
+    for (const Part* part : parts) {
+        for (const PartFrame& frame : part->frames()) {
+            if (offset >= limit) {
+                return true;
+            }
+            if (!frame.staged && frame.offset <= offset && offset < frame.end()) {
+                offset = frame.end();
+            }
+        }
+    }
+    return offset >= limit;
+}
+
+std::uint64_t PartAssembler::patchable_from() const {
+    if (last_) {
+        return last_->part.begin();
+    }
+    if (first_ && first_->part.end() == open_.begin()) {
+        return first_->part.begin();
+    }
+    return open_.begin();
+}
+
+void PartAssembler::patch(std::uint64_t offset, const Payload& bytes) {
+    discarded_.push_back(open_);
+    for (Kept* place : kept()) {
+        if (offset < place->part.end() && offset + bytes.size() > place->part.begin()) {
+            discarded_.push_back(place->part);
+            place->part.patch(offset, bytes);
+            place->patched = true;
+        }
+    }
+    open_.patch(offset, bytes);
+}
+
+std::vector<Part> PartAssembler::take_patched() {
+    std::vector<Part> parts;
+    for (Kept* place : kept()) {
+        if (std::exchange(place->patched, false)) {
+            parts.push_back(place->part);
+        }
+    }
+    return parts;
+}
+
+bool PartAssembler::can_cut(std::uint64_t end) const {
+    if (end >= open_.begin()) {
+        return std::none_of(open_.frames().begin(), open_.frames().end(), [end](const PartFrame& frame) {
+            return frame.staged && frame.offset < end && end < frame.end();
+        });
+    }
+    const std::vector<const Kept*> parts = kept();
+    return std::any_of(parts.begin(), parts.end(),
+                       [end](const Kept* place) { return place->part.begin() <= end && end < place->part.end(); });
+}
+
+Payload PartAssembler::cut(std::uint64_t end) {
+    if (end < open_.begin()) {
+        std::optional<Kept>& place = last_ && last_->part.begin() <= end ? last_ : first_;
+        discarded_.push_back(std::exchange(open_, std::move(place->part)));
+        place.reset();
+        if (last_ && last_->part.number() >= open_.number()) {
+            discard(last_);
+        }
+    }
+    discarded_.push_back(open_);
+    return open_.cut(end);
+}
+
+void PartAssembler::discard(std::optional<Kept>& place) {
+    if (place) {
+        discarded_.push_back(std::move(place->part));
+        place.reset();
+    }
+}
+
+std::uint64_t PartAssembler::kept_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const Kept* place : kept()) {
+        bytes += place->part.bytes_in_memory();
+    }
+    return bytes;
+}
+
+std::vector<Part> PartAssembler::drop_kept() {
+    std::vector<Part> parts = take_patched();
+    discard(first_);
+    discard(last_);
+    return parts;
+}
+
+}  // namespace ckptfs

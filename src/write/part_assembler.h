@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collects encoded frames into parts by the plan, and keeps what may still be patched: the part being filled, the first
+// part of the file and the last part that was sent.
+//
+// Guarded by its owner's mutex.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+#include "write/part.h"
+#include "write/part_plan.h"
+
+namespace ckptfs {
+
+class PartAssembler {
+public:
+    // `copied_parts` numbers are taken by what is copied from the committed object, `begin` bytes.
+    PartAssembler(const PartPlan& plan, int copied_parts, std::uint64_t begin);
+
+    // 0: not known.
+    void set_known_size(std::uint64_t size) { known_size_ = size; }
+
+    // Returns the parts that are to be sent now. A full first part waits for the byte behind it, so that a file of just
+    // its size is one request.
+    [[nodiscard]] std::vector<Part> add(PartFrame frame);
+    // Closes the part being filled, full or not; returns what is to be sent. Nothing for an empty one.
+    [[nodiscard]] std::vector<Part> seal();
+    // Takes the part being filled as the whole object (no part has been sent).
+    [[nodiscard]] Part take_whole();
+
+    [[nodiscard]] Part& open() { return open_; }
+    [[nodiscard]] const Part& open() const { return open_; }
+    [[nodiscard]] std::uint64_t end() const { return open_.end(); }
+
+    // Whether all bytes from `offset` to the smaller of `end` and end() can still be changed.
+    [[nodiscard]] bool patchable(std::uint64_t offset, std::uint64_t end) const;
+    // The lowest offset from which everything up to the end can still be changed.
+    [[nodiscard]] std::uint64_t patchable_from() const;
+    void patch(std::uint64_t offset, const Payload& bytes);
+    // Kept parts that were patched after they had been sent; they must be sent again.
+    [[nodiscard]] std::vector<Part> take_patched();
+
+    // Whether the file can be cut at `end`: the bytes of the part that is cut are still here.
+    [[nodiscard]] bool can_cut(std::uint64_t end) const;
+    // Drops everything from `end` on. Returns the beginning of the frame that was cut, to be filled on. Parts with
+    // numbers from open().number() on have to be forgotten.
+    Payload cut(std::uint64_t end);
+
+    // Memory held by parts that have been sent and are kept for patches only.
+    [[nodiscard]] std::uint64_t kept_bytes() const;
+    // Lets go of them; returns those that must be sent again because they were patched.
+    [[nodiscard]] std::vector<Part> drop_kept();
+
+    // Bytes that nobody needs any more, to be freed where no mutex is held.
+    [[nodiscard]] std::vector<Part> take_discarded() { return std::exchange(discarded_, {}); }
+
+private:
+    struct Kept {
+        Part part;
+        bool patched = false;
+    };
+
+    [[nodiscard]] bool full() const;
+    void seal_into(std::vector<Part>& parts);
+    void discard(std::optional<Kept>& place);
+    [[nodiscard]] std::vector<Kept*> kept();
+    [[nodiscard]] std::vector<const Kept*> kept() const;
+
+    const PartPlan& plan_;
+    const bool first_is_copied_;
+    std::uint64_t known_size_ = 0;
+    Part open_;
+    std::optional<Kept> first_;
+    std::optional<Kept> last_;
+    std::vector<Part> discarded_;
+};
+
+}  // namespace ckptfs

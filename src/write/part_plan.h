@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// How large each part of a multipart upload is. Pure.
+//
+// Parts start small, so that uploading starts early, many connections work at once in little memory, and the wait in
+// close() is short; they grow with their number, so that 10,000 of them hold a large file. A part never takes more than
+// its share of the write budget: the file size that can be reached follows from that.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ckptfs/config.h"
+#include "ckptfs/object_store.h"
+
+namespace ckptfs {
+
+// "Amazon S3 multipart upload limits".
+inline constexpr std::uint64_t kMinPartSize = std::uint64_t{5} << 20;
+inline constexpr std::uint64_t kMaxPartSize = std::uint64_t{5} << 30;
+inline constexpr int kMaxPartNumber = 10'000;
+inline constexpr std::uint64_t kMaxObjectSize = std::uint64_t{5} << 40;
+
+class PartPlan {
+public:
+    // `write_budget`: bytes of the memory budget that file data may take; one part gets a quarter of it at most.
+    PartPlan(const WriteConfig& config, std::uint64_t write_budget);
+
+    // How many bytes part `number` (from 1) that begins at `offset` should hold before it is sent; whole frames.
+    // `known_size`: of the whole object, 0 where nobody has told.
+    [[nodiscard]] std::uint64_t part_size(int number, std::uint64_t offset, std::uint64_t known_size) const;
+
+    // No file can grow larger than this. A size told in advance reaches further, because its parts start larger.
+    [[nodiscard]] std::uint64_t reachable_size() const { return reachable_size_; }
+    [[nodiscard]] std::uint64_t reachable_size(std::uint64_t known_size) const;
+
+    // All parts but the last are of this size; 0 where they may differ.
+    [[nodiscard]] std::uint64_t equal_size() const { return equal_size_; }
+
+private:
+    [[nodiscard]] std::uint64_t grown_size(int number) const;
+
+    std::uint64_t largest_;
+    std::uint64_t equal_size_ = 0;
+    // Parts before they start to grow; then they grow e-fold in as many again.
+    int steady_parts_ = 0;
+    std::uint64_t reachable_size_ = 0;
+};
+
+// What becomes of the committed object that a new upload starts from.
+struct CopyPlan {
+    // Copied within the store, as parts 1, 2, …; without a range where it is the whole object.
+    struct Piece {
+        std::uint64_t offset = 0;
+        std::uint64_t length = 0;
+    };
+    std::vector<Piece> pieces;
+    // From here on its bytes are fetched and sent again.
+    std::uint64_t fetch_from = 0;
+};
+
+// The first `keep` bytes of an object. UploadPartCopy takes parts of 5 MiB to 5 GiB, as UploadPart does.
+[[nodiscard]] CopyPlan plan_copy(std::uint64_t keep, const PartPlan& plan);
+
+}  // namespace ckptfs

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "write/file_writer_impl.h"
+
+namespace ckptfs {
+
+bool FileWriterImpl::patchable(std::uint64_t offset, std::uint64_t end) const {
+    return offset >= sequencer_.open_offset() || assembler_->patchable(offset, std::min(end, sequencer_.open_offset()));
+}
+
+void FileWriterImpl::patch(std::uint64_t offset, const Slice& slice) {
+    const std::uint64_t open = sequencer_.open_offset();
+    Payload bytes;
+    bytes.append(slice);
+    bytes = bytes.subrange(0, sequencer_.end() - offset);
+    if (offset < open) {
+        assembler_->patch(offset, bytes.subrange(0, open - offset));
+    }
+    const std::uint64_t from = std::max(offset, open);
+    if (from < offset + bytes.size()) {
+        discard(sequencer_.patch(from, bytes.subrange(from - offset, bytes.size())));
+    }
+}
+
+Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) const {
+    return failure(EOPNOTSUPP,
+                   format("write {}: {} bytes at offset {} lie before {}, from where bytes can still be changed (the "
+                          "file ends at {}); write the file in order, or on a local disk and copy it here",
+                          escaped(key_), size, offset, assembler_->patchable_from(), size_))
+        .value();
+}
+
+bool FileWriterImpl::cut(std::uint64_t size) {
+    if (!cycle_begun_) {
+        kept_size_ = std::min(kept_size_, size);
+        return true;
+    }
+    if (size >= sequencer_.end()) {
+        return true;
+    }
+    // Frames that are being encoded, and blocks that are being fetched, have to arrive first.
+    if (sequencer_.under_way() > 0 || !cycle_ready()) {
+        return false;
+    }
+    if (size < copy_.fetch_from && !upload_) {
+        kept_size_ = size;
+        end_cycle();
+        return true;
+    }
+    if (size >= sequencer_.open_offset()) {
+        discard(sequencer_.restart(sequencer_.open_offset(),
+                                   sequencer_.open().subrange(0, size - sequencer_.open_offset())));
+        return true;
+    }
+    if (size < copy_.fetch_from || !assembler_->can_cut(size)) {
+        fail(failure(EOPNOTSUPP, format("truncate {}: the file cannot be cut at {}, because what lies before {} is "
+                                        "already in the store; write it anew",
+                                        escaped(key_), size, assembler_->patchable_from()))
+                 .value());
+        return false;
+    }
+    Payload open = assembler_->cut(size);
+    const std::uint64_t open_offset = size - open.size();
+    discard(sequencer_.restart(open_offset, std::move(open)));
+    if (upload_) {
+        upload_->forget_parts_from(assembler_->open().number());
+    }
+    return true;
+}
+
+void FileWriterImpl::start_over() {
+    end_upload();
+    end_cycle();
+    kept_size_ = 0;
+}
+
+}  // namespace ckptfs

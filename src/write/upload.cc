@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "write/upload.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "base/uuid.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+UploadTarget with_write_id(UploadTarget target, const std::string& write_id) {
+    target.metadata[kWriteIdMetadata] = write_id;
+    return target;
+}
+
+}  // namespace
+
+std::shared_ptr<Upload> Upload::create(ObjectStore& store, UploadTarget target) {
+    return std::shared_ptr<Upload>(new Upload(store, std::move(target)));
+}
+
+Upload::Upload(ObjectStore& store, UploadTarget target)
+    : store_(store), target_(std::move(target)), write_id_(random_uuid()) {}
+
+Upload::~Upload() {
+    if (id_ && !closed_) {
+        store_.abort_upload(*id_, [key = target_.key](const Status& status) {
+            if (!status) {
+                log_warning(format("{}: the abandoned upload could not be ended: {}", escaped(key),
+                                   escaped(status.error().message)));
+            }
+        });
+    }
+}
+
+void Upload::send_part(int number, Payload body, std::uint32_t crc32c, PartDone done) {
+    add_part(number, PartRequest{std::move(body), crc32c, std::nullopt, {std::move(done)}});
+}
+
+void Upload::copy_part(int number, CopySource source, PartDone done) {
+    add_part(number, PartRequest{Payload(), 0, std::move(source), {std::move(done)}});
+}
+
+void Upload::add_part(int number, PartRequest request) {
+    const auto self = shared_from_this();
+    std::unique_lock lock(mutex_);
+    Part& part = parts_[number];
+    part.forgotten = false;
+    if (part.next) {
+        // Superseded before it left: whoever sent it hears of the later bytes.
+        for (PartDone& done : part.next->done) {
+            request.done.push_back(std::move(done));
+        }
+        discard(std::move(part.next->body));
+    }
+    part.next = std::move(request);
+    if (failure_) {
+        answer_waiting_parts();
+    } else if (!id_) {
+        create_upload();
+    } else if (!part.in_flight) {
+        start_part(number);
+    }
+    outbox_.deliver(lock);
+}
+
+void Upload::create_upload() {
+    if (creating_) {
+        return;
+    }
+    creating_ = true;
+    ++in_flight_;
+    outbox_.add([self = shared_from_this()] {
+        CreateUploadRequest request;
+        const UploadTarget target = with_write_id(self->target_, self->write_id_);
+        request.key = target.key;
+        request.metadata = target.metadata;
+        request.content_encoding = target.content_encoding;
+        self->store_.create_upload(std::move(request), [self](Result<UploadId> id) { self->created(std::move(id)); });
+    });
+}
+
+void Upload::created(Result<UploadId> id) {
+    std::unique_lock lock(mutex_);
+    --in_flight_;
+    if (id) {
+        id_ = std::move(*id);
+    } else {
+        keep_failure(id.error());
+    }
+    if (failure_) {
+        answer_waiting_parts();
+    } else {
+        for (auto& [number, part] : parts_) {
+            start_part(number);
+        }
+    }
+    go_on_when_quiet();
+    outbox_.deliver(lock);
+}
+
+void Upload::start_part(int number) {
+    Part& part = parts_[number];
+    if (!part.next) {
+        return;
+    }
+    part.in_flight = true;
+    ++in_flight_;
+    auto request = std::make_shared<PartRequest>(std::move(*part.next));
+    part.next.reset();
+    outbox_.add([self = shared_from_this(), number, request, id = *id_] {
+        const std::uint64_t size =
+            request->source && request->source->range ? request->source->range->length : request->body.size();
+        auto answered = [self, number, size, done = std::move(request->done)](Result<UploadedPart> result) {
+            self->part_answered(number, size, done, std::move(result));
+        };
+        if (request->source) {
+            self->store_.upload_part_copy(
+                {id, number, request->source->key, request->source->etag, request->source->range}, std::move(answered));
+        } else {
+            self->store_.upload_part({id, number, std::move(request->body), request->crc32c}, std::move(answered));
+        }
+    });
+}
+
+void Upload::part_answered(int number, std::uint64_t size, const std::vector<PartDone>& done,
+                           Result<UploadedPart> result) {
+    std::unique_lock lock(mutex_);
+    --in_flight_;
+    Part& part = parts_[number];
+    part.in_flight = false;
+    Status status;
+    if (result) {
+        part.uploaded = std::move(*result);
+        part.uploaded->part_number = number;
+        if (part.uploaded->size == 0) {
+            part.uploaded->size = size;
+        }
+    } else {
+        keep_failure(result.error());
+        status = failure(*failure_);
+    }
+    for (const PartDone& call : done) {
+        outbox_.add([call, status] { call(status); });
+    }
+    if (failure_) {
+        answer_waiting_parts();
+    } else {
+        start_part(number);
+    }
+    go_on_when_quiet();
+    outbox_.deliver(lock);
+}
+
+void Upload::forget_parts_from(int number) {
+    const std::lock_guard lock(mutex_);
+    for (auto part = parts_.lower_bound(number); part != parts_.end(); ++part) {
+        part->second.forgotten = true;
+    }
+}
+
+void Upload::put(Payload body, std::uint32_t crc32c, Published done) {
+    const auto self = shared_from_this();
+    std::unique_lock lock(mutex_);
+    if (failure_) {
+        outbox_.add([done = std::move(done), error = *failure_] { done(failure(error)); });
+    } else {
+        completing_ = std::move(done);
+        ++in_flight_;
+        outbox_.add([self, body = std::move(body), crc32c]() mutable {
+            const UploadTarget target = with_write_id(self->target_, self->write_id_);
+            PutRequest request;
+            request.key = target.key;
+            request.body = std::move(body);
+            request.crc32c = crc32c;
+            request.metadata = target.metadata;
+            request.content_encoding = target.content_encoding;
+            self->store_.put(std::move(request),
+                             [self](Result<PutResponse> result) { self->completed(std::move(result)); });
+        });
+    }
+    outbox_.deliver(lock);
+}
+
+void Upload::complete(Published done) {
+    const auto self = shared_from_this();
+    std::unique_lock lock(mutex_);
+    completing_ = std::move(done);
+    go_on_when_quiet();
+    outbox_.deliver(lock);
+}
+
+void Upload::abort(Done done) {
+    const auto self = shared_from_this();
+    std::unique_lock lock(mutex_);
+    if (!failure_) {
+        Error error;
+        error.errno_value = ECANCELED;
+        error.message = format("{}: the upload was given up", escaped(target_.key));
+        failure_ = std::move(error);
+    }
+    aborting_.push_back(std::move(done));
+    answer_waiting_parts();
+    go_on_when_quiet();
+    outbox_.deliver(lock);
+}
+
+void Upload::go_on_when_quiet() {
+    if (in_flight_ > 0) {
+        return;
+    }
+    if (completing_ && !closed_) {
+        if (failure_) {
+            outbox_.add([done = std::exchange(completing_, nullptr), error = *failure_] { done(failure(error)); });
+        } else {
+            complete_now();
+            return;
+        }
+    }
+    if (!aborting_.empty()) {
+        end_now();
+    }
+}
+
+void Upload::complete_now() {
+    CompleteRequest request;
+    request.upload = *id_;
+    request.write_id = write_id_;
+    for (const auto& [number, part] : parts_) {
+        if (!part.forgotten) {
+            request.parts.push_back(*part.uploaded);
+            request.size += part.uploaded->size;
+        }
+    }
+    ++in_flight_;
+    outbox_.add([self = shared_from_this(), request = std::move(request)]() mutable {
+        self->store_.complete_upload(std::move(request),
+                                     [self](Result<PutResponse> result) { self->completed(std::move(result)); });
+    });
+}
+
+void Upload::completed(Result<PutResponse> result) {
+    std::unique_lock lock(mutex_);
+    --in_flight_;
+    if (result) {
+        closed_ = true;
+    } else {
+        keep_failure(result.error());
+    }
+    outbox_.add([done = std::exchange(completing_, nullptr), result = std::move(result)] { done(result); });
+    go_on_when_quiet();
+    outbox_.deliver(lock);
+}
+
+void Upload::end_now() {
+    if (closed_ || !id_) {
+        for (Done& done : aborting_) {
+            outbox_.add([done = std::move(done)] { done(Status()); });
+        }
+        aborting_.clear();
+        return;
+    }
+    if (std::exchange(ending_, true)) {
+        return;
+    }
+    outbox_.add([self = shared_from_this(), id = *id_] {
+        self->store_.abort_upload(id, [self](const Status& status) {
+            std::unique_lock lock(self->mutex_);
+            // Not tried again: the store has already done so for as long as it was told to.
+            self->closed_ = true;
+            for (Done& done : self->aborting_) {
+                self->outbox_.add([done = std::move(done), status] { done(status); });
+            }
+            self->aborting_.clear();
+            self->outbox_.deliver(lock);
+        });
+    });
+}
+
+void Upload::keep_failure(const Error& error) {
+    if (!failure_) {
+        failure_ = error;
+    }
+}
+
+void Upload::answer_waiting_parts() {
+    for (auto& [number, part] : parts_) {
+        if (part.next) {
+            for (PartDone& done : part.next->done) {
+                outbox_.add([done = std::move(done), error = *failure_] { done(failure(error)); });
+            }
+            discard(std::move(part.next->body));
+            part.next.reset();
+        }
+    }
+}
+
+void Upload::discard(Payload body) {
+    // Freed memory wakes whoever waits for it: not under our mutex.
+    outbox_.add([body = std::move(body)] {});
+}
+
+std::uint64_t Upload::bytes_in_store() const {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t bytes = 0;
+    for (const auto& [number, part] : parts_) {
+        if (part.uploaded && !part.forgotten) {
+            bytes += part.uploaded->size;
+        }
+    }
+    return bytes;
+}
+
+int Upload::requests_in_flight() const {
+    const std::lock_guard lock(mutex_);
+    return in_flight_;
+}
+
+}  // namespace ckptfs

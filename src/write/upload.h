@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the bytes of one commit reach the store: as one object put, or as one multipart upload.
+//
+// The upload is created with its first part; parts travel in parallel, as many as memory and the store allow. A part
+// number may be sent again: the later bytes win, and never overtake the earlier request. The first failure is kept and
+// answers everything after it.
+//
+// Ownership: shared; requests in flight keep it alive. The destructor ends an upload that was not completed.
+// Threads: all functions may be called from any thread; callbacks run exactly once, without locks held, also inline.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptfs/object_store.h"
+#include "write/outbox.h"
+
+namespace ckptfs {
+
+struct UploadTarget {
+    std::string key;
+    Metadata metadata;
+    std::string content_encoding;
+};
+
+struct CopySource {
+    std::string key;
+    std::string etag;
+    // Absent: the whole object.
+    std::optional<ByteRange> range;
+};
+
+class Upload : public std::enable_shared_from_this<Upload> {
+public:
+    using PartDone = std::function<void(Status)>;
+    using Published = std::function<void(Result<PutResponse>)>;
+    using Done = std::function<void(Status)>;
+
+    [[nodiscard]] static std::shared_ptr<Upload> create(ObjectStore& store, UploadTarget target);
+    ~Upload();
+    Upload(const Upload&) = delete;
+    Upload& operator=(const Upload&) = delete;
+
+    void send_part(int number, Payload body, std::uint32_t crc32c, PartDone done);
+    void copy_part(int number, CopySource source, PartDone done);
+    // These numbers will be sent again or are no longer part of the object.
+    void forget_parts_from(int number);
+
+    // The whole object in one request; instead of parts.
+    void put(Payload body, std::uint32_t crc32c, Published done);
+    // Waits for the parts in flight.
+    void complete(Published done);
+    // Ends what is not yet completed. `done` comes when nothing is in flight and nothing of it is left in the store;
+    // an object that was published meanwhile stays.
+    void abort(Done done);
+
+    [[nodiscard]] std::uint64_t bytes_in_store() const;
+    [[nodiscard]] int requests_in_flight() const;
+
+private:
+    struct PartRequest {
+        Payload body;
+        std::uint32_t crc32c = 0;
+        std::optional<CopySource> source;
+        std::vector<PartDone> done;
+    };
+    struct Part {
+        bool in_flight = false;
+        bool forgotten = false;
+        std::optional<UploadedPart> uploaded;
+        // Sent when the request in flight has been answered, or when the upload exists.
+        std::optional<PartRequest> next;
+    };
+
+    Upload(ObjectStore& store, UploadTarget target);
+
+    void add_part(int number, PartRequest request);
+    // These hold the mutex.
+    void create_upload();
+    void start_part(int number);
+    void keep_failure(const Error& error);
+    void answer_waiting_parts();
+    void go_on_when_quiet();
+    void complete_now();
+    void end_now();
+    void discard(Payload body);
+
+    void created(Result<UploadId> id);
+    void part_answered(int number, std::uint64_t size, const std::vector<PartDone>& done, Result<UploadedPart> result);
+    void completed(Result<PutResponse> result);
+
+    ObjectStore& store_;
+    const UploadTarget target_;
+    const std::string write_id_;
+
+    mutable std::mutex mutex_;
+    Outbox outbox_;
+    bool creating_ = false;
+    std::optional<UploadId> id_;
+    std::map<int, Part> parts_;
+    int in_flight_ = 0;
+    std::optional<Error> failure_;
+    Published completing_;
+    std::vector<Done> aborting_;
+    bool ending_ = false;
+    // Published or ended: nothing is left to abort.
+    bool closed_ = false;
+};
+
+}  // namespace ckptfs

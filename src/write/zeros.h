@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Zeros that take no memory of the budget: one block of them, shared by every hole of every file.
+#pragma once
+
+#include <cstddef>
+
+#include "ckptfs/bytes.h"
+
+namespace ckptfs {
+
+// At most kZeroBlock bytes.
+inline constexpr std::size_t kZeroBlock = std::size_t{1} << 20;
+[[nodiscard]] Slice zeros(std::size_t size);
+
+}  // namespace ckptfs

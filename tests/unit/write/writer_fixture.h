@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// A writer with everything it needs: a store in memory, a memory budget, threads.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/memory_pool.h"
+#include "base/memory_shares.h"
+#include "base/system_clock.h"
+#include "base/thread_pool.h"
+#include "codec/codecs.h"
+#include "support/fake_store.h"
+#include "write/file_writer.h"
+
+namespace ckptfs::testing {
+
+inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+// Bytes that differ from place to place, so that a byte at the wrong offset is seen.
+inline std::string pattern(std::uint64_t size, std::uint64_t offset = 0) {
+    std::string text(size, '\0');
+    for (std::uint64_t at = 0; at < size; ++at) {
+        const std::uint64_t place = offset + at;
+        text[at] = static_cast<char>('A' + (place ^ (place >> 8) ^ (place >> 20)) % 53);
+    }
+    return text;
+}
+
+// The answer of an asynchronous call, waited for with a deadline.
+template <class T>
+class Answer {
+public:
+    [[nodiscard]] std::function<void(T)> callback() {
+        return [promise = promise_](T value) { promise->set_value(std::move(value)); };
+    }
+    [[nodiscard]] bool here(std::chrono::milliseconds wait = std::chrono::milliseconds(0)) const {
+        return future_.wait_for(wait) == std::future_status::ready;
+    }
+    T get() {
+        if (!here(std::chrono::seconds(30))) {
+            return failure(ETIMEDOUT, "no answer within 30 seconds");
+        }
+        return future_.get();
+    }
+
+private:
+    std::shared_ptr<std::promise<T>> promise_ = std::make_shared<std::promise<T>>();
+    std::shared_future<T> future_ = promise_->get_future().share();
+};
+
+inline bool eventually(const std::function<bool()>& holds) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!holds()) {
+        if (std::chrono::steady_clock::now() > deadline) {
+            return false;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+}
+
+struct WriterFixture {
+    explicit WriterFixture(std::uint64_t max_memory = 256 * kMiB, WriteConfig config = {})
+        : pool(std::move(MemoryPool::create(memory_shares(max_memory, 2), nullptr, nullptr).value())),
+          environment{store, *pool, executor, clock, *codec, std::move(config)} {}
+
+    std::shared_ptr<FileWriter> open(std::optional<CommittedObject> base = std::nullopt, std::string key = "dir/file") {
+        return FileWriter::create(environment, std::move(key), std::move(base));
+    }
+
+    // As the kernel hands it over: behind a header, in a receive buffer.
+    WriteData data(std::string_view text) {
+        Answer<Result<std::shared_ptr<Buffer>>> taken;
+        pool->take(MemoryUse::kReceive,
+                   [done = taken.callback()](Buffer buffer) { done(std::make_shared<Buffer>(std::move(buffer))); });
+        WriteData result;
+        const auto buffer = taken.get();
+        if (!buffer) {
+            ADD_FAILURE() << "no receive buffer within 30 seconds";
+            return result;
+        }
+        constexpr std::size_t kHeader = 80;
+        std::memcpy((*buffer)->data() + kHeader, text.data(), text.size());
+        result.data = ByteSpan((*buffer)->data() + kHeader, text.size());
+        result.buffer = std::move(**buffer);
+        return result;
+    }
+
+    // In pieces of a FUSE request each, waiting for each answer.
+    Status write(FileWriter& writer, std::uint64_t offset, std::string_view text,
+                 std::size_t piece = BufferPool::kPayloadSize) {
+        do {
+            const std::string_view part = text.substr(0, piece);
+            Answer<Status> answer;
+            writer.write(offset, data(part), answer.callback());
+            if (Status status = answer.get(); !status) {
+                return status;
+            }
+            offset += part.size();
+            text.remove_prefix(part.size());
+        } while (!text.empty());
+        return {};
+    }
+    Status append(FileWriter& writer, std::string_view text) {
+        Answer<Status> answer;
+        writer.append(data(text), answer.callback());
+        return answer.get();
+    }
+    static Status truncate(FileWriter& writer, std::uint64_t size) {
+        Answer<Status> answer;
+        writer.truncate(size, answer.callback());
+        return answer.get();
+    }
+    static Result<CommittedObject> commit(FileWriter& writer, CommitReason reason = CommitReason::kClose) {
+        Answer<Result<CommittedObject>> answer;
+        writer.commit(reason, answer.callback());
+        return answer.get();
+    }
+    static Status abort(FileWriter& writer, int errno_value = EIO) {
+        Error why;
+        why.errno_value = errno_value;
+        why.message = "given up";
+        Answer<Status> answer;
+        writer.abort(why, answer.callback());
+        return answer.get();
+    }
+
+    // Threads let go of the last buffers after they have answered.
+    [[nodiscard]] bool all_buffers_returned() const {
+        return eventually([this] {
+            const PoolUsage usage = pool->usage();
+            return usage.free_buffers == usage.total_buffers;
+        });
+    }
+    [[nodiscard]] bool no_upload_left() const {
+        return eventually([this] { return store.open_uploads() == 0; });
+    }
+    void break_next(Operation operation, int skip = 0, Error error = store_error(EIO, "InternalError", 500)) {
+        Fault fault;
+        fault.operation = operation;
+        fault.error = std::move(error);
+        fault.skip = skip;
+        store.inject(std::move(fault));
+    }
+
+    std::unique_ptr<Codec> codec = std::move(make_codec("none").value());
+    SystemClock clock;
+    std::unique_ptr<BufferPool> pool;
+    FakeStore store;
+    // Last: its threads use everything above until they are joined.
+    ThreadPool executor{"test", 3};
+    WriteEnvironment environment;
+};
+
+}  // namespace ckptfs::testing
