@@ -10,7 +10,7 @@
 #include <memory>
 #include <string_view>
 
-#include "base/fd.h"
+#include "base/file_descriptor.h"
 #include "base/text.h"
 #include "base/text_file.h"
 #include "ckptfs/log.h"

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <cerrno>
 
-#include "base/fd.h"
+#include "base/file_descriptor.h"
 
 namespace ckptfs {
 
 std::optional<std::string> read_text_file(int directory, const char* path) {
-    const Fd file(openat(directory, path, O_RDONLY | O_CLOEXEC));
+    const FileDescriptor file(openat(directory, path, O_RDONLY | O_CLOEXEC));
     if (!file) {
         return std::nullopt;
     }

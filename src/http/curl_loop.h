@@ -16,12 +16,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
 #include "http/curl_handles.h"
 #include "http/curl_transport.h"
-#include "http/file_descriptor.h"
 #include "http/transfer.h"
 
 namespace ckptfs {

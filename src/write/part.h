@@ -11,10 +11,10 @@
 #include <optional>
 #include <vector>
 
+#include "base/staged_range.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/codec.h"
 #include "ckptfs/status.h"
-#include "write/staged_range.h"
 
 namespace ckptfs {
 

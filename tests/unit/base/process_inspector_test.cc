@@ -17,7 +17,7 @@
 #include <string>
 #include <thread>
 
-#include "base/fd.h"
+#include "base/file_descriptor.h"
 #include "base/text_file.h"
 
 namespace ckptfs {
@@ -39,8 +39,8 @@ public:
     explicit Child(const std::function<void()>& work, const std::function<void()>& rest = wait_for_ever) {
         int ends[2];
         EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-        const Fd reading(ends[0]);
-        Fd writing(ends[1]);
+        const FileDescriptor reading(ends[0]);
+        FileDescriptor writing(ends[1]);
         pid_ = fork();
         if (pid_ == 0) {
             work();
@@ -80,13 +80,13 @@ public:
     TemporaryFile(const TemporaryFile&) = delete;
     TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-    [[nodiscard]] Fd open(int flags) const { return Fd(::open(path_, flags | O_CLOEXEC)); }
+    [[nodiscard]] FileDescriptor open(int flags) const { return FileDescriptor(::open(path_, flags | O_CLOEXEC)); }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
     void close() { fd_.reset(); }
 
 private:
     char path_[32] = "/tmp/ckptfs_inspect_XXXXXX";
-    Fd fd_;
+    FileDescriptor fd_;
     std::uint64_t inode_ = 0;
 };
 
@@ -106,9 +106,9 @@ TEST(ProcInspector, CountsWritableDescriptorsOfOneInode) {
     TemporaryFile file;
     const TemporaryFile other;
     EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 1);
-    const Fd second = file.open(O_WRONLY);
-    const Fd duplicate(dup(second.get()));
-    const Fd reader = file.open(O_RDONLY);
+    const FileDescriptor second = file.open(O_WRONLY);
+    const FileDescriptor duplicate(dup(second.get()));
+    const FileDescriptor reader = file.open(O_RDONLY);
     EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 3);
     file.close();
     EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 2);
@@ -133,7 +133,7 @@ TEST(ProcInspector, FindsOtherWriters) {
     EXPECT_TRUE(inspector.written_by_others(file.inode(), kNobodysPid));
     EXPECT_FALSE(inspector.written_by_others(file.inode(), getpid()));
     {
-        const Child child([&] { static Fd held = file.open(O_WRONLY); });
+        const Child child([&] { static FileDescriptor held = file.open(O_WRONLY); });
         EXPECT_TRUE(inspector.written_by_others(file.inode(), getpid()));
         EXPECT_TRUE(inspector.written_by_others(file.inode(), child.pid()));
         file.close();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where bytes that had to leave memory lie in a writer's staging file.
+// Where bytes that had to leave memory lie in a staging file.
 #pragma once
 
 #include <cstdint>
