@@ -77,6 +77,8 @@ struct MountConfig {
     Milliseconds drain_timeout{std::chrono::minutes(10)};
     int fuse_threads = 8;
     std::string log_level = "info";
+    // Appended to; empty: standard error in the foreground, else the journal.
+    std::string log_file;
     // One of the kept codecs; "none" stores every byte as it is.
     std::string compress = "none";
 };

@@ -37,6 +37,9 @@ public:
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override;
     void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override;
 
+    // Completes what is under way with ECANCELED and returns when nothing is; what is asked later ends so at once. Must
+    // not be called from a callback.
+    void stop() { sender_->stop(); }
     [[nodiscard]] S3Statistics statistics() const { return sender_->statistics(); }
 
 private:

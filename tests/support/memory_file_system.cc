@@ -407,7 +407,13 @@ std::vector<UploadProgress> MemoryFileSystem::uploads() const {
 }
 
 std::vector<std::string> MemoryFileSystem::abandon() {
-    return {};
+    const std::lock_guard lock(mutex_);
+    return abandoned_;
+}
+
+void MemoryFileSystem::set_abandoned(std::vector<std::string> keys) {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = std::move(keys);
 }
 
 }  // namespace ckptfs

@@ -41,6 +41,9 @@ public:
     // From now on this operation fails.
     void fail(std::string operation, Error error);
 
+    // What abandon() will name.
+    void set_abandoned(std::vector<std::string> keys);
+
     // Sum of all lookup counts but the root's, and how many handles are open.
     [[nodiscard]] std::uint64_t lookups() const;
     [[nodiscard]] std::size_t open_handles() const;
@@ -109,6 +112,7 @@ private:
     std::set<std::string> holding_;
     std::map<std::string, Error> failing_;
     std::deque<std::function<void()>> held_;
+    std::vector<std::string> abandoned_;
 };
 
 }  // namespace ckptfs

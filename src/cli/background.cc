@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/background.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr char kReady = '+';
+constexpr char kFailed = '-';
+
+void write_all(int fd, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = write(fd, text.data(), text.size());
+        if (written <= 0) {
+            return;
+        }
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+}
+
+std::string read_to_end(int fd) {
+    std::string text;
+    std::array<char, 1024> chunk{};
+    for (;;) {
+        const ssize_t size = read(fd, chunk.data(), chunk.size());
+        if (size < 0 && errno == EINTR) {
+            continue;
+        }
+        if (size <= 0) {
+            return text;
+        }
+        text.append(chunk.data(), static_cast<std::size_t>(size));
+    }
+}
+
+// Ends this process with what the other one said. Without static destructors: they belong to the other one.
+[[noreturn]] void wait_and_exit(const FileDescriptor& pipe, pid_t child) {
+    const std::string said = read_to_end(pipe.get());
+    if (said.starts_with(kReady)) {
+        _exit(0);
+    }
+    if (said.starts_with(kFailed)) {
+        write_all(STDERR_FILENO, said.substr(1) + "\n");
+    } else {
+        int status = 0;
+        waitpid(child, &status, 0);
+        write_all(STDERR_FILENO, "ckptfs: ended before the mount answered; see its log\n");
+    }
+    _exit(1);
+}
+
+void replace(int target, const char* path, int flags) {
+    const FileDescriptor file(open(path, flags | O_CLOEXEC));
+    if (file) {
+        dup2(file.get(), target);
+    }
+}
+
+// sd_journal_stream_fd(3): the lines of this stream become messages of this program.
+FileDescriptor journal_stream() {
+    FileDescriptor stream(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    constexpr std::string_view kPath = "/run/systemd/journal/stdout";
+    kPath.copy(address.sun_path, sizeof address.sun_path - 1);
+    if (!stream || connect(stream.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+        return {};
+    }
+    // Identifier, unit, priority (6: informational), and no forwarding.
+    write_all(stream.get(), "ckptfs\n\n6\n0\n0\n0\n0\n");
+    return stream;
+}
+
+}  // namespace
+
+void Readiness::ready() {
+    if (!pipe_) {
+        return;
+    }
+    write_all(pipe_.get(), {&kReady, 1});
+    pipe_.reset();
+    replace(STDIN_FILENO, "/dev/null", O_RDONLY);
+    replace(STDOUT_FILENO, "/dev/null", O_WRONLY);
+}
+
+void Readiness::failed(const std::string& line) {
+    if (pipe_) {
+        write_all(pipe_.get(), kFailed + line);
+        pipe_.reset();
+    } else {
+        write_all(STDERR_FILENO, line + "\n");
+    }
+}
+
+Result<Readiness> go_to_background() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return failure(errno, format("cannot make a pipe: {}", std::strerror(errno)));
+    }
+    FileDescriptor reader(ends[0]);
+    FileDescriptor writer(ends[1]);
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child < 0) {
+        return failure(errno, format("cannot start a process: {}", std::strerror(errno)));
+    }
+    if (child > 0) {
+        writer.reset();
+        wait_and_exit(reader, child);
+    }
+    setsid();
+    // The leader of a session could get a terminal again; its child cannot.
+    if (const pid_t grandchild = fork(); grandchild != 0) {
+        _exit(grandchild < 0 ? 1 : 0);
+    }
+    return Readiness(std::move(writer));
+}
+
+Status log_to_file(const std::string& path) {
+    const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!file || dup2(file.get(), STDERR_FILENO) < 0) {
+        return failure(errno, format("--log-file {}: {}", escaped(path), std::strerror(errno)));
+    }
+    return {};
+}
+
+void log_to_journal() {
+    if (const FileDescriptor journal = journal_stream()) {
+        dup2(journal.get(), STDERR_FILENO);
+    } else {
+        replace(STDERR_FILENO, "/dev/null", O_WRONLY);
+    }
+}
+
+void hide_memory() {
+    const rlimit no_core{0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+#ifndef CKPTFS_SANITIZED
+    // The limit above does not bind a core_pattern that names a program. LeakSanitizer traces its own process, which
+    // this forbids.
+    prctl(PR_SET_DUMPABLE, 0);
+#endif
+}
+
+}  // namespace ckptfs

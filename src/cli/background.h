@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Going to the background: the command that was typed waits for the mount to answer, then returns.
+//
+// To be used before any thread is started; threads do not survive fork().
+#pragma once
+
+#include <string>
+
+#include "base/file_descriptor.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+// What the process that goes on says to the one that waits.
+class Readiness {
+public:
+    Readiness() = default;
+    explicit Readiness(FileDescriptor pipe) : pipe_(std::move(pipe)) {}
+
+    // The waiting process exits with 0; ours lets go of the terminal.
+    void ready();
+    // The waiting process prints the line and exits with 1. In the foreground the line goes to standard error.
+    void failed(const std::string& line);
+
+private:
+    // Empty in the foreground.
+    FileDescriptor pipe_;
+};
+
+// Returns in the process that goes on, which has left the terminal's session; the process that was started waits and
+// exits from within.
+Result<Readiness> go_to_background();
+
+// Standard error becomes this file; O_APPEND, made with mode 0600.
+Status log_to_file(const std::string& path);
+// Standard error becomes the journal, if there is one, else /dev/null.
+void log_to_journal();
+
+// No core dump and no look by other processes of the same user: memory and environment hold secrets.
+void hide_memory();
+
+}  // namespace ckptfs

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bucket_check.h"
+
+#include <future>
+#include <memory>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/format.h"
+
+namespace ckptfs {
+namespace {
+
+// The store answers within its own deadlines, so that this wait ends.
+template <class T, class Ask>
+Result<T> wait_for(Ask ask) {
+    auto answer = std::make_shared<std::promise<Result<T>>>();
+    std::future<Result<T>> future = answer->get_future();
+    ask([answer](Result<T> result) { answer->set_value(std::move(result)); });
+    return future.get();
+}
+
+Failure because(std::string_view what, Error error) {
+    error.message = format("{}: {}", what, error.message);
+    return failure(std::move(error));
+}
+
+}  // namespace
+
+Status check_bucket(ObjectStore& store, const std::string& prefix, bool read_only, const std::string& name) {
+    ListRequest list;
+    list.prefix = prefix;
+    list.max_keys = 1;
+    if (auto listed = wait_for<ListResponse>([&](auto done) { store.list(std::move(list), std::move(done)); });
+        !listed) {
+        return because("cannot list the bucket", std::move(listed.error()));
+    }
+    if (read_only) {
+        return {};
+    }
+    CreateUploadRequest trial;
+    trial.key = format("{}{}{}", prefix, kTemporaryPrefix, name);
+    auto upload = wait_for<UploadId>([&](auto done) { store.create_upload(std::move(trial), std::move(done)); });
+    if (!upload) {
+        return because("cannot write to the bucket (--read-only mounts it without)", std::move(upload.error()));
+    }
+    if (auto ended = wait_for<void>([&](auto done) { store.abort_upload(*upload, std::move(done)); }); !ended) {
+        return because("cannot end an upload in the bucket", std::move(ended.error()));
+    }
+    return {};
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/command_line.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "cli/source_uri.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr int kUsageError = 2;
+
+std::string help_text(const OptionSpec& option) {
+    std::string text(option.help);
+    if (!option.default_text.empty()) {
+        text += format(" [{}]", option.default_text);
+    }
+    return text;
+}
+
+void add_option(CLI::App& command, const OptionSpec& spec, std::vector<Setting>& settings) {
+    const std::string names =
+        (spec.short_name.empty() ? "" : format("-{},", spec.short_name)) + format("--{}", spec.name);
+    const std::string name(spec.name);
+    CLI::Option* option = nullptr;
+    if (spec.is_switch()) {
+        option = command.add_flag_function(
+            names, [&settings, name](std::int64_t /*count*/) { settings.emplace_back(name, "yes"); }, help_text(spec));
+    } else {
+        option = command.add_option_function<std::string>(
+            names, [&settings, name](const std::string& value) { settings.emplace_back(name, value); },
+            help_text(spec));
+        option->type_name(std::string(spec.value_name));
+    }
+    option->group(std::string(spec.section))->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+// mount(8) calls `mount.ckptfs SOURCE DIR [-sfnv] [-o OPTIONS] [-t TYPE]`; its -f means something else than ours.
+std::vector<std::string> from_mount_helper(const std::vector<std::string>& arguments) {
+    std::vector<std::string> ours{"mount"};
+    for (std::size_t i = 1; i < arguments.size(); ++i) {
+        if (arguments[i] == "-t" || arguments[i] == "-N") {
+            ++i;
+        } else if (arguments[i] != "-s" && arguments[i] != "-f" && arguments[i] != "-n" && arguments[i] != "-v") {
+            ours.push_back(arguments[i]);
+        }
+    }
+    return ours;
+}
+
+std::vector<std::string> normalised(std::vector<std::string> arguments) {
+    if (arguments.empty()) {
+        return {};
+    }
+    const std::string program = arguments.front().substr(arguments.front().rfind('/') + 1);
+    if (program.starts_with("mount.")) {
+        return from_mount_helper(arguments);
+    }
+    arguments.erase(arguments.begin());
+    if (!arguments.empty() && arguments.front().starts_with("s3://")) {
+        arguments.insert(arguments.begin(), "mount");
+    }
+    return arguments;
+}
+
+Answer answer_of(CLI::App& app, const CLI::ParseError& problem) {
+    std::stringstream out;
+    std::stringstream err;
+    const int code = app.exit(problem, out, err);
+    if (code == 0) {
+        return {out.str(), 0};
+    }
+    return {format("ckptfs: {}; see ckptfs --help\n", escaped(problem.what())), kUsageError};
+}
+
+}  // namespace
+
+CommandLine parse_command_line(std::vector<std::string> arguments) {
+    CLI::App app("ckptfs: S3 as a directory for checkpoints", "ckptfs");
+    app.set_version_flag("--version", "ckptfs " CKPTFS_VERSION);
+    app.require_subcommand(1);
+
+    MountRequest mount;
+    std::vector<std::string> mount_options;
+    std::vector<Setting> flags;
+    CLI::App* mount_command = app.add_subcommand("mount", "show s3://BUCKET[/PREFIX] at a directory");
+    mount_command->add_option("SOURCE", mount.source, "s3://BUCKET or s3://BUCKET/PREFIX")->required()->type_name("");
+    mount_command->add_option("DIR", mount.directory, "an empty directory")->required()->type_name("");
+    mount_command->add_option("-o", mount_options, "the same options as name=value, for fstab")
+        ->type_name("NAME[=VALUE],…")
+        ->allow_extra_args(false)
+        ->group(std::string(option_table().front().section));
+    for (const OptionSpec& spec : option_table()) {
+        add_option(*mount_command, spec, flags);
+    }
+
+    UnmountRequest unmount;
+    CLI::App* unmount_command = app.add_subcommand("unmount", "wait for what is being written, then unmount");
+    unmount_command->add_option("DIR", unmount.directory, "where it is mounted")->required()->type_name("");
+
+    std::vector<std::string> words = normalised(std::move(arguments));
+    std::reverse(words.begin(), words.end());
+    try {
+        app.parse(std::move(words));
+    } catch (const CLI::ParseError& problem) {
+        return answer_of(app, problem);
+    }
+    if (unmount_command->parsed()) {
+        return unmount;
+    }
+    for (const std::string& text : mount_options) {
+        auto settings = parse_mount_options(text);
+        if (!settings) {
+            return Answer{format("ckptfs: {}\n", settings.error().message), kUsageError};
+        }
+        mount.settings.insert(mount.settings.end(), settings->begin(), settings->end());
+    }
+    mount.settings.insert(mount.settings.end(), flags.begin(), flags.end());
+    return mount;
+}
+
+Result<Config> make_config(const MountRequest& request, const EnvironmentLookup& environment) {
+    const auto source = parse_source(request.source);
+    if (!source) {
+        return failure(source.error());
+    }
+    Config config;
+    config.mount.source = request.source;
+    config.mount.mount_point = request.directory;
+    config.store.bucket = source->bucket;
+    config.store.prefix = source->prefix;
+    config.names.uid = getuid();
+    config.names.gid = getgid();
+    if (const auto bundle = environment("AWS_CA_BUNDLE")) {
+        config.store.ca_bundle = *bundle;
+    }
+    for (const auto& step : {apply_environment(config, environment), apply_settings(config, request.settings)}) {
+        if (!step) {
+            return failure(step.error());
+        }
+    }
+    if (auto valid = check_config(config); !valid) {
+        return failure(valid.error());
+    }
+    return config;
+}
+
+}  // namespace ckptfs

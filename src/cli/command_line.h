@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was typed.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ckptfs/config.h"
+#include "ckptfs/status.h"
+#include "cli/options.h"
+
+namespace ckptfs {
+
+struct MountRequest {
+    std::string source;
+    std::string directory;
+    // -o first, then flags, so that flags win.
+    std::vector<Setting> settings;
+};
+
+struct UnmountRequest {
+    std::string directory;
+};
+
+// --help, --version, or a line that could not be understood.
+struct Answer {
+    std::string text;
+    int exit_code = 0;
+};
+
+using CommandLine = std::variant<Answer, MountRequest, UnmountRequest>;
+
+// Also `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
+CommandLine parse_command_line(std::vector<std::string> arguments);
+
+// Environment, -o, flags and defaults together.
+Result<Config> make_config(const MountRequest& request, const EnvironmentLookup& environment);
+
+}  // namespace ckptfs

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/control.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::string_view kUnmount = "unmount\n";
+constexpr int kPatienceMilliseconds = 1000;
+constexpr int kBacklog = 8;
+
+// FNV-1a with 64 bits: a path may be longer than a socket's name.
+std::uint64_t hash_of(std::string_view text) {
+    std::uint64_t hash = 14695981039346656037ULL;
+    for (const char letter : text) {
+        hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
+    }
+    return hash;
+}
+
+Result<sockaddr_un> address_of(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path) {
+        return failure(ENAMETOOLONG, format("the path of the control socket is too long: {}", escaped(path)));
+    }
+    path.copy(address.sun_path, path.size());
+    return address;
+}
+
+Failure system_failure(std::string_view what, const std::string& path) {
+    return failure(errno, format("{} {}: {}", what, escaped(path), std::strerror(errno)));
+}
+
+// Somebody else's directory could hold somebody else's socket.
+Status make_private_directory(const std::string& path) {
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+        return system_failure("cannot make", path);
+    }
+    struct stat status {};
+    if (lstat(path.c_str(), &status) != 0) {
+        return system_failure("cannot look at", path);
+    }
+    if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 0077) != 0) {
+        return failure(EPERM, format("{} is not a directory that only this user can enter", escaped(path)));
+    }
+    return {};
+}
+
+bool may_command(int client) {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    return getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+}
+
+bool readable(int fd) {
+    pollfd waiting{fd, POLLIN, 0};
+    return poll(&waiting, 1, kPatienceMilliseconds) == 1;
+}
+
+}  // namespace
+
+std::string control_directory(uid_t user, uid_t self, const EnvironmentVariable& environment) {
+    if (user == 0) {
+        return "/run/ckptfs";
+    }
+    if (const auto runtime = user == self ? environment("XDG_RUNTIME_DIR") : std::nullopt) {
+        return *runtime + "/ckptfs";
+    }
+    const std::string runtime = format("/run/user/{}", user);
+    return access(runtime.c_str(), X_OK) == 0 ? runtime + "/ckptfs" : format("/tmp/ckptfs-{}", user);
+}
+
+std::string control_path(const std::string& directory, const std::string& mount_point) {
+    return format("{}/{:016x}.sock", directory, hash_of(mount_point));
+}
+
+std::string progress_line(const DrainProgress& progress) {
+    return format("progress {} {} {}", progress.files, progress.bytes_acknowledged, progress.bytes_in_store);
+}
+
+std::optional<DrainProgress> parse_progress(std::string_view line) {
+    constexpr std::string_view kWord = "progress";
+    if (!line.starts_with(kWord)) {
+        return std::nullopt;
+    }
+    line.remove_prefix(kWord.size());
+    std::array<std::uint64_t, 3> numbers{};
+    for (std::uint64_t& number : numbers) {
+        if (!line.starts_with(' ')) {
+            return std::nullopt;
+        }
+        const auto [end, problem] = std::from_chars(line.data() + 1, line.data() + line.size(), number);
+        if (problem != std::errc()) {
+            return std::nullopt;
+        }
+        line.remove_prefix(static_cast<std::size_t>(end - line.data()));
+    }
+    return DrainProgress{numbers[0], numbers[1], numbers[2]};
+}
+
+Result<ControlServer> ControlServer::create(const std::string& directory, const std::string& mount_point) {
+    if (auto made = make_private_directory(directory); !made) {
+        return failure(made.error());
+    }
+    const std::string path = control_path(directory, mount_point);
+    const auto address = address_of(path);
+    if (!address) {
+        return failure(address.error());
+    }
+    FileDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    // A predecessor that died has left its socket; one that lives would still hold the mount point.
+    unlink(path.c_str());
+    if (!listener || bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+        return system_failure("cannot make the control socket", path);
+    }
+    if (chmod(path.c_str(), 0600) != 0 || listen(listener.get(), kBacklog) != 0) {
+        return system_failure("cannot listen at the control socket", path);
+    }
+    return ControlServer(std::move(listener), path);
+}
+
+ControlServer::~ControlServer() {
+    if (listener_) {
+        unlink(path_.c_str());
+    }
+}
+
+bool ControlServer::accept_unmount() {
+    FileDescriptor client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!client || !may_command(client.get())) {
+        return false;
+    }
+    std::array<char, 64> request{};
+    const ssize_t size = readable(client.get()) ? recv(client.get(), request.data(), request.size(), 0) : -1;
+    if (size < 0 || std::string_view(request.data(), static_cast<std::size_t>(size)) != kUnmount) {
+        return false;
+    }
+    clients_.push_back(std::move(client));
+    return true;
+}
+
+void ControlServer::tell(const std::string& line) {
+    const std::string message = line + "\n";
+    std::erase_if(clients_, [&](const FileDescriptor& client) {
+        return send(client.get(), message.data(), message.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(message.size());
+    });
+}
+
+Status call_daemon(const std::string& path, const std::string& request,
+                   const std::function<void(std::string_view)>& on_line) {
+    const auto address = address_of(path);
+    if (!address) {
+        return failure(address.error());
+    }
+    const FileDescriptor daemon(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!daemon || connect(daemon.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+        return system_failure("cannot reach the daemon at", path);
+    }
+    const std::string message = request + "\n";
+    if (send(daemon.get(), message.data(), message.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(message.size())) {
+        return system_failure("cannot talk to the daemon at", path);
+    }
+    std::string pending;
+    std::array<char, 4096> chunk{};
+    for (;;) {
+        const ssize_t size = recv(daemon.get(), chunk.data(), chunk.size(), 0);
+        if (size < 0 && errno == EINTR) {
+            continue;
+        }
+        if (size <= 0) {
+            return {};
+        }
+        pending.append(chunk.data(), static_cast<std::size_t>(size));
+        for (std::size_t end = pending.find('\n'); end != std::string::npos; end = pending.find('\n')) {
+            on_line(std::string_view(pending).substr(0, end));
+            pending.erase(0, end + 1);
+        }
+    }
+}
+
+}  // namespace ckptfs

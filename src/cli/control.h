@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// How `ckptfs unmount` talks to the daemon: a Unix socket named by the mount point, in a directory that only its user
+// can enter; lines of text.
+//
+//   client: unmount
+//   daemon: progress FILES BYTES_ACKNOWLEDGED BYTES_IN_STORE      now and then
+//           lost KEY                                             for every file that is not saved
+//           done                                                 unmounted
+//
+// Threads: a ControlServer is used by one thread; call_daemon() blocks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+struct DrainProgress {
+    std::uint64_t files = 0;
+    std::uint64_t bytes_acknowledged = 0;
+    std::uint64_t bytes_in_store = 0;
+
+    friend bool operator==(const DrainProgress&, const DrainProgress&) = default;
+};
+
+// Directories that may hold the sockets of this user's daemons, the one to make a new socket in first.
+using EnvironmentVariable = std::function<std::optional<std::string>(const char* name)>;
+[[nodiscard]] std::string control_directory(uid_t user, uid_t self, const EnvironmentVariable& environment);
+[[nodiscard]] std::string control_path(const std::string& directory, const std::string& mount_point);
+
+[[nodiscard]] std::string progress_line(const DrainProgress& progress);
+[[nodiscard]] std::optional<DrainProgress> parse_progress(std::string_view line);
+
+class ControlServer {
+public:
+    // Makes the directory (0700) if it is missing.
+    static Result<ControlServer> create(const std::string& directory, const std::string& mount_point);
+    ControlServer(ControlServer&& other) noexcept = default;
+    ControlServer& operator=(ControlServer&& other) noexcept = default;
+    // Removes the socket.
+    ~ControlServer();
+
+    // Readable when somebody has connected.
+    [[nodiscard]] int descriptor() const { return listener_.get(); }
+    // Takes one connection. True if it asks to unmount; it then hears what tell() says. Others are refused.
+    bool accept_unmount();
+    // Clients that do not read are dropped.
+    void tell(const std::string& line);
+
+private:
+    ControlServer(FileDescriptor listener, std::string path) : listener_(std::move(listener)), path_(std::move(path)) {}
+
+    FileDescriptor listener_;
+    std::string path_;
+    std::vector<FileDescriptor> clients_;
+};
+
+// Sends the request and hands every line of the answer to `on_line`. ENOENT or ECONNREFUSED where no daemon listens.
+Status call_daemon(const std::string& path, const std::string& request,
+                   const std::function<void(std::string_view)>& on_line);
+
+}  // namespace ckptfs

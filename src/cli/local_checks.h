@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this machine must offer before a mount is tried. Each failure is one line that says what to do.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ckptfs/status.h"
+#include "fuse/mount_table.h"
+
+namespace ckptfs {
+
+// The absolute, resolved path of an existing, empty directory that is no mount of ours yet.
+Result<std::string> check_mount_point(const std::string& directory, const std::vector<MountEntry>& table);
+
+// `device` is "/dev/fuse". Without root, fusermount3 must be found in `search_path` (PATH).
+Status check_fuse(const std::string& device, bool is_root, const std::string& search_path);
+
+// An existing directory that can be written and lies on no FUSE mount; a staging file on our own mount would make the
+// daemon wait for itself.
+Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table);
+
+}  // namespace ckptfs

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/machinery.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "base/executors.h"
+#include "base/memory_limit.h"
+#include "base/memory_pool.h"
+#include "base/memory_shares.h"
+#include "base/uuid.h"
+#include "cli/bucket_check.h"
+#include "codec/codecs.h"
+#include "http/curl_transport.h"
+#include "s3/environment.h"
+
+namespace ckptfs {
+namespace {
+
+// Renames and listings wait for the store here; more of them queue.
+constexpr int kBlockingThreads = 16;
+// Somebody waits at the terminal.
+constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
+
+std::function<double()> random_numbers() {
+    return [engine = std::mt19937_64(std::random_device()())]() mutable {
+        return std::uniform_real_distribution<double>(0.0, 1.0)(engine);
+    };
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Machinery>> Machinery::create(const Config& config) {
+    std::unique_ptr<Machinery> machinery(new Machinery(config));
+    if (auto started = machinery->start(); !started) {
+        return failure(started.error());
+    }
+    return machinery;
+}
+
+Status Machinery::start() {
+    auto codec = make_codec(config_.mount.compress);
+    if (!codec) {
+        return failure(codec.error());
+    }
+    codec_ = std::move(*codec);
+    timer_ = std::make_unique<TimerThread>(clock_);
+    executor_ = make_executor();
+    blocking_ = make_blocking_executor(kBlockingThreads);
+    const std::uint64_t memory = config_.mount.max_memory == 0 ? default_max_memory() : config_.mount.max_memory;
+    auto pool = MemoryPool::create(memory_shares(memory, config_.mount.fuse_threads), executor_.get(), timer_.get());
+    if (!pool) {
+        return failure(pool.error());
+    }
+    pool_ = std::move(*pool);
+    return start_store();
+}
+
+S3Dependencies Machinery::store_dependencies() const {
+    return {*transport_, *timer_, clock_, *executor_, *credentials_, random_numbers()};
+}
+
+Status Machinery::start_store() {
+    CurlTransportOptions options;
+    options.threads = config_.store.http_threads;
+    options.max_connections = config_.store.max_connections;
+    options.ca_bundle = config_.store.ca_bundle;
+    auto transport = make_curl_transport(options);
+    if (!transport) {
+        return failure(transport.error());
+    }
+    transport_ = std::move(*transport);
+    auto credentials = make_credentials_provider(config_.store, process_environment());
+    if (!credentials) {
+        return failure(credentials.error());
+    }
+    credentials_ = std::move(*credentials);
+    auto store = make_s3_store(config_.store, process_environment(), store_dependencies());
+    if (!store) {
+        return failure(store.error());
+    }
+    store_ = std::move(*store);
+    return {};
+}
+
+Status Machinery::check_bucket() const {
+    StoreConfig impatient = config_.store;
+    impatient.retry_for = std::min(impatient.retry_for, kCheckFor);
+    impatient.stall_timeout = std::min(impatient.stall_timeout, kCheckFor);
+    const auto store = make_s3_store(impatient, process_environment(), store_dependencies());
+    if (!store) {
+        return failure(store.error());
+    }
+    return ckptfs::check_bucket(**store, config_.store.prefix, config_.names.read_only, random_uuid());
+}
+
+Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
+    if (auto found = processes_.set_mount_point(config_.mount.mount_point); !found) {
+        return failure(found.error());
+    }
+    cache_ = std::make_unique<BlockCache>(*pool_, clock_);
+    write_.reset(new WriteEnvironment{*store_, *pool_, *executor_, clock_, *codec_, config_.write});
+    read_.reset(new ReadEnvironment{*store_, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
+    fs_ = FileSystem::create({*store_, *blocking_, clock_, processes_, kernel_cache, *codec_, *write_, *read_,
+                              config_.names, config_.store.prefix});
+    return fs_.get();
+}
+
+Machinery::~Machinery() {
+    // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
+    if (store_ != nullptr) {
+        store_->stop();
+    }
+    blocking_.reset();
+    executor_.reset();
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The concrete parts behind the contracts, put together: the only place that names them.
+//
+// Everything that starts threads is made here, after the process has gone to the background. The session is made
+// before and destroyed after, because answers that come late still need it.
+// Threads: used by one thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/process_inspector.h"
+#include "base/system_clock.h"
+#include "base/timer_thread.h"
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/codec.h"
+#include "ckptfs/config.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/http.h"
+#include "ckptfs/status.h"
+#include "fs/file_system.h"
+#include "read/block_cache.h"
+#include "read/file_reader.h"
+#include "s3/credentials.h"
+#include "s3/s3_store.h"
+#include "write/file_writer.h"
+
+namespace ckptfs {
+
+class Machinery {
+public:
+    static Result<std::unique_ptr<Machinery>> create(const Config& config);
+    // Ends what is still under way, without waiting for the store.
+    ~Machinery();
+    Machinery(const Machinery&) = delete;
+    Machinery& operator=(const Machinery&) = delete;
+
+    // List, and unless the mount is read-only a trial upload.
+    Status check_bucket() const;
+    // The mount is looked up in mountinfo, not touched.
+    Result<FileSystem*> start_file_system(KernelCache& kernel_cache);
+
+    [[nodiscard]] BufferPool& pool() { return *pool_; }
+    [[nodiscard]] const ProcessInspector& processes() const { return processes_; }
+    [[nodiscard]] const Clock& clock() const { return clock_; }
+
+private:
+    explicit Machinery(const Config& config) : config_(config) {}
+    Status start();
+    Status start_store();
+    [[nodiscard]] S3Dependencies store_dependencies() const;
+
+    const Config config_;
+    SystemClock clock_;
+    ProcInspector processes_;
+    // Destroyed from the last to the first.
+    std::unique_ptr<TimerThread> timer_;
+    std::unique_ptr<Executor> executor_;
+    std::unique_ptr<Executor> blocking_;
+    std::unique_ptr<BufferPool> pool_;
+    std::unique_ptr<HttpTransport> transport_;
+    std::unique_ptr<CredentialsProvider> credentials_;
+    std::unique_ptr<S3Store> store_;
+    std::unique_ptr<Codec> codec_;
+    std::unique_ptr<BlockCache> cache_;
+    std::unique_ptr<WriteEnvironment> write_;
+    std::unique_ptr<ReadEnvironment> read_;
+    std::unique_ptr<FileSystem> fs_;
+};
+
+}  // namespace ckptfs

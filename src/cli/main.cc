@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/mount_command.h"
+#include "cli/unmount_command.h"
+
+namespace ckptfs {
+namespace {
+
+std::optional<std::string> environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+int run(const Answer& answer) {
+    std::fputs(answer.text.c_str(), answer.exit_code == 0 ? stdout : stderr);
+    return answer.exit_code;
+}
+
+int run(const MountRequest& request) {
+    auto config = make_config(request, environment);
+    if (!config) {
+        std::fprintf(stderr, "ckptfs: %s\n", config.error().message.c_str());
+        return 2;
+    }
+    return mount_command(std::move(*config));
+}
+
+int run(const UnmountRequest& request) {
+    return unmount_command(request.directory);
+}
+
+}  // namespace
+}  // namespace ckptfs
+
+int main(int argc, char** argv) {
+    const ckptfs::CommandLine line = ckptfs::parse_command_line(std::vector<std::string>(argv, argv + argc));
+    return std::visit([](const auto& request) { return ckptfs::run(request); }, line);
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mount_command.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/process_inspector.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "cli/background.h"
+#include "cli/control.h"
+#include "cli/local_checks.h"
+#include "cli/machinery.h"
+#include "cli/service.h"
+#include "fuse/mount.h"
+#include "fuse/session.h"
+
+namespace ckptfs {
+namespace {
+
+// 1 to 8 MiB measured best for reads through the page cache; the kernel's 128 KiB halves them.
+constexpr unsigned kReadAheadKibibytes = 8192;
+
+std::optional<std::string> environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
+}
+
+LogLevel log_level(const std::string& name) {
+    if (name == "error") {
+        return LogLevel::kError;
+    }
+    if (name == "warning") {
+        return LogLevel::kWarning;
+    }
+    return name == "debug" ? LogLevel::kDebug : LogLevel::kInfo;
+}
+
+// Resolves every path: the daemon's directory will be "/".
+Status check_this_machine(Config& config) {
+    const auto table = read_mount_table();
+    if (!table) {
+        return failure(table.error());
+    }
+    auto mount_point = check_mount_point(config.mount.mount_point, *table);
+    if (!mount_point) {
+        return failure(mount_point.error());
+    }
+    config.mount.mount_point = *mount_point;
+    for (std::string* path : {&config.mount.log_file, &config.write.staging_dir, &config.store.ca_bundle}) {
+        std::error_code problem;
+        if (!path->empty()) {
+            *path = std::filesystem::absolute(*path, problem).string();
+        }
+    }
+    if (auto staging = check_staging_directory(config.write.staging_dir, *table); !staging) {
+        return staging;
+    }
+    return check_fuse("/dev/fuse", geteuid() == 0, environment("PATH").value_or(""));
+}
+
+Status redirect_log(const MountConfig& config) {
+    set_log_level(log_level(config.log_level));
+    if (!config.log_file.empty()) {
+        return log_to_file(config.log_file);
+    }
+    if (!config.foreground) {
+        log_to_journal();
+    }
+    return {};
+}
+
+// Forks, so that it comes before the first thread.
+void say_what_cannot_be_told() {
+    switch (exit_code_sight()) {
+        case ExitCodeSight::kEveryUser:
+            break;
+        case ExitCodeSight::kOwnUser:
+            log_info("files of killed writers are held back for processes of this user only (no CAP_SYS_PTRACE)");
+            break;
+        case ExitCodeSight::kNone:
+            log_warning(
+                "a killed writer cannot be told from one that ended: its half file will be published (needs "
+                "CAP_SYS_PTRACE and the PID namespace of the writers)");
+            break;
+    }
+}
+
+// Everything from here on happens in the process that serves.
+class Daemon {
+public:
+    Daemon(Config config, Readiness readiness) : config_(std::move(config)), readiness_(std::move(readiness)) {}
+
+    // Makes the mount answer; nothing is left behind when it fails.
+    Status start();
+    int serve_until_the_end();
+    Readiness& readiness() { return readiness_; }
+
+private:
+    void listen_for_commands();
+    void mount_answers();
+    int end(const Service::Outcome& outcome);
+
+    const Config config_;
+    Readiness readiness_;
+    std::unique_ptr<Mount> mount_;
+    std::unique_ptr<Session> session_;
+    std::unique_ptr<Machinery> machinery_;
+    FileSystem* fs_ = nullptr;
+    std::optional<ControlServer> control_;
+    std::unique_ptr<Service> service_;
+};
+
+Status Daemon::start() {
+    auto signals = take_over_signals();
+    if (!signals) {
+        return failure(signals.error());
+    }
+    auto machinery = Machinery::create(config_);
+    if (!machinery) {
+        return failure(machinery.error());
+    }
+    machinery_ = std::move(*machinery);
+    if (auto checked = machinery_->check_bucket(); !checked) {
+        return checked;
+    }
+    auto mount = Mount::create(config_.mount, config_.names.read_only);
+    if (!mount) {
+        return failure(mount.error());
+    }
+    mount_ = std::move(*mount);
+    auto connection = mount_->connection();
+    auto session = connection ? Session::create(std::move(*connection)) : failure(connection.error());
+    if (!session) {
+        return failure(session.error());
+    }
+    session_ = std::move(*session);
+    listen_for_commands();
+    auto service = Service::create(std::move(*signals), control_ ? &*control_ : nullptr);
+    if (!service) {
+        return failure(service.error());
+    }
+    service_ = std::move(*service);
+    const auto started = machinery_->start_file_system(session_->kernel_cache());
+    if (!started) {
+        return failure(started.error());
+    }
+    fs_ = *started;
+    return {};
+}
+
+// The mount works without; unmounting by signal or umount(8) still waits for what is being written.
+void Daemon::listen_for_commands() {
+    const uid_t self = getuid();
+    auto control = ControlServer::create(control_directory(self, self, environment), config_.mount.mount_point);
+    if (control) {
+        control_.emplace(std::move(*control));
+    } else {
+        log_warning(format("ckptfs unmount will not reach this mount: {}", control.error().message));
+    }
+}
+
+void Daemon::mount_answers() {
+    if (const auto raised = set_read_ahead(mount_->entry(), kReadAheadKibibytes); !raised) {
+        log_info(raised.error().message);
+    }
+    log_info(format("{} is mounted at {}", escaped(config_.mount.source), escaped(config_.mount.mount_point)));
+    readiness_.ready();
+}
+
+int Daemon::serve_until_the_end() {
+    session_->serve({*fs_, machinery_->pool(), machinery_->processes(), machinery_->clock()},
+                    config_.mount.fuse_threads, {[this] { mount_answers(); }, [this] { service_->session_ended(); }});
+    return end(service_->run(*fs_, machinery_->clock(), config_.mount.drain_timeout));
+}
+
+int Daemon::end(const Service::Outcome& outcome) {
+    mount_->detach();
+    session_->stop();
+    for (const std::string& key : outcome.lost) {
+        log_error(format("not saved within the drain timeout: {}", escaped(key)));
+        if (control_) {
+            control_->tell(format("lost {}", escaped(key)));
+        }
+    }
+    machinery_.reset();
+    log_info("unmounted");
+    if (control_) {
+        control_->tell("done");
+    }
+    return outcome.lost.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int mount_command(Config config) {
+    Readiness readiness;
+    const auto fail = [&readiness](const Error& error) {
+        readiness.failed(format("ckptfs: {}", error.message));
+        return 1;
+    };
+    if (auto checked = check_this_machine(config); !checked) {
+        return fail(checked.error());
+    }
+    if (!config.mount.foreground) {
+        auto background = go_to_background();
+        if (!background) {
+            return fail(background.error());
+        }
+        readiness = std::move(*background);
+    }
+    if (auto logging = redirect_log(config.mount); !logging) {
+        return fail(logging.error());
+    }
+    hide_memory();
+    umask(077);
+    std::signal(SIGPIPE, SIG_IGN);
+    if (chdir("/") != 0) {
+        return fail(failure(errno, format("cannot change to /: {}", std::strerror(errno))).value());
+    }
+    say_what_cannot_be_told();
+    Daemon daemon(std::move(config), std::move(readiness));
+    if (auto started = daemon.start(); !started) {
+        log_error(started.error().message);
+        daemon.readiness().failed(format("ckptfs: {}", started.error().message));
+        return 1;
+    }
+    return daemon.serve_until_the_end();
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <limits>
+
+#include "base/text.h"
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/log.h"
+#include "cli/values.h"
+
+namespace ckptfs {
+namespace {
+
+template <class Parsed, class Target>
+Status set(Target& target, Result<Parsed> parsed) {
+    if (!parsed) {
+        return failure(parsed.error());
+    }
+    target = static_cast<Target>(*parsed);
+    return {};
+}
+
+Status set_text(std::string& target, std::string_view value) {
+    target = value;
+    return {};
+}
+
+Status one_of(std::string& target, std::string_view value, std::initializer_list<std::string_view> allowed) {
+    if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
+        std::string list;
+        for (const std::string_view each : allowed) {
+            list += (list.empty() ? "" : ", ") + std::string(each);
+        }
+        return failure(EINVAL, format("\"{}\" is not one of {}", escaped(value), list));
+    }
+    return set_text(target, value);
+}
+
+Status set_addressing(Config& config, std::string_view value) {
+    std::string style;
+    Status valid = one_of(style, value, {"auto", "path", "virtual"});
+    config.store.addressing = style == "path"      ? AddressingStyle::kPath
+                              : style == "virtual" ? AddressingStyle::kVirtualHost
+                                                   : AddressingStyle::kAuto;
+    return valid;
+}
+
+Status set_path_style(Config& config, std::string_view value) {
+    bool path = false;
+    Status valid = set(path, parse_switch(value));
+    config.store.addressing = path ? AddressingStyle::kPath : AddressingStyle::kAuto;
+    return valid;
+}
+
+Status set_direct_io(Config& config, std::string_view value) {
+    std::string choice;
+    Status valid = one_of(choice, value, {"auto", "always", "never"});
+    config.read.direct_io = choice == "always"  ? DirectIo::kAlways
+                            : choice == "never" ? DirectIo::kNever
+                                                : DirectIo::kAuto;
+    return valid;
+}
+
+// uid_t and gid_t; the largest value means "none" to chown(2).
+constexpr std::uint64_t kLargestId = std::numeric_limits<uid_t>::max() - 1;
+constexpr std::uint64_t kMaxThreads = 64;
+constexpr std::uint64_t kMaxConnections = 1024;
+// Smallest and largest part of Amazon S3 ("Amazon S3 multipart upload limits").
+constexpr std::uint64_t kSmallestPart = std::uint64_t{5} << 20;
+constexpr std::uint64_t kLargestPart = std::uint64_t{5} << 30;
+// Below this, the receive buffers, one part and one block to read cannot be had together.
+constexpr std::uint64_t kSmallestMemory = std::uint64_t{64} << 20;
+
+constexpr std::string_view kMounting = "Mounting";
+constexpr std::string_view kStore = "The store";
+constexpr std::string_view kFiles = "Files";
+constexpr std::string_view kWriting = "Writing";
+constexpr std::string_view kReading = "Reading";
+constexpr std::string_view kResources = "Resources and logs";
+
+constexpr auto kTable = std::to_array<OptionSpec>({
+    {kMounting, "foreground", "f", "", "", "stay in the foreground",
+     "Without it the command returns once the mount answers.",
+     [](Config& c, std::string_view v) { return set(c.mount.foreground, parse_switch(v)); }},
+    {kMounting, "allow-other", "", "", "", "let other users see the mount; modes are then enforced",
+     "Without root it needs user_allow_other in /etc/fuse.conf.",
+     [](Config& c, std::string_view v) { return set(c.mount.allow_other, parse_switch(v)); }},
+    {kMounting, "read-only", "", "", "", "refuse every change", "",
+     [](Config& c, std::string_view v) { return set(c.names.read_only, parse_switch(v)); }},
+    {kMounting, "drain-timeout", "", "TIME", "10m", "how long unmounting waits for uploads in flight",
+     "What is not in the store by then is named, and the exit status is not zero.",
+     [](Config& c, std::string_view v) { return set(c.mount.drain_timeout, parse_duration(v)); }},
+
+    {kStore, "endpoint-url", "", "URL", "", "server to ask instead of Amazon's",
+     "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL and the profile's endpoint_url are read as well.",
+     [](Config& c, std::string_view v) { return set_text(c.store.endpoint_url, v); }},
+    {kStore, "region", "", "NAME", "", "region of the bucket",
+     "AWS_REGION, AWS_DEFAULT_REGION and the profile's region are read as well; us-east-1 otherwise.",
+     [](Config& c, std::string_view v) { return set_text(c.store.region, v); }},
+    {kStore, "profile", "", "NAME", "", "profile of the AWS files to take credentials from",
+     "Comes before the credentials in the environment, as with the AWS CLI. AWS_PROFILE is read as well.",
+     [](Config& c, std::string_view v) { return set_text(c.store.profile, v); }},
+    {kStore, "no-sign-request", "", "", "", "send unsigned requests, for public buckets", "",
+     [](Config& c, std::string_view v) { return set(c.store.no_sign_request, parse_switch(v)); }},
+    {kStore, "force-path-style", "", "", "", "put the bucket into the path, not into the host name",
+     "The same as --addressing-style path.", set_path_style},
+    {kStore, "addressing-style", "", "STYLE", "auto", "auto, path or virtual",
+     "auto: virtual for Amazon's hosts, path for every other endpoint.", set_addressing},
+    {kStore, "ca-bundle", "", "FILE", "", "certificate authorities to trust, PEM", "AWS_CA_BUNDLE is read as well.",
+     [](Config& c, std::string_view v) { return set_text(c.store.ca_bundle, v); }},
+    {kStore, "checksum", "", "NAME", "crc32c", "crc32c, or none for stores that refuse checksum headers", "",
+     [](Config& c, std::string_view v) {
+         return one_of(c.store.checksum, v, {"crc32c", "none"});
+     }},
+    {kStore, "unsigned-payload", "", "", "", "over plain HTTP, do not sign the data's hash",
+     "Saves processor time and gives up that a changed byte is noticed on the way. With TLS the payload is never "
+     "hashed.",
+     [](Config& c, std::string_view v) { return set(c.store.unsigned_payload, parse_switch(v)); }},
+    {kStore, "storage-class", "", "NAME", "", "storage class of new objects", "",
+     [](Config& c, std::string_view v) { return set_text(c.store.storage_class, v); }},
+    {kStore, "retry-for", "", "TIME", "5m", "how long a request without progress is tried again",
+     "Then the file fails with EIO.",
+     [](Config& c, std::string_view v) { return set(c.store.retry_for, parse_duration(v)); }},
+    {kStore, "stall-timeout", "", "TIME", "20s", "one byte must move within this time, or the attempt is given up", "",
+     [](Config& c, std::string_view v) { return set(c.store.stall_timeout, parse_duration(v)); }},
+    {kStore, "max-connections", "", "N", "64", "connections to the store at most", "",
+     [](Config& c, std::string_view v) { return set(c.store.max_connections, parse_number(v, 1, kMaxConnections)); }},
+
+    {kFiles, "uid", "", "ID", "of the caller", "owner of all files, as a number", "",
+     [](Config& c, std::string_view v) { return set(c.names.uid, parse_number(v, 0, kLargestId)); }},
+    {kFiles, "gid", "", "ID", "of the caller", "group of all files, as a number", "",
+     [](Config& c, std::string_view v) { return set(c.names.gid, parse_number(v, 0, kLargestId)); }},
+    {kFiles, "file-mode", "", "MODE", "0600", "mode of all files", "",
+     [](Config& c, std::string_view v) { return set(c.names.file_mode, parse_mode(v)); }},
+    {kFiles, "dir-mode", "", "MODE", "0700", "mode of all directories", "",
+     [](Config& c, std::string_view v) { return set(c.names.dir_mode, parse_mode(v)); }},
+    {kFiles, "metadata-ttl", "", "TIME", "1s", "how long names and attributes are believed without asking the store",
+     "Opening a file always asks.",
+     [](Config& c, std::string_view v) { return set(c.names.metadata_ttl, parse_duration(v)); }},
+
+    {kWriting, "part-size", "", "SIZE", "grows", "size of a part of a multipart upload, 5M to 5G",
+     "Without it parts grow with the file, so that small files end soon and large ones fit into 10,000 parts.",
+     [](Config& c, std::string_view v) { return set(c.write.part_size, parse_size(v)); }},
+    {kWriting, "equal-parts", "", "", "", "make all parts of an upload equal, for stores that ask for it", "",
+     [](Config& c, std::string_view v) { return set(c.write.equal_parts, parse_switch(v)); }},
+    {kWriting, "staging-dir", "", "DIR", "/var/tmp", "where data waits that has no room in memory",
+     "Must be on a local disk. The files have no name and are readable by nobody else.",
+     [](Config& c, std::string_view v) { return set_text(c.write.staging_dir, v); }},
+    {kWriting, "keep-on-kill", "", "GLOB,…", "logs and events", "files that are kept when their writer is killed",
+     "By default \\*.log, \\*.out, \\*.err, \\*.txt, \\*.jsonl and events.out.tfevents.\\*; every other file keeps its "
+     "last good version.",
+     [](Config& c, std::string_view v) -> Status {
+         c.write.keep_on_kill = parse_list(v);
+         return {};
+     }},
+    {kWriting, "compress", "", "NAME", "none", "none: every object is the file", "",
+     [](Config& c, std::string_view v) { return one_of(c.mount.compress, v, {"none"}); }},
+
+    {kReading, "direct-io", "", "WHEN", "auto", "auto, always or never pass by the kernel's page cache", "",
+     set_direct_io},
+    {kReading, "max-read-ahead", "", "SIZE", "by memory", "data fetched ahead of one reader at most", "",
+     [](Config& c, std::string_view v) { return set(c.read.max_read_ahead, parse_size(v)); }},
+
+    {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G", "memory for data, 64M at least",
+     "A full budget slows writers; it never fails them and never grows. Of a control group the limit counts, not the "
+     "machine's RAM.",
+     [](Config& c, std::string_view v) {
+         return set(c.mount.max_memory, parse_size(v).and_then([&](std::uint64_t size) -> Result<std::uint64_t> {
+             if (size < kSmallestMemory) {
+                 return failure(EINVAL, format("\"{}\" is less than 64M", escaped(v)));
+             }
+             return size;
+         }));
+     }},
+    {kResources, "fuse-threads", "", "N", "8", "threads that take requests from the kernel", "",
+     [](Config& c, std::string_view v) { return set(c.mount.fuse_threads, parse_number(v, 1, kMaxThreads)); }},
+    {kResources, "http-threads", "", "N", "2", "threads that move bytes", "",
+     [](Config& c, std::string_view v) { return set(c.store.http_threads, parse_number(v, 1, kMaxThreads)); }},
+    {kResources, "log-level", "", "LEVEL", "info", "error, warning, info or debug", "",
+     [](Config& c, std::string_view v) {
+         return one_of(c.mount.log_level, v, {"error", "warning", "info", "debug"});
+     }},
+    {kResources, "log-file", "", "FILE", "", "append the log to this file",
+     "Without it the log goes to standard error in the foreground, else to the journal.",
+     [](Config& c, std::string_view v) { return set_text(c.mount.log_file, v); }},
+});
+
+// What fstab(5) and mount(8) mean for themselves, or what is so anyway.
+constexpr auto kForMount =
+    std::to_array<std::string_view>({"rw", "defaults", "auto", "noauto", "_netdev", "nofail", "nosuid", "nodev",
+                                     "noatime", "relatime", "exec", "user", "nouser", "users", "owner", "group"});
+
+bool is_for_mount(std::string_view name) {
+    return std::find(kForMount.begin(), kForMount.end(), name) != kForMount.end() || name.starts_with("x-") ||
+           name.starts_with("comment");
+}
+
+// mount(8)'s spelling of ours.
+std::string our_name(std::string name) {
+    std::replace(name.begin(), name.end(), '_', '-');
+    return name == "ro" ? "read-only" : name;
+}
+
+std::vector<std::string> split_escaped(std::string_view text) {
+    std::vector<std::string> items(1);
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\\' && i + 1 < text.size()) {
+            items.back() += text[++i];
+        } else if (text[i] == ',') {
+            items.emplace_back();
+        } else {
+            items.back() += text[i];
+        }
+    }
+    return items;
+}
+
+std::string manual_entry(const OptionSpec& option) {
+    std::string entry = format("*--{}*", option.name);
+    if (!option.short_name.empty()) {
+        entry += format(", *-{}*", option.short_name);
+    }
+    if (!option.is_switch()) {
+        entry += format(" _{}_", option.value_name);
+    }
+    std::string help(option.help);
+    help[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(help[0])));
+    entry += format("\n\t{}.", help);
+    if (!option.details.empty()) {
+        entry += format(" {}", option.details);
+    }
+    if (!option.default_text.empty()) {
+        entry += format(" Default: {}.", option.default_text);
+    }
+    return entry + "\n\n";
+}
+
+}  // namespace
+
+std::span<const OptionSpec> option_table() {
+    return kTable;
+}
+
+const OptionSpec* find_option(std::string_view name) {
+    const auto* found = std::find_if(kTable.begin(), kTable.end(), [&](const auto& each) { return each.name == name; });
+    return found == kTable.end() ? nullptr : found;
+}
+
+std::string environment_name(const OptionSpec& option) {
+    std::string name = "CKPTFS_";
+    for (const char letter : option.name) {
+        name += letter == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    }
+    return name;
+}
+
+Result<std::vector<Setting>> parse_mount_options(std::string_view text) {
+    std::vector<Setting> settings;
+    for (const std::string& item : split_escaped(text)) {
+        const std::size_t equals = std::min(item.find('='), item.size());
+        const std::string name = item.substr(0, equals);
+        if (name.empty() || is_for_mount(name)) {
+            continue;
+        }
+        const OptionSpec* option = find_option(our_name(name));
+        if (option == nullptr) {
+            return failure(EINVAL, format("-o {}: there is no such option; see ckptfs mount --help", escaped(name)));
+        }
+        if (equals == item.size() && !option->is_switch()) {
+            return failure(EINVAL, format("-o {}: a value is missing", escaped(name)));
+        }
+        settings.emplace_back(option->name, equals == item.size() ? "yes" : item.substr(equals + 1));
+    }
+    return settings;
+}
+
+Status apply_settings(Config& config, const std::vector<Setting>& settings) {
+    for (const auto& [name, value] : settings) {
+        const OptionSpec* option = find_option(name);
+        if (option == nullptr) {
+            return failure(EINVAL, format("there is no option --{}", escaped(name)));
+        }
+        if (auto applied = option->apply(config, value); !applied) {
+            return failure(EINVAL, format("--{}: {}", name, applied.error().message));
+        }
+    }
+    return {};
+}
+
+Status apply_environment(Config& config, const EnvironmentLookup& environment) {
+    for (const OptionSpec& option : kTable) {
+        const std::string name = environment_name(option);
+        const auto value = environment(name.c_str());
+        if (!value || value->empty()) {
+            continue;
+        }
+        if (auto applied = option.apply(config, *value); !applied) {
+            return failure(EINVAL, format("{}: {}", name, applied.error().message));
+        }
+    }
+    return {};
+}
+
+Status check_config(const Config& config) {
+    const std::uint64_t part = config.write.part_size;
+    if (part != 0 && (part < kSmallestPart || part > kLargestPart)) {
+        return failure(EINVAL, "--part-size: S3 allows parts from 5M to 5G");
+    }
+    if (config.store.no_sign_request && !config.store.profile.empty()) {
+        return failure(EINVAL, "--no-sign-request and --profile exclude each other");
+    }
+    return {};
+}
+
+std::string manual_options() {
+    std::string text;
+    std::string_view section;
+    for (const OptionSpec& option : kTable) {
+        if (option.section != section) {
+            section = option.section;
+            text += format("## {}\n\n", section);
+        }
+        text += manual_entry(option);
+    }
+    return text;
+}
+
+}  // namespace ckptfs

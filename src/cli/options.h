@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one table of options: flags, -o names, environment names, --help and the man page come from it.
+//
+// A setting is taken from, in this order: the flag, -o, the environment (CKPTFS_ and the name in capitals), the
+// default. Names are those of Mountpoint for S3 and the AWS CLI where the meaning is the same.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ckptfs/config.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+struct OptionSpec {
+    std::string_view section;
+    // "endpoint-url"
+    std::string_view name;
+    // "f", or empty.
+    std::string_view short_name;
+    // "URL"; empty for a switch.
+    std::string_view value_name;
+    // As --help shows it; empty where there is none worth showing.
+    std::string_view default_text;
+    // One line without a full stop at the end.
+    std::string_view help;
+    // What the man page adds; may be empty.
+    std::string_view details;
+    Status (*apply)(Config& config, std::string_view value);
+
+    [[nodiscard]] bool is_switch() const { return value_name.empty(); }
+};
+
+[[nodiscard]] std::span<const OptionSpec> option_table();
+[[nodiscard]] const OptionSpec* find_option(std::string_view name);
+// "CKPTFS_ENDPOINT_URL"
+[[nodiscard]] std::string environment_name(const OptionSpec& option);
+
+using Setting = std::pair<std::string, std::string>;
+using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
+
+// "name=value,flag,…" of -o; a comma in a value is written "\,". What mount(8) adds for its own use is left out.
+Result<std::vector<Setting>> parse_mount_options(std::string_view text);
+
+// Later settings win. Errors name the option.
+Status apply_settings(Config& config, const std::vector<Setting>& settings);
+Status apply_environment(Config& config, const EnvironmentLookup& environment);
+
+// Settings that contradict each other.
+Status check_config(const Config& config);
+
+// The OPTIONS section of man/ckptfs.1.scd, in scdoc(5).
+[[nodiscard]] std::string manual_options();
+
+}  // namespace ckptfs

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mount's life after it answers: serve until somebody wants it to end, then wait for what is being written.
+//
+// It ends by SIGTERM, SIGINT or SIGHUP, by `ckptfs unmount`, or because somebody else has unmounted it. In each case no
+// file is opened for writing any more, and uploads get --drain-timeout to finish; what is not saved then is named.
+//
+// Threads: run() on one thread; session_ended() from any.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/status.h"
+#include "cli/control.h"
+#include "fs/file_system.h"
+
+namespace ckptfs {
+
+// Of the signals that end a mount. Blocks them for this thread and those it starts later.
+Result<FileDescriptor> take_over_signals();
+
+class Service {
+public:
+    struct Outcome {
+        // What ended it, for the log.
+        std::string reason;
+        // Keys of the files that are not saved.
+        std::vector<std::string> lost;
+    };
+
+    virtual ~Service() = default;
+    // `signals` of take_over_signals(). `control` may be null; it hears of the progress and outlives the service.
+    static Result<std::unique_ptr<Service>> create(FileDescriptor signals, ControlServer* control);
+
+    // Returns when everything is saved or given up.
+    virtual Outcome run(FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) = 0;
+    virtual void session_ended() = 0;
+};
+
+}  // namespace ckptfs

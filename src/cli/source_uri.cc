@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/source_uri.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/text.h"
+#include "ckptfs/format.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::string_view kScheme = "s3://";
+// Longest bucket name of Amazon S3 before 2018 ("General purpose bucket naming rules"); other stores are no stricter.
+constexpr std::size_t kLongestBucket = 255;
+
+bool is_bucket_letter(char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '-' || letter == '.' || letter == '_';
+}
+
+// A path in the mount must be one way to say a key.
+bool is_path(std::string_view prefix) {
+    while (!prefix.empty()) {
+        const std::size_t end = std::min(prefix.find('/'), prefix.size());
+        const std::string_view name = prefix.substr(0, end);
+        if (name.empty() || name == "." || name == ".." || name.size() > kMaxNameBytes) {
+            return false;
+        }
+        prefix.remove_prefix(std::min(end + 1, prefix.size()));
+    }
+    return true;
+}
+
+}  // namespace
+
+Result<SourceUri> parse_source(std::string_view text) {
+    if (!text.starts_with(kScheme)) {
+        return failure(EINVAL,
+                       format("\"{}\" is not a source; expected s3://BUCKET or s3://BUCKET/PREFIX", escaped(text)));
+    }
+    const std::string_view rest = text.substr(kScheme.size());
+    const std::size_t slash = std::min(rest.find('/'), rest.size());
+    SourceUri uri{std::string(rest.substr(0, slash)), std::string(rest.substr(std::min(slash + 1, rest.size())))};
+    if (uri.bucket.empty() || uri.bucket.size() > kLongestBucket ||
+        !std::all_of(uri.bucket.begin(), uri.bucket.end(), is_bucket_letter)) {
+        return failure(EINVAL, format("\"{}\" does not name a bucket; expected s3://BUCKET/PREFIX", escaped(text)));
+    }
+    if (!is_path(uri.prefix) || uri.prefix.size() >= kMaxKeyBytes) {
+        return failure(EINVAL,
+                       format("the prefix of \"{}\" cannot be a directory: it holds an empty name, \".\", \"..\", "
+                              "or is too long",
+                              escaped(text)));
+    }
+    if (!uri.prefix.empty() && !uri.prefix.ends_with('/')) {
+        uri.prefix += '/';
+    }
+    return uri;
+}
+
+}  // namespace ckptfs

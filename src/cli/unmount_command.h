@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// `ckptfs unmount DIR`: asks the daemon to end, shows how far it is, and says what was not saved.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/control.h"
+
+namespace ckptfs {
+
+// What the daemon's lines become on the terminal.
+class UnmountReport {
+public:
+    // `show_progress`: standard error is a terminal.
+    UnmountReport(bool show_progress, int output) : show_progress_(show_progress), output_(output) {}
+
+    void on_line(std::string_view line);
+    // 0: everything is saved. Says so when the daemon ended without a word.
+    int finish();
+
+private:
+    void print(const std::string& text) const;
+    void clear_progress();
+
+    const bool show_progress_;
+    const int output_;
+    bool progress_shown_ = false;
+    bool done_ = false;
+    int lost_ = 0;
+};
+
+[[nodiscard]] std::string progress_text(const DrainProgress& progress);
+
+int unmount_command(const std::string& directory);
+
+}  // namespace ckptfs

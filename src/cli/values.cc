@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/values.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+struct Split {
+    std::uint64_t number = 0;
+    std::string_view unit;
+};
+
+std::optional<Split> split_number(std::string_view text) {
+    Split split;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), split.number);
+    if (problem != std::errc() || end == text.data()) {
+        return std::nullopt;
+    }
+    split.unit = text.substr(static_cast<std::size_t>(end - text.data()));
+    return split;
+}
+
+using Unit = std::pair<std::string_view, std::uint64_t>;
+
+template <std::size_t N>
+std::optional<std::uint64_t> with_unit(std::string_view text, const std::array<Unit, N>& units, std::uint64_t largest) {
+    const auto split = split_number(text);
+    if (!split) {
+        return std::nullopt;
+    }
+    const auto unit =
+        std::find_if(units.begin(), units.end(), [&](const Unit& each) { return each.first == split->unit; });
+    if (unit == units.end() || split->number > largest / unit->second) {
+        return std::nullopt;
+    }
+    return split->number * unit->second;
+}
+
+Failure unexpected(std::string_view text, std::string_view expected) {
+    return failure(EINVAL, format("\"{}\" is not {}", escaped(text), expected));
+}
+
+}  // namespace
+
+Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t smallest, std::uint64_t largest) {
+    const auto split = split_number(text);
+    if (!split || !split->unit.empty() || split->number < smallest || split->number > largest) {
+        return unexpected(text, format("a number from {} to {}", smallest, largest));
+    }
+    return split->number;
+}
+
+Result<std::uint64_t> parse_size(std::string_view text) {
+    constexpr std::uint64_t kKilo = 1024;
+    constexpr auto kUnits = std::to_array<Unit>({{"", 1},
+                                                 {"K", kKilo},
+                                                 {"KiB", kKilo},
+                                                 {"M", kKilo * kKilo},
+                                                 {"MiB", kKilo * kKilo},
+                                                 {"G", kKilo * kKilo * kKilo},
+                                                 {"GiB", kKilo * kKilo * kKilo},
+                                                 {"T", kKilo * kKilo * kKilo * kKilo},
+                                                 {"TiB", kKilo * kKilo * kKilo * kKilo}});
+    const auto size = with_unit(text, kUnits, std::numeric_limits<std::int64_t>::max());
+    if (!size) {
+        return unexpected(text, "a size such as 64M or 1G");
+    }
+    return *size;
+}
+
+Result<Milliseconds> parse_duration(std::string_view text) {
+    constexpr auto kUnits = std::to_array<Unit>({{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}});
+    // A year: far below what the clock's arithmetic holds.
+    constexpr std::uint64_t kLongest = std::uint64_t{365} * 24 * 3'600'000;
+    const auto duration = with_unit(text, kUnits, kLongest);
+    if (!duration) {
+        return unexpected(text, "a time such as 30s, 5m or 500ms");
+    }
+    return Milliseconds(*duration);
+}
+
+Result<mode_t> parse_mode(std::string_view text) {
+    unsigned mode = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
+    if (problem != std::errc() || end != text.data() + text.size() || mode > 0777) {
+        return unexpected(text, "an octal mode such as 0644");
+    }
+    return static_cast<mode_t>(mode);
+}
+
+Result<bool> parse_switch(std::string_view text) {
+    for (const std::string_view yes : {"yes", "true", "on", "1"}) {
+        if (text == yes) {
+            return true;
+        }
+    }
+    for (const std::string_view no : {"no", "false", "off", "0"}) {
+        if (text == no) {
+            return false;
+        }
+    }
+    return unexpected(text, "yes or no");
+}
+
+std::vector<std::string> parse_list(std::string_view text) {
+    std::vector<std::string> items;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find(','), text.size());
+        if (end > 0) {
+            items.emplace_back(text.substr(0, end));
+        }
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return items;
+}
+
+}  // namespace ckptfs

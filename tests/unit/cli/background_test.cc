@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/background.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+namespace ckptfs {
+namespace {
+
+class BackgroundTest : public ::testing::Test {
+protected:
+    BackgroundTest() {
+        std::string pattern = std::filesystem::temp_directory_path() / "ckptfs-background-XXXXXX";
+        directory_ = mkdtemp(pattern.data());
+    }
+    ~BackgroundTest() override { std::filesystem::remove_all(directory_); }
+
+    // The exit status of a process that goes to the background and then does `rest` there; its standard error goes to
+    // a file.
+    int exit_status_of(const std::function<void(Readiness&)>& rest) {
+        const pid_t child = fork();
+        if (child == 0) {
+            static_cast<void>(log_to_file(output()));
+            auto readiness = go_to_background();
+            if (readiness) {
+                rest(*readiness);
+            }
+            _exit(77);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+
+    [[nodiscard]] std::string output() const { return directory_ + "/output"; }
+    [[nodiscard]] std::string text() const {
+        std::ifstream file(output());
+        std::stringstream all;
+        all << file.rdbuf();
+        return all.str();
+    }
+
+    std::string directory_;
+};
+
+TEST_F(BackgroundTest, TheCommandReturnsOnceTheMountAnswers) {
+    EXPECT_EQ(exit_status_of([](Readiness& readiness) { readiness.ready(); }), 0);
+    EXPECT_EQ(text(), "");
+}
+
+TEST_F(BackgroundTest, TheCommandPrintsWhatFailed) {
+    EXPECT_EQ(exit_status_of([](Readiness& readiness) { readiness.failed("ckptfs: no such bucket"); }), 1);
+    EXPECT_EQ(text(), "ckptfs: no such bucket\n");
+}
+
+TEST_F(BackgroundTest, ADeathBeforeThatIsAFailure) {
+    EXPECT_EQ(exit_status_of([](Readiness&) { _exit(0); }), 1);
+    EXPECT_NE(text().find("ended before the mount answered"), std::string::npos);
+}
+
+TEST_F(BackgroundTest, LogFilesAreForTheirOwnerOnly) {
+    EXPECT_EQ(exit_status_of([](Readiness& readiness) { readiness.ready(); }), 0);
+    struct stat status {};
+    ASSERT_EQ(stat(output().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600U);
+    const Status refused = log_to_file(directory_ + "/none/log");
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("--log-file"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckptfs

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/control.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "cli/unmount_command.h"
+
+namespace ckptfs {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ControlTest : public ::testing::Test {
+protected:
+    ControlTest() {
+        std::string pattern = fs::temp_directory_path() / "ckptfs-control-XXXXXX";
+        directory_ = mkdtemp(pattern.data());
+    }
+    ~ControlTest() override { fs::remove_all(directory_); }
+
+    static bool wait_for_client(const ControlServer& server) {
+        pollfd readable{server.descriptor(), POLLIN, 0};
+        return poll(&readable, 1, 20'000) == 1;
+    }
+
+    std::string directory_;
+};
+
+TEST_F(ControlTest, CarriesARequestAndItsAnswer) {
+    auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(server);
+    std::vector<std::string> lines;
+    Status asked;
+    std::thread client([&] {
+        asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), "unmount",
+                            [&](std::string_view line) { lines.emplace_back(line); });
+    });
+    const bool connected = wait_for_client(*server);
+    EXPECT_TRUE(connected);
+    EXPECT_TRUE(server->accept_unmount());
+    server->tell(progress_line({2, 300, 100}));
+    server->tell("done");
+    { const ControlServer ended = std::move(*server); }
+    client.join();
+    EXPECT_TRUE(asked);
+    EXPECT_EQ(lines, (std::vector<std::string>{"progress 2 300 100", "done"}));
+    EXPECT_FALSE(fs::exists(control_path(directory_ + "/run", "/mnt/a")));
+}
+
+TEST_F(ControlTest, OnlyItsUserMayEnter) {
+    auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(server);
+    struct stat status {};
+    ASSERT_EQ(stat((directory_ + "/run").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0700U);
+    ASSERT_EQ(stat(control_path(directory_ + "/run", "/mnt/a").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600U);
+
+    fs::create_directory(directory_ + "/open");
+    fs::permissions(directory_ + "/open", fs::perms::all);
+    EXPECT_FALSE(ControlServer::create(directory_ + "/open", "/mnt/a"));
+}
+
+TEST_F(ControlTest, ASocketLeftByADeadDaemonIsReplaced) {
+    auto first = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(first);
+    EXPECT_TRUE(ControlServer::create(directory_ + "/run", "/mnt/a"));
+}
+
+TEST_F(ControlTest, UnknownRequestsAreRefused) {
+    auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(server);
+    std::thread client([&] {
+        EXPECT_TRUE(
+            call_daemon(control_path(directory_ + "/run", "/mnt/a"), "dance", [](std::string_view) { FAIL(); }));
+    });
+    EXPECT_TRUE(wait_for_client(*server));
+    EXPECT_FALSE(server->accept_unmount());
+    client.join();
+}
+
+TEST_F(ControlTest, WithoutADaemonItSaysSo) {
+    const Status asked = call_daemon(directory_ + "/none.sock", "unmount", [](std::string_view) {});
+    ASSERT_FALSE(asked);
+    EXPECT_EQ(asked.error().errno_value, ENOENT);
+}
+
+TEST_F(ControlTest, PlacesByUser) {
+    const EnvironmentVariable runtime = [](const char* name) -> std::optional<std::string> {
+        return std::string_view(name) == "XDG_RUNTIME_DIR" ? std::optional<std::string>("/run/user/77") : std::nullopt;
+    };
+    EXPECT_EQ(control_directory(0, 0, runtime), "/run/ckptfs");
+    EXPECT_EQ(control_directory(77, 77, runtime), "/run/user/77/ckptfs");
+    EXPECT_EQ(control_directory(4711, 0, runtime), "/tmp/ckptfs-4711");
+    EXPECT_NE(control_path("/run", "/a"), control_path("/run", "/b"));
+}
+
+TEST(Progress, LinesAreReadAsTheyAreWritten) {
+    const DrainProgress progress{3, 1234567890123, 42};
+    EXPECT_EQ(parse_progress(progress_line(progress)), progress);
+    for (const char* wrong : {"", "progress", "progress 1 2", "progress a b c", "done"}) {
+        EXPECT_FALSE(parse_progress(wrong)) << wrong;
+    }
+    EXPECT_EQ(progress_text({1, 3 << 20, 1 << 19}), "saving 1 file: 0.5 of 3.0 MiB in the store");
+}
+
+class UnmountReportTest : public ::testing::Test {
+protected:
+    UnmountReportTest() { EXPECT_EQ(pipe2(ends_, O_CLOEXEC | O_NONBLOCK), 0); }
+    ~UnmountReportTest() override {
+        close(ends_[0]);
+        close(ends_[1]);
+    }
+    std::string printed() const {
+        std::string text(4096, '\0');
+        const ssize_t size = read(ends_[0], text.data(), text.size());
+        text.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
+        return text;
+    }
+    int ends_[2] = {-1, -1};
+};
+
+TEST_F(UnmountReportTest, SilentSuccessAwayFromATerminal) {
+    UnmountReport report(false, ends_[1]);
+    report.on_line("progress 1 10 5");
+    report.on_line("done");
+    EXPECT_EQ(report.finish(), 0);
+    EXPECT_EQ(printed(), "");
+}
+
+TEST_F(UnmountReportTest, ShowsProgressOnATerminal) {
+    UnmountReport report(true, ends_[1]);
+    report.on_line("progress 1 1048576 524288");
+    EXPECT_EQ(printed(), "saving 1 file: 0.5 of 1.0 MiB in the store");
+    report.on_line("done");
+    EXPECT_EQ(report.finish(), 0);
+}
+
+TEST_F(UnmountReportTest, NamesEveryFileThatIsLost) {
+    UnmountReport report(false, ends_[1]);
+    report.on_line("lost run/a.pt");
+    report.on_line("lost run/b.pt");
+    report.on_line("done");
+    EXPECT_EQ(report.finish(), 1);
+    EXPECT_EQ(printed(), "ckptfs: not saved: run/a.pt\nckptfs: not saved: run/b.pt\n");
+}
+
+TEST_F(UnmountReportTest, ADaemonThatDiesIsAFailure) {
+    UnmountReport report(false, ends_[1]);
+    EXPECT_EQ(report.finish(), 1);
+    EXPECT_NE(printed().find("the daemon ended"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckptfs

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "cli/command_line.h"
+
+namespace ckptfs {
+namespace {
+
+const EnvironmentLookup kNothing = [](const char* /*name*/) { return std::nullopt; };
+
+Result<Config> configure(const std::vector<std::string>& extra, const EnvironmentLookup& environment = kNothing) {
+    std::vector<std::string> words{"ckptfs", "mount", "s3://bucket/run", "/mnt"};
+    words.insert(words.end(), extra.begin(), extra.end());
+    const CommandLine line = parse_command_line(words);
+    if (const auto* answer = std::get_if<Answer>(&line)) {
+        return failure(EINVAL, answer->text);
+    }
+    return make_config(std::get<MountRequest>(line), environment);
+}
+
+std::string message(const std::vector<std::string>& extra) {
+    const auto config = configure(extra);
+    return config ? "" : config.error().message;
+}
+
+TEST(OptionTable, HasEveryNameOnceAndSaysWhatItDoes) {
+    std::set<std::string_view> names;
+    for (const OptionSpec& option : option_table()) {
+        EXPECT_TRUE(names.insert(option.name).second) << option.name;
+        EXPECT_FALSE(option.help.empty()) << option.name;
+        EXPECT_FALSE(option.help.ends_with('.')) << option.name;
+    }
+}
+
+TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
+    const auto config = configure({});
+    ASSERT_TRUE(config);
+    for (const char* name : {"drain-timeout", "retry-for", "stall-timeout", "max-connections", "file-mode", "dir-mode",
+                             "metadata-ttl", "staging-dir", "checksum", "fuse-threads", "http-threads", "log-level",
+                             "compress", "direct-io", "addressing-style"}) {
+        Config changed = *config;
+        const OptionSpec* option = find_option(name);
+        ASSERT_NE(option, nullptr) << name;
+        ASSERT_TRUE(option->apply(changed, option->default_text)) << name;
+        EXPECT_EQ(changed.mount.drain_timeout, config->mount.drain_timeout) << name;
+        EXPECT_EQ(changed.store.retry_for, config->store.retry_for) << name;
+        EXPECT_EQ(changed.store.stall_timeout, config->store.stall_timeout) << name;
+        EXPECT_EQ(changed.store.max_connections, config->store.max_connections) << name;
+        EXPECT_EQ(changed.names.file_mode, config->names.file_mode) << name;
+        EXPECT_EQ(changed.names.dir_mode, config->names.dir_mode) << name;
+        EXPECT_EQ(changed.names.metadata_ttl, config->names.metadata_ttl) << name;
+        EXPECT_EQ(changed.write.staging_dir, config->write.staging_dir) << name;
+        EXPECT_EQ(changed.store.checksum, config->store.checksum) << name;
+        EXPECT_EQ(changed.mount.fuse_threads, config->mount.fuse_threads) << name;
+        EXPECT_EQ(changed.store.http_threads, config->store.http_threads) << name;
+        EXPECT_EQ(changed.mount.log_level, config->mount.log_level) << name;
+        EXPECT_EQ(changed.mount.compress, config->mount.compress) << name;
+        EXPECT_EQ(changed.read.direct_io, config->read.direct_io) << name;
+        EXPECT_EQ(changed.store.addressing, config->store.addressing) << name;
+    }
+}
+
+// `build/release/ckptfs_manual_options` prints what the section must be.
+TEST(OptionTable, IsTheManualsOptionsSection) {
+    std::ifstream file(CKPTFS_SOURCE_DIR "/man/ckptfs.1.scd");
+    std::stringstream text;
+    text << file.rdbuf();
+    const std::string manual = text.str();
+    const std::string begin = "# OPTIONS\n\n";
+    const std::size_t start = manual.find(begin);
+    ASSERT_NE(start, std::string::npos);
+    const std::size_t from = manual.find("## ", start);
+    const std::size_t to = manual.find("\n# ", start);
+    ASSERT_NE(to, std::string::npos);
+    EXPECT_EQ(manual.substr(from, to + 1 - from), manual_options());
+}
+
+TEST(CommandLine, TakesFlags) {
+    const auto config = configure({"--endpoint-url", "http://localhost:9000", "--force-path-style", "-f", "--read-only",
+                                   "--max-memory=128M", "--part-size", "8M", "--file-mode", "0640", "--keep-on-kill",
+                                   "*.log,*.txt", "--metadata-ttl", "500ms"});
+    ASSERT_TRUE(config);
+    EXPECT_EQ(config->store.bucket, "bucket");
+    EXPECT_EQ(config->store.prefix, "run/");
+    EXPECT_EQ(config->mount.source, "s3://bucket/run");
+    EXPECT_EQ(config->mount.mount_point, "/mnt");
+    EXPECT_EQ(config->store.endpoint_url, "http://localhost:9000");
+    EXPECT_EQ(config->store.addressing, AddressingStyle::kPath);
+    EXPECT_TRUE(config->mount.foreground);
+    EXPECT_TRUE(config->names.read_only);
+    EXPECT_EQ(config->mount.max_memory, std::uint64_t{128} << 20);
+    EXPECT_EQ(config->write.part_size, std::uint64_t{8} << 20);
+    EXPECT_EQ(config->names.file_mode, 0640U);
+    EXPECT_EQ(config->write.keep_on_kill, (std::vector<std::string>{"*.log", "*.txt"}));
+    EXPECT_EQ(config->names.metadata_ttl, Milliseconds(500));
+}
+
+TEST(CommandLine, TakesMountOptionsAsFstabWritesThem) {
+    const auto config = configure(
+        {"-o", "_netdev,nofail,ro,allow_other,max_memory=96M,x-systemd.automount", "-o", "keep-on-kill=*.a\\,*.b"});
+    ASSERT_TRUE(config);
+    EXPECT_TRUE(config->names.read_only);
+    EXPECT_TRUE(config->mount.allow_other);
+    EXPECT_EQ(config->mount.max_memory, std::uint64_t{96} << 20);
+    EXPECT_EQ(config->write.keep_on_kill, (std::vector<std::string>{"*.a", "*.b"}));
+}
+
+TEST(CommandLine, AFlagBeatsMountOptionsBeatTheEnvironment) {
+    const std::map<std::string, std::string> variables{{"CKPTFS_FUSE_THREADS", "3"},
+                                                       {"CKPTFS_HTTP_THREADS", "3"},
+                                                       {"CKPTFS_MAX_CONNECTIONS", "3"},
+                                                       {"AWS_CA_BUNDLE", "/ca.pem"}};
+    const auto config = configure({"--fuse-threads", "5", "-o", "fuse-threads=4,http-threads=4"},
+                                  [&](const char* name) -> std::optional<std::string> {
+                                      const auto found = variables.find(name);
+                                      return found == variables.end() ? std::nullopt : std::optional(found->second);
+                                  });
+    ASSERT_TRUE(config);
+    EXPECT_EQ(config->mount.fuse_threads, 5);
+    EXPECT_EQ(config->store.http_threads, 4);
+    EXPECT_EQ(config->store.max_connections, 3);
+    EXPECT_EQ(config->store.ca_bundle, "/ca.pem");
+}
+
+TEST(CommandLine, UnderstandsHowMountCallsItsHelpers) {
+    const CommandLine helper = parse_command_line(
+        {"/usr/sbin/mount.ckptfs", "s3://bucket", "/mnt", "-f", "-n", "-o", "rw,part_size=8M", "-t", "ckptfs"});
+    const auto* request = std::get_if<MountRequest>(&helper);
+    ASSERT_NE(request, nullptr);
+    EXPECT_EQ(request->source, "s3://bucket");
+    EXPECT_EQ(request->settings, (std::vector<Setting>{{"part-size", "8M"}}));
+
+    const CommandLine direct = parse_command_line({"ckptfs", "s3://bucket", "/mnt", "-o", "ro"});
+    ASSERT_TRUE(std::holds_alternative<MountRequest>(direct));
+    EXPECT_EQ(std::get<MountRequest>(direct).directory, "/mnt");
+}
+
+TEST(CommandLine, HelpNamesEveryOption) {
+    const CommandLine line = parse_command_line({"ckptfs", "mount", "--help"});
+    const auto& answer = std::get<Answer>(line);
+    EXPECT_EQ(answer.exit_code, 0);
+    for (const OptionSpec& option : option_table()) {
+        EXPECT_NE(answer.text.find("--" + std::string(option.name)), std::string::npos) << option.name;
+    }
+}
+
+TEST(CommandLine, VersionAndUnmount) {
+    const CommandLine version = parse_command_line({"ckptfs", "--version"});
+    EXPECT_EQ(std::get<Answer>(version).exit_code, 0);
+    EXPECT_TRUE(std::get<Answer>(version).text.starts_with("ckptfs "));
+    const CommandLine unmount = parse_command_line({"ckptfs", "unmount", "/mnt"});
+    EXPECT_EQ(std::get<UnmountRequest>(unmount).directory, "/mnt");
+}
+
+TEST(CommandLine, SaysInOneLineWhatIsWrong) {
+    EXPECT_EQ(message({"--max-memory", "lots"}), "--max-memory: \"lots\" is not a size such as 64M or 1G");
+    EXPECT_EQ(message({"--max-memory", "1M"}), "--max-memory: \"1M\" is less than 64M");
+    EXPECT_EQ(message({"--part-size", "1M"}), "--part-size: S3 allows parts from 5M to 5G");
+    EXPECT_EQ(message({"--direct-io", "maybe"}), "--direct-io: \"maybe\" is not one of auto, always, never");
+    EXPECT_NE(message({"-o", "part_sise=8M"}).find("there is no such option"), std::string::npos);
+    EXPECT_NE(message({"-o", "part-size"}).find("a value is missing"), std::string::npos);
+    EXPECT_NE(message({"--nonsense"}).find("nonsense"), std::string::npos);
+    const CommandLine nothing = parse_command_line({"ckptfs"});
+    EXPECT_NE(std::get<Answer>(nothing).exit_code, 0);
+    EXPECT_EQ(std::get<Answer>(nothing).text.find('\n'), std::get<Answer>(nothing).text.size() - 1);
+}
+
+}  // namespace
+}  // namespace ckptfs

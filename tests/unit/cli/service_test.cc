@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/service.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <csignal>
+#include <filesystem>
+#include <future>
+#include <thread>
+
+#include "base/system_clock.h"
+#include "support/memory_file_system.h"
+
+namespace ckptfs {
+namespace {
+
+class ServiceTest : public ::testing::Test {
+protected:
+    ServiceTest() {
+        std::string pattern = std::filesystem::temp_directory_path() / "ckptfs-service-XXXXXX";
+        directory_ = mkdtemp(pattern.data());
+        auto server = ControlServer::create(directory_ + "/run", "/mnt");
+        EXPECT_TRUE(server);
+        control_ = std::make_unique<ControlServer>(std::move(*server));
+        service_ = Service::create(take_over_signals().value(), control_.get()).value();
+    }
+    ~ServiceTest() override { std::filesystem::remove_all(directory_); }
+
+    // Runs the service on a thread that signals can be sent to.
+    std::future<Service::Outcome> run(Milliseconds drain_timeout) {
+        std::promise<Service::Outcome> promise;
+        auto future = promise.get_future();
+        thread_ = std::jthread([this, drain_timeout, promise = std::move(promise)]() mutable {
+            promise.set_value(service_->run(fs_, clock_, drain_timeout));
+        });
+        return future;
+    }
+
+    std::string directory_;
+    SystemClock clock_;
+    MemoryFileSystem fs_{{}};
+    std::unique_ptr<ControlServer> control_;
+    std::unique_ptr<Service> service_;
+    std::jthread thread_;
+};
+
+constexpr Milliseconds kLong{60'000};
+
+TEST_F(ServiceTest, EndsWhenUnmounted) {
+    auto outcome = run(kLong);
+    service_->session_ended();
+    EXPECT_TRUE(outcome.get().lost.empty());
+}
+
+TEST_F(ServiceTest, EndsBySignal) {
+    auto outcome = run(kLong);
+    pthread_kill(thread_.native_handle(), SIGTERM);
+    EXPECT_EQ(outcome.get().reason, "signal TERM");
+}
+
+TEST_F(ServiceTest, WaitsForTheDrainAndTellsProgress) {
+    fs_.hold("drain");
+    auto outcome = run(kLong);
+    std::vector<std::string> lines;
+    std::thread client([&] {
+        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt"), "unmount", [&](std::string_view line) {
+            if (lines.empty()) {
+                fs_.let_go();
+            }
+            lines.emplace_back(line);
+        }));
+    });
+    EXPECT_EQ(outcome.get().reason, "ckptfs unmount");
+    control_.reset();
+    client.join();
+    ASSERT_FALSE(lines.empty());
+    EXPECT_EQ(lines.front(), "progress 0 0 0");
+}
+
+TEST_F(ServiceTest, GivesUpAfterTheTimeoutAndNamesWhatIsLost) {
+    fs_.hold("drain");
+    fs_.set_abandoned({"run/a.pt"});
+    auto outcome = run(Milliseconds(10));
+    service_->session_ended();
+    EXPECT_EQ(outcome.get().lost, std::vector<std::string>{"run/a.pt"});
+    // The late reply finds its event alive.
+    service_.reset();
+    fs_.let_go();
+}
+
+}  // namespace
+}  // namespace ckptfs
