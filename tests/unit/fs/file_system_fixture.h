@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// A filesystem on a fake store, with the real writer and reader, processes made up by the test, and time that stands
+// still unless moved.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/executors.h"
+#include "base/memory_pool.h"
+#include "codec/codecs.h"
+#include "fs/file_system.h"
+#include "read/block_cache.h"
+#include "support/fake_store.h"
+
+namespace ckptfs::testing {
+
+class StandingClock final : public Clock {
+public:
+    [[nodiscard]] SteadyTime now() const override { return SteadyTime(std::chrono::nanoseconds(nanoseconds_.load())); }
+    [[nodiscard]] WallTime wall_now() const override { return WallTime(std::chrono::seconds(1'700'000'000)); }
+    void advance(Milliseconds by) { nanoseconds_ += std::chrono::nanoseconds(by).count(); }
+
+private:
+    std::atomic<std::int64_t> nanoseconds_ = std::chrono::nanoseconds(std::chrono::hours(1)).count();
+};
+
+// Every thread id is its own process; what is not told is one that runs and has no other descriptors.
+class ToldProcesses final : public ProcessInspector {
+public:
+    [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override { return thread; }
+    [[nodiscard]] std::optional<int> writable_descriptors(pid_t process, std::uint64_t) const override {
+        const auto found = descriptors.find(process);
+        return found == descriptors.end() ? 0 : found->second;
+    }
+    [[nodiscard]] bool written_by_others(std::uint64_t, pid_t) const override { return false; }
+    [[nodiscard]] ExitState exit_state(pid_t thread) const override {
+        return thread == killed ? ExitState::kKilledBySignal : ExitState::kRunning;
+    }
+    [[nodiscard]] bool is_dying(pid_t) const override { return false; }
+
+    std::map<pid_t, int> descriptors;
+    pid_t killed = 0;
+};
+
+class NotedKernelCache final : public KernelCache {
+public:
+    void invalidate_entry(std::uint64_t, std::string name) override { entries.push_back(std::move(name)); }
+    void invalidate_inode(std::uint64_t node) override { inodes.push_back(node); }
+
+    std::vector<std::string> entries;
+    std::vector<std::uint64_t> inodes;
+};
+
+class FileSystemTest : public ::testing::Test {
+protected:
+    static constexpr pid_t kProcess = 100;
+
+    FileSystemTest() {
+        NameConfig names;
+        names.metadata_ttl = Milliseconds(1000);
+        fs = FileSystem::create(FileSystemEnvironment{store, *blocking, clock, processes, kernel_cache, *codec,
+                                                      write_environment, read_environment, names, "p/"});
+    }
+
+    template <class T, class Start>
+    static Result<T> answer(Start start) {
+        auto promise = std::make_shared<std::promise<Result<T>>>();
+        std::future<Result<T>> future = promise->get_future();
+        start(Reply<T>([promise](Result<T> result) { promise->set_value(std::move(result)); }));
+        if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
+            ADD_FAILURE() << "no answer";
+            return failure(ETIMEDOUT, "no answer");
+        }
+        return future.get();
+    }
+
+    static int errno_of(const auto& result) { return result ? 0 : result.error().errno_value; }
+
+    Result<Entry> lookup(const std::string& name, NodeId parent = kRootNode) {
+        return answer<Entry>([&](auto reply) { fs->lookup(parent, name, reply); });
+    }
+    Result<CreatedFile> create(const std::string& name, int flags = O_WRONLY, NodeId parent = kRootNode) {
+        return answer<CreatedFile>([&](auto reply) {
+            fs->create_file(parent, name, flags | O_CREAT, Caller{kProcess, 0, 0}, reply);
+        });
+    }
+    Result<OpenedFile> open(NodeId node, int flags) {
+        return answer<OpenedFile>([&](auto reply) { fs->open(node, flags, Caller{kProcess, 0, 0}, reply); });
+    }
+    Status write(HandleId handle, std::uint64_t offset, const std::string& text) {
+        return answer<void>([&](auto reply) {
+            Buffer buffer = *pool->try_take(MemoryUse::kReceive);
+            std::memcpy(buffer.data(), text.data(), text.size());
+            const ByteSpan data(buffer.data(), text.size());
+            fs->write(handle, offset, WriteData{std::move(buffer), data}, Caller{kProcess, 0, 0}, reply);
+        });
+    }
+    Status flush(HandleId handle, pid_t process = kProcess) {
+        return answer<void>([&](auto reply) { fs->flush(handle, Caller{process, 0, 0}, reply); });
+    }
+    Status fsync(HandleId handle) {
+        return answer<void>([&](auto reply) { fs->fsync(handle, reply); });
+    }
+    Status release(HandleId handle) {
+        return answer<void>([&](auto reply) { fs->release(handle, reply); });
+    }
+    Status close(HandleId handle) {
+        Status flushed = flush(handle);
+        static_cast<void>(release(handle));
+        return flushed;
+    }
+    Result<std::string> read(HandleId handle, std::uint64_t offset = 0, std::size_t size = 1 << 20) {
+        return answer<Payload>([&](auto reply) { fs->read(handle, offset, size, reply); })
+            .map([](const Payload& payload) { return payload.to_string(); });
+    }
+    Status rename(const std::string& from, const std::string& to, unsigned flags = 0, NodeId parent = kRootNode) {
+        return answer<void>([&](auto reply) {
+            fs->rename(parent, from, parent, to, flags, Caller{kProcess, 0, 0}, reply);
+        });
+    }
+    Status unlink(const std::string& name, NodeId parent = kRootNode) {
+        return answer<void>([&](auto reply) { fs->unlink(parent, name, reply); });
+    }
+    Result<Entry> mkdir(const std::string& name, NodeId parent = kRootNode) {
+        return answer<Entry>([&](auto reply) { fs->mkdir(parent, name, reply); });
+    }
+    Status rmdir(const std::string& name, NodeId parent = kRootNode) {
+        return answer<void>([&](auto reply) { fs->rmdir(parent, name, reply); });
+    }
+    Result<Attributes> getattr(NodeId node) {
+        return answer<Attributes>([&](auto reply) { fs->getattr(node, std::nullopt, reply); });
+    }
+    std::vector<std::string> list(NodeId node = kRootNode) {
+        const HandleId handle = *answer<HandleId>([&](auto reply) { fs->open_directory(node, reply); });
+        std::vector<std::string> names;
+        for (std::uint64_t offset = 0;;) {
+            const auto entries = answer<std::vector<DirectoryEntry>>(
+                [&](auto reply) { fs->read_directory(handle, offset, 7, false, reply); });
+            if (!entries || entries->empty()) {
+                break;
+            }
+            for (const DirectoryEntry& entry : *entries) {
+                names.push_back(entry.name);
+                offset = entry.next_offset;
+            }
+        }
+        fs->release_directory(handle);
+        return names;
+    }
+    // Makes a whole file through the mount.
+    NodeId save(const std::string& name, const std::string& text) {
+        const Result<CreatedFile> file = create(name);
+        EXPECT_TRUE(file);
+        EXPECT_TRUE(write(file->opened.handle, 0, text));
+        EXPECT_TRUE(close(file->opened.handle));
+        return file->entry.node;
+    }
+
+    // Small shares: 128 MiB as `--max-memory 128M` would.
+    std::unique_ptr<Executor> executor = make_executor();
+    std::unique_ptr<MemoryPool> pool =
+        std::move(*MemoryPool::create(memory_shares(std::uint64_t{128} << 20, 8), executor.get(), nullptr));
+    FakeStore store;
+    StandingClock clock;
+    ToldProcesses processes;
+    NotedKernelCache kernel_cache;
+    std::unique_ptr<Codec> codec = make_codec("none");
+    BlockCache cache{*pool, clock};
+    WriteEnvironment write_environment{store, *pool, *executor, clock, *codec, WriteConfig{}};
+    ReadEnvironment read_environment{store, *pool, *executor, clock, *codec, cache, ReadConfig{}};
+    std::unique_ptr<Executor> blocking = make_blocking_executor(4);
+    std::unique_ptr<FileSystem> fs;
+};
+
+}  // namespace ckptfs::testing

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <linux/fs.h>
+
+#include "ckptfs/format.h"
+#include "file_system_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TEST_F(FileSystemTest, LookupTellsFilesDirectoriesAndNothing) {
+    store.put_object("p/file", "content");
+    store.put_object("p/dir/below", "x");
+    EXPECT_EQ(lookup("file")->attributes.type, FileType::kFile);
+    EXPECT_EQ(lookup("file")->attributes.size, 7U);
+    EXPECT_EQ(lookup("dir")->attributes.type, FileType::kDirectory);
+    EXPECT_EQ(errno_of(lookup("nothing")), ENOENT);
+    EXPECT_EQ(errno_of(lookup(std::string(256, 'x'))), ENAMETOOLONG);
+}
+
+TEST_F(FileSystemTest, PositiveAnswersLiveForTheTtlAndNegativeOnesNot) {
+    store.put_object("p/file", "content");
+    ASSERT_TRUE(lookup("file"));
+    store.reset_calls();
+    ASSERT_TRUE(lookup("file"));
+    EXPECT_EQ(store.calls(), 0);
+    clock.advance(Milliseconds(1001));
+    ASSERT_TRUE(lookup("file"));
+    EXPECT_EQ(store.calls(), 2);
+    EXPECT_FALSE(lookup("later"));
+    store.put_object("p/later", "x");
+    EXPECT_TRUE(lookup("later"));
+}
+
+TEST_F(FileSystemTest, SmallFilesInAFreshDirectoryCostOneRequestEach) {
+    const NodeId directory = mkdir("dir")->node;
+    store.reset_calls();
+    for (const char* name : {"a", "b", "c"}) {
+        EXPECT_EQ(errno_of(lookup(name, directory)), ENOENT);
+        const HandleId handle = create(name, O_WRONLY, directory)->opened.handle;
+        ASSERT_TRUE(write(handle, 0, "x"));
+        ASSERT_TRUE(close(handle));
+    }
+    EXPECT_EQ(store.calls(), 3);
+    // What was made is known, also once its node is forgotten.
+    const Result<Entry> a = lookup("a", directory);
+    fs->forget(a->node, 3);
+    EXPECT_TRUE(lookup("a", directory));
+}
+
+TEST_F(FileSystemTest, ListsEveryKeyOnceAndHidesWhatCannotBeAPath) {
+    Names expected = {".", "..", "dir"};
+    store.put_object("p/dir/below", "x");
+    store.put_object("p/dir//odd", "x");
+    store.put_object("p/" + std::string(kControlDirectory) + "/mounts/1", "x");
+    store.put_object("p2/other", "x");
+    for (int i = 0; i < 2500; ++i) {
+        std::string name = "f" + std::to_string(10'000 + i);
+        store.put_object("p/" + name, "");
+        expected.push_back(std::move(name));
+    }
+    EXPECT_EQ(list(), expected);
+    EXPECT_EQ(list(lookup("dir")->node), (Names{".", "..", "below"}));
+}
+
+TEST_F(FileSystemTest, AListingAnswersLookupsOfWhatIsNotThere) {
+    store.put_object("p/file", "x");
+    list();
+    store.reset_calls();
+    EXPECT_EQ(errno_of(lookup("nothing")), ENOENT);
+    EXPECT_EQ(store.calls(), 0);
+    clock.advance(Milliseconds(1001));
+    EXPECT_EQ(errno_of(lookup("nothing")), ENOENT);
+    EXPECT_EQ(store.calls(), 2);
+}
+
+TEST_F(FileSystemTest, DirectoriesAreMadeAndRemoved) {
+    const NodeId directory = mkdir("dir")->node;
+    EXPECT_TRUE(store.exists("p/dir/"));
+    EXPECT_EQ(errno_of(mkdir("dir")), EEXIST);
+    EXPECT_EQ(errno_of(mkdir(std::string(kControlDirectory))), EPERM);
+    const HandleId handle = create("f", O_WRONLY, directory)->opened.handle;
+    EXPECT_EQ(errno_of(rmdir("dir")), ENOTEMPTY) << "a file is being written in it";
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(errno_of(rmdir("dir")), ENOTEMPTY);
+    ASSERT_TRUE(unlink("f", directory));
+    EXPECT_TRUE(rmdir("dir"));
+    EXPECT_TRUE(store.keys().empty());
+    EXPECT_EQ(errno_of(lookup("dir")), ENOENT);
+}
+
+TEST_F(FileSystemTest, AnImpliedDirectoryOutlivesItsLastKey) {
+    store.put_object("p/dir/only", "x");
+    ASSERT_TRUE(unlink("only", lookup("dir")->node));
+    EXPECT_EQ(store.keys(), Names{"p/dir/"});
+}
+
+TEST_F(FileSystemTest, RenameOfAFileReplacesItsTarget) {
+    store.put_object("p/a", "new");
+    store.put_object("p/b", "old");
+    ASSERT_TRUE(lookup("b"));
+    ASSERT_TRUE(rename("a", "b"));
+    EXPECT_EQ(store.keys(), Names{"p/b"});
+    EXPECT_EQ(store.content("p/b"), "new");
+    EXPECT_EQ(lookup("b")->attributes.size, 3U);
+    EXPECT_EQ(errno_of(lookup("a")), ENOENT);
+}
+
+TEST_F(FileSystemTest, RenameNoReplaceAsksTheBucket) {
+    store.put_object("p/a", "a");
+    store.put_object("p/b", "b");
+    EXPECT_EQ(errno_of(rename("a", "b", RENAME_NOREPLACE)), EEXIST);
+    EXPECT_TRUE(rename("a", "c", RENAME_NOREPLACE));
+    EXPECT_EQ(errno_of(rename("b", "c", RENAME_EXCHANGE)), EINVAL);
+}
+
+TEST_F(FileSystemTest, RenameOfAFileStillInMemoryGoesStraightToItsNewName) {
+    const HandleId handle = create("tmp")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    store.reset_calls();
+    ASSERT_TRUE(rename("tmp", "final"));
+    EXPECT_EQ(store.content("p/final"), "content");
+    EXPECT_EQ(store.calls(Operation::kPut), 1);
+    EXPECT_EQ(store.calls(Operation::kCopy), 0);
+    ASSERT_TRUE(write(handle, 7, "!"));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.keys(), Names{"p/final"});
+    EXPECT_EQ(store.content("p/final"), "content!");
+}
+
+TEST_F(FileSystemTest, RenameOfASyncedOpenFileMovesLaterWritesToo) {
+    const HandleId handle = create("tmp")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    ASSERT_TRUE(fsync(handle));
+    ASSERT_TRUE(rename("tmp", "final"));
+    ASSERT_TRUE(write(handle, 7, "!"));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.keys(), Names{"p/final"});
+    EXPECT_EQ(store.content("p/final"), "content!");
+}
+
+TEST_F(FileSystemTest, AReaderSurvivesTheRenameOfItsFile) {
+    store.put_object("p/a", std::string(3 << 20, 'x'));
+    const HandleId handle = open(lookup("a")->node, O_RDONLY)->handle;
+    ASSERT_TRUE(rename("a", "b"));
+    EXPECT_EQ(read(handle, 0, 10).value_or("?"), std::string(10, 'x'));
+}
+
+TEST_F(FileSystemTest, AWriterWhoseNameIsRenamedOverPublishesNothing) {
+    const HandleId handle = create("target")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "lost"));
+    store.put_object("p/source", "kept");
+    ASSERT_TRUE(rename("source", "target"));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/target"), "kept");
+}
+
+TEST_F(FileSystemTest, RenameOfADirectoryMovesEverythingBelow) {
+    const NodeId directory = mkdir("old")->node;
+    store.put_object("p/old/deep/file", "x");
+    store.put_object("p/older", "stays");
+    const HandleId handle = create("open", O_WRONLY, directory)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "unsynced"));
+    ASSERT_TRUE(rename("old", "new"));
+    EXPECT_EQ(store.keys(), (Names{"p/new/", "p/new/deep/file", "p/new/open", "p/older"}));
+    EXPECT_EQ(store.content("p/new/open"), "unsynced");
+    ASSERT_TRUE(write(handle, 8, "!"));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/new/open"), "unsynced!");
+    EXPECT_EQ(errno_of(lookup("old")), ENOENT);
+}
+
+TEST_F(FileSystemTest, ADirectoryThatCannotBeCopiedStaysAsItWas) {
+    mkdir("old");
+    store.put_object("p/old/a", "a");
+    store.put_object("p/old/b", "b");
+    const Names before = store.keys();
+    store.inject({Operation::kCopy, "p/old/b", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    EXPECT_EQ(errno_of(rename("old", "new")), EACCES);
+    EXPECT_EQ(store.keys(), before);
+}
+
+TEST_F(FileSystemTest, ADirectoryIsNotRenamedOntoOneThatHoldsSomething) {
+    mkdir("a");
+    mkdir("b");
+    EXPECT_TRUE(rename("a", "b"));
+    mkdir("c");
+    store.put_object("p/b/file", "x");
+    EXPECT_EQ(errno_of(rename("c", "b")), ENOTEMPTY);
+}
+
+}  // namespace
+}  // namespace ckptfs::testing

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <linux/fs.h>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+TEST_F(FileSystemTest, AFileIsVisibleInItsMountOnlyUntilItIsClosed) {
+    const Result<CreatedFile> file = create("f");
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(write(file->opened.handle, 0, "content"));
+    EXPECT_FALSE(store.exists("p/f"));
+    EXPECT_EQ(lookup("f")->attributes.size, 7U);
+    EXPECT_EQ(list(), (std::vector<std::string>{".", "..", "f"}));
+    ASSERT_TRUE(close(file->opened.handle));
+    EXPECT_EQ(store.content("p/f"), "content");
+}
+
+TEST_F(FileSystemTest, AnEmptyFileIsPublishedAtClose) {
+    ASSERT_TRUE(close(create("empty")->opened.handle));
+    EXPECT_TRUE(store.exists("p/empty"));
+    EXPECT_EQ(store.content("p/empty"), "");
+}
+
+TEST_F(FileSystemTest, ACloseWithDescriptorsLeftPublishesNothing) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "one"));
+    processes.descriptors[kProcess] = 1;
+    ASSERT_TRUE(flush(handle));
+    EXPECT_FALSE(store.exists("p/f"));
+    ASSERT_TRUE(write(handle, 3, "two"));
+    processes.descriptors[kProcess] = 0;
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/f"), "onetwo");
+    EXPECT_EQ(store.calls(Operation::kPut), 1);
+}
+
+TEST_F(FileSystemTest, WhatNoCloseCommittedReleaseDoes) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    processes.descriptors[kProcess] = 1;
+    ASSERT_TRUE(flush(handle));
+    ASSERT_TRUE(release(handle));
+    EXPECT_EQ(store.content("p/f"), "content");
+}
+
+TEST_F(FileSystemTest, AKilledWriterLeavesTheEarlierVersion) {
+    store.put_object("p/f", "old");
+    const HandleId handle = open(lookup("f")->node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(handle, 0, "half"));
+    processes.killed = kProcess;
+    static_cast<void>(close(handle));
+    EXPECT_EQ(store.content("p/f"), "old");
+    EXPECT_EQ(lookup("f")->attributes.size, 3U);
+}
+
+TEST_F(FileSystemTest, AKilledWriterOfANewFileLeavesNoName) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "half"));
+    processes.killed = kProcess;
+    static_cast<void>(close(handle));
+    EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+    EXPECT_TRUE(store.keys().empty());
+    EXPECT_EQ(kernel_cache.entries, std::vector<std::string>{"f"});
+}
+
+TEST_F(FileSystemTest, AFailureIsKeptAndNothingIsPublished) {
+    store.inject({Operation::kPut, "p/f", store_error(EACCES, "AccessDenied", 403), 0, 100, false});
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    EXPECT_EQ(errno_of(fsync(handle)), EACCES);
+    EXPECT_EQ(errno_of(write(handle, 7, "more")), EACCES);
+    EXPECT_EQ(errno_of(rename("f", "g")), EACCES);
+    EXPECT_EQ(errno_of(flush(handle)), EACCES);
+    ASSERT_TRUE(release(handle));
+    EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+}
+
+TEST_F(FileSystemTest, FsyncPublishesAndWritingGoesOn) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(fsync(handle));
+    EXPECT_FALSE(store.exists("p/f")) << "nothing was written yet";
+    ASSERT_TRUE(write(handle, 0, "one"));
+    ASSERT_TRUE(fsync(handle));
+    EXPECT_EQ(store.content("p/f"), "one");
+    ASSERT_TRUE(write(handle, 3, "two"));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/f"), "onetwo");
+}
+
+TEST_F(FileSystemTest, AppendStartsFromTheCommittedObject) {
+    store.put_object("p/log", "first line\n");
+    const HandleId handle = open(lookup("log")->node, O_WRONLY | O_APPEND)->handle;
+    ASSERT_TRUE(write(handle, 0, "second line\n"));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/log"), "first line\nsecond line\n");
+}
+
+TEST_F(FileSystemTest, ReadsWhatTheBucketHolds) {
+    store.put_object("p/f", "content");
+    const Result<OpenedFile> opened = open(lookup("f")->node, O_RDONLY);
+    ASSERT_TRUE(opened);
+    EXPECT_EQ(*read(opened->handle), "content");
+    EXPECT_EQ(*read(opened->handle, 3, 2), "te");
+    EXPECT_EQ(*read(opened->handle, 7), "");
+}
+
+TEST_F(FileSystemTest, PagesAreKeptWhileTheVersionIsTheSame) {
+    store.put_object("p/f", "content");
+    const NodeId node = lookup("f")->node;
+    EXPECT_FALSE(open(node, O_RDONLY)->keep_cache);
+    EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
+}
+
+TEST_F(FileSystemTest, OpenFindsAnotherVersionAndGivesTheNameANewNodeOnce) {
+    store.put_object("p/f", "old");
+    const Result<Entry> entry = lookup("f");
+    const HandleId reader = open(entry->node, O_RDONLY)->handle;
+    store.put_object("p/f", "newer");
+    EXPECT_EQ(errno_of(open(entry->node, O_RDONLY)), ESTALE);
+    const Result<Entry> again = lookup("f");
+    EXPECT_NE(again->node, entry->node);
+    EXPECT_EQ(again->attributes.inode, entry->attributes.inode);
+    EXPECT_EQ(again->attributes.size, 5U);
+    EXPECT_EQ(*read(open(again->node, O_RDONLY)->handle), "newer");
+    EXPECT_EQ(*read(reader), "old");
+    EXPECT_EQ(getattr(entry->node)->size, 3U);
+}
+
+TEST_F(FileSystemTest, TruncatingWhatOthersReadGivesTheNameANewNode) {
+    store.put_object("p/f", "old");
+    const NodeId node = lookup("f")->node;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(errno_of(open(node, O_WRONLY | O_TRUNC)), ESTALE);
+    const NodeId fresh = lookup("f")->node;
+    ASSERT_NE(fresh, node);
+    const Result<OpenedFile> writer = open(fresh, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE(write(writer->handle, 0, "newer"));
+    EXPECT_EQ(*read(reader), "old");
+    ASSERT_TRUE(close(writer->handle));
+    EXPECT_EQ(*read(open(lookup("f")->node, O_RDONLY)->handle), "newer");
+}
+
+TEST_F(FileSystemTest, TwoWritersOfOneNameTheLastCommitWinsWhole) {
+    const Result<CreatedFile> first = create("f");
+    ASSERT_TRUE(write(first->opened.handle, 0, "first"));
+    EXPECT_EQ(errno_of(open(first->entry.node, O_WRONLY | O_TRUNC)), ESTALE);
+    const HandleId second = open(lookup("f")->node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(second, 0, "second!"));
+    ASSERT_TRUE(close(second));
+    EXPECT_EQ(store.content("p/f"), "second!");
+    ASSERT_TRUE(close(first->opened.handle));
+    EXPECT_EQ(store.content("p/f"), "first");
+    EXPECT_EQ(lookup("f")->attributes.size, 5U);
+}
+
+TEST_F(FileSystemTest, AReaderFollowsAnAppendOfItsOwnMount) {
+    store.put_object("p/log", "one ");
+    const NodeId node = lookup("log")->node;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "one ");
+    const HandleId writer = open(node, O_WRONLY | O_APPEND)->handle;
+    ASSERT_TRUE(write(writer, 4, "two"));
+    ASSERT_TRUE(close(writer));
+    EXPECT_EQ(*read(reader), "one two");
+    EXPECT_EQ(kernel_cache.inodes, std::vector<NodeId>{node});
+}
+
+TEST_F(FileSystemTest, AFileThatWentAwayIsNotFoundAtOpen) {
+    store.put_object("p/f", "content");
+    const NodeId node = lookup("f")->node;
+    answer<void>([&](auto reply) { store.remove("p/f", reply); });
+    EXPECT_EQ(errno_of(open(node, O_RDONLY)), ENOENT);
+    EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+}
+
+TEST_F(FileSystemTest, AnUnlinkedOpenFileIsWrittenToNowhere) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    ASSERT_TRUE(unlink("f"));
+    EXPECT_TRUE(write(handle, 7, "more"));
+    EXPECT_TRUE(close(handle));
+    EXPECT_TRUE(store.keys().empty());
+    EXPECT_EQ(store.open_uploads(), 0);
+}
+
+TEST_F(FileSystemTest, DrainWaitsForTheLastWriter) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    std::promise<void> drained;
+    std::future<void> done = drained.get_future();
+    fs->drain([&](const Status&) { drained.set_value(); });
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    EXPECT_EQ(fs->uploads().size(), 1U);
+    EXPECT_EQ(errno_of(create("g")), ESHUTDOWN);
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+}
+
+TEST_F(FileSystemTest, WhatIsAbandonedIsNamed) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    EXPECT_EQ(fs->abandon(), std::vector<std::string>{"p/f"});
+    EXPECT_FALSE(flush(handle));
+    static_cast<void>(release(handle));
+    EXPECT_TRUE(store.keys().empty());
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
