@@ -239,13 +239,8 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
         finish_release(handle, {}, reply);
         return;
     }
-    commit(handle->node, writer, CommitReason::kClose, [this, handle, reply](Status saved) {
-        if (!saved) {
-            log_error(
-                escaped(handle->writer->key() + " was not saved, and nobody could be told: " + saved.error().message));
-        }
-        finish_release(handle, std::move(saved), reply);
-    });
+    commit(handle->node, writer, CommitReason::kClose,
+           [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); });
 }
 
 void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply) {

@@ -20,9 +20,9 @@ Serving& serving(fuse_req_t req) {
     return *static_cast<Serving*>(fuse_req_userdata(req));
 }
 
-std::shared_ptr<PendingRequest> begin(fuse_req_t req) {
+std::shared_ptr<PendingRequest> begin(fuse_req_t req, Interrupts interrupts = Interrupts::kHonoured) {
     Serving& s = serving(req);
-    return PendingRequest::begin(req, *s.processes, s.interrupts);
+    return PendingRequest::begin(req, *s.processes, s.interrupts, interrupts);
 }
 
 Caller caller_of(fuse_req_t req) {
@@ -209,9 +209,12 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
                            });
 }
 
+// A killed writer's FLUSH arrives together with its INTERRUPT, and RELEASE follows the answer: the filesystem has to
+// know first that the writer was killed, or it would publish what RELEASE leaves.
 void op_flush(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
-    if (auto request = begin(req)) {
-        serving(req).fs->flush(info->fh, caller_of(req), status_reply(std::move(request)));
+    if (const auto request = begin(req, Interrupts::kHeldBack)) {
+        serving(req).fs->flush(info->fh, caller_of(req), status_reply(request));
+        request->honour_interrupts();
     }
 }
 

@@ -39,12 +39,17 @@ std::size_t InterruptWatch::size() const {
     return requests_.size();
 }
 
-PendingRequest::PendingRequest(fuse_req* request, const ProcessInspector& processes, InterruptWatch& watch)
-    : processes_(processes), watch_(watch), request_(request), thread_(fuse_req_ctx(request)->pid) {}
+PendingRequest::PendingRequest(fuse_req* request, const ProcessInspector& processes, InterruptWatch& watch,
+                               Interrupts interrupts)
+    : processes_(processes),
+      watch_(watch),
+      request_(request),
+      thread_(fuse_req_ctx(request)->pid),
+      interruptible_(interrupts == Interrupts::kHonoured) {}
 
 std::shared_ptr<PendingRequest> PendingRequest::begin(fuse_req* request, const ProcessInspector& processes,
-                                                      InterruptWatch& watch) {
-    std::shared_ptr<PendingRequest> pending(new PendingRequest(request, processes, watch));
+                                                      InterruptWatch& watch, Interrupts interrupts) {
+    std::shared_ptr<PendingRequest> pending(new PendingRequest(request, processes, watch, interrupts));
     pending->arming_thread_.store(std::this_thread::get_id());
     fuse_req_interrupt_func(request, &PendingRequest::on_interrupt, pending.get());
     pending->arming_thread_.store(std::thread::id());
@@ -75,7 +80,7 @@ void PendingRequest::on_interrupt(fuse_req* /*request*/, void* self) {
     if (keep == nullptr || keep->answered()) {
         return;
     }
-    if (!keep->processes_.is_dying(keep->thread_)) {
+    if (!keep->may_be_given_up()) {
         InterruptWatch& watch = keep->watch_;
         watch.add(std::move(keep));
     } else if (keep->claim()) {
@@ -83,11 +88,15 @@ void PendingRequest::on_interrupt(fuse_req* /*request*/, void* self) {
     }
 }
 
+bool PendingRequest::may_be_given_up() const {
+    return interruptible_.load(std::memory_order_acquire) && processes_.is_dying(thread_);
+}
+
 bool PendingRequest::give_up_if_dying() {
     if (answered()) {
         return true;
     }
-    if (!processes_.is_dying(thread_)) {
+    if (!may_be_given_up()) {
         return false;
     }
     if (claim_and_disarm()) {

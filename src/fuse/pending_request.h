@@ -21,6 +21,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -53,11 +54,14 @@ private:
     std::vector<std::shared_ptr<PendingRequest>> requests_;
 };
 
+// Whether a request may be given up at all before it has been handed over.
+enum class Interrupts : std::uint8_t { kHonoured, kHeldBack };
+
 class PendingRequest : public std::enable_shared_from_this<PendingRequest> {
 public:
     // Empty when the request was interrupted before it began; it has been answered then.
     static std::shared_ptr<PendingRequest> begin(fuse_req* request, const ProcessInspector& processes,
-                                                 InterruptWatch& watch);
+                                                 InterruptWatch& watch, Interrupts interrupts = Interrupts::kHonoured);
     ~PendingRequest();
     PendingRequest(const PendingRequest&) = delete;
     PendingRequest& operator=(const PendingRequest&) = delete;
@@ -74,14 +78,18 @@ public:
     bool bytes(std::span<const char> bytes);
     bool statistics(const struct statvfs& statistics);
 
-    // Answers EINTR if the caller is dying; true if the request has been answered, by this or before.
+    // For a request that was begun with its interrupts held back.
+    void honour_interrupts() { interruptible_.store(true, std::memory_order_release); }
+    // Answers EINTR if the caller is dying and interrupts are honoured; true if the request has been answered, by this
+    // or before.
     bool give_up_if_dying();
 
 private:
-    PendingRequest(fuse_req* request, const ProcessInspector& processes, InterruptWatch& watch);
+    PendingRequest(fuse_req* request, const ProcessInspector& processes, InterruptWatch& watch, Interrupts interrupts);
     static void on_interrupt(fuse_req* request, void* self);
 
     [[nodiscard]] bool answered() const { return answered_.load(std::memory_order_acquire); }
+    [[nodiscard]] bool may_be_given_up() const;
     bool claim() { return !answered_.exchange(true, std::memory_order_acq_rel); }
     bool claim_and_disarm();
 
@@ -90,6 +98,7 @@ private:
     fuse_req* const request_;
     const pid_t thread_;
     std::atomic<bool> answered_{false};
+    std::atomic<bool> interruptible_;
     // The thread that is inside begin(). fuse_req_interrupt_func() may call on_interrupt() on it and goes on using the
     // request afterwards, so that there it must not be answered.
     std::atomic<std::thread::id> arming_thread_;

@@ -70,7 +70,7 @@ void FileWriterImpl::enqueue(Pending pending) {
 void FileWriterImpl::abort(Error why, Done done) {
     const auto keep = self();
     std::unique_lock lock(mutex_);
-    fail(std::move(why));
+    stop(std::move(why));
     if (ending_ == 0) {
         outbox_.add([done = std::move(done)] { done(Status()); });
     } else {
@@ -361,6 +361,14 @@ void FileWriterImpl::encoded(std::uint64_t cycle, FrameSequencer::RawFrame frame
 }
 
 void FileWriterImpl::fail(Error error) {
+    if (!failure_) {
+        // Whether or not a later call on the file comes to hear of it.
+        outbox_.add([line = escaped(error.message)] { log_error(line); });
+        stop(std::move(error));
+    }
+}
+
+void FileWriterImpl::stop(Error error) {
     if (failure_) {
         return;
     }

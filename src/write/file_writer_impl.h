@@ -105,7 +105,10 @@ private:
     [[nodiscard]] bool fill_zeros(std::uint64_t end);
     void encode(FrameSequencer::RawFrame frame);
     void encoded(std::uint64_t cycle, FrameSequencer::RawFrame frame, Result<EncodedFrame> result);
+    // The first failure of the file: kept, and logged.
     void fail(Error error);
+    // Without a line in the log: who asked for it has said so.
+    void stop(Error error);
     void deliver(std::unique_lock<std::mutex>& lock);
     template <class T>
     void discard(T garbage) {

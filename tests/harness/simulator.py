@@ -95,6 +95,14 @@ class Simulator:
     def put(self, key: str, content: bytes) -> None:
         self.client().put_object(Bucket=BUCKET, Key=key, Body=content)
 
-    def open_uploads(self) -> list[str]:
-        answer = self.client().list_multipart_uploads(Bucket=BUCKET)
+    def open_uploads(self, prefix: str = "") -> list[str]:
+        answer = self.client().list_multipart_uploads(Bucket=BUCKET, Prefix=prefix)
         return [upload["Key"] for upload in answer.get("Uploads", [])]
+
+    def uploaded_parts(self, prefix: str = "") -> list[tuple[str, int]]:
+        """Key and number of every part of an open upload: what is stored, is paid for, and nobody sees."""
+        client = self.client()
+        uploads = client.list_multipart_uploads(Bucket=BUCKET, Prefix=prefix).get("Uploads", [])
+        return [(upload["Key"], part["PartNumber"]) for upload in uploads
+                for part in client.list_parts(Bucket=BUCKET, Key=upload["Key"],
+                                              UploadId=upload["UploadId"]).get("Parts", [])]

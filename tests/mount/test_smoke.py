@@ -15,7 +15,7 @@ def test_a_file_is_the_object_and_reads_back_on_another_mount(mount, simulator, 
     content = os.urandom(size)
     (mount() / "file").write_bytes(content)
     assert simulator.content(prefix + "file") == content
-    assert simulator.open_uploads() == []
+    assert simulator.open_uploads(prefix) == []
     other = mount()
     assert (other / "file").stat().st_size == size
     assert (other / "file").read_bytes() == content

@@ -91,5 +91,5 @@ def test_dcp(mount, simulator, prefix, tmp_path, ranks, size, threads):
              args=(ranks, str(tmp_path / "load"), str(loading / "step"), "load", size, threads))
     assert ".metadata" in os.listdir(loading / "step")
     assert ".metadata.tmp" not in os.listdir(loading / "step")
-    assert simulator.open_uploads() == []
+    assert simulator.open_uploads(prefix) == []
     assert_objects_are_the_files(simulator, prefix, loading.path)

@@ -62,6 +62,11 @@ public:
 
 class FileSystemTest : public ::testing::Test {
 protected:
+    // A task that has answered may still hold buffers of the pool.
+    ~FileSystemTest() override {
+        blocking.reset();
+        executor.reset();
+    }
     static constexpr pid_t kProcess = 100;
 
     FileSystemTest() {
@@ -173,7 +178,7 @@ protected:
     StandingClock clock;
     ToldProcesses processes;
     NotedKernelCache kernel_cache;
-    std::unique_ptr<Codec> codec = make_codec("none");
+    std::unique_ptr<Codec> codec = std::move(*make_codec("none"));
     BlockCache cache{*pool, clock};
     WriteEnvironment write_environment{store, *pool, *executor, clock, *codec, WriteConfig{}};
     ReadEnvironment read_environment{store, *pool, *executor, clock, *codec, cache, ReadConfig{}};

@@ -176,7 +176,7 @@ TEST_F(FileSystemTest, ADirectoryThatCannotBeCopiedStaysAsItWas) {
     store.put_object("p/old/a", "a");
     store.put_object("p/old/b", "b");
     const Names before = store.keys();
-    store.inject({Operation::kCopy, "p/old/b", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    store.inject({Operation::kCopy, "p/new/b", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
     EXPECT_EQ(errno_of(rename("old", "new")), EACCES);
     EXPECT_EQ(store.keys(), before);
 }

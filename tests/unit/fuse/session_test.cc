@@ -288,6 +288,18 @@ TEST_F(SessionTest, AnInterruptThatOvertakesItsRequestIsSeen) {
     EXPECT_EQ(fs_.held(), 0U);
 }
 
+TEST_F(SessionTest, TheFileSystemIsToldOfAKilledWritersCloseBeforeItsRelease) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    fs_.hold("flush");
+    processes_.kill(100);
+    kernel_.interrupt_next();
+    kernel_.send(FUSE_FLUSH, entry.nodeid, raw(fuse_flush_in{handle, 0, 0, 0}));
+    EXPECT_TRUE(eventually([this] { return fs_.held() == 1; }));
+    fs_.let_go();
+}
+
 TEST_F(SessionTest, WhatADyingCallerWouldHaveGotIsGivenBack) {
     fs_.add_file("f", "");
     serve(1);
