@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saves or loads one checkpoint and prints one line of JSON: what any training script does, with a clock around it.
+
+    torch_client.py save|load|dcp-save|dcp-load PATH --bytes N [--fsync] [--verify]
+Imports, making the tensors and checking them are not timed.
+"""
+
+import argparse
+import json
+import os
+import resource
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.multiprocessing as mp
+
+RANKS = 2
+TENSORS = 8
+
+
+def make_state(size: int, seed: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {f"layer{i}.weight": torch.empty(size // 4 // TENSORS).uniform_(generator=generator) for i in range(TENSORS)}
+
+
+def touch_memory(size: int) -> None:
+    """What a load allocates is then memory that this process has touched before."""
+    blocks = [torch.ones(size // 4 // TENSORS) for _ in range(TENSORS)]
+    del blocks
+
+
+def check_equal(expected: dict[str, torch.Tensor], loaded: dict[str, torch.Tensor]) -> None:
+    for name, tensor in expected.items():
+        if not torch.equal(tensor, loaded[name]):
+            raise SystemExit(f"{name} differs from what was saved")
+
+
+class Stopwatch:
+    def __init__(self) -> None:
+        self._wall = time.monotonic()
+        self._cpu = self._cpu_now()
+
+    @staticmethod
+    def _cpu_now() -> float:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return usage.ru_utime + usage.ru_stime
+
+    def result(self) -> dict[str, float]:
+        return {"wall_s": time.monotonic() - self._wall, "cpu_s": self._cpu_now() - self._cpu}
+
+
+def sync_file(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def save(options: argparse.Namespace) -> dict[str, float]:
+    state = make_state(options.bytes, seed=1)
+    stopwatch = Stopwatch()
+    torch.save(state, options.path)
+    if options.fsync:
+        sync_file(options.path)
+    return stopwatch.result()
+
+
+def load(options: argparse.Namespace) -> dict[str, float]:
+    touch_memory(options.bytes)
+    stopwatch = Stopwatch()
+    state = torch.load(options.path)
+    result = stopwatch.result()
+    if options.verify:
+        check_equal(make_state(options.bytes, seed=1), state)
+    return result
+
+
+def rank_main(rank: int, options: argparse.Namespace, scratch: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{scratch}/rendezvous", rank=rank, world_size=RANKS)
+    saved = make_state(options.bytes // RANKS, seed=10 + rank)
+    state = {f"rank{rank}.{name}": tensor for name, tensor in saved.items()}
+    if options.action == "dcp-load":
+        state = {name: torch.ones_like(tensor) for name, tensor in state.items()}
+        touch_memory(options.bytes // RANKS)
+    dist.barrier()
+    stopwatch = Stopwatch()
+    if options.action == "dcp-save":
+        dcp.save(state, checkpoint_id=options.path)
+    else:
+        dcp.load(state, checkpoint_id=options.path)
+    dist.barrier()
+    result = stopwatch.result()
+    if options.verify and options.action == "dcp-load":
+        check_equal({f"rank{rank}.{name}": tensor for name, tensor in saved.items()}, state)
+    with open(f"{scratch}/{rank}", "w") as file:
+        json.dump(result, file)
+    dist.destroy_process_group()
+
+
+def distributed(options: argparse.Namespace) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as scratch:
+        mp.spawn(rank_main, args=(options, scratch), nprocs=RANKS)
+        results = []
+        for rank in range(RANKS):
+            with open(f"{scratch}/{rank}") as file:
+                results.append(json.load(file))
+    return {"wall_s": max(result["wall_s"] for result in results), "cpu_s": sum(result["cpu_s"] for result in results)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("action", choices=["save", "load", "dcp-save", "dcp-load"])
+    parser.add_argument("path")
+    parser.add_argument("--bytes", type=int, required=True)
+    parser.add_argument("--fsync", action="store_true")
+    parser.add_argument("--verify", action="store_true")
+    options = parser.parse_args()
+    run = {"save": save, "load": load}.get(options.action, distributed)
+    print(json.dumps({"action": options.action, "bytes": options.bytes, **run(options)}))
+
+
+if __name__ == "__main__":
+    main()
