@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is compared: the models of the store, the workloads, and one measured result."""
+"""What is compared: the models of the store, the workloads, the targets, and one measured result."""
 
 import dataclasses
 
@@ -13,18 +13,48 @@ GOAL = 0.85
 class Model:
     name: str
     title: str
-    options: tuple[str, ...]
+    speed: dict[str, float]  # as s3sim's admin interface takes it; 0 is no limit
     workloads: tuple[str, ...]  # those that are run where the command line names none
+    tls: bool = False
 
 
-S3_LIKE = ("--latency-ms", "30", "--conn-mbps", "90")
-MODELS = {model.name: model for model in (
-    Model("loopback", "raw loopback", (), ("io", "torch", "dcp")),
-    Model("s3", "S3-like: 30 ms, 90 MB/s a connection", S3_LIKE, ("io", "torch", "dcp")),
-    Model("tls", "S3-like, with TLS", (*S3_LIKE, "--tls"), ("io",)),
-)}
+UNLIMITED = {"latency_ms": 0, "conn_mbps": 0}
+S3_LIKE = {"latency_ms": 30, "conn_mbps": 90}
 WORKLOADS = ("io", "torch", "dcp")
 TARGETS = ("raw", "mount", "disk")
+MODELS = {model.name: model for model in (
+    Model("loopback", "raw loopback", UNLIMITED, WORKLOADS),
+    Model("s3", "S3-like: 30 ms, 90 MB/s a connection", S3_LIKE, WORKLOADS),
+    Model("tls", "S3-like, with TLS", S3_LIKE, ("io",), tls=True),
+)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    models: tuple[Model, ...]
+    workloads: tuple[str, ...] | None  # None: those of each model
+    targets: tuple[str, ...]
+
+    def rounds(self, model: Model, quick: bool) -> list[tuple[str, tuple[str, ...]]]:
+        """Workloads, each with its targets. Importing torch takes most of a quick run, so that does it little."""
+        chosen = self.workloads or model.workloads
+        if not quick:
+            return [(workload, self.targets) for workload in chosen]
+        return ([("io", self.targets)] if "io" in chosen else []) + [
+            (workload, ("mount",)) for workload in chosen
+            if workload != "io" and model.name == "loopback" and "mount" in self.targets]
+
+
+def plan(only: list[str]) -> Plan:
+    """Names of models, workloads and targets; where none of a kind is named, all of that kind are meant."""
+    if unknown := set(only) - {*MODELS, *WORKLOADS, *TARGETS}:
+        raise ValueError(f"{', '.join(sorted(unknown))}: not one of {', '.join((*MODELS, *WORKLOADS, *TARGETS))}")
+
+    def named(known: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in known if name in only)
+
+    models = named(tuple(MODELS)) or tuple(MODELS)
+    return Plan(tuple(MODELS[name] for name in models), named(WORKLOADS) or None, named(TARGETS) or TARGETS)
 
 
 @dataclasses.dataclass
@@ -34,13 +64,14 @@ class Result:
     model: str
     workload: str  # "1 MiB write", "torch.save", …
     target: str  # "raw 32", "mount", "disk"
-    repetition: int
+    repetition: int  # 0 is not measured
     bytes: int
     wall_s: float
     client_cpu_s: float
+    client_peak_mb: float
     daemon_cpu_s: float = 0.0
-    store_cpu_s: float = 0.0
     daemon_peak_mb: float = 0.0
+    store_cpu_s: float = 0.0
     requests: int = 0
     connections: int = 0
 

@@ -2,10 +2,14 @@
 """Compares the mount with plain libcurl and with the local disk, in one run. bench/run is how to start it."""
 
 import argparse
+import contextlib
+import itertools
 import os
 import pathlib
-import shutil
+import signal
+import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -15,19 +19,20 @@ import report  # noqa: E402
 import workloads  # noqa: E402
 
 SUFFIXES = {"K": 2**10, "M": 2**20, "G": 2**30}
+QUICK_SIZE = 64 * 2**20
+# What torch, the kernel and the rest of the machine need besides the data.
+MEMORY_FOR_OTHERS = 3 * 2**30
 
 
 def size(text: str) -> int:
     return int(text[:-1]) * SUFFIXES[text[-1]] if text[-1] in SUFFIXES else int(text)
 
 
-def names(known: tuple[str, ...]):
-    def parse(text: str) -> list[str]:
-        chosen = text.split(",")
-        if unknown := set(chosen) - set(known):
-            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not one of {', '.join(known)}")
-        return chosen
-    return parse
+def plan(text: str) -> bench_plan.Plan:
+    try:
+        return bench_plan.plan(text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def parse_options() -> argparse.Namespace:
@@ -36,19 +41,35 @@ def parse_options() -> argparse.Namespace:
                         help="bytes of the file that is written and read; checkpoints have half of it (default 4G)")
     parser.add_argument("--repeat", type=int, default=3,
                         help="measured repetitions, after one that is not measured (default 3)")
-    parser.add_argument("--models", type=names(tuple(bench_plan.MODELS)), default=list(bench_plan.MODELS),
-                        help=f"some of {','.join(bench_plan.MODELS)}")
-    parser.add_argument("--only", type=names(bench_plan.WORKLOADS), help=f"some of {','.join(bench_plan.WORKLOADS)}")
-    parser.add_argument("--targets", type=names(bench_plan.TARGETS), default=list(bench_plan.TARGETS),
-                        help=f"some of {','.join(bench_plan.TARGETS)}")
-    parser.add_argument("--disk", type=pathlib.Path, default=ROOT / "build/bench/disk",
-                        help="a directory of the local disk; it is emptied")
-    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build/bench", help="where the results go")
+    parser.add_argument("--only", type=plan, default=bench_plan.plan([]), metavar="NAME,...",
+                        help=f"some of the models {', '.join(bench_plan.MODELS)}, of the workloads "
+                             f"{', '.join(bench_plan.WORKLOADS)}, of the targets {', '.join(bench_plan.TARGETS)}")
+    parser.add_argument("--quick", action="store_true",
+                        help="64M, once, checkpoints on one mount alone: shows that all of it works, measures little")
+    parser.add_argument("--disk", type=pathlib.Path, default=ROOT / "build/bench",
+                        help="a directory on the local disk to compare with (default build/bench)")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build/bench",
+                        help="where report.md, results.csv and rates.png go (default build/bench)")
     parser.add_argument("--signed-payload", action="store_true",
-                        help="let the mount sign the payload's SHA-256 on plain HTTP, which plain libcurl does not")
+                        help="let the mount sign the data's hash on plain HTTP, which plain libcurl does not")
     parser.add_argument("--mount-option", action="append", default=[], metavar="OPTION",
                         help="hand this to ckptfs mount, such as --mount-option=--max-memory=128M")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.quick:
+        options.size, options.repeat = QUICK_SIZE, 1
+    if options.size < 2**20 or options.repeat < 1:
+        parser.error("--size is at least 1M, and --repeat at least 1")
+    return options
+
+
+def check_memory(bytes_: int) -> None:
+    """The store keeps the file in memory, and a client that loads a checkpoint holds half of it twice."""
+    needed = workloads.store_memory(bytes_) + bytes_ + MEMORY_FOR_OTHERS
+    with open("/proc/meminfo") as table:
+        available = next(int(line.split()[1]) * 1024 for line in table if line.startswith("MemAvailable"))
+    if needed > available:
+        raise SystemExit(f"bench/run: --size {bytes_} needs {needed >> 20} MiB of memory and {available >> 20} MiB are "
+                         "available: take a smaller --size")
 
 
 def steps_of(workload: str, bytes_: int) -> list[workloads.Step]:
@@ -57,36 +78,46 @@ def steps_of(workload: str, bytes_: int) -> list[workloads.Step]:
     return (workloads.torch_steps if workload == "torch" else workloads.dcp_steps)(bytes_ // 2)
 
 
-def run_model(model: bench_plan.Model, options: argparse.Namespace) -> list[bench_plan.Result]:
-    mount_options = list(options.mount_option) + ([] if options.signed_payload else ["--unsigned-payload"])
-    bench = workloads.Bench(model, options.targets, options.disk, mount_options, options.size * 3 // 2)
-    results = []
-    try:
-        for repetition in range(options.repeat + 1):
-            for workload in options.only or model.workloads:
-                for result in bench.run(steps_of(workload, options.size), repetition):
+def run_models(models: list[bench_plan.Model], options: argparse.Namespace, disk: pathlib.Path):
+    """On one simulated store; yields measured results."""
+    mount_options = options.mount_option + ([] if options.signed_payload else ["--unsigned-payload"])
+    with contextlib.closing(workloads.Bench(models[0].tls, disk, mount_options, options.size,
+                                            verify_measured=options.quick)) as bench:
+        first = 1 if options.quick else 0
+        for repetition, model in itertools.product(range(first, options.repeat + 1), models):
+            for workload, targets in options.only.rounds(model, options.quick):
+                for result in bench.run(model, steps_of(workload, options.size), targets, repetition):
                     print(report.progress_line(result), flush=True)
                     if repetition > 0:
-                        results.append(result)
-    finally:
-        bench.close()
-        shutil.rmtree(options.disk, ignore_errors=True)
-    return results
+                        yield result
+
+
+def compare(options: argparse.Namespace) -> None:
+    results = []
+    load_before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="disk-", dir=options.disk) as disk:
+        for _, models in itertools.groupby(options.only.models, lambda model: model.tls):
+            for result in run_models(list(models), options, pathlib.Path(disk)):
+                results.append(result)
+                report.write_csv(results, options.output / "results.csv")
+    conditions = report.Conditions(options.size, not options.quick, options.signed_payload, load_before)
+    text = report.table(results, conditions)
+    (options.output / "report.md").write_text(text)
+    report.plot(results, options.output / "rates.png")
+    print(f"\n{text}\nwritten: report.md, results.csv and rates.png in {options.output}")
 
 
 def main() -> None:
     options = parse_options()
-    options.output.mkdir(parents=True, exist_ok=True)
-    results = []
-    load_before = os.getloadavg()[0]
-    for name in options.models:
-        results += run_model(bench_plan.MODELS[name], options)
-        report.write_csv(results, options.output / "results.csv")
-    text = report.table(results, options.signed_payload, load_before)
-    (options.output / "report.md").write_text(text)
-    report.plot(results, options.output / "rates.png")
-    print(text)
-    print(f"written: report.md, results.csv and rates.png in {options.output}")
+    check_memory(options.size)
+    for directory in (options.output, options.disk):
+        directory.mkdir(parents=True, exist_ok=True)
+    # So that mounts and the store go away.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        compare(options)
+    except (AssertionError, subprocess.SubprocessError, workloads.BenchError) as error:
+        raise SystemExit(f"bench/run: {error}") from None
 
 
 if __name__ == "__main__":

@@ -48,12 +48,18 @@ inline std::vector<std::byte> random_bytes(std::size_t size) {
     return bytes;
 }
 
+inline double peak_memory_mb() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
 inline void print_result(const std::string& action, std::uint64_t bytes, const Stopwatch& stopwatch) {
     const double wall = stopwatch.wall_seconds();
-    std::printf(R"({"action": "%s", "bytes": %llu, "wall_s": %.4f, "mb_per_s": %.1f, "cpu_s": %.4f})"
+    std::printf(R"({"action": "%s", "bytes": %llu, "wall_s": %.4f, "mb_per_s": %.1f, "cpu_s": %.4f, "peak_mb": %.0f})"
                 "\n",
                 action.c_str(), static_cast<unsigned long long>(bytes), wall, static_cast<double>(bytes) / wall / 1e6,
-                stopwatch.cpu_seconds());
+                stopwatch.cpu_seconds(), peak_memory_mb());
 }
 
 }  // namespace ckptfs::bench

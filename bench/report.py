@@ -12,6 +12,16 @@ from collections import defaultdict
 from bench_plan import GOAL, MODELS, RAW_COUNTS_FROM_MB_PER_S, Result
 
 
+@dataclasses.dataclass(frozen=True)
+class Conditions:
+    """What a reader has to know of a run to believe its figures."""
+
+    size: int
+    warmed_up: bool
+    signed_payload: bool
+    load_before: float
+
+
 def progress_line(result: Result) -> str:
     name = f"{result.model:9} {result.workload:18} {result.target:7}"
     unmeasured = " (not measured)" if result.repetition == 0 else ""
@@ -43,21 +53,22 @@ class Summary:
     def per_gb(self, name: str) -> float:
         return self.median(name) / (self.results[0].bytes / 1e9)
 
+    def largest(self, name: str) -> float:
+        return max(getattr(result, name) for result in self.results)
+
     def row(self) -> list[str]:
-        spread = f"{min(r.wall_s for r in self.results):.2f}–{max(r.wall_s for r in self.results):.2f}"
-        on_mount = self.target == "mount"
-        on_store = self.target != "disk"
-        return [self.workload, self.target, f"{self.wall_s:.2f}", spread, f"{self.mb_per_s:.0f}",
-                f"{self.per_gb('client_cpu_s'):.2f}",
-                f"{self.per_gb('daemon_cpu_s'):.2f}" if on_mount else "",
-                f"{self.per_gb('store_cpu_s'):.2f}" if on_store else "",
-                f"{max(r.daemon_peak_mb for r in self.results):.0f}" if on_mount else "",
-                f"{self.median('requests'):.0f}" if on_store else "",
-                f"{self.median('connections'):.0f}" if on_store else ""]
+        walls = [result.wall_s for result in self.results]
+        row = [self.workload, self.target, f"{self.wall_s:.2f}", f"{min(walls):.2f}–{max(walls):.2f}",
+               f"{self.mb_per_s:.0f}", f"{self.per_gb('client_cpu_s'):.2f}", f"{self.largest('client_peak_mb'):.0f}"]
+        on_mount = [f"{self.per_gb('daemon_cpu_s'):.2f}", f"{self.largest('daemon_peak_mb'):.0f}"]
+        on_store = [f"{self.per_gb('store_cpu_s'):.2f}", f"{self.median('requests'):.0f}",
+                    f"{self.median('connections'):.0f}"]
+        row += on_mount if self.target == "mount" else [""] * len(on_mount)
+        return row + (on_store if self.target != "disk" else [""] * len(on_store))
 
 
-COLUMNS = ["workload", "on", "median s", "range s", "MB/s", "client CPU s/GB", "daemon CPU s/GB", "store CPU s/GB",
-           "daemon peak MB", "requests", "connections"]
+COLUMNS = ["workload", "on", "median s", "range s", "MB/s", "client CPU s/GB", "client peak MiB", "daemon CPU s/GB",
+           "daemon peak MiB", "store CPU s/GB", "requests", "connections"]
 
 
 def summarize(results: list[Result]) -> list[Summary]:
@@ -67,42 +78,59 @@ def summarize(results: list[Result]) -> list[Summary]:
     return [Summary(group) for group in groups.values()]
 
 
-def best_raw(summaries: list[Summary], model: str, workload: str) -> Summary | None:
-    raw = [s for s in summaries if s.model == model and s.workload == workload and s.target.startswith("raw")]
-    return min(raw, key=lambda summary: summary.wall_s, default=None)
+def compared(summaries: list[Summary]) -> dict[str, Summary]:
+    """Of one model and one workload: the mount, the disk, and plain libcurl at its best."""
+    found = {summary.target: summary for summary in summaries if not summary.target.startswith("raw")}
+    raw = [summary for summary in summaries if summary.target.startswith("raw")]
+    if raw:
+        found["plain libcurl"] = min(raw, key=lambda summary: summary.wall_s)
+    return found
 
 
-def verdict(summaries: list[Summary], model: str, workload: str) -> str | None:
-    raw = best_raw(summaries, model, workload)
-    mount = next((s for s in summaries if (s.model, s.workload, s.target) == (model, workload, "mount")), None)
-    if raw is None or mount is None:
+def verdict(summaries: list[Summary]) -> str | None:
+    """The mount's part of plain libcurl's rate, or where that has no such workload, how it does beside the disk."""
+    found = compared(summaries)
+    mount, raw, disk = (found.get(name) for name in ("mount", "plain libcurl", "disk"))
+    if mount is None or (raw is None and disk is None):
         return None
-    ratio = raw.wall_s / mount.wall_s
-    line = (f"- {workload}: the mount has {mount.mb_per_s:.0f} MB/s, plain libcurl {raw.mb_per_s:.0f} MB/s "
-            f"({raw.target.removeprefix('raw ')} connections): **{ratio:.2f}**")
-    if model == "s3":
-        line += f" (goal {GOAL})"
-        if raw.mb_per_s < RAW_COUNTS_FROM_MB_PER_S:
-            line += f"; does not count, as plain libcurl is below {RAW_COUNTS_FROM_MB_PER_S} MB/s: the machine is busy"
+    line = f"- {mount.workload}: {mount.wall_s:.2f} s on the mount"
+    if raw:
+        line += (f"; **{raw.wall_s / mount.wall_s:.2f}** of the rate of plain libcurl with "
+                 f"{raw.target.removeprefix('raw ')} connections, {raw.mb_per_s:.0f} MB/s")
+        if mount.model == "s3":
+            line += f" (goal {GOAL})"
+            if raw.mb_per_s < RAW_COUNTS_FROM_MB_PER_S:
+                line += f"; does not count, since that is below {RAW_COUNTS_FROM_MB_PER_S} MB/s"
+    if disk:
+        line += f"; {disk.wall_s:.2f} s on the local disk, {disk.wall_s / mount.wall_s:.2f} times as long"
     return line
 
 
-def table(results: list[Result], signed_payload: bool, load_before: float) -> str:
+def conditions_text(results: list[Result], conditions: Conditions) -> str:
+    warm_up = ("after one that is not measured" if conditions.warmed_up
+               else "and nothing was run before: these figures show that it works and no more")
+    return (f"{os.cpu_count()} cores, kernel {platform.release()}, load average before {conditions.load_before:.1f}, "
+            f"after {os.getloadavg()[0]:.1f}. The simulated store runs on the same cores. Files of "
+            f"{conditions.size >> 20} MiB, checkpoints of half of that. Medians of "
+            f"{max((result.repetition for result in results), default=0)} repetitions {warm_up}. On plain HTTP the "
+            f"mount's data is {'' if conditions.signed_payload else 'not '}signed; plain libcurl sends no checksums, "
+            "the mount CRC32C. Reads are cold: a fresh mount, a dropped page cache. CPU is for 10⁹ bytes, a rate is in "
+            "10⁶ bytes a second.")
+
+
+def table(results: list[Result], conditions: Conditions) -> str:
+    lines = ["# Mount, plain libcurl and local disk", "", conditions_text(results, conditions)]
     summaries = summarize(results)
-    lines = ["# Mount, plain libcurl and local disk", "",
-             f"{os.cpu_count()} cores, kernel {platform.release()}, load average before {load_before:.1f}, after "
-             f"{os.getloadavg()[0]:.1f}. The simulated store runs on the same cores. Medians of "
-             f"{max((r.repetition for r in results), default=0)} repetitions after one that is not measured. "
-             f"Payloads are {'signed' if signed_payload else 'not signed'} on plain HTTP; plain libcurl sends no "
-             "checksums, the mount CRC32C. Reads are cold: a fresh mount, or a dropped page cache. CPU is per 10⁹ "
-             "bytes; MB is 10⁶ bytes a second, and MiB for memory."]
-    for model in dict.fromkeys(result.model for result in results):
-        rows = [summary for summary in summaries if summary.model == model]
+    for model in dict.fromkeys(summary.model for summary in summaries):
+        of_model = [summary for summary in summaries if summary.model == model]
+        verdicts = []
         lines += ["", f"## {MODELS[model].title}", "", f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-        lines += [f"| {' | '.join(summary.row())} |" for summary in sorted(rows, key=lambda s: s.workload)]
-        verdicts = [verdict(summaries, model, workload) for workload in ("1 MiB write", "1 MiB read")]
-        lines += ["", *(line for line in verdicts if line)]
-    return "\n".join(lines) + "\n"
+        for workload in dict.fromkeys(summary.workload for summary in of_model):
+            of_workload = [summary for summary in of_model if summary.workload == workload]
+            lines += [f"| {' | '.join(summary.row())} |" for summary in of_workload]
+            verdicts.append(verdict(of_workload))
+        lines += ["", *filter(None, verdicts)]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def plot(results: list[Result], path: pathlib.Path) -> None:
@@ -111,25 +139,21 @@ def plot(results: list[Result], path: pathlib.Path) -> None:
     import matplotlib.pyplot as plt
 
     summaries = summarize(results)
-    models = list(dict.fromkeys(result.model for result in results))
+    models = list(dict.fromkeys(summary.model for summary in summaries))
     figure, axes = plt.subplots(1, len(models), figsize=(6 * len(models), 4.5), squeeze=False, sharey=True)
     for axis, model in zip(axes[0], models):
-        of_workload: dict[str, dict[str, Summary]] = defaultdict(dict)
-        for summary in summaries:
-            if summary.model == model and not summary.target.startswith("raw"):
-                of_workload[summary.workload][summary.target] = summary
-        for workload, targets in of_workload.items():
-            if raw := best_raw(summaries, model, workload):
-                targets["plain libcurl"] = raw
+        of_model = [summary for summary in summaries if summary.model == model]
+        workloads = list(dict.fromkeys(summary.workload for summary in of_model))
+        found = [compared([summary for summary in of_model if summary.workload == workload]) for workload in workloads]
         for place, target in enumerate(("plain libcurl", "mount", "disk")):
             bars = [(index + (place - 1) * 0.27, targets[target].mb_per_s)
-                    for index, targets in enumerate(of_workload.values()) if target in targets]
-            if bars:
-                axis.bar(*zip(*bars), width=0.25, label=target)
+                    for index, targets in enumerate(found) if target in targets]
+            axis.bar([at for at, _ in bars], [height for _, height in bars], width=0.25, label=target)
         axis.set_title(MODELS[model].title)
-        axis.set_xticks(range(len(of_workload)), of_workload, rotation=25, ha="right")
+        axis.set_xticks(range(len(workloads)), workloads, rotation=25, ha="right")
         axis.grid(axis="y", alpha=0.3)
-    axes[0][0].set_ylabel("MB/s, more is better")
+    axes[0][0].set_ylabel("10⁶ bytes a second, more is better")
     axes[0][0].legend()
     figure.tight_layout()
     figure.savefig(path, dpi=110)
+    plt.close(figure)

@@ -49,7 +49,8 @@ class Stopwatch:
         return usage.ru_utime + usage.ru_stime
 
     def result(self) -> dict[str, float]:
-        return {"wall_s": time.monotonic() - self._wall, "cpu_s": self._cpu_now() - self._cpu}
+        wall_s, cpu_s = time.monotonic() - self._wall, self._cpu_now() - self._cpu
+        return {"wall_s": wall_s, "cpu_s": cpu_s, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
 def sync_file(path: str) -> None:
@@ -102,12 +103,14 @@ def rank_main(rank: int, options: argparse.Namespace, scratch: str) -> None:
 
 def distributed(options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
-        mp.spawn(rank_main, args=(options, scratch), nprocs=RANKS)
+        # torch is imported already; spawned ranks would import it again.
+        mp.start_processes(rank_main, args=(options, scratch), nprocs=RANKS, start_method="fork")
         results = []
         for rank in range(RANKS):
             with open(f"{scratch}/{rank}") as file:
                 results.append(json.load(file))
-    return {"wall_s": max(result["wall_s"] for result in results), "cpu_s": sum(result["cpu_s"] for result in results)}
+    return {"wall_s": max(result["wall_s"] for result in results), "cpu_s": sum(result["cpu_s"] for result in results),
+            "peak_mb": sum(result["peak_mb"] for result in results)}
 
 
 def main() -> None:

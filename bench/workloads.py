@@ -21,10 +21,25 @@ MIB = 2**20
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 TORCH_CLIENT = pathlib.Path(__file__).with_name("torch_client.py")
 # Enough to fill the daemon's buffers once: the first touch of memory is slow and is not what is to be measured.
-WARM_UP_BYTES = 512 * MIB
+LARGEST_WARM_UP = 512 * MIB
 WARM_UP_KEY = "warm-up"
+# Requests in flight, and what the store's memory loses to pieces.
+STORE_SLACK = 256 * MIB
 # Memory that is given back is slow to touch again, so what a loader frees stays with its process.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
+
+
+class BenchError(Exception):
+    """What was measured did not work."""
+
+
+def warm_up_bytes(size: int) -> int:
+    return min(size, LARGEST_WARM_UP)
+
+
+def store_memory(size: int) -> int:
+    """What the simulated store holds at most: one file of that size, and two of the warm-up."""
+    return size + 2 * warm_up_bytes(size) + STORE_SLACK
 
 
 def cpu_seconds(pid: int) -> float:
@@ -43,7 +58,8 @@ def drop_page_cache() -> None:
     try:
         pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
     except OSError as error:
-        raise SystemExit(f"bench/run: cannot drop the page cache, so reads of the disk are not cold: {error}") from None
+        raise BenchError(f"cannot drop the page cache, so reads of the disk would not be cold: {error}; run it as root "
+                         "or leave the disk out: --only raw,mount") from None
 
 
 @dataclasses.dataclass
@@ -78,31 +94,35 @@ def dcp_steps(size: int) -> list[Step]:
 
 
 class Bench:
-    """One model's simulated store, and the targets that are compared on it."""
+    """One simulated store, and the targets that are compared on it."""
 
-    def __init__(self, model: Model, targets: list[str], disk: pathlib.Path, mount_options: list[str],
-                 preallocate: int) -> None:
-        self.model = model
-        self.targets = targets
+    def __init__(self, tls: bool, disk: pathlib.Path, mount_options: list[str], size: int,
+                 verify_measured: bool) -> None:
         self.disk = disk
         self.mount_options = mount_options
-        self.simulator = Simulator("--allow-anonymous", "--preallocate", str(preallocate), *model.options)
+        self.verify_measured = verify_measured
+        self.simulator = Simulator("--allow-anonymous", "--preallocate", str(store_memory(size)),
+                                   *(("--tls",) if tls else ()))
+        self._warm_up_bytes = warm_up_bytes(size)
         self._repetition = 0
-        self._raw_client("put", WARM_UP_KEY, WARM_UP_BYTES, RAW_CONNECTIONS[0])
+        self._model = ""
+        self._raw_client("put", WARM_UP_KEY, self._warm_up_bytes, RAW_CONNECTIONS[0])
 
     def close(self) -> None:
         self.simulator.stop()
 
-    def run(self, steps: list[Step], repetition: int) -> Iterator[Result]:
+    def run(self, model: Model, steps: list[Step], targets: tuple[str, ...], repetition: int) -> Iterator[Result]:
         """One round: every target after the other, so that whatever else the machine does meets all of them."""
         self._repetition = repetition
+        self._model = model.name
+        self.simulator.set_model(**model.speed)
         self._empty_bucket()
-        if "raw" in self.targets and steps[0].has_raw_twin:
+        if "raw" in targets and steps[0].has_raw_twin:
             yield from self._raw(steps)
-        if "mount" in self.targets:
+        if "mount" in targets:
             yield from (self._on_mount(step) for step in steps)
             self._empty_bucket()
-        if "disk" in self.targets:
+        if "disk" in targets:
             yield from (self._on_disk(step) for step in steps)
             shutil.rmtree(self.disk)
 
@@ -125,18 +145,23 @@ class Bench:
 
     @contextlib.contextmanager
     def _fresh_mount(self) -> Iterator[Mount]:
-        """A new daemon with nothing cached, whose buffers have been touched."""
+        """A new daemon that has cached nothing of what is measured, and whose buffers have been touched."""
         mount = Mount(f"s3://{BUCKET}/", self.simulator.environment(), *self.mount_options)
         try:
-            file_io = BUILD / "file_io"
-            run_client(file_io, "read", mount / WARM_UP_KEY, "--bytes", WARM_UP_BYTES)
-            run_client(file_io, "write", mount / "warm-up.tmp", "--bytes", WARM_UP_BYTES)
-            (mount / "warm-up.tmp").unlink()
+            self._warm_up(mount)
             yield mount
             if mount.unmount() != 0:
-                raise SystemExit(f"bench/run: the mount ended badly:\n{mount.log()}")
+                raise BenchError("the mount ended badly")
+        except (BenchError, subprocess.SubprocessError) as error:
+            raise BenchError(f"{error}\nlog of the mount:\n{mount.log()}") from error
         finally:
             mount.remove()
+
+    def _warm_up(self, mount: Mount) -> None:
+        file_io = BUILD / "file_io"
+        run_client(file_io, "read", mount / WARM_UP_KEY, "--bytes", self._warm_up_bytes)
+        run_client(file_io, "write", mount / "warm-up.tmp", "--bytes", self._warm_up_bytes)
+        (mount / "warm-up.tmp").unlink()
 
     def _on_mount(self, step: Step) -> Result:
         with self._fresh_mount() as mount:
@@ -155,7 +180,7 @@ class Bench:
         if step.writes:
             # DCP syncs its files by itself.
             command += for_writers if step.path != "dcp" else ()
-        elif self._repetition == 0:
+        elif self._repetition == 0 or self.verify_measured:
             command.append("--verify")
         return run_client(*command, **(KEEP_MEMORY if step.keeps_memory else {}))
 
@@ -168,15 +193,16 @@ class Bench:
         store_before = cpu_seconds(store)
         daemon_before = cpu_seconds(mount.process.pid) if mount else 0.0
         told = client()
-        result = Result(self.model.name, workload, target, self._repetition, size, told["wall_s"], told["cpu_s"],
-                        store_cpu_s=cpu_seconds(store) - store_before)
+        result = Result(self._model, workload, target, self._repetition, size, told["wall_s"], told["cpu_s"],
+                        told["peak_mb"], store_cpu_s=cpu_seconds(store) - store_before)
         if mount:
             result.daemon_cpu_s = cpu_seconds(mount.process.pid) - daemon_before
             result.daemon_peak_mb = mount.peak_memory() / MIB
+        if target == "disk":
+            return result
         counters = self.simulator.counters()
         result.requests = sum(operation["requests"] for operation in counters["operations"].values())
-        # The admin interface is asked over a connection of its own.
-        result.connections = counters["connections"]["peak"] - 1
+        result.connections = counters["connections"]["peak"]
         return result
 
     def _delete(self, key: str) -> None:

@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import ssl
 import subprocess
 import tempfile
 import urllib.request
@@ -54,6 +55,7 @@ class Simulator:
         """A boto3 client: what anything but ckptfs sees of the bucket."""
         return boto3.client("s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id=ACCESS_KEY,
                             aws_secret_access_key=SECRET_KEY,
+                            verify=str(self.certificate) if self.certificate.exists() else None,
                             config=botocore.config.Config(retries={"total_max_attempts": 1}))
 
     # --- the admin interface
@@ -61,7 +63,8 @@ class Simulator:
     def _admin(self, method: str, path: str, body: object = None):
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/_s3sim/{path}", data=data, method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        trust = ssl.create_default_context(cafile=self.certificate) if self.certificate.exists() else None
+        with urllib.request.urlopen(request, timeout=10, context=trust) as answer:
             text = answer.read()
         return json.loads(text) if text else None
 
