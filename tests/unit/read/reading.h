@@ -200,14 +200,22 @@ private:
     std::vector<std::function<bool(MemoryUse)>> listeners_;
 };
 
-// Bytes that differ at every offset that a mistake could confuse.
+// Random bytes, with their place stamped on every 4 KiB, so that no two pieces are alike.
 inline std::string content_of(std::size_t size, std::uint32_t seed = 1) {
+    constexpr std::size_t kPage = 4096;
     std::mt19937_64 random(seed);
-    std::string text(size, '\0');
-    for (std::size_t i = 0; i + 8 <= size; i += 8) {
+    std::string page(kPage, '\0');
+    for (std::size_t i = 0; i < kPage; i += 8) {
         const std::uint64_t value = random();
-        std::memcpy(text.data() + i, &value, 8);
+        std::memcpy(page.data() + i, &value, 8);
     }
+    std::string text;
+    text.reserve(size + kPage);
+    for (std::uint64_t offset = 0; offset < size; offset += kPage) {
+        std::memcpy(page.data() + (offset / kPage * 8) % kPage, &offset, 8);
+        text += page;
+    }
+    text.resize(size);
     return text;
 }
 
@@ -250,12 +258,13 @@ struct Reading {
         return answer.get().map([](const Payload& payload) { return payload.to_string(); });
     }
 
-    RecordingStore store;
     SmallPool pool;
     InlineExecutor executor;
     ManualClock clock;
     PlainCodec codec;
     BlockCache cache;
+    // After the cache: requests that are still under way when it is destroyed answer into the cache.
+    RecordingStore store;
     ReadEnvironment environment{store, pool, executor, clock, codec, cache, {}};
 };
 
