@@ -75,6 +75,9 @@ struct PoolUsage {
     std::size_t in_use[kMemoryUses] = {};
     std::size_t peak_in_use = 0;
     std::size_t waiting[kMemoryUses] = {};
+    // What no other use can take from it, and what it may take at most.
+    std::size_t reserve[kMemoryUses] = {};
+    std::size_t cap[kMemoryUses] = {};
 };
 
 class BufferPool {

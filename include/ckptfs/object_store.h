@@ -64,6 +64,8 @@ struct GetResponse {
     // First byte delivered, from Content-Range.
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
+    // x-amz-request-id, for the message where the bytes turn out to be damaged.
+    std::string request_id;
 };
 
 struct PutRequest {

@@ -134,6 +134,8 @@ PoolUsage MemoryPool::usage() const {
     for (std::size_t use = 0; use < kMemoryUses; ++use) {
         usage.in_use[use] = in_use_[use];
         usage.waiting[use] = waiters_[use].size();
+        usage.reserve[use] = shares_.of[use].reserve;
+        usage.cap[use] = shares_.of[use].cap;
     }
     return usage;
 }

@@ -57,6 +57,9 @@ struct Block {
     const std::uint32_t size;
     const Buffer buffer;
     std::atomic<std::size_t>& held;
+    // What is to be decoded into `buffer`; belongs to the fetch. Both are taken before a fetch begins, so that
+    // decoding never waits for memory.
+    Buffer stored;
 
     std::atomic<std::uint32_t> filled{0};
     // The least `filled` that some waiter needs.
@@ -93,6 +96,9 @@ struct CachedVersion {
     const std::shared_ptr<const FrameLayout> layout;
     // Of the file.
     const std::uint64_t size;
+
+    // While a block of it is fetched.
+    [[nodiscard]] std::size_t buffers_per_block() const { return layout->identity() ? 1 : 2; }
 
     std::unordered_map<std::uint64_t, std::shared_ptr<Block>> blocks;
     // The end of a file larger than the first request, which brought it.

@@ -37,13 +37,14 @@ Piece piece_at(std::uint64_t first_block, std::size_t piece, std::uint64_t offse
 BlockCache::BlockCache(BufferPool& pool, Clock& clock, std::size_t max_blocks)
     : pool_(pool),
       clock_(clock),
-      max_blocks_(std::max<std::size_t>(std::min(max_blocks, pool.usage().total_buffers), 1)),
+      max_blocks_(
+          std::max<std::size_t>(std::min(max_blocks, pool.usage().cap[static_cast<std::size_t>(MemoryUse::kRead)]), 1)),
       // The last quarter holds what slower readers of the same file, and answers under way, still need.
       shares_(max_blocks_ - max_blocks_ / 4),
       self_(std::make_shared<BlockCache*>(this)) {
-    pool_.add_pressure_listener([alive = std::weak_ptr(self_)](MemoryUse) {
+    pool_.add_pressure_listener([alive = std::weak_ptr(self_)](MemoryUse waiting) {
         const auto self = alive.lock();
-        return self != nullptr && (*self)->relieve();
+        return self != nullptr && (*self)->relieve(waiting);
     });
 }
 
@@ -216,16 +217,16 @@ std::size_t BlockCache::attach(Wanted& wanted) {
         }
         if (absent > 0 && wanted.version->gone) {
             gone = wanted.version->gone;
-        } else if (absent > wanted.spare.size()) {
-            return absent - wanted.spare.size();
+        } else if (const std::size_t needed = absent * wanted.version->buffers_per_block();
+                   needed > wanted.spare.size()) {
+            return needed - wanted.spare.size();
         }
         std::shared_ptr<BlockRun> run;
         for (std::size_t i = 0; i < read.pieces() && !gone; ++i) {
             const Piece piece = piece_at(read.first_block(), i, read.offset(), read.size());
             std::shared_ptr<Block> block = find_block(*wanted.version, piece.index);
             if (block == nullptr) {
-                block = create(*wanted.version, piece.index, std::move(wanted.spare.back()));
-                wanted.spare.pop_back();
+                block = create(*wanted.version, piece.index, wanted.spare);
                 if (run == nullptr) {
                     run = std::make_shared<BlockRun>();
                     runs.push_back(run);
@@ -259,151 +260,6 @@ std::size_t BlockCache::attach(Wanted& wanted) {
     return 0;
 }
 
-// --- read-ahead
-
-BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span, std::uint64_t blocks_per_request) {
-    Claim claim;
-    claim.end = span.begin;
-    std::shared_ptr<BlockRun> run;
-    for (; claim.end < span.end; ++claim.end) {
-        {
-            std::lock_guard lock(mutex_);
-            if (version.gone || in_tail(version, claim.end * kFrameSize)) {
-                claim.end = span.end;
-                break;
-            }
-            if (const std::shared_ptr<Block> block = find_block(version, claim.end)) {
-                if (block->run != nullptr) {
-                    block->run->wanted = true;
-                }
-                run = nullptr;
-                continue;
-            }
-        }
-        if (run != nullptr && run->blocks.size() >= blocks_per_request) {
-            run = nullptr;
-        }
-        if (run == nullptr && requests_ahead_.load() >= kMaxRequestsAhead) {
-            break;
-        }
-        std::optional<Buffer> buffer = take_now(Need::kAhead);
-        if (!buffer) {
-            break;
-        }
-        std::lock_guard lock(mutex_);
-        if (find_block(version, claim.end) != nullptr) {
-            run = nullptr;
-            continue;
-        }
-        if (run == nullptr) {
-            run = std::make_shared<BlockRun>();
-            run->read_ahead = true;
-            claim.runs.push_back(run);
-            requests_ahead_.fetch_add(1);
-            requests_in_flight_.fetch_add(1, std::memory_order_relaxed);
-        }
-        std::shared_ptr<Block> block = create(version, claim.end, std::move(*buffer));
-        block->run = run.get();
-        run->blocks.push_back(std::move(block));
-    }
-    return claim;
-}
-
-void BlockCache::consumed(CachedVersion& version, BlockSpan span) {
-    std::lock_guard lock(mutex_);
-    for (std::uint64_t index = span.begin; index < span.end; ++index) {
-        const std::shared_ptr<Block> block = find_block(version, index);
-        if (block != nullptr && block->place == Block::Place::kUsed) {
-            order_.place(block, Block::Place::kConsumed);
-        }
-    }
-}
-
-void BlockCache::abandon(CachedVersion& version, BlockSpan span) {
-    std::lock_guard lock(mutex_);
-    for (std::uint64_t index = span.begin; index < span.end; ++index) {
-        const std::shared_ptr<Block> block = find_block(version, index);
-        if (block != nullptr && block->run != nullptr && block->run->read_ahead && !block->run->wanted) {
-            abandon_run(*block->run);
-        }
-    }
-}
-
-void BlockCache::abandon_run(BlockRun& run) {
-    run.abandoned.store(true);
-    for (const std::shared_ptr<Block>& block : run.blocks) {
-        if (block != nullptr) {
-            bytes_wasted_.fetch_add(block->filled.load(), std::memory_order_relaxed);
-            forget(*block);
-        }
-    }
-}
-
-// --- fetches
-
-void BlockCache::filled(std::shared_ptr<Block> block) {
-    std::vector<std::pair<Block::Waiter, Slice>> served;
-    {
-        std::lock_guard lock(mutex_);
-        const std::uint32_t available = block->filled.load();
-        std::uint32_t next = Block::kNobodyWaits;
-        std::erase_if(block->waiters, [&](Block::Waiter& waiter) {
-            if (waiter.end > available) {
-                next = std::min(next, waiter.end);
-                return false;
-            }
-            served.emplace_back(std::move(waiter), pin(block, waiter.begin, waiter.end));
-            return true;
-        });
-        block->wake_at.store(next);
-        if (available == block->size && block->run != nullptr) {
-            for (std::shared_ptr<Block>& mine : block->run->blocks) {
-                if (mine == block) {
-                    mine = nullptr;
-                }
-            }
-            block->run = nullptr;
-            if (block->version != nullptr) {
-                block->ready_at = clock_.now();
-                order_.place(block, block->was_read ? Block::Place::kUsed : Block::Place::kUnread);
-            }
-        }
-    }
-    for (auto& [waiter, slice] : served) {
-        waiter.read->deliver(waiter.piece, std::move(slice));
-    }
-    repay();
-}
-
-void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
-    std::vector<std::shared_ptr<Block>> unfinished;
-    std::vector<Block::Waiter> failed;
-    {
-        std::lock_guard lock(mutex_);
-        for (std::shared_ptr<Block>& block : run.blocks) {
-            if (block == nullptr) {
-                continue;
-            }
-            forget(*block);
-            block->run = nullptr;
-            std::move(block->waiters.begin(), block->waiters.end(), std::back_inserter(failed));
-            block->waiters.clear();
-            unfinished.push_back(std::move(block));
-        }
-        run.blocks.clear();
-        requests_in_flight_.fetch_sub(1, std::memory_order_relaxed);
-        requests_.fetch_add(1, std::memory_order_relaxed);
-        if (run.read_ahead) {
-            requests_ahead_.fetch_sub(1);
-        }
-    }
-    unfinished.clear();
-    for (const Block::Waiter& waiter : failed) {
-        waiter.read->fail(error ? *error : Error{});
-    }
-    repay();
-}
-
 // --- buffers
 
 std::optional<Buffer> BlockCache::take_now(Need need) {
@@ -433,20 +289,29 @@ bool BlockCache::evict_one(Need need) {
     return true;
 }
 
-bool BlockCache::relieve() {
+bool BlockCache::relieve(MemoryUse waiting) {
+    const PoolUsage usage = pool_.usage();
+    const auto use = static_cast<std::size_t>(waiting);
+    const auto reading = static_cast<std::size_t>(MemoryUse::kRead);
+    // Another use that has reached its cap waits for itself, and what is reserved for reads would only lie idle.
+    const bool helps = waiting == MemoryUse::kRead ||
+                       (usage.in_use[use] < usage.cap[use] && usage.in_use[reading] > usage.reserve[reading]);
+    if (usage.waiting[use] == 0 || !helps) {
+        return false;
+    }
+    // The debt is set before memory is looked for, so that a block that becomes idle meanwhile is seen by its thread.
     owes_memory_.store(true);
     return evict_one(Need::kRead);
 }
 
-// Called whenever blocks may have become idle. The debt is set before memory is looked for, so that a block that
-// becomes idle in between is seen by its own thread.
+// Called whenever blocks may have become idle.
 void BlockCache::repay() {
     while (owes_memory_.load() && owes_memory_.exchange(false)) {
-        const PoolUsage usage = pool_.usage();
-        if (std::all_of(std::begin(usage.waiting), std::end(usage.waiting), [](std::size_t n) { return n == 0; })) {
-            return;
+        bool gave = false;
+        for (std::size_t use = 0; use < kMemoryUses; ++use) {
+            gave = relieve(static_cast<MemoryUse>(use)) || gave;
         }
-        if (!relieve()) {
+        if (!gave) {
             return;
         }
     }
@@ -463,11 +328,18 @@ std::shared_ptr<Block> BlockCache::find_block(const CachedVersion& version, std:
     return found == version.blocks.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Block> BlockCache::create(CachedVersion& version, std::uint64_t index, Buffer buffer) {
+std::shared_ptr<Block> BlockCache::create(CachedVersion& version, std::uint64_t index, std::vector<Buffer>& spare) {
+    const auto take = [&spare] {
+        Buffer buffer = std::move(spare.back());
+        spare.pop_back();
+        return buffer;
+    };
     const std::uint64_t offset = index * kFrameSize;
     auto block = std::make_shared<Block>(
-        offset, static_cast<std::uint32_t>(std::min<std::uint64_t>(kFrameSize, version.size - offset)),
-        std::move(buffer), held_);
+        offset, static_cast<std::uint32_t>(std::min<std::uint64_t>(kFrameSize, version.size - offset)), take(), held_);
+    if (version.buffers_per_block() > 1) {
+        block->stored = take();
+    }
     block->version = &version;
     version.blocks.emplace(index, block);
     return block;

@@ -100,6 +100,8 @@ public:
     ReadShares& shares() { return shares_; }
 
     // --- fetches
+    // Stored bytes of the object that the first request brought, while they are kept; empty if any is missing.
+    [[nodiscard]] Payload stored_tail(const CachedVersion& version, std::uint64_t offset, std::uint64_t size);
     // More of the block has been filled than some waiter needs, or all of it.
     void filled(std::shared_ptr<Block> block);
     // The fetch has ended; the blocks that are not full fail with `error`.
@@ -120,8 +122,8 @@ private:
     // Buffers.
     [[nodiscard]] std::optional<Buffer> take_now(Need need);
     [[nodiscard]] bool evict_one(Need need);
-    // For the pool's waiters.
-    bool relieve();
+    // For the pool's waiters; false where nothing can be given, or it would not help.
+    bool relieve(MemoryUse waiting);
     void repay();
 
     // With mutex_ held.
@@ -132,7 +134,8 @@ private:
     void forget(Block& block);
     void abandon_run(BlockRun& run);
     [[nodiscard]] std::shared_ptr<Block> find_block(const CachedVersion& version, std::uint64_t index) const;
-    [[nodiscard]] std::shared_ptr<Block> create(CachedVersion& version, std::uint64_t index, Buffer buffer);
+    [[nodiscard]] std::shared_ptr<Block> create(CachedVersion& version, std::uint64_t index,
+                                                std::vector<Buffer>& spare);
     void forget_unused_versions();
 
     // Attaches the read when the buffers suffice; else says how many more are needed and changes nothing.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "read/frame_fetch.h"
 
 namespace ckptfs {
 
@@ -22,12 +23,18 @@ Error read_error(Error error, const std::string& key) {
     return error;
 }
 
-void BlockFetch::start(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
-                       std::shared_ptr<BlockRun> run) {
+void start_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run) {
     if (run->abandoned.load()) {
         environment.cache.finish(*run, std::nullopt);
-        return;
+    } else if (version->layout->identity()) {
+        BlockFetch::start(environment, std::move(version), std::move(run));
+    } else {
+        start_frame_fetch(environment, std::move(version), std::move(run));
     }
+}
+
+void BlockFetch::start(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
+                       std::shared_ptr<BlockRun> run) {
     auto fetch = std::make_shared<BlockFetch>(environment, std::move(version), std::move(run));
     GetRequest request;
     request.key = fetch->version_->key;

@@ -43,6 +43,9 @@ private:
     std::uint64_t received_ = 0;
 };
 
+// By ranged GETs, whatever the version's layout is.
+void start_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run);
+
 // What a reader sees of a failed request: a version that was replaced or removed is stale.
 Error read_error(Error error, const std::string& key);
 [[nodiscard]] bool version_is_gone(const Error& error);

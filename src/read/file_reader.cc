@@ -90,7 +90,7 @@ public:
 private:
     BlockCache::Fetch fetcher() {
         return [self = shared_from_this()](std::shared_ptr<BlockRun> run) {
-            BlockFetch::start(self->environment_, self->version_, std::move(run));
+            start_fetch(self->environment_, self->version_, std::move(run));
         };
     }
 
@@ -106,7 +106,7 @@ private:
         }
         BlockCache::Claim claim = environment_.cache.claim_ahead(*version_, plan.ahead, plan.blocks_per_request);
         for (std::shared_ptr<BlockRun>& run : claim.runs) {
-            BlockFetch::start(environment_, version_, std::move(run));
+            start_fetch(environment_, version_, std::move(run));
         }
         if (claim.end < plan.ahead.end) {
             handle.not_fetched(plan, claim.end);

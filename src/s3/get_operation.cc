@@ -115,7 +115,8 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
     if (request_.range && !whole_empty && !answers_range(*request_.range, *delivered, object->size)) {
         return unusable(EPROTO, "the store answered with other bytes than the range asked for", false);
     }
-    response_ = GetResponse{std::move(*object), delivered->offset, delivered->length};
+    response_ = GetResponse{std::move(*object), delivered->offset, delivered->length,
+                            std::string(head.header("x-amz-request-id"))};
     return {};
 }
 
@@ -174,7 +175,7 @@ void GetOperation::answer_without_body(Error range_error) {
                         return;
                     }
                     if (object->size == 0) {
-                        self->done_(GetResponse{std::move(*object), 0, 0});
+                        self->done_(GetResponse{std::move(*object), 0, 0, {}});
                         return;
                     }
                     if (!self->request_.range->suffix) {

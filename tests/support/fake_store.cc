@@ -168,6 +168,7 @@ void FakeStore::get(GetRequest request, StoreDone<GetResponse> done) {
         }
         GetResponse response;
         response.object = (*found)->info;
+        response.request_id = "FAKE";
         const std::shared_ptr<const std::string> content = (*found)->content;
         const std::size_t piece = body_piece_;
         lock.unlock();

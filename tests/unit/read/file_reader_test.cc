@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "read/reading.h"
@@ -12,21 +13,6 @@
 
 namespace ckptfs::testing {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-// No byte is asked for twice, apart from the tail that came with the first request.
-void expect_disjoint(std::vector<ByteRange> ranges) {
-    std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
-    std::uint64_t end = 0;
-    for (const ByteRange& range : ranges) {
-        if (range.suffix) {
-            continue;
-        }
-        EXPECT_GE(range.offset, end);
-        end = range.offset + range.length;
-    }
-}
 
 // --- open
 
@@ -314,122 +300,6 @@ TEST(ReadFile, TruncatedAnswerFailsOnlyWhatDidNotArrive) {
 }
 
 // --- memory
-
-TEST(ReadFile, ReadsThroughATinyPool) {
-    for (const std::size_t buffers : {2U, 3U, 5U, 9U}) {
-        Reading reading(buffers);
-        const std::string content = content_of(32 * kMiB);
-        reading.store.put_object("k", content);
-        const auto reader = reading.open("k");
-        const auto stream = reader->open_stream();
-        for (std::size_t offset = 100; offset + kMiB < content.size(); offset += kMiB) {
-            ASSERT_EQ(Reading::read(*reader, stream, offset, kMiB).value(), content.substr(offset, kMiB));
-        }
-        EXPECT_LE(reading.pool.usage().peak_in_use, buffers);
-    }
-}
-
-TEST(ReadFile, ManyReadersOfATinyPoolAllEnd) {
-    Reading reading(4);
-    reading.store.answer_from_threads(4);
-    const std::string content = content_of(48 * kMiB);
-    reading.store.put_object("k", content);
-    const auto reader = reading.open("k");
-    std::vector<std::thread> readers;
-    std::atomic<int> wrong{0};
-    for (std::uint32_t i = 0; i < 12; ++i) {
-        readers.emplace_back([&, i] {
-            std::mt19937 random(i);
-            const auto stream = reader->open_stream();
-            for (int n = 0; n < 40; ++n) {
-                // Every read spans two blocks.
-                const std::size_t offset = random() % 46 * kMiB + kMiB / 2;
-                const auto bytes = Reading::read(*reader, stream, offset, kMiB);
-                wrong += bytes && *bytes == content.substr(offset, kMiB) ? 0 : 1;
-            }
-        });
-    }
-    for (std::thread& thread : readers) {
-        thread.join();
-    }
-    EXPECT_EQ(wrong, 0);
-    EXPECT_LE(reading.pool.usage().peak_in_use, 4U);
-}
-
-TEST(ReadFile, StaysWithinItsBlocks) {
-    Reading reading(300, 32);
-    const std::string content = content_of(100 * kMiB);
-    reading.store.put_object("k", content);
-    const auto reader = reading.open("k");
-    const auto stream = reader->open_stream();
-    for (std::size_t offset = 0; offset < content.size(); offset += kMiB) {
-        ASSERT_TRUE(Reading::read(*reader, stream, offset, kMiB).has_value());
-        EXPECT_LE(reading.cache.statistics().blocks_held, 32U);
-    }
-    expect_disjoint(reading.store.ranges());
-}
-
-TEST(ReadFile, CacheGivesWayToWriters) {
-    Reading reading(16);
-    const std::string content = content_of(64 * kMiB);
-    reading.store.put_object("k", content);
-    const auto reader = reading.open("k");
-    const auto stream = reader->open_stream();
-    Awaited<Payload> kept;
-    reader->read(stream, 0, kMiB, kept.callback());
-    const Payload payload = kept.get().value();
-    for (std::size_t offset = kMiB; offset < 64 * kMiB; offset += kMiB) {
-        static_cast<void>(Reading::read(*reader, stream, offset, kMiB));
-    }
-    // All but the block that an answer still refers to.
-    std::vector<Buffer> taken;
-    for (int i = 0; i < 15; ++i) {
-        reading.pool.take(MemoryUse::kWrite, [&](Buffer buffer) { taken.push_back(std::move(buffer)); });
-    }
-    EXPECT_EQ(taken.size(), 15U);
-    EXPECT_EQ(payload.to_string(), content.substr(0, kMiB));
-}
-
-TEST(ReadFile, BlockThatBecomesIdleGoesToTheWriterThatWaits) {
-    Reading reading(2);
-    reading.store.put_object("k", content_of(4 * kMiB));
-    const auto reader = reading.open("k");
-    const auto stream = reader->open_stream();
-    Awaited<Payload> first;
-    Awaited<Payload> second;
-    reader->read(stream, 0, 10, first.callback());
-    reader->read(stream, kMiB, 10, second.callback());
-    auto one = std::make_unique<Payload>(first.get().value());
-    const Payload two = second.get().value();
-    bool got = false;
-    reading.pool.take(MemoryUse::kWrite, [&](Buffer) { got = true; });
-    EXPECT_FALSE(got);
-    one.reset();
-    EXPECT_TRUE(got);
-}
-
-TEST(ReadFile, ReadThatFindsNoMemoryWaitsForIt) {
-    Reading reading(2);
-    const std::string content = content_of(4 * kMiB);
-    reading.store.put_object("k", content);
-    const auto reader = reading.open("k");
-    const auto stream = reader->open_stream();
-    std::vector<Buffer> taken;
-    for (int i = 0; i < 2; ++i) {
-        reading.pool.take(MemoryUse::kWrite, [&](Buffer buffer) { taken.push_back(std::move(buffer)); });
-    }
-    ASSERT_EQ(taken.size(), 2U);
-    Awaited<Payload> first;
-    Awaited<Payload> second;
-    reader->read(stream, kMiB / 2, kMiB, first.callback());
-    reader->read(stream, 2 * kMiB, 10, second.callback());
-    taken.pop_back();
-    EXPECT_FALSE(first.ready());
-    EXPECT_FALSE(second.ready());
-    taken.pop_back();
-    EXPECT_EQ(first.get().value().to_string(), content.substr(kMiB / 2, kMiB));
-    EXPECT_EQ(second.get().value().to_string(), content.substr(2 * kMiB, 10));
-}
 
 TEST(ReadFile, ClosingAHandleEndsItsReadAhead) {
     Reading reading;

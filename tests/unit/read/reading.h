@@ -3,6 +3,10 @@
 // around it.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -18,12 +22,28 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory_pool.h"
 #include "ckptfs/codec.h"
 #include "read/block_cache.h"
 #include "read/file_reader.h"
 #include "support/fake_store.h"
 
 namespace ckptfs::testing {
+
+inline constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+// No byte is asked for twice, apart from the tail that came with the first request.
+inline void expect_disjoint(std::vector<ByteRange> ranges) {
+    std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+    std::uint64_t end = 0;
+    for (const ByteRange& range : ranges) {
+        if (range.suffix) {
+            continue;
+        }
+        EXPECT_GE(range.offset, end);
+        end = range.offset + range.length;
+    }
+}
 
 class RecordingStore : public FakeStore {
 public:
@@ -38,6 +58,13 @@ public:
             done(failure(store_error(EINVAL, "InvalidRange", 416)));
             return;
         }
+        if (answers_to_spoil.fetch_sub(1) > 0) {
+            request.on_body = [on_body = std::move(request.on_body), first = true](ByteSpan bytes) mutable {
+                std::vector<std::byte> spoilt(bytes.begin(), bytes.end());
+                spoilt[0] ^= std::byte{static_cast<unsigned char>(std::exchange(first, false) ? 1 : 0)};
+                return on_body(spoilt);
+            };
+        }
         FakeStore::get(std::move(request), std::move(done));
     }
     [[nodiscard]] std::vector<ByteRange> ranges() const {
@@ -50,6 +77,8 @@ public:
     }
 
     bool refuse_suffix_ranges = false;
+    // A bit of the first byte of each of these answers is inverted.
+    std::atomic<int> answers_to_spoil{0};
 
 private:
     mutable std::mutex mutex_;
@@ -103,102 +132,13 @@ public:
     [[nodiscard]] bool size_is_known(const ObjectInfo&) const override { return true; }
 };
 
-// As many buffers as a test allows, first come, first served.
-class SmallPool : public BufferPool {
-public:
-    explicit SmallPool(std::size_t buffers) : total_(buffers) {}
-    ~SmallPool() override {
-        for (std::byte* data : free_) {
-            delete[] data;
-        }
-    }
-
-    std::optional<Buffer> try_take(MemoryUse use) override {
-        std::lock_guard lock(mutex_);
-        if (in_use_ == total_ || !waiting_.empty()) {
-            return std::nullopt;
-        }
-        return take_locked(use);
-    }
-    void take(MemoryUse use, Ready ready) override {
-        std::optional<Buffer> buffer = try_take(use);
-        if (!buffer) {
-            {
-                std::lock_guard lock(mutex_);
-                waiting_.emplace_back(use, std::move(ready));
-            }
-            for (bool more = true; more;) {
-                serve();
-                more = usage().waiting[static_cast<std::size_t>(use)] > 0;
-                for (auto& listener : listeners_) {
-                    more = more && listener(use);
-                }
-            }
-            return;
-        }
-        ready(std::move(*buffer));
-    }
-    void recharge(Buffer buffer, MemoryUse, Ready ready) override { ready(std::move(buffer)); }
-    void add_pressure_listener(std::function<bool(MemoryUse)> relieve) override {
-        listeners_.push_back(std::move(relieve));
-    }
-    [[nodiscard]] PoolUsage usage() const override {
-        std::lock_guard lock(mutex_);
-        PoolUsage usage;
-        usage.total_buffers = total_;
-        usage.free_buffers = total_ - in_use_;
-        usage.peak_in_use = peak_;
-        for (const auto& waiting : waiting_) {
-            ++usage.waiting[static_cast<std::size_t>(waiting.first)];
-        }
-        return usage;
-    }
-
-protected:
-    void put_back(std::byte* data, MemoryUse) override {
-        {
-            std::lock_guard lock(mutex_);
-            free_.push_back(data);
-            --in_use_;
-        }
-        serve();
-    }
-
-private:
-    Buffer take_locked(MemoryUse use) {
-        if (free_.empty()) {
-            free_.push_back(new std::byte[kBufferSize]);
-        }
-        std::byte* data = free_.back();
-        free_.pop_back();
-        peak_ = std::max(peak_, ++in_use_);
-        return Buffer(this, data, use);
-    }
-    void serve() {
-        for (;;) {
-            std::pair<MemoryUse, Ready> next;
-            Buffer buffer;
-            {
-                std::lock_guard lock(mutex_);
-                if (waiting_.empty() || in_use_ == total_) {
-                    return;
-                }
-                next = std::move(waiting_.front());
-                waiting_.pop_front();
-                buffer = take_locked(next.first);
-            }
-            next.second(std::move(buffer));
-        }
-    }
-
-    const std::size_t total_;
-    mutable std::mutex mutex_;
-    std::size_t in_use_ = 0;
-    std::size_t peak_ = 0;
-    std::vector<std::byte*> free_;
-    std::deque<std::pair<MemoryUse, Ready>> waiting_;
-    std::vector<std::function<bool(MemoryUse)>> listeners_;
-};
+// No use has more right to the buffers than another.
+inline std::unique_ptr<MemoryPool> equal_pool(std::size_t buffers) {
+    MemoryShares shares;
+    shares.total = buffers;
+    shares.of.fill(MemoryShare{0, buffers});
+    return MemoryPool::create(shares, nullptr, nullptr).value();
+}
 
 // Random bytes, with their place stamped on every 4 KiB, so that no two pieces are alike.
 inline std::string content_of(std::size_t size, std::uint32_t seed = 1) {
@@ -241,7 +181,9 @@ private:
 
 struct Reading {
     explicit Reading(std::size_t buffers = 300, std::size_t max_blocks = BlockCache::kDefaultMaxBlocks)
-        : pool(buffers), cache(pool, clock, max_blocks) {}
+        : Reading(equal_pool(buffers), max_blocks) {}
+    explicit Reading(std::unique_ptr<MemoryPool> memory, std::size_t max_blocks = BlockCache::kDefaultMaxBlocks)
+        : memory_(std::move(memory)), pool(*memory_), cache(pool, clock, max_blocks) {}
 
     Result<std::shared_ptr<FileReader>> try_open(const std::string& key, const std::string& etag = "",
                                                  bool known_empty = false) {
@@ -258,7 +200,11 @@ struct Reading {
         return answer.get().map([](const Payload& payload) { return payload.to_string(); });
     }
 
-    SmallPool pool;
+private:
+    std::unique_ptr<MemoryPool> memory_;
+
+public:
+    MemoryPool& pool;
     InlineExecutor executor;
     ManualClock clock;
     PlainCodec codec;

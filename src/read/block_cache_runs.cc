@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cache's side of requests: runs of blocks that are claimed ahead, given up, filled and finished.
+#include <iterator>
+#include <utility>
+
+#include "read/block_cache.h"
+
+namespace ckptfs {
+
+// --- read-ahead
+
+BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span, std::uint64_t blocks_per_request) {
+    Claim claim;
+    claim.end = span.begin;
+    std::shared_ptr<BlockRun> run;
+    for (; claim.end < span.end; ++claim.end) {
+        {
+            std::lock_guard lock(mutex_);
+            if (version.gone || in_tail(version, claim.end * kFrameSize)) {
+                claim.end = span.end;
+                break;
+            }
+            if (const std::shared_ptr<Block> block = find_block(version, claim.end)) {
+                if (block->run != nullptr) {
+                    block->run->wanted = true;
+                }
+                run = nullptr;
+                continue;
+            }
+        }
+        if (run != nullptr && run->blocks.size() >= blocks_per_request) {
+            run = nullptr;
+        }
+        if (run == nullptr && requests_ahead_.load() >= kMaxRequestsAhead) {
+            break;
+        }
+        std::vector<Buffer> buffers;
+        while (buffers.size() < version.buffers_per_block()) {
+            std::optional<Buffer> buffer = take_now(Need::kAhead);
+            if (!buffer) {
+                return claim;
+            }
+            buffers.push_back(std::move(*buffer));
+        }
+        std::lock_guard lock(mutex_);
+        if (find_block(version, claim.end) != nullptr) {
+            run = nullptr;
+            continue;
+        }
+        if (run == nullptr) {
+            run = std::make_shared<BlockRun>();
+            run->read_ahead = true;
+            claim.runs.push_back(run);
+            requests_ahead_.fetch_add(1);
+            requests_in_flight_.fetch_add(1, std::memory_order_relaxed);
+        }
+        std::shared_ptr<Block> block = create(version, claim.end, buffers);
+        block->run = run.get();
+        run->blocks.push_back(std::move(block));
+    }
+    return claim;
+}
+
+void BlockCache::consumed(CachedVersion& version, BlockSpan span) {
+    std::lock_guard lock(mutex_);
+    for (std::uint64_t index = span.begin; index < span.end; ++index) {
+        const std::shared_ptr<Block> block = find_block(version, index);
+        if (block != nullptr && block->place == Block::Place::kUsed) {
+            order_.place(block, Block::Place::kConsumed);
+        }
+    }
+}
+
+void BlockCache::abandon(CachedVersion& version, BlockSpan span) {
+    std::lock_guard lock(mutex_);
+    for (std::uint64_t index = span.begin; index < span.end; ++index) {
+        const std::shared_ptr<Block> block = find_block(version, index);
+        if (block != nullptr && block->run != nullptr && block->run->read_ahead && !block->run->wanted) {
+            abandon_run(*block->run);
+        }
+    }
+}
+
+void BlockCache::abandon_run(BlockRun& run) {
+    run.abandoned.store(true);
+    for (const std::shared_ptr<Block>& block : run.blocks) {
+        if (block != nullptr) {
+            bytes_wasted_.fetch_add(block->filled.load(), std::memory_order_relaxed);
+            forget(*block);
+        }
+    }
+}
+
+// --- fetches
+
+Payload BlockCache::stored_tail(const CachedVersion& version, std::uint64_t offset, std::uint64_t size) {
+    Payload stored;
+    std::lock_guard lock(mutex_);
+    if (version.tail != nullptr && offset >= version.tail->offset &&
+        offset + size <= version.tail->offset + version.tail->size) {
+        const auto begin = static_cast<std::uint32_t>(offset - version.tail->offset);
+        stored.append(pin(version.tail, begin, begin + static_cast<std::uint32_t>(size)));
+        touch(version.tail);
+    }
+    return stored;
+}
+
+void BlockCache::filled(std::shared_ptr<Block> block) {
+    std::vector<std::pair<Block::Waiter, Slice>> served;
+    {
+        std::lock_guard lock(mutex_);
+        const std::uint32_t available = block->filled.load();
+        std::uint32_t next = Block::kNobodyWaits;
+        std::erase_if(block->waiters, [&](Block::Waiter& waiter) {
+            if (waiter.end > available) {
+                next = std::min(next, waiter.end);
+                return false;
+            }
+            served.emplace_back(std::move(waiter), pin(block, waiter.begin, waiter.end));
+            return true;
+        });
+        block->wake_at.store(next);
+        if (available == block->size && block->run != nullptr) {
+            for (std::shared_ptr<Block>& mine : block->run->blocks) {
+                if (mine == block) {
+                    mine = nullptr;
+                }
+            }
+            block->run = nullptr;
+            if (block->version != nullptr) {
+                block->ready_at = clock_.now();
+                order_.place(block, block->was_read ? Block::Place::kUsed : Block::Place::kUnread);
+            }
+        }
+    }
+    for (auto& [waiter, slice] : served) {
+        waiter.read->deliver(waiter.piece, std::move(slice));
+    }
+    repay();
+}
+
+void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
+    std::vector<std::shared_ptr<Block>> unfinished;
+    std::vector<Block::Waiter> failed;
+    {
+        std::lock_guard lock(mutex_);
+        for (std::shared_ptr<Block>& block : run.blocks) {
+            if (block == nullptr) {
+                continue;
+            }
+            forget(*block);
+            block->run = nullptr;
+            std::move(block->waiters.begin(), block->waiters.end(), std::back_inserter(failed));
+            block->waiters.clear();
+            unfinished.push_back(std::move(block));
+        }
+        run.blocks.clear();
+        requests_in_flight_.fetch_sub(1, std::memory_order_relaxed);
+        requests_.fetch_add(1, std::memory_order_relaxed);
+        if (run.read_ahead) {
+            requests_ahead_.fetch_sub(1);
+        }
+    }
+    unfinished.clear();
+    for (const Block::Waiter& waiter : failed) {
+        waiter.read->fail(error ? *error : Error{});
+    }
+    repay();
+}
+
+}  // namespace ckptfs

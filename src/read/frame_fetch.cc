@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "read/frame_fetch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "read/block_cache.h"
+#include "read/block_fetch.h"
+
+namespace ckptfs {
+
+namespace {
+
+// Ends the run when the last fetch of its frames lets go of it.
+class RunInProgress {
+public:
+    RunInProgress(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run)
+        : environment_(environment), version_(std::move(version)), run_(std::move(run)) {}
+    ~RunInProgress() { environment_.cache.finish(*run_, error_); }
+    RunInProgress(const RunInProgress&) = delete;
+    RunInProgress& operator=(const RunInProgress&) = delete;
+
+    void fail(const Error& error) {
+        if (version_is_gone(error)) {
+            environment_.cache.mark_gone(*version_, error);
+        }
+        std::lock_guard lock(mutex_);
+        if (!error_) {
+            error_ = error;
+        }
+    }
+
+    [[nodiscard]] ReadEnvironment& environment() const { return environment_; }
+    [[nodiscard]] CachedVersion& version() const { return *version_; }
+    [[nodiscard]] bool abandoned() const { return run_->abandoned.load(std::memory_order_relaxed); }
+
+private:
+    ReadEnvironment& environment_;
+    const std::shared_ptr<CachedVersion> version_;
+    const std::shared_ptr<BlockRun> run_;
+    std::mutex mutex_;
+    std::optional<Error> error_;
+};
+
+struct WantedFrame {
+    std::shared_ptr<Block> block;
+    Frame frame;
+};
+
+// Frames next to each other in the object, by one request.
+class FrameFetch : public std::enable_shared_from_this<FrameFetch> {
+public:
+    FrameFetch(std::shared_ptr<RunInProgress> run, std::vector<WantedFrame> frames, bool second_attempt)
+        : run_(std::move(run)), frames_(std::move(frames)), second_attempt_(second_attempt) {}
+
+    void start() {
+        const Frame& first = frames_.front().frame;
+        const Frame& last = frames_.back().frame;
+        GetRequest request;
+        request.key = run_->version().key;
+        request.range = ByteRange{first.stored_offset, last.stored_offset + last.stored_size - first.stored_offset};
+        request.if_match = run_->version().etag;
+        request.on_body = [self = shared_from_this()](ByteSpan bytes) { return self->take(bytes); };
+        run_->environment().store.get(std::move(request), [self = shared_from_this()](Result<GetResponse> result) {
+            self->end(std::move(result));
+        });
+    }
+
+    // The frames are in memory already.
+    void decode_from(const Payload& stored) {
+        std::uint64_t offset = 0;
+        for (WantedFrame& wanted : frames_) {
+            const std::uint64_t size = wanted.frame.stored_size;
+            decode(std::move(wanted), stored.subrange(offset, size));
+            offset += size;
+        }
+    }
+
+private:
+    bool take(ByteSpan bytes) {
+        if (run_->abandoned()) {
+            return false;
+        }
+        received_ += bytes.size();
+        while (!bytes.empty()) {
+            if (current_ == frames_.size()) {
+                return false;
+            }
+            WantedFrame& wanted = frames_[current_];
+            const std::size_t size = std::min<std::uint64_t>(bytes.size(), wanted.frame.stored_size - filled_);
+            std::memcpy(wanted.block->stored.data() + filled_, bytes.data(), size);
+            bytes = bytes.subspan(size);
+            filled_ += size;
+            if (filled_ < wanted.frame.stored_size) {
+                continue;
+            }
+            filled_ = 0;
+            ++current_;
+            // A second attempt waits for the end of the request, which names it.
+            if (!second_attempt_) {
+                decode_stored(std::move(wanted));
+            }
+        }
+        return true;
+    }
+
+    void end(Result<GetResponse> result) {
+        run_->environment().cache.count_fetched(received_);
+        if (run_->abandoned()) {
+            return;
+        }
+        if (!result) {
+            run_->fail(read_error(std::move(result).error(), run_->version().key));
+            return;
+        }
+        if (current_ < frames_.size()) {
+            Error error;
+            error.request_id = result->request_id;
+            error.message = format("{}: the store's answer ended before the frame at offset {} was complete",
+                                   run_->version().key, frames_[current_].frame.offset);
+            run_->fail(error);
+            return;
+        }
+        if (second_attempt_) {
+            request_id_ = result->request_id;
+            decode_stored(std::move(frames_.front()));
+        }
+    }
+
+    void decode_stored(WantedFrame wanted) {
+        const ByteSpan bytes = wanted.block->stored.bytes().first(wanted.frame.stored_size);
+        Payload stored;
+        stored.append(Slice{wanted.block, bytes});
+        decode(std::move(wanted), std::move(stored));
+    }
+
+    void decode(WantedFrame wanted, Payload stored) {
+        run_->environment().executor.post([self = shared_from_this(), wanted = std::move(wanted),
+                                           stored = std::move(stored)]() mutable {
+            const Status decoded = self->run_->version().layout->decode(wanted.frame, stored, wanted.block->bytes());
+            stored = Payload{};
+            if (decoded) {
+                wanted.block->stored.reset();
+                wanted.block->filled.store(wanted.block->size);
+                self->run_->environment().cache.filled(std::move(wanted.block));
+                return;
+            }
+            self->decode_failed(std::move(wanted), decoded.error());
+        });
+    }
+
+    void decode_failed(WantedFrame wanted, const Error& why) {
+        if (!second_attempt_) {
+            std::vector<WantedFrame> again;
+            again.push_back(std::move(wanted));
+            std::make_shared<FrameFetch>(run_, std::move(again), true)->start();
+            return;
+        }
+        Error error;
+        error.errno_value = EIO;
+        error.request_id = request_id_;
+        error.message = format("{}: damaged at offset {} (request {}), also when fetched again: {}",
+                               run_->version().key, wanted.frame.offset, request_id_, why.message);
+        run_->fail(error);
+    }
+
+    const std::shared_ptr<RunInProgress> run_;
+    std::vector<WantedFrame> frames_;
+    const bool second_attempt_;
+    // The frame that is arriving, and how much of it is there.
+    std::size_t current_ = 0;
+    std::uint64_t filled_ = 0;
+    std::uint64_t received_ = 0;
+    std::string request_id_;
+};
+
+// What the object's own table says is not to be trusted.
+bool fits(const WantedFrame& wanted) {
+    return wanted.frame.offset == wanted.block->offset && wanted.frame.size == wanted.block->size &&
+           wanted.frame.stored_size > 0 && wanted.frame.stored_size <= wanted.block->stored.size();
+}
+
+}  // namespace
+
+void start_frame_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
+                       std::shared_ptr<BlockRun> run) {
+    std::vector<std::vector<WantedFrame>> groups;
+    std::optional<std::uint64_t> misfit;
+    for (const std::shared_ptr<Block>& block : run->blocks) {
+        WantedFrame wanted{block, version->layout->frame_at(block->offset)};
+        if (!fits(wanted)) {
+            misfit = block->offset;
+            continue;
+        }
+        const bool adjacent =
+            !groups.empty() && groups.back().back().frame.stored_offset + groups.back().back().frame.stored_size ==
+                                   wanted.frame.stored_offset;
+        if (!adjacent) {
+            groups.emplace_back();
+        }
+        groups.back().push_back(std::move(wanted));
+    }
+    const auto progress = std::make_shared<RunInProgress>(environment, version, std::move(run));
+    if (misfit) {
+        Error error;
+        error.message = format("{}: the seek table is damaged at offset {}", version->key, *misfit);
+        progress->fail(error);
+    }
+    for (std::vector<WantedFrame>& group : groups) {
+        const Frame first = group.front().frame;
+        const Frame last = group.back().frame;
+        const std::uint64_t size = last.stored_offset + last.stored_size - first.stored_offset;
+        const auto fetch = std::make_shared<FrameFetch>(progress, std::move(group), false);
+        if (const Payload stored = environment.cache.stored_tail(*version, first.stored_offset, size);
+            !stored.empty()) {
+            fetch->decode_from(stored);
+        } else {
+            fetch->start();
+        }
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading objects whose frames have to be decoded.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/digest.h"
+#include "read/reading.h"
+#include "read/tail_request.h"
+
+namespace ckptfs::testing {
+namespace {
+
+// Each frame is its CRC32C and then its bytes, each of them inverted.
+constexpr std::size_t kFrameHeader = 4;
+constexpr std::size_t kStoredFrame = kFrameSize + kFrameHeader;
+
+std::string encoded(const std::string& content) {
+    std::string stored;
+    for (std::size_t begin = 0; begin < content.size(); begin += kFrameSize) {
+        std::string frame = content.substr(begin, kFrameSize);
+        const std::uint32_t crc = crc32c(as_bytes(frame));
+        stored.append(reinterpret_cast<const char*>(&crc), sizeof crc);
+        for (char& byte : frame) {
+            byte = static_cast<char>(~byte);
+        }
+        stored += frame;
+    }
+    return stored;
+}
+
+class InvertedLayout : public FrameLayout {
+public:
+    InvertedLayout(std::uint64_t stored_size, bool hostile)
+        : size_(stored_size - (stored_size + kStoredFrame - 1) / kStoredFrame * kFrameHeader), hostile_(hostile) {}
+
+    [[nodiscard]] std::uint64_t size() const override { return size_; }
+    [[nodiscard]] Frame frame_at(std::uint64_t offset) const override {
+        Frame frame;
+        frame.index = offset / kFrameSize;
+        frame.offset = frame.index * kFrameSize;
+        frame.size = std::min<std::uint64_t>(kFrameSize, size_ - frame.offset);
+        frame.stored_offset = frame.index * kStoredFrame;
+        frame.stored_size = frame.size + kFrameHeader;
+        if (hostile_ && frame.index == 1) {
+            frame.stored_size = std::uint64_t{1} << 60;
+        }
+        return frame;
+    }
+    [[nodiscard]] bool identity() const override { return false; }
+    Status decode(const Frame& frame, const Payload& stored, MutableByteSpan target) const override {
+        const std::string bytes = stored.to_string();
+        for (std::size_t i = 0; i < frame.size; ++i) {
+            target[i] = ~static_cast<std::byte>(bytes[kFrameHeader + i]);
+        }
+        std::uint32_t crc = 0;
+        std::memcpy(&crc, bytes.data(), sizeof crc);
+        return crc == crc32c(target) ? Status{} : failure(EIO, "wrong checksum");
+    }
+
+private:
+    const std::uint64_t size_;
+    const bool hostile_;
+};
+
+class InvertedCodec : public PlainCodec {
+public:
+    Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload&) const override {
+        return std::make_shared<const InvertedLayout>(object.size, hostile);
+    }
+    bool hostile = false;
+};
+
+struct EncodedReading : Reading {
+    using Reading::Reading;
+
+    std::shared_ptr<FileReader> open(const std::string& key) {
+        Awaited<std::shared_ptr<FileReader>> opened;
+        FileReader::open(encoded_environment, key, "", false, opened.callback());
+        return opened.get().value();
+    }
+
+    InvertedCodec inverted;
+    ReadEnvironment encoded_environment{store, pool, executor, clock, inverted, cache, {}};
+};
+
+TEST(FrameFetch, FramesAreDecoded) {
+    EncodedReading reading;
+    const std::string content = content_of(9 * kMiB + 1234);
+    reading.store.put_object("k", encoded(content));
+    const auto reader = reading.open("k");
+    EXPECT_EQ(reader->size(), content.size());
+    const auto stream = reader->open_stream();
+    for (std::size_t offset = 0; offset < content.size(); offset += 300'000) {
+        ASSERT_EQ(Reading::read(*reader, stream, offset, 300'000).value(), content.substr(offset, 300'000));
+    }
+    expect_disjoint(reading.store.ranges());
+    EXPECT_EQ(reading.cache.statistics().requests_in_flight, 0U);
+}
+
+TEST(FrameFetch, NeighboursComeByOneRequest) {
+    EncodedReading reading;
+    const std::string content = content_of(9 * kMiB);
+    reading.store.put_object("k", encoded(content));
+    const auto reader = reading.open("k");
+    reading.store.forget_ranges();
+    EXPECT_EQ(Reading::read(*reader, reader->open_stream(), 0, 6 * kMiB).value(), content.substr(0, 6 * kMiB));
+    EXPECT_EQ(reading.store.ranges()[0].length, 6 * kStoredFrame);
+}
+
+TEST(FrameFetch, FramesInTheTailNeedNoFurtherRequest) {
+    EncodedReading reading;
+    const std::string content = content_of(kTailSize / 2);
+    reading.store.put_object("k", encoded(content));
+    const auto reader = reading.open("k");
+    EXPECT_EQ(Reading::read(*reader, reader->open_stream(), 0, content.size()).value(), content);
+    EXPECT_EQ(reading.store.calls(), 1);
+}
+
+TEST(FrameFetch, ADamagedFrameIsFetchedOnceMore) {
+    EncodedReading reading;
+    const std::string content = content_of(3 * kMiB);
+    reading.store.put_object("k", encoded(content));
+    const auto reader = reading.open("k");
+    reading.store.answers_to_spoil = 1;
+    reading.store.forget_ranges();
+    EXPECT_EQ(Reading::read(*reader, reader->open_stream(), kMiB, kMiB).value(), content.substr(kMiB, kMiB));
+    ASSERT_EQ(reading.store.ranges().size(), 2U);
+    EXPECT_EQ(reading.store.ranges()[1].offset, kStoredFrame);
+    EXPECT_EQ(reading.store.ranges()[1].length, kStoredFrame);
+}
+
+TEST(FrameFetch, AFrameThatStaysDamagedIsEIOAndSaysWhere) {
+    EncodedReading reading;
+    const std::string content = content_of(3 * kMiB);
+    reading.store.put_object("k", encoded(content));
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    reading.store.answers_to_spoil = 2;
+    const auto bytes = Reading::read(*reader, stream, kMiB, 100);
+    ASSERT_FALSE(bytes.has_value());
+    EXPECT_EQ(bytes.error().errno_value, EIO);
+    EXPECT_EQ(bytes.error().request_id, "FAKE");
+    for (const char* part : {"k: damaged", "1048576", "FAKE"}) {
+        EXPECT_NE(bytes.error().message.find(part), std::string::npos) << bytes.error().message;
+    }
+    // Nothing damaged was kept.
+    EXPECT_EQ(Reading::read(*reader, stream, kMiB, 100).value(), content.substr(kMiB, 100));
+}
+
+TEST(FrameFetch, AHostileTableHarmsOnlyItsOwnFrames) {
+    EncodedReading reading;
+    reading.inverted.hostile = true;
+    const std::string content = content_of(3 * kMiB);
+    reading.store.put_object("k", encoded(content));
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    EXPECT_EQ(Reading::read(*reader, stream, kMiB, 100).error().errno_value, EIO);
+    EXPECT_EQ(Reading::read(*reader, stream, 2 * kMiB, 100).value(), content.substr(2 * kMiB, 100));
+}
+
+TEST(FrameFetch, AReplacedObjectIsStale) {
+    EncodedReading reading;
+    reading.store.put_object("k", encoded(content_of(3 * kMiB)));
+    const auto reader = reading.open("k");
+    reading.store.put_object("k", encoded(content_of(3 * kMiB, 2)));
+    EXPECT_EQ(Reading::read(*reader, reader->open_stream(), kMiB, 100).error().errno_value, ESTALE);
+}
+
+TEST(FrameFetch, TwoBuffersABlockSuffice) {
+    EncodedReading reading(2);
+    const std::string content = content_of(5 * kMiB);
+    reading.store.put_object("k", encoded(content));
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    for (std::size_t offset = 0; offset < content.size(); offset += kMiB) {
+        ASSERT_EQ(Reading::read(*reader, stream, offset, kMiB).value(), content.substr(offset, kMiB));
+    }
+}
+
+TEST(FrameFetch, FromThreads) {
+    EncodedReading reading(8);
+    reading.store.answer_from_threads(3);
+    const std::string content = content_of(12 * kMiB + 5);
+    reading.store.put_object("k", encoded(content));
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    for (std::size_t offset = 0; offset < content.size(); offset += 700'000) {
+        ASSERT_EQ(Reading::read(*reader, stream, offset, 700'000).value(), content.substr(offset, 700'000));
+    }
+}
+
+}  // namespace
+}  // namespace ckptfs::testing

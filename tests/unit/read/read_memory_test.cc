@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading with little memory: every read ends, and the cache keeps to its share.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "read/reading.h"
+
+namespace ckptfs::testing {
+namespace {
+
+TEST(ReadMemory, ReadsThroughATinyPool) {
+    for (const std::size_t buffers : {2U, 3U, 5U, 9U}) {
+        Reading reading(buffers);
+        const std::string content = content_of(32 * kMiB);
+        reading.store.put_object("k", content);
+        const auto reader = reading.open("k");
+        const auto stream = reader->open_stream();
+        for (std::size_t offset = 100; offset + kMiB < content.size(); offset += kMiB) {
+            ASSERT_EQ(Reading::read(*reader, stream, offset, kMiB).value(), content.substr(offset, kMiB));
+        }
+        EXPECT_LE(reading.pool.usage().peak_in_use, buffers);
+    }
+}
+
+TEST(ReadMemory, ManyReadersOfATinyPoolAllEnd) {
+    Reading reading(4);
+    reading.store.answer_from_threads(4);
+    const std::string content = content_of(48 * kMiB);
+    reading.store.put_object("k", content);
+    const auto reader = reading.open("k");
+    std::vector<std::thread> readers;
+    std::atomic<int> wrong{0};
+    for (std::uint32_t i = 0; i < 12; ++i) {
+        readers.emplace_back([&, i] {
+            std::mt19937 random(i);
+            const auto stream = reader->open_stream();
+            for (int n = 0; n < 40; ++n) {
+                // Every read spans two blocks.
+                const std::size_t offset = random() % 46 * kMiB + kMiB / 2;
+                const auto bytes = Reading::read(*reader, stream, offset, kMiB);
+                wrong += bytes && *bytes == content.substr(offset, kMiB) ? 0 : 1;
+            }
+        });
+    }
+    for (std::thread& thread : readers) {
+        thread.join();
+    }
+    EXPECT_EQ(wrong, 0);
+    EXPECT_LE(reading.pool.usage().peak_in_use, 4U);
+}
+
+TEST(ReadMemory, StaysWithinItsBlocks) {
+    Reading reading(300, 32);
+    const std::string content = content_of(100 * kMiB);
+    reading.store.put_object("k", content);
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    for (std::size_t offset = 0; offset < content.size(); offset += kMiB) {
+        ASSERT_TRUE(Reading::read(*reader, stream, offset, kMiB).has_value());
+        EXPECT_LE(reading.cache.statistics().blocks_held, 32U);
+    }
+    expect_disjoint(reading.store.ranges());
+}
+
+TEST(ReadMemory, CacheGivesWayToWriters) {
+    Reading reading(16);
+    const std::string content = content_of(64 * kMiB);
+    reading.store.put_object("k", content);
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    Awaited<Payload> kept;
+    reader->read(stream, 0, kMiB, kept.callback());
+    const Payload payload = kept.get().value();
+    for (std::size_t offset = kMiB; offset < 64 * kMiB; offset += kMiB) {
+        static_cast<void>(Reading::read(*reader, stream, offset, kMiB));
+    }
+    // All but the block that an answer still refers to.
+    std::vector<Buffer> taken;
+    for (int i = 0; i < 15; ++i) {
+        reading.pool.take(MemoryUse::kWrite, [&](Buffer buffer) { taken.push_back(std::move(buffer)); });
+    }
+    EXPECT_EQ(taken.size(), 15U);
+    EXPECT_EQ(payload.to_string(), content.substr(0, kMiB));
+}
+
+TEST(ReadMemory, BlockThatBecomesIdleGoesToTheWriterThatWaits) {
+    Reading reading(2);
+    reading.store.put_object("k", content_of(4 * kMiB));
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    Awaited<Payload> first;
+    Awaited<Payload> second;
+    reader->read(stream, 0, 10, first.callback());
+    reader->read(stream, kMiB, 10, second.callback());
+    auto one = std::make_unique<Payload>(first.get().value());
+    const Payload two = second.get().value();
+    bool got = false;
+    reading.pool.take(MemoryUse::kWrite, [&](Buffer) { got = true; });
+    EXPECT_FALSE(got);
+    one.reset();
+    EXPECT_TRUE(got);
+}
+
+TEST(ReadMemory, BlockThatBecomesIdleGoesToTheReadThatWaits) {
+    Reading reading(2);
+    const std::string content = content_of(4 * kMiB);
+    reading.store.put_object("k", content);
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    Awaited<Payload> first;
+    Awaited<Payload> second;
+    reader->read(stream, 0, 10, first.callback());
+    reader->read(stream, kMiB, 10, second.callback());
+    auto one = std::make_unique<Payload>(first.get().value());
+    const Payload two = second.get().value();
+    Awaited<Payload> third;
+    reader->read(stream, 2 * kMiB, 10, third.callback());
+    EXPECT_FALSE(third.ready());
+    one.reset();
+    EXPECT_EQ(third.get().value().to_string(), content.substr(2 * kMiB, 10));
+}
+
+// A pool in which writers and readers have shares.
+std::unique_ptr<MemoryPool> shared_pool(std::size_t total, MemoryShare write, MemoryShare read) {
+    MemoryShares shares;
+    shares.total = total;
+    shares.of[static_cast<std::size_t>(MemoryUse::kWrite)] = write;
+    shares.of[static_cast<std::size_t>(MemoryUse::kRead)] = read;
+    return MemoryPool::create(shares, nullptr, nullptr).value();
+}
+
+TEST(ReadMemory, WriterAtItsCapDoesNotEmptyTheCache) {
+    Reading reading(shared_pool(16, MemoryShare{2, 4}, MemoryShare{2, 12}));
+    reading.store.put_object("k", content_of(10 * kMiB));
+    const auto reader = reading.open("k");
+    ASSERT_TRUE(Reading::read(*reader, reader->open_stream(), 0, 8 * kMiB).has_value());
+    const std::uint64_t held = reading.cache.statistics().blocks_held;
+    std::vector<Buffer> taken;
+    for (int i = 0; i < 5; ++i) {
+        reading.pool.take(MemoryUse::kWrite, [&](Buffer buffer) { taken.push_back(std::move(buffer)); });
+    }
+    EXPECT_EQ(taken.size(), 4U);
+    EXPECT_EQ(reading.cache.statistics().blocks_held, held);
+    std::exchange(taken, {}).clear();
+    EXPECT_EQ(taken.size(), 1U);
+}
+
+TEST(ReadMemory, CacheKeepsItsReserve) {
+    Reading reading(shared_pool(16, MemoryShare{2, 16}, MemoryShare{4, 14}));
+    reading.store.put_object("k", content_of(13 * kMiB));
+    const auto reader = reading.open("k");
+    ASSERT_TRUE(Reading::read(*reader, reader->open_stream(), 0, 12 * kMiB).has_value());
+    std::vector<Buffer> taken;
+    for (int i = 0; i < 14; ++i) {
+        reading.pool.take(MemoryUse::kWrite, [&](Buffer buffer) { taken.push_back(std::move(buffer)); });
+    }
+    EXPECT_EQ(taken.size(), 12U);
+    EXPECT_EQ(reading.cache.statistics().blocks_held, 4U);
+    // The two that wait get theirs from these.
+    std::exchange(taken, {}).clear();
+    EXPECT_EQ(taken.size(), 2U);
+}
+
+TEST(ReadMemory, ReadThatFindsNoMemoryWaitsForIt) {
+    Reading reading(2);
+    const std::string content = content_of(4 * kMiB);
+    reading.store.put_object("k", content);
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    std::vector<Buffer> taken;
+    for (int i = 0; i < 2; ++i) {
+        reading.pool.take(MemoryUse::kWrite, [&](Buffer buffer) { taken.push_back(std::move(buffer)); });
+    }
+    ASSERT_EQ(taken.size(), 2U);
+    Awaited<Payload> first;
+    Awaited<Payload> second;
+    reader->read(stream, kMiB / 2, kMiB, first.callback());
+    reader->read(stream, 2 * kMiB, 10, second.callback());
+    taken.pop_back();
+    EXPECT_FALSE(first.ready());
+    EXPECT_FALSE(second.ready());
+    taken.clear();
+    EXPECT_EQ(first.get().value().to_string(), content.substr(kMiB / 2, kMiB));
+    EXPECT_EQ(second.get().value().to_string(), content.substr(2 * kMiB, 10));
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
