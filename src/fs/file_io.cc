@@ -49,9 +49,13 @@ void OpenFiles::read_with(const HandlePtr& handle, std::uint64_t offset, std::si
     }
     reader->read(stream, offset, size, [this, handle, reader, offset, size, may_reopen, reply](Result<Payload> data) {
         const bool gone = !data && data.error().errno_value == ESTALE;
-        if (!gone || !may_reopen || !reopen_and_read(handle, reader, offset, size, reply)) {
-            reply(std::move(data));
+        if (gone && may_reopen && reopen_and_read(handle, reader, offset, size, reply)) {
+            return;
         }
+        if (!data) {
+            log_error(escaped(data.error().message));
+        }
+        reply(std::move(data));
     });
 }
 

@@ -182,7 +182,7 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
     std::optional<Result<OpenedFile>> answer;
     std::shared_ptr<FileReader> known;
     std::string key;
-    std::string pinned;
+    std::string etag;
     bool known_empty = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -192,31 +192,35 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
             if (!node->committed) {
                 answer = failure(EBUSY, key + " is being written; it can be read once it is closed");
             } else {
-                pinned = node->committed->etag;
+                etag = node->committed->etag;
             }
         } else if (std::exchange(node->opened_by_estale, false)) {
             answer = add_handle(lock, *request, nullptr, node->reader);
-        } else {
+        } else if (node->reader != nullptr) {
             known = node->reader;
-            known_empty = node->committed && node->committed->size == 0 && state_.is_fresh(lock, *node);
+            etag = known->object().etag;
+        } else if (node->committed && node->committed->stored_size == 0) {
+            known_empty = true;
+            etag = node->committed->etag;
         }
     }
     if (answer) {
         request->reply(std::move(*answer));
-    } else if (known != nullptr) {
-        // The version is in memory already: ask only whether it still has the name.
-        state_.env.store.head(key, [this, request, known](Result<ObjectInfo> object) {
-            if (object && object->etag == known->object().etag) {
-                reader_opened(request, known);
-            } else if (object) {
-                FileReader::open(state_.env.read, object->key, "", false,
-                                 [this, request](auto reader) { reader_opened(request, std::move(reader)); });
-            } else {
+    } else if (known != nullptr || known_empty) {
+        // All its bytes are known or may be in memory: ask only whether this version still has the name.
+        state_.env.store.head(key, [this, request, known, key, etag](Result<ObjectInfo> object) {
+            if (!object) {
                 reader_opened(request, failure(std::move(object.error())));
+            } else if (object->etag == etag && known != nullptr) {
+                reader_opened(request, known);
+            } else {
+                const bool same_and_empty = object->etag == etag;
+                FileReader::open(state_.env.read, key, same_and_empty ? etag : "", same_and_empty,
+                                 [this, request](auto reader) { reader_opened(request, std::move(reader)); });
             }
         });
     } else {
-        FileReader::open(state_.env.read, key, pinned, known_empty,
+        FileReader::open(state_.env.read, key, etag, false,
                          [this, request](auto reader) { reader_opened(request, std::move(reader)); });
     }
 }

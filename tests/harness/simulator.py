@@ -74,6 +74,10 @@ class Simulator:
     def clear_faults(self) -> None:
         self._admin("DELETE", "faults")
 
+    def fault_hits(self) -> int:
+        """How many requests the present rules have spoilt."""
+        return sum(rule["hits"] for rule in self._admin("GET", "faults"))
+
     def counters(self) -> dict:
         return self._admin("GET", "counters")
 

@@ -191,15 +191,3 @@ def test_append_and_fsync_cycles(mount, simulator, prefix):
         file.write(b"the end")
     assert simulator.content(prefix + "log") == content + b"the end"
     assert (mount() / "log").read_bytes() == content + b"the end"
-
-
-def test_mmap_private_and_shared(mount):
-    import mmap
-    content = os.urandom(9 * MIB + 17)
-    (mount() / "file").write_bytes(content)
-    for options in ((), ("--direct-io", "always")):
-        made = mount(*options)
-        with open(made / "file", "rb") as file:
-            for flags in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
-                with mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ) as mapped:
-                    assert mapped[:] == content

@@ -24,6 +24,26 @@ TEST_F(FileSystemTest, AnEmptyFileIsPublishedAtClose) {
     EXPECT_EQ(store.content("p/empty"), "");
 }
 
+TEST_F(FileSystemTest, AnEmptyFileIsOpenedByItsVersion) {
+    store.put_object("p/empty", "");
+    const NodeId node = lookup("empty")->node;
+    const int requests = store.calls(Operation::kGet);
+    const Result<OpenedFile> opened = open(node, O_RDONLY);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_EQ(read(opened->handle).value(), "");
+    EXPECT_EQ(store.calls(Operation::kGet), requests);
+}
+
+TEST_F(FileSystemTest, AnEmptyFileThatAnotherClientFilledIsAnotherVersion) {
+    store.put_object("p/marker", "");
+    const NodeId node = lookup("marker")->node;
+    store.put_object("p/marker", "ready");
+    EXPECT_EQ(errno_of(open(node, O_RDONLY)), ESTALE);
+    const Result<OpenedFile> opened = open(lookup("marker")->node, O_RDONLY);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_EQ(read(opened->handle).value(), "ready");
+}
+
 TEST_F(FileSystemTest, ACloseWithDescriptorsLeftPublishesNothing) {
     const HandleId handle = create("f")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "one"));
