@@ -21,6 +21,8 @@ namespace {
 
 // Renames and listings wait for the store here; more of them queue.
 constexpr int kBlockingThreads = 16;
+// Of their own, because what waits there may wait for staged bytes.
+constexpr int kStagingThreads = 2;
 // Somebody waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
@@ -49,6 +51,7 @@ Status Machinery::start() {
     timer_ = std::make_unique<TimerThread>(clock_);
     executor_ = make_executor();
     blocking_ = make_blocking_executor(kBlockingThreads);
+    staging_ = make_blocking_executor(kStagingThreads);
     const std::uint64_t memory = config_.mount.max_memory == 0 ? default_max_memory() : config_.mount.max_memory;
     auto pool = MemoryPool::create(memory_shares(memory, config_.mount.fuse_threads), executor_.get(), timer_.get());
     if (!pool) {
@@ -101,7 +104,7 @@ Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
         return failure(found.error());
     }
     cache_ = std::make_unique<BlockCache>(*pool_, clock_);
-    write_.reset(new WriteEnvironment{*store_, *pool_, *executor_, clock_, *codec_, config_.write});
+    write_.reset(new WriteEnvironment{*store_, *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
     read_.reset(new ReadEnvironment{*store_, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
     fs_ = FileSystem::create({*store_, *blocking_, clock_, processes_, kernel_cache, *codec_, *write_, *read_,
                               config_.names, config_.store.prefix});
@@ -114,6 +117,7 @@ Machinery::~Machinery() {
         store_->stop();
     }
     blocking_.reset();
+    staging_.reset();
     executor_.reset();
 }
 

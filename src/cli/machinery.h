@@ -58,6 +58,7 @@ private:
     std::unique_ptr<TimerThread> timer_;
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<Executor> blocking_;
+    std::unique_ptr<Executor> staging_;
     std::unique_ptr<BufferPool> pool_;
     std::unique_ptr<HttpTransport> transport_;
     std::unique_ptr<CredentialsProvider> credentials_;

@@ -14,6 +14,7 @@ namespace ckptfs {
 bool FileWriterImpl::cycle_ready() {
     if (!cycle_begun_) {
         cycle_begun_ = true;
+        group_->enter(this, self());
         encoder_ = environment_.codec.encoder(key_);
         copy_ = plan_copy(kept_size_, group_->plan());
         sequencer_ = FrameSequencer(copy_.fetch_from);
@@ -93,6 +94,12 @@ void FileWriterImpl::end_cycle() {
     discard(room_.release());
     copy_ = CopyPlan();
     parts_under_way_ = 0;
+    latest_sending_.clear();
+    holds_since_ = 0;
+    spilling_ = spill_when_encoded_ = false;
+    sent_early_ = 0;
+    group_->leave(this);
+    outbox_.add([group = group_] { group->staging().tidy(); });
 }
 
 // --- parts
@@ -136,26 +143,45 @@ void FileWriterImpl::send(std::vector<Part> parts) {
         }
         begin_upload();
         ++parts_under_way_;
-        if (!part.has_stale_frames()) {
-            outbox_.add(
-                [keep = self(), upload = upload_, part = std::move(part)] { keep->send_prepared(upload, part); });
-            continue;
-        }
-        outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = std::move(part)] {
-            keep->environment_.executor.post([keep, upload, encoder, part]() mutable {
-                if (const Status encoded = part.encode(*encoder); !encoded) {
-                    keep->part_sent(upload, encoded);
-                    return;
+        const std::uint64_t sending = latest_sending_[part.number()] = ++sendings_;
+        outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = std::move(part), sending] {
+            keep->prepare(encoder, part, [keep, upload, sending](Result<Part> ready) {
+                if (ready) {
+                    keep->send_prepared(upload, *ready, sending);
+                } else {
+                    keep->preparation_failed(upload, std::move(ready.error()));
                 }
-                keep->send_prepared(upload, part);
             });
         });
     }
 }
 
-void FileWriterImpl::send_prepared(const std::shared_ptr<Upload>& upload, const Part& part) {
-    upload->send_part(part.number(), part.body(), part.crc32c(),
-                      [keep = self(), upload](const Status& status) { keep->part_sent(upload, status); });
+void FileWriterImpl::send_prepared(const std::shared_ptr<Upload>& upload, const Part& part, std::uint64_t sending) {
+    if (superseded(part.number(), sending)) {
+        part_sent(upload, Status());
+        return;
+    }
+    const std::uint64_t bytes = part.bytes_in_memory();
+    group_->begins_to_leave(bytes);
+    upload->send_part(part.number(), part.body(), part.crc32c(), [keep = self(), upload, bytes](const Status& status) {
+        keep->group_->has_left(bytes);
+        keep->part_sent(upload, status);
+    });
+}
+
+void FileWriterImpl::preparation_failed(const std::shared_ptr<Upload>& upload, Error error) {
+    std::unique_lock lock(mutex_);
+    if (upload == upload_) {
+        fail(about_this_file(std::move(error)));
+    }
+    deliver(lock);
+}
+
+// The same part has been sent again meanwhile, or cut off; its preparation may have overtaken this one.
+bool FileWriterImpl::superseded(int number, std::uint64_t sending) const {
+    const std::lock_guard lock(mutex_);
+    const auto latest = latest_sending_.find(number);
+    return latest != latest_sending_.end() && latest->second != sending;
 }
 
 void FileWriterImpl::part_sent(const std::shared_ptr<Upload>& upload, const Status& status) {
@@ -166,6 +192,7 @@ void FileWriterImpl::part_sent(const std::shared_ptr<Upload>& upload, const Stat
             fail(status.error());
         }
     }
+    outbox_.add([group = group_] { group->relieve(); });
     deliver(lock);
 }
 
@@ -225,20 +252,17 @@ void FileWriterImpl::put_whole() {
     commit_->publishing = true;
     upload_ = Upload::create(environment_.store, target());
     outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = assembler_->take_whole()] {
-        auto put = [keep, upload](const Part& whole) {
-            upload->put(whole.body(), whole.crc32c(),
-                        [keep, upload](Result<PutResponse> result) { keep->published(upload, std::move(result)); });
-        };
-        if (!part.has_stale_frames()) {
-            put(part);
-            return;
-        }
-        keep->environment_.executor.post([keep, upload, encoder, part, put]() mutable {
-            if (const Status encoded = part.encode(*encoder); !encoded) {
-                keep->published(upload, failure(encoded.error()));
+        keep->prepare(encoder, part, [keep, upload](Result<Part> whole) {
+            if (!whole) {
+                keep->preparation_failed(upload, std::move(whole.error()));
                 return;
             }
-            put(part);
+            const std::uint64_t bytes = whole->bytes_in_memory();
+            keep->group_->begins_to_leave(bytes);
+            upload->put(whole->body(), whole->crc32c(), [keep, upload, bytes](Result<PutResponse> result) {
+                keep->group_->has_left(bytes);
+                keep->published(upload, std::move(result));
+            });
         });
     });
 }

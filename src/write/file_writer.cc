@@ -25,7 +25,7 @@ std::shared_ptr<FileWriter> FileWriter::create(WriteEnvironment& environment, st
 
 FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base)
     : environment_(environment),
-      group_(environment.writers.get(environment.pool, environment.config)),
+      group_(environment.writers.get(environment)),
       key_(std::move(key)),
       committed_(std::move(base)) {
     if (committed_) {
@@ -33,6 +33,10 @@ FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, s
     } else {
         dirty_ = true;
     }
+}
+
+FileWriterImpl::~FileWriterImpl() {
+    group_->leave(this);
 }
 
 // --- calls from the outside
@@ -321,6 +325,9 @@ bool FileWriterImpl::truncate_step(const PendingPointer& pending) {
 // --- the stream
 
 void FileWriterImpl::accept(Slice slice) {
+    if (holds_since_ == 0) {
+        holds_since_ = group_->next_turn();
+    }
     for (FrameSequencer::RawFrame& frame : sequencer_.append(std::move(slice))) {
         encode(std::move(frame));
     }
@@ -355,6 +362,10 @@ void FileWriterImpl::encoded(std::uint64_t cycle, FrameSequencer::RawFrame frame
         sequencer_.encoded(std::move(frame), std::move(*result));
         while (std::optional<PartFrame> next = sequencer_.next()) {
             send(assembler_->add(std::move(*next)));
+        }
+        if (spill_when_encoded_ && sequencer_.under_way() == 0 && !failure_) {
+            spill_when_encoded_ = false;
+            spill_open();
         }
     }
     deliver(lock);

@@ -42,6 +42,8 @@ struct WriteEnvironment {
     ObjectStore& store;
     BufferPool& pool;
     Executor& executor;
+    // For tasks that wait for the disk.
+    Executor& staging;
     Clock& clock;
     const Codec& codec;
     WriteConfig config;

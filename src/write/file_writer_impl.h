@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,10 +31,10 @@
 
 namespace ckptfs {
 
-class FileWriterImpl final : public FileWriter {
+class FileWriterImpl final : public FileWriter, public MemoryHolder {
 public:
     FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base);
-    ~FileWriterImpl() override = default;
+    ~FileWriterImpl() override;
     FileWriterImpl(const FileWriterImpl&) = delete;
     FileWriterImpl& operator=(const FileWriterImpl&) = delete;
 
@@ -50,6 +52,9 @@ public:
     [[nodiscard]] bool pristine() const override;
     [[nodiscard]] std::optional<Error> failed() const override;
     [[nodiscard]] WriterProgress progress() const override;
+
+    [[nodiscard]] StuckMemory stuck_memory() const override;
+    void relieve(Relief relief) override;
 
 private:
     struct PendingWrite {
@@ -131,13 +136,24 @@ private:
     [[nodiscard]] UploadTarget target() const;
     void begin_upload();
     void send(std::vector<Part> parts);
-    void send_prepared(const std::shared_ptr<Upload>& upload, const Part& part);
+    void send_prepared(const std::shared_ptr<Upload>& upload, const Part& part, std::uint64_t sending);
+    void preparation_failed(const std::shared_ptr<Upload>& upload, Error error);
+    [[nodiscard]] bool superseded(int number, std::uint64_t sending) const;
     void part_sent(const std::shared_ptr<Upload>& upload, const Status& status);
     void commit_requested(PendingCommit commit);
     [[nodiscard]] bool commit_step();
     void put_whole();
     void published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result);
     void end_upload();
+
+    // --- shortage.cc: what a lack of memory does to it.
+    void send_early();
+    void spill_open();
+    void spill(std::vector<FrameBytes> frames, bool kept);
+    void spilled(std::uint64_t cycle, bool kept, const std::vector<FrameBytes>& frames, const Status& status);
+    // The part with all its bytes in memory and encoded. Without the mutex.
+    void prepare(std::shared_ptr<const FrameEncoder> encoder, Part part, std::function<void(Result<Part>)> then);
+    [[nodiscard]] Error about_this_file(Error error) const;
 
     WriteEnvironment& environment_;
     const std::shared_ptr<WriterGroup> group_;
@@ -171,6 +187,14 @@ private:
     FillRoom room_;
     std::shared_ptr<Upload> upload_;
     int parts_under_way_ = 0;
+    // The latest sending of each part number that has been sent before or may overtake: earlier ones are left out.
+    std::uint64_t sendings_ = 0;
+    std::map<int, std::uint64_t> latest_sending_;
+    // For the choice of who gives memory up.
+    std::uint64_t holds_since_ = 0;
+    bool spilling_ = false;
+    bool spill_when_encoded_ = false;
+    int sent_early_ = 0;
     std::optional<ActiveCommit> commit_;
 
     // Uploads that are being ended, and who waits for that.

@@ -18,8 +18,10 @@ namespace ckptfs {
 
 class FillRoom {
 public:
-    // Larger writes keep their buffer: copying costs more than the memory that is left over.
-    static constexpr std::size_t kLargestCopy = std::size_t{256} << 10;
+    // Larger writes keep their buffer: it is at least half full, and copying costs more than the other half.
+    static constexpr std::size_t kLargestCopy = std::size_t{512} << 10;
+    // What is left behind a whole request is not worth a buffer that stays.
+    static constexpr std::size_t kSmallestRoom = std::size_t{64} << 10;
 
     // Copies `data` into the room; empty when it is too large or does not fit.
     std::optional<Slice> copy(ByteSpan data) {
@@ -42,7 +44,7 @@ public:
         slice.owner = std::move(buffer).share();
         std::byte* const behind = begin + ((data.data() + data.size()) - begin);
         const auto room = static_cast<std::size_t>(end - behind);
-        if (room <= left_) {
+        if (room <= left_ || room < kSmallestRoom) {
             return nullptr;
         }
         next_ = behind;

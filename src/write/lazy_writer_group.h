@@ -6,16 +6,14 @@
 #include <memory>
 #include <mutex>
 
-#include "ckptfs/buffer_pool.h"
-#include "ckptfs/config.h"
-
 namespace ckptfs {
 
+struct WriteEnvironment;
 class WriterGroup;
 
 class LazyWriterGroup {
 public:
-    [[nodiscard]] std::shared_ptr<WriterGroup> get(BufferPool& pool, const WriteConfig& config);
+    [[nodiscard]] std::shared_ptr<WriterGroup> get(WriteEnvironment& environment);
 
 private:
     std::mutex mutex_;

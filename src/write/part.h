@@ -8,10 +8,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include "base/staged_range.h"
+#include "base/staging_file.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/codec.h"
 #include "ckptfs/status.h"
@@ -22,18 +24,30 @@ struct PartFrame {
     // In the file.
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
-    // Both are empty while the frame is staged.
+    // The bytes of both are gone while the frame is staged.
     Payload raw;
     EncodedFrame encoded;
-    // `encoded` is not what `raw` holds.
+    // Of what was encoded last.
+    std::uint64_t stored_size = 0;
+    // `encoded` is not what the frame holds now.
     bool stale = false;
-    // Counts changes of `raw`.
+    // Counts changes of the bytes.
     std::uint32_t version = 0;
-    // Where the stored bytes lie on the disk, when they are not in memory.
-    std::optional<StagedRange> staged;
+    // The bytes lie on the disk; `patches` (by offset in the frame, without overlaps) changed them since.
+    std::shared_ptr<const StagedRange> staged;
+    std::map<std::uint64_t, Payload> patches;
+    // What encoding bytes that came back from the disk has to yield.
+    std::optional<std::uint32_t> expected_crc32c;
 
     [[nodiscard]] std::uint64_t end() const { return offset + size; }
-    [[nodiscard]] std::uint64_t stored_size() const { return staged ? staged->size : encoded.stored.size(); }
+};
+
+// The bytes of one frame, on their way to the disk.
+struct FrameBytes {
+    std::uint64_t offset = 0;
+    std::uint32_t version = 0;
+    Payload raw;
+    std::shared_ptr<const StagedRange> staged;
 };
 
 class Part {
@@ -56,16 +70,20 @@ public:
 
     [[nodiscard]] bool has_stale_frames() const;
     [[nodiscard]] bool has_staged_frames() const;
-    // Bytes of memory its frames hold.
+    // Bytes of memory its frames hold and could give up; zeros of a hole hold none.
     [[nodiscard]] std::uint64_t bytes_in_memory() const;
+    [[nodiscard]] std::vector<FrameBytes> frames_in_memory() const;
+    // The bytes of this frame lie on the disk now. Returns what held them in memory; nothing when the part has no such
+    // frame, or it has changed since.
+    [[nodiscard]] std::optional<Payload> stage(const FrameBytes& frame);
 
-    // Replaces the bytes from `offset` of the file; the range lies within frames that are in memory.
+    // Replaces the bytes from `offset` of the file.
     void patch(std::uint64_t offset, const Payload& bytes);
     // Drops everything from `end` of the file on; returns the beginning of the frame that was cut, which is no longer
-    // in the part.
+    // in the part. A staged frame stays, shorter.
     Payload cut(std::uint64_t end);
 
-    // Encodes what is stale.
+    // Encodes what is stale. EIO where bytes that were staged are not what they were.
     Status encode(const FrameEncoder& encoder);
 
     // Of a part whose frames are all in memory and not stale.

@@ -41,9 +41,7 @@ void PartAssembler::seal_into(std::vector<Part>& parts) {
     Part sealed =
         std::exchange(open_, Part(open_.number() + 1, open_.end(), open_.stored_offset() + open_.stored_size()));
     std::optional<Kept>& place = sealed.number() == 1 && !first_is_copied_ ? first_ : last_;
-    if (!sealed.has_staged_frames()) {
-        place = Kept{sealed, false};
-    }
+    place = Kept{sealed, false};
     parts.push_back(std::move(sealed));
 }
 
@@ -83,7 +81,7 @@ bool PartAssembler::patchable(std::uint64_t offset, std::uint64_t end) const {
             if (offset >= limit) {
                 return true;
             }
-            if (!frame.staged && frame.offset <= offset && offset < frame.end()) {
+            if (frame.offset <= offset && offset < frame.end()) {
                 offset = frame.end();
             }
         }
@@ -125,9 +123,7 @@ std::vector<Part> PartAssembler::take_patched() {
 
 bool PartAssembler::can_cut(std::uint64_t end) const {
     if (end >= open_.begin()) {
-        return std::none_of(open_.frames().begin(), open_.frames().end(), [end](const PartFrame& frame) {
-            return frame.staged && frame.offset < end && end < frame.end();
-        });
+        return true;
     }
     const std::vector<const Kept*> parts = kept();
     return std::any_of(parts.begin(), parts.end(),
@@ -160,6 +156,25 @@ std::uint64_t PartAssembler::kept_bytes() const {
         bytes += place->part.bytes_in_memory();
     }
     return bytes;
+}
+
+std::vector<FrameBytes> PartAssembler::kept_in_memory() const {
+    std::vector<FrameBytes> frames;
+    for (const Kept* place : kept()) {
+        for (FrameBytes& frame : place->part.frames_in_memory()) {
+            frames.push_back(std::move(frame));
+        }
+    }
+    return frames;
+}
+
+Payload PartAssembler::stage(const FrameBytes& frame) {
+    for (Kept* place : kept()) {
+        if (std::optional<Payload> freed = place->part.stage(frame)) {
+            return std::move(*freed);
+        }
+    }
+    return open_.stage(frame).value_or(Payload());
 }
 
 std::vector<Part> PartAssembler::drop_kept() {

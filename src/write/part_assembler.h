@@ -52,6 +52,9 @@ public:
 
     // Memory held by parts that have been sent and are kept for patches only.
     [[nodiscard]] std::uint64_t kept_bytes() const;
+    [[nodiscard]] std::vector<FrameBytes> kept_in_memory() const;
+    // The frame's bytes lie on the disk now. Returns what held them in memory; nothing when it has changed or gone.
+    [[nodiscard]] Payload stage(const FrameBytes& frame);
     // Lets go of them; returns those that must be sent again because they were patched.
     [[nodiscard]] std::vector<Part> drop_kept();
 

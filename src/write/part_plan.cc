@@ -15,8 +15,6 @@ constexpr std::uint64_t kFirstPartSize = 8 * kMiB;
 constexpr std::uint64_t kDefaultEqualPartSize = 32 * kMiB;
 // The last parts of a file whose size is known hold at most this share of what is left.
 constexpr std::uint64_t kLastParts = 16;
-// Part numbers kept for parts that had to leave before they were full.
-constexpr int kSpareParts = 200;
 // Large enough that a request is not all latency, small enough that many copy at once.
 constexpr std::uint64_t kCopyPieceSize = 256 * kMiB;
 constexpr std::uint64_t kMaxCopyPieces = 2000;

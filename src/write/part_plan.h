@@ -20,6 +20,9 @@ inline constexpr std::uint64_t kMaxPartSize = std::uint64_t{5} << 30;
 inline constexpr int kMaxPartNumber = 10'000;
 inline constexpr std::uint64_t kMaxObjectSize = std::uint64_t{5} << 40;
 
+// Part numbers that may go to parts which leave before they are full.
+inline constexpr int kSpareParts = 200;
+
 class PartPlan {
 public:
     // `write_budget`: bytes of the memory budget that file data may take; one part gets a quarter of it at most.

@@ -68,6 +68,10 @@ bool FileWriterImpl::cut(std::uint64_t size) {
     discard(sequencer_.restart(open_offset, std::move(open)));
     if (upload_) {
         upload_->forget_parts_from(assembler_->open().number());
+        for (auto part = latest_sending_.lower_bound(assembler_->open().number()); part != latest_sending_.end();
+             ++part) {
+            part->second = ++sendings_;
+        }
     }
     return true;
 }

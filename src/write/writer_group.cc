@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "write/writer_group.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "write/file_writer.h"
 #include "write/lazy_writer_group.h"
 
 namespace ckptfs {
@@ -13,12 +17,99 @@ std::uint64_t write_budget(const BufferPool& pool) {
 
 }  // namespace
 
-WriterGroup::WriterGroup(BufferPool& pool, const WriteConfig& config) : plan_(config, write_budget(pool)) {}
+std::shared_ptr<WriterGroup> WriterGroup::create(WriteEnvironment& environment) {
+    std::shared_ptr<WriterGroup> group(new WriterGroup(environment));
+    environment.pool.add_pressure_listener([weak = std::weak_ptr(group)](MemoryUse waiting) {
+        const auto self = weak.lock();
+        // Reads have a reserve of their own, and the kernel's requests wait for the writes before them.
+        if (self != nullptr && (waiting == MemoryUse::kWrite || waiting == MemoryUse::kCommit)) {
+            self->relieve();
+        }
+        // What was decided takes effect later.
+        return false;
+    });
+    return group;
+}
 
-std::shared_ptr<WriterGroup> LazyWriterGroup::get(BufferPool& pool, const WriteConfig& config) {
+WriterGroup::WriterGroup(WriteEnvironment& environment)
+    : pool_(environment.pool),
+      plan_(environment.config, write_budget(environment.pool)),
+      staging_(std::make_shared<Staging>(environment.pool, environment.staging, environment.config.staging_dir)) {}
+
+void WriterGroup::enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder) {
+    const std::lock_guard lock(mutex_);
+    holders_.insert_or_assign(key, std::move(holder));
+}
+
+void WriterGroup::leave(const MemoryHolder* key) {
+    const std::lock_guard lock(mutex_);
+    holders_.erase(key);
+}
+
+void WriterGroup::relieve() {
+    if (calls_.fetch_add(1) > 0) {
+        return;
+    }
+    int answered = 0;
+    do {
+        answered = calls_;
+        std::uint64_t decided = 0;
+        while (short_of_memory(decided)) {
+            const std::uint64_t bytes = relieve_one();
+            if (bytes == 0) {
+                break;
+            }
+            // However little it is, it holds a buffer.
+            decided += std::max<std::uint64_t>(bytes, BufferPool::kPayloadSize);
+        }
+    } while (calls_.fetch_sub(answered) != answered);
+}
+
+bool WriterGroup::short_of_memory(std::uint64_t decided) const {
+    const PoolUsage usage = pool_.usage();
+    constexpr auto kWrite = static_cast<std::size_t>(MemoryUse::kWrite);
+    constexpr auto kCommit = static_cast<std::size_t>(MemoryUse::kCommit);
+    Shortage shortage;
+    shortage.writes_waiting = usage.waiting[kWrite];
+    shortage.commits_waiting = usage.waiting[kCommit];
+    shortage.held = std::uint64_t{usage.in_use[kWrite] + usage.in_use[kCommit]} * BufferPool::kPayloadSize;
+    shortage.leaving = leaving_;
+    shortage.spilling = std::max(staging_->storing(), decided);
+    shortage.staged_parts_waiting = staging_->waiting();
+    return needs_relief(shortage);
+}
+
+std::uint64_t WriterGroup::relieve_one() {
+    const std::vector<std::shared_ptr<MemoryHolder>> all = holders();
+    std::vector<StuckMemory> stuck;
+    stuck.reserve(all.size());
+    for (const auto& holder : all) {
+        stuck.push_back(holder->stuck_memory());
+    }
+    const std::optional<ReliefChoice> choice = choose_relief(stuck);
+    if (!choice) {
+        return 0;
+    }
+    all[choice->writer]->relieve(choice->relief);
+    return choice->bytes;
+}
+
+std::vector<std::shared_ptr<MemoryHolder>> WriterGroup::holders() const {
+    std::vector<std::shared_ptr<MemoryHolder>> all;
+    const std::lock_guard lock(mutex_);
+    all.reserve(holders_.size());
+    for (const auto& [key, weak] : holders_) {
+        if (auto holder = weak.lock()) {
+            all.push_back(std::move(holder));
+        }
+    }
+    return all;
+}
+
+std::shared_ptr<WriterGroup> LazyWriterGroup::get(WriteEnvironment& environment) {
     const std::lock_guard lock(mutex_);
     if (!group_) {
-        group_ = std::make_shared<WriterGroup>(pool, config);
+        group_ = WriterGroup::create(environment);
     }
     return group_;
 }

@@ -1,24 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the writers of one mount share: the plan of their parts.
+// What the writers of one mount share: the plan of their parts, the way to the disk and back, and the care for memory
+// when somebody waits for it.
 //
-// Ownership: made by the first writer of an environment, kept by every writer.
-// Threads: all functions may be called from any thread.
+// Ownership: made by the first writer of an environment, kept by every writer; the pool knows it as a listener.
+// Threads: all functions may be called from any thread. A writer's mutex may be held in enter(), leave() and the
+// counters only.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
 #include "ckptfs/buffer_pool.h"
-#include "ckptfs/config.h"
+#include "write/memory_relief.h"
 #include "write/part_plan.h"
+#include "write/staging.h"
 
 namespace ckptfs {
 
-class WriterGroup {
+struct WriteEnvironment;
+
+// A writer, as the group sees it.
+class MemoryHolder {
 public:
-    WriterGroup(BufferPool& pool, const WriteConfig& config);
+    virtual ~MemoryHolder() = default;
+    [[nodiscard]] virtual StuckMemory stuck_memory() const = 0;
+    virtual void relieve(Relief relief) = 0;
+};
+
+class WriterGroup : public std::enable_shared_from_this<WriterGroup> {
+public:
+    static std::shared_ptr<WriterGroup> create(WriteEnvironment& environment);
 
     [[nodiscard]] const PartPlan& plan() const { return plan_; }
+    [[nodiscard]] Staging& staging() { return *staging_; }
+
+    // From its first byte to its commit or failure.
+    void enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder);
+    void leave(const MemoryHolder* key);
+    // Who began to hold memory earlier has a smaller one.
+    [[nodiscard]] std::uint64_t next_turn() { return ++turns_; }
+
+    // Memory that is freed when the store has answered.
+    void begins_to_leave(std::uint64_t bytes) { leaving_ += bytes; }
+    void has_left(std::uint64_t bytes) { leaving_ -= bytes; }
+    // Something has been freed or staged: looks whether more has to be.
+    void relieve();
 
 private:
+    explicit WriterGroup(WriteEnvironment& environment);
+
+    // `decided`: bytes for which something has been done, which may not show yet.
+    [[nodiscard]] bool short_of_memory(std::uint64_t decided) const;
+    // How much that will free; 0 when there is nothing left to do.
+    std::uint64_t relieve_one();
+    [[nodiscard]] std::vector<std::shared_ptr<MemoryHolder>> holders() const;
+
+    BufferPool& pool_;
     const PartPlan plan_;
+    const std::shared_ptr<Staging> staging_;
+
+    std::atomic<std::uint64_t> turns_{0};
+    std::atomic<std::uint64_t> leaving_{0};
+    // Calls of relieve() that the thread inside it has to answer for.
+    std::atomic<int> calls_{0};
+
+    mutable std::mutex mutex_;
+    // Guarded by mutex_.
+    std::map<const MemoryHolder*, std::weak_ptr<MemoryHolder>> holders_;
 };
 
 }  // namespace ckptfs

@@ -65,6 +65,7 @@ protected:
     // A task that has answered may still hold buffers of the pool.
     ~FileSystemTest() override {
         blocking.reset();
+        staging.reset();
         executor.reset();
     }
     static constexpr pid_t kProcess = 100;
@@ -172,6 +173,7 @@ protected:
 
     // Small shares: 128 MiB as `--max-memory 128M` would.
     std::unique_ptr<Executor> executor = make_executor();
+    std::unique_ptr<Executor> staging = make_blocking_executor(1);
     std::unique_ptr<MemoryPool> pool =
         std::move(*MemoryPool::create(memory_shares(std::uint64_t{128} << 20, 8), executor.get(), nullptr));
     FakeStore store;
@@ -180,7 +182,7 @@ protected:
     NotedKernelCache kernel_cache;
     std::unique_ptr<Codec> codec = std::move(*make_codec("none"));
     BlockCache cache{*pool, clock};
-    WriteEnvironment write_environment{store, *pool, *executor, clock, *codec, WriteConfig{}};
+    WriteEnvironment write_environment{store, *pool, *executor, *staging, clock, *codec, WriteConfig{}};
     ReadEnvironment read_environment{store, *pool, *executor, clock, *codec, cache, ReadConfig{}};
     std::unique_ptr<Executor> blocking = make_blocking_executor(4);
     std::unique_ptr<FileSystem> fs;

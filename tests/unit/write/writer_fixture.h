@@ -73,7 +73,7 @@ inline bool eventually(const std::function<bool()>& holds) {
 struct WriterFixture {
     explicit WriterFixture(std::uint64_t max_memory = 256 * kMiB, WriteConfig config = {})
         : pool(std::move(MemoryPool::create(memory_shares(max_memory, 2), nullptr, nullptr).value())),
-          environment{store, *pool, executor, clock, *codec, std::move(config)} {}
+          environment{store, *pool, executor, staging, clock, *codec, std::move(config)} {}
 
     std::shared_ptr<FileWriter> open(std::optional<CommittedObject> base = std::nullopt, std::string key = "dir/file") {
         return FileWriter::create(environment, std::move(key), std::move(base));
@@ -160,6 +160,7 @@ struct WriterFixture {
     FakeStore store;
     // Last: its threads use everything above until they are joined.
     ThreadPool executor{"test", 3};
+    ThreadPool staging{"staging", 2};
     WriteEnvironment environment;
 };
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "write/file_writer_impl.h"
+
+namespace ckptfs {
+
+StuckMemory FileWriterImpl::stuck_memory() const {
+    const std::lock_guard lock(mutex_);
+    StuckMemory stuck;
+    if (failure_ || !assembler_ || spilling_ || spill_when_encoded_) {
+        return stuck;
+    }
+    const Part& open = assembler_->open();
+    stuck.open_part = open.stored_size();
+    stuck.open_in_memory = open.bytes_in_memory();
+    if (stuck.open_in_memory == 0) {
+        // The frame being filled, or the room left behind it: small, but each holds a buffer.
+        stuck.open_in_memory = std::max<std::uint64_t>(sequencer_.open().size(), room_.empty() ? 0 : 1);
+    }
+    stuck.kept_in_memory = assembler_->kept_bytes();
+    stuck.since = holds_since_;
+    stuck.may_leave_early = group_->plan().equal_size() == 0 && sent_early_ < kSpareParts &&
+                            (!open.has_staged_frames() || group_->staging().waiting() == 0);
+    return stuck;
+}
+
+void FileWriterImpl::relieve(Relief relief) {
+    const auto keep = self();
+    std::unique_lock lock(mutex_);
+    if (!failure_ && assembler_ && !spilling_ && !spill_when_encoded_) {
+        switch (relief) {
+            case Relief::kSendEarly:
+                send_early();
+                break;
+            case Relief::kSpillKept:
+                spill(assembler_->kept_in_memory(), true);
+                break;
+            case Relief::kSpillOpen:
+                spill_open();
+                break;
+        }
+    }
+    deliver(lock);
+}
+
+void FileWriterImpl::send_early() {
+    if (assembler_->open().stored_size() >= kMinPartSize) {
+        ++sent_early_;
+        send(assembler_->seal());
+    }
+}
+
+void FileWriterImpl::spill_open() {
+    discard(room_.release());
+    holds_since_ = 0;
+    std::vector<FrameBytes> frames = assembler_->open().frames_in_memory();
+    if (!frames.empty()) {
+        spill(std::move(frames), false);
+    } else if (std::optional<FrameSequencer::RawFrame> last = sequencer_.cut()) {
+        spill_when_encoded_ = true;
+        encode(std::move(*last));
+    }
+}
+
+void FileWriterImpl::spill(std::vector<FrameBytes> frames, bool kept) {
+    if (frames.empty()) {
+        return;
+    }
+    spilling_ = true;
+    outbox_.add([keep = self(), cycle = cycle_, kept, frames = std::move(frames)] {
+        keep->group_->staging().store(frames,
+                                      [keep, cycle, kept](const std::vector<FrameBytes>& stored, const Status& status) {
+                                          keep->spilled(cycle, kept, stored, status);
+                                      });
+    });
+}
+
+void FileWriterImpl::spilled(std::uint64_t cycle, bool kept, const std::vector<FrameBytes>& frames,
+                             const Status& status) {
+    std::unique_lock lock(mutex_);
+    if (!failure_ && cycle == cycle_) {
+        spilling_ = false;
+        for (const FrameBytes& frame : frames) {
+            discard(assembler_->stage(frame));
+        }
+        if (!status && kept) {
+            outbox_.add([line = format("{}: what was sent of it cannot be changed any more: {}", escaped(key_),
+                                       status.error().message)] { log_warning(line); });
+            send(assembler_->drop_kept());
+        } else if (!status) {
+            fail(about_this_file(status.error()));
+        }
+    }
+    outbox_.add([group = group_] { group->relieve(); });
+    deliver(lock);
+}
+
+void FileWriterImpl::prepare(std::shared_ptr<const FrameEncoder> encoder, Part part,
+                             std::function<void(Result<Part>)> then) {
+    if (part.has_staged_frames()) {
+        group_->staging().load(std::move(part), [keep = self(), encoder = std::move(encoder),
+                                                 then = std::move(then)](Result<Part> loaded) {
+            if (loaded) {
+                keep->prepare(encoder, std::move(*loaded), then);
+            } else {
+                then(std::move(loaded));
+            }
+        });
+        return;
+    }
+    if (!part.has_stale_frames()) {
+        then(std::move(part));
+        return;
+    }
+    environment_.executor.post(
+        [encoder = std::move(encoder), part = std::move(part), then = std::move(then)]() mutable {
+            const Status encoded = part.encode(*encoder);
+            then(encoded ? Result<Part>(std::move(part)) : failure(encoded.error()));
+        });
+}
+
+Error FileWriterImpl::about_this_file(Error error) const {
+    error.message = format("write {}: {}", escaped(key_), error.message);
+    return error;
+}
+
+}  // namespace ckptfs

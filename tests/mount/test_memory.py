@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory stays under --max-memory and 64 MiB for everything else, and nothing fails or stalls meanwhile."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from harness.mounts import Mount
+from harness.simulator import BUCKET, Simulator
+
+MIB = 1 << 20
+BUDGET = 128 * MIB
+OVERHEAD = 64 * MIB
+
+WRITE_PATTERN = """
+    import sys
+    path, number, mebibytes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    with open(path, "wb", buffering=0) as file:
+        for index in range(mebibytes):
+            file.write(b"%08d%08d" % (number, index) * (1 << 16))
+"""
+
+
+def block(number: int, index: int) -> bytes:
+    """One MiB that tells its file and its place."""
+    return b"%08d%08d" % (number, index) * (1 << 16)
+
+
+def digest_of(number: int, mebibytes: int) -> str:
+    digest = hashlib.md5()
+    for index in range(mebibytes):
+        digest.update(block(number, index))
+    return digest.hexdigest()
+
+
+def digest_in_bucket(simulator: Simulator, key: str) -> str:
+    digest = hashlib.md5()
+    for chunk in simulator.client().get_object(Bucket=BUCKET, Key=key)["Body"].iter_chunks(MIB):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def assert_within_budget(mount: Mount) -> None:
+    peak = mount.peak_memory()
+    assert peak < BUDGET + OVERHEAD, f"{peak // MIB} MiB resident"
+
+
+@pytest.fixture
+def slow_store():
+    """A store that takes 50 MB/s in total."""
+    simulator = Simulator("--total-mbps", "50")
+    yield simulator
+    simulator.stop()
+
+
+@pytest.fixture
+def slow_mount(slow_store):
+    made = Mount(f"s3://{BUCKET}/", slow_store.environment(), "--max-memory", "128M")
+    yield made
+    made.remove()
+
+
+def test_many_files_written_in_turn(mount, simulator, prefix):
+    made = mount("--max-memory", "128M")
+    files = [open(made / f"file{number}", "wb", buffering=0) for number in range(256)]
+    for index in range(8):
+        for number, file in enumerate(files):
+            assert file.write(block(number, index)) == MIB
+    for file in files:
+        file.close()
+    assert_within_budget(made)
+    for number in range(256):
+        expected = b"".join(block(number, index) for index in range(8))
+        assert simulator.content(f"{prefix}file{number}") == expected, number
+    assert simulator.open_uploads(prefix) == []
+
+
+def write_side_by_side(mount: Mount, mebibytes: int, seconds: int) -> None:
+    writers = [subprocess.Popen([sys.executable, "-c", textwrap.dedent(WRITE_PATTERN), mount / f"file{number}",
+                                 str(number), str(mebibytes)]) for number in range(8)]
+    assert [writer.wait(seconds) for writer in writers] == [0] * 8
+
+
+def check_side_by_side(simulator: Simulator, mebibytes: int) -> None:
+    simulator.set_model(total_mbps=0)
+    for number in range(8):
+        assert digest_in_bucket(simulator, f"file{number}") == digest_of(number, mebibytes), number
+    assert simulator.open_uploads() == []
+
+
+def test_processes_that_write_faster_than_the_store_takes(slow_store, slow_mount):
+    write_side_by_side(slow_mount, 64, 60)
+    assert_within_budget(slow_mount)
+    check_side_by_side(slow_store, 64)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_processes_that_write_a_gibibyte_each(slow_store, slow_mount):
+    write_side_by_side(slow_mount, 1024, 600)
+    assert_within_budget(slow_mount)
+    check_side_by_side(slow_store, 1024)
+
+
+def copy_within(mount: Mount, simulator: Simulator, prefix: str, mebibytes: int) -> None:
+    with open(mount / "source", "wb", buffering=0) as file:
+        for index in range(mebibytes):
+            file.write(block(7, index))
+    subprocess.run(["cp", mount / "source", mount / "copy"], check=True, timeout=280)
+    assert_within_budget(mount)
+    assert digest_in_bucket(simulator, prefix + "copy") == digest_of(7, mebibytes)
+
+
+def test_a_copy_within_the_mount(mount, simulator, prefix):
+    copy_within(mount("--max-memory", "128M"), simulator, prefix, 256)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_a_copy_of_four_gibibytes_within_the_mount(mount, simulator, prefix):
+    copy_within(mount("--max-memory", "128M"), simulator, prefix, 4096)
+
+
+def test_a_file_without_room_on_the_staging_disk_fails_and_says_so(mount, simulator, prefix, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small], check=True)
+    try:
+        made = mount("--max-memory", "64M", "--staging-dir", str(small))
+        files = [os.open(made / f"file{number}", os.O_WRONLY | os.O_CREAT) for number in range(80)]
+        failures = []
+        for descriptor in files * 3:
+            try:
+                os.write(descriptor, bytes(MIB))
+            except OSError as error:
+                failures.append(error)
+        for descriptor in files:
+            try:
+                os.close(descriptor)
+            except OSError as error:
+                failures.append(error)
+        assert failures
+        assert "--staging-dir" in made.log() and "No space left" in made.log()
+        assert made.unmount() == 0
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert simulator.open_uploads(prefix) == []
+    for key in simulator.keys(prefix):
+        assert len(simulator.content(key)) == 3 * MIB
