@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Where third-party headers may be included, and which room may know which."""
+
+import re
+
+from repository import ROOT, report, sources
+
+# Every third-party header, and the only places that may name it. A library that is exchanged is exchanged there.
+THIRD_PARTY = {
+    "CLI/": ("src/cli/command_line.cc", "tests/s3sim/options.cc"),
+    "INIReader.h": ("src/s3/profile_file.cc",),
+    "curl/": ("src/http/", "bench/raw_transfers.cc"),
+    "fmt/": ("src/base/text.h",),
+    "fuse": ("src/fuse/",),
+    "isa-l/": ("src/base/digest.cc", "tests/s3sim/digest.cc"),
+    "nlohmann/": ("tests/s3sim/admin.cc",),
+    "openssl/": ("src/base/digest.cc", "tests/s3sim/digest.cc", "tests/s3sim/tls.cc"),
+    "pugixml": ("src/s3/xml.cc", "tests/s3sim/xml.cc"),
+    "spdlog/": ("src/base/log.cc",),
+    "tbb/": ("src/base/tbb_executor.cc",),
+    "tl/": ("include/ckptfs/status.h", "tests/s3sim/outcome.h"),
+    "xxhash.h": ("src/fs/paths.cc",),
+    "gtest/": ("tests/",),
+    "gmock/": ("tests/",),
+    "rapidcheck": ("tests/",),
+}
+# Of the C library and the kernel: <name.h> without a folder, or in one of these.
+SYSTEM = re.compile(r"^([a-z0-9_]+(\.h)?|(arpa|linux|net|netinet|sys|sanitizer)/[a-z0-9_]+\.h)$")
+
+# The way of the data is the way of the folders. Contracts (ckptfs/) are everybody's.
+ROOMS = {
+    "base": {"base"},
+    "codec": {"base", "codec"},
+    "http": {"base", "http"},
+    "s3": {"base", "s3"},
+    "read": {"base", "read"},
+    "write": {"base", "write"},
+    "fs": {"base", "read", "write", "fs"},
+    "fuse": {"base", "fs", "fuse"},
+    "cli": {"base", "codec", "http", "s3", "read", "write", "fs", "fuse", "cli"},
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.MULTILINE)
+
+
+def problem_of(path: str, bracket: str, header: str) -> str | None:
+    if bracket == '"':
+        room = header.split("/")[0]
+        if path.startswith("include/"):
+            return None if room == "ckptfs" else "a contract knows no room"
+        if path.startswith("src/") and room != "ckptfs" and room not in ROOMS[path.split("/")[1]]:
+            return "this room may not know that one"
+        return None
+    for library, places in THIRD_PARTY.items():
+        if header.startswith(library):
+            return None if path.startswith(places) else f"only for {', '.join(places)}"
+    return None if SYSTEM.match(header) else "not in the list of third-party headers"
+
+
+problems = []
+for file in sources():
+    name = str(file.relative_to(ROOT))
+    for bracket, header in INCLUDE.findall(file.read_text()):
+        if why := problem_of(name, bracket, header):
+            problems.append(f"{name}: {header}: {why}")
+report(problems)

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checks look at, and how they end."""
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ("include", "src", "tests", "bench")
+
+
+def sources(*folders: str, endings: tuple[str, ...] = (".h", ".cc")) -> list[pathlib.Path]:
+    return sorted(path for folder in folders or FOLDERS for path in (ROOT / folder).rglob("*")
+                  if path.suffix in endings)
+
+
+def report(problems: list[str]) -> None:
+    """Ends the program: with one line for every problem, or well."""
+    for problem in problems:
+        print(problem)
+    sys.exit(1 if problems else 0)

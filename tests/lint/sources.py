@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Sources are listed one by one, say their licence, and stay short enough to be read."""
+
+from repository import ROOT, report, sources
+
+MAX_LINES = 500
+
+problems = []
+for file in sources(endings=(".h", ".cc", ".py")):
+    name = file.relative_to(ROOT)
+    lines = file.read_text().splitlines()
+    if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:2]):
+        problems.append(f"{name}: no SPDX line at its top")
+    if len(lines) > MAX_LINES:
+        problems.append(f"{name}: {len(lines)} lines; split it by what it does")
+    if file.suffix == ".cc":
+        lists = [parent / "CMakeLists.txt" for parent in file.parents if (parent / "CMakeLists.txt").exists()]
+        if not any(file.name in path.read_text() for path in lists):
+            problems.append(f"{name}: in no CMakeLists.txt")
+report(problems)
