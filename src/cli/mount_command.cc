@@ -229,9 +229,12 @@ int mount_command(Config config) {
         return fail(failure(errno, format("cannot change to /: {}", std::strerror(errno))).value());
     }
     say_what_cannot_be_told();
+    const bool terminal_is_the_log = config.mount.foreground && config.mount.log_file.empty();
     Daemon daemon(std::move(config), std::move(readiness));
     if (auto started = daemon.start(); !started) {
-        log_error(started.error().message);
+        if (!terminal_is_the_log) {
+            log_error(started.error().message);
+        }
         daemon.readiness().failed(format("ckptfs: {}", started.error().message));
         return 1;
     }

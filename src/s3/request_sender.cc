@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "base/text.h"
+#include "ckptfs/log.h"
 #include "s3/error_table.h"
 #include "s3/signed_request.h"
 #include "s3/sigv4.h"
@@ -387,9 +388,18 @@ void RequestSender::correct_clock(const SharedCall& call, Error error) {
         finish(call, failure(std::move(error)));
         return;
     }
+    bool first = false;
+    const auto correction = *call->server_time - clock_.wall_now();
     {
         const std::lock_guard lock(mutex_);
-        clock_correction_ = *call->server_time - clock_.wall_now();
+        first = clock_correction_ == decltype(clock_correction_){};
+        clock_correction_ = correction;
+    }
+    if (first) {
+        log_warning(
+            format("this machine's clock differs from the store's by {} s; requests are signed with the "
+                   "store's time: synchronise it",
+                   std::chrono::duration_cast<std::chrono::seconds>(correction).count()));
     }
     retry_now(call);
 }

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command itself: what it checks first and says, going to the background, and unmounting."""
+
+import os
+import pty
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness.programs import CKPTFS, wait_until
+from harness.simulator import BUCKET, Simulator
+
+MIB = 1 << 20
+
+
+def command(environment: dict[str, str], *arguments, **options) -> subprocess.CompletedProcess:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    return subprocess.run([CKPTFS, *arguments], env={**plain, **environment}, text=True, timeout=60, check=False,
+                          capture_output=True, **options)
+
+
+@pytest.fixture
+def point(tmp_path):
+    """An empty directory; nothing is mounted there afterwards."""
+    directory = tmp_path / "mnt"
+    directory.mkdir()
+    yield directory
+    subprocess.run(["umount", "--lazy", directory], check=False, stderr=subprocess.DEVNULL)
+
+
+def assert_refused(done: subprocess.CompletedProcess, *words: str) -> None:
+    assert done.returncode != 0
+    assert done.stderr.startswith("ckptfs: ")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def test_a_mount_point_that_is_missing_used_or_no_directory(simulator, point):
+    environment = simulator.environment()
+    source = f"s3://{BUCKET}/x/"
+    assert_refused(command(environment, "mount", source, point / "absent"), "does not exist", "mkdir -p")
+    (point / "file").write_bytes(b"")
+    assert_refused(command(environment, "mount", source, point), "not empty")
+    assert_refused(command(environment, "mount", source, point / "file"), "not a directory")
+
+
+def test_a_mounted_directory_is_not_mounted_again(mount, simulator):
+    made = mount()
+    assert_refused(command(simulator.environment(), "mount", made.source, made.path), "already mounted", "unmount")
+
+
+def test_a_wrong_bucket(simulator, point):
+    assert_refused(command(simulator.environment(), "mount", "s3://no-such-bucket/x", point), "no-such-bucket")
+
+
+def test_no_credentials(simulator, point):
+    environment = {"AWS_ENDPOINT_URL": simulator.url, "HOME": str(point)}
+    assert_refused(command(environment, "mount", f"s3://{BUCKET}/x", point), "no credentials", "AWS_ACCESS_KEY_ID")
+
+
+def test_wrong_credentials_are_named_without_the_secret(simulator, point):
+    environment = {**simulator.environment(), "AWS_SECRET_ACCESS_KEY": "not-the-secret"}
+    done = command(environment, "mount", f"s3://{BUCKET}/x", point)
+    assert_refused(done, "SignatureDoesNotMatch")
+    assert "not-the-secret" not in done.stderr
+
+
+def test_a_refused_endpoint(simulator, point):
+    environment = {**simulator.environment(), "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    started = time.monotonic()
+    assert_refused(command(environment, "mount", f"s3://{BUCKET}/x", point), "127.0.0.1:9")
+    assert time.monotonic() - started < 30
+
+
+def test_a_clock_that_is_wrong_is_reported_and_made_up_for(point, tmp_path):
+    ahead = Simulator("--clock-offset-s", "3600")
+    log = tmp_path / "log"
+    try:
+        done = command(ahead.environment(), "mount", f"s3://{BUCKET}/x", point, "--log-file", log)
+        assert done.returncode == 0, done.stderr
+        (point / "file").write_bytes(b"content")
+        assert (point / "file").read_bytes() == b"content"
+        assert command({}, "unmount", point).returncode == 0
+    finally:
+        ahead.stop()
+    assert "clock" in log.read_text()
+
+
+def test_a_bucket_of_another_region(point):
+    far = Simulator("--bucket", "far@eu-west-1")
+    try:
+        done = command(far.environment(), "mount", "s3://far/x", point, "-f")
+        assert_refused(done, "--region eu-west-1")
+    finally:
+        far.stop()
+
+
+def test_a_bucket_that_may_not_be_written(simulator, prefix, point):
+    simulator.inject({"op": "CreateMultipartUpload", "key": prefix + "*", "action": "403"})
+    assert_refused(command(simulator.environment(), "mount", f"s3://{BUCKET}/{prefix}", point), "cannot write",
+                   "--read-only")
+
+
+def test_no_fuse_device(simulator, point):
+    # A /dev of its own, in a mount namespace of its own.
+    script = 'mount -t tmpfs none /dev && exec "$0" "$@"'
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script, CKPTFS, "mount", f"s3://{BUCKET}/x", point],
+                          env={**os.environ, **simulator.environment()}, capture_output=True, text=True, check=False)
+    assert_refused(done, "/dev/fuse", "modprobe fuse")
+
+
+def test_options_that_make_no_sense(simulator, point):
+    done = command(simulator.environment(), "mount", f"s3://{BUCKET}/x", point, "--part-size", "1M")
+    assert done.returncode == 2
+    assert "--part-size" in done.stderr
+    assert command({}, "mount", "--help").returncode == 0
+    assert "mount" in command({}, "--help").stdout
+
+
+def test_it_goes_to_the_background_once_the_mount_answers(simulator, prefix, point, tmp_path):
+    log = tmp_path / "log"
+    done = command(simulator.environment(), "mount", f"s3://{BUCKET}/{prefix}", point, "--log-file", log)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert os.path.ismount(point)
+    (point / "file").write_bytes(b"content")
+    done = command({}, "unmount", point)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not os.path.ismount(point)
+    assert simulator.content(prefix + "file") == b"content"
+    assert "unmounted" in log.read_text()
+
+
+def test_unmount_of_what_is_no_mount(point):
+    assert_refused(command({}, "unmount", point), "no ckptfs is mounted")
+
+
+def slow_writer(point) -> subprocess.Popen:
+    return subprocess.Popen(["dd", "if=/dev/urandom", f"of={point / 'file'}", "bs=1M", "count=40", "status=none"],
+                            stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("way", ["command", "SIGTERM"])
+def test_unmounting_waits_for_uploads_in_flight(mount, simulator, prefix, way):
+    made = mount()
+    simulator.set_model(total_mbps=20)
+    try:
+        writer = slow_writer(made.path)
+        wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
+        if way == "command":
+            assert command({}, "unmount", made.path).returncode == 0
+            assert made.process.wait(60) == 0
+        else:
+            made.process.send_signal(signal.SIGTERM)
+            assert made.process.wait(60) == 0
+        assert writer.wait(60) == 0
+    finally:
+        simulator.set_model(total_mbps=0)
+    assert len(simulator.content(prefix + "file")) == 40 * MIB
+    assert not made.is_mounted()
+
+
+def test_unmount_shows_progress_on_a_terminal(mount, simulator, prefix):
+    made = mount()
+    simulator.set_model(total_mbps=20)
+    ours, theirs = pty.openpty()
+    try:
+        writer = slow_writer(made.path)
+        wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
+        unmount = subprocess.Popen([CKPTFS, "unmount", made.path], stderr=theirs)
+        os.close(theirs)
+        shown = bytearray()
+        reader = threading.Thread(target=lambda: read_all(ours, shown))
+        reader.start()
+        assert unmount.wait(60) == 0
+        reader.join(10)
+        assert writer.wait(60) == 0
+    finally:
+        simulator.set_model(total_mbps=0)
+        os.close(ours)
+    assert b"saving 1 file: " in shown
+
+
+def read_all(descriptor: int, into: bytearray) -> None:
+    try:
+        while data := os.read(descriptor, 4096):
+            into += data
+    except OSError:
+        pass  # The other end of a terminal that is closed reads as EIO.
+
+
+def test_what_is_not_saved_in_time_is_named(mount, simulator, prefix):
+    made = mount("--drain-timeout", "1s", "--retry-for", "30s")
+    writer = slow_writer(made.path)
+    wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
+    simulator.inject({"op": "*", "key": prefix + "*", "action": "hang"})
+    done = command({}, "unmount", made.path)
+    assert done.returncode == 1
+    assert prefix + "file" in done.stderr
+    assert made.process.wait(60) == 1
+    assert writer.wait(60) != 0
