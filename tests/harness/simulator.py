@@ -19,7 +19,7 @@ BUCKET = "bucket"
 
 
 class Simulator:
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, start_seconds: float = 20) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="s3sim-")
         directory = pathlib.Path(self._directory.name)
         port_file = directory / "port"
@@ -32,7 +32,8 @@ class Simulator:
             [S3SIM, "--port", "0", "--port-file", port_file, "--bucket", BUCKET, "--access-key", ACCESS_KEY,
              "--secret-key", SECRET_KEY, *options],
             stdout=self.log.open("w"), stderr=subprocess.STDOUT)
-        wait_until(lambda: port_file.exists() or self.process.poll() is not None, "s3sim to listen")
+        wait_until(lambda: port_file.exists() or self.process.poll() is not None, "s3sim to listen",
+                   start_seconds)
         if not port_file.exists():
             raise AssertionError(f"s3sim did not start: {self.log.read_text()}")
         self.port = int(port_file.read_text())
