@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Failures of the store reach the writer, and leave nothing visible and nothing behind."""
 
+import errno
 import os
 
 import pytest
 import torch
+from harness.programs import wait_until
 from safetensors.torch import save_file
 
 MIB = 1 << 20
@@ -20,7 +22,7 @@ def test_torch_save_raises_when_no_part_can_be_uploaded(mount, simulator, prefix
     with pytest.raises(Exception):
         torch.save(state(), made / "model.pt")
     assert simulator.keys(prefix) == []
-    assert simulator.open_uploads(prefix) == []
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "the upload to be ended")
     assert not (made / "model.pt").exists()
 
 
@@ -29,27 +31,31 @@ def test_safetensors_raises_when_no_part_can_be_uploaded(mount, simulator, prefi
     with pytest.raises(Exception):
         save_file(state(), mount() / "model.safetensors")
     assert simulator.keys(prefix) == []
-    assert simulator.open_uploads(prefix) == []
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "the upload to be ended")
 
 
-def test_a_failure_is_kept_for_every_later_call(mount, simulator, prefix):
+def test_the_first_failure_is_kept_for_every_later_call(mount, simulator, prefix):
     simulator.inject({"op": "UploadPart", "key": prefix + "*", "action": "403"})
     made = mount()
     descriptor = os.open(made / "file", os.O_WRONLY | os.O_CREAT)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError) as first:
         for _ in range(200):
             os.write(descriptor, bytes(MIB))
-    for call in (lambda: os.write(descriptor, b"x"), lambda: os.fsync(descriptor),
-                 lambda: os.rename(made / "file", made / "other"), lambda: os.close(descriptor)):
-        with pytest.raises(OSError):
+    simulator.clear_faults()
+    for call in (lambda: os.write(descriptor, b"x"), lambda: os.pwrite(descriptor, b"x", 0),
+                 lambda: os.fsync(descriptor), lambda: os.rename(made / "file", made / "other"),
+                 lambda: os.close(descriptor)):
+        with pytest.raises(OSError) as later:
             call()
+        assert later.value.errno == first.value.errno
     assert simulator.keys(prefix) == []
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "the upload to be ended")
 
 
-def test_a_complete_whose_reply_was_lost_is_a_success(mount, simulator, prefix):
-    simulator.inject({"op": "CompleteMultipartUpload", "key": prefix + "*", "times": 1,
-                      "action": "performed-but-reply-lost"})
-    content = os.urandom(40 * MIB)
+@pytest.mark.parametrize("operation, mebibytes", [("CompleteMultipartUpload", 40), ("PutObject", 2)])
+def test_a_commit_whose_reply_was_lost_is_a_success(mount, simulator, prefix, operation, mebibytes):
+    simulator.inject({"op": operation, "key": prefix + "*", "times": 1, "action": "performed-but-reply-lost"})
+    content = os.urandom(mebibytes * MIB)
     (mount() / "file").write_bytes(content)
     assert simulator.content(prefix + "file") == content
     assert simulator.open_uploads(prefix) == []
@@ -73,10 +79,14 @@ def test_a_write_out_of_order_fails_and_says_so(mount, simulator, prefix):
     descriptor = os.open(made / "file", os.O_WRONLY | os.O_CREAT)
     for _ in range(64):
         os.write(descriptor, bytes(MIB))
-    with pytest.raises(OSError):
+    with pytest.raises(OSError) as refused:
         os.pwrite(descriptor, b"x" * 4096, 30 * MIB)
-        os.fsync(descriptor)
-    with pytest.raises(OSError):
+    assert refused.value.errno == errno.EOPNOTSUPP
+    with pytest.raises(OSError) as closed:
         os.close(descriptor)
+    assert closed.value.errno == errno.EOPNOTSUPP
     assert simulator.keys(prefix) == []
-    assert prefix + "file" in made.log()
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "the upload to be ended")
+    lines = [line for line in made.log().splitlines() if prefix + "file" in line]
+    assert len(lines) == 1, lines
+    assert str(30 * MIB) in lines[0] and str(64 * MIB) in lines[0]

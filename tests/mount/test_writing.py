@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways to write a file that are not one write after the other: append, sync, truncate, patch."""
+
+import os
+
+import pytest
+
+pytestmark = pytest.mark.sanitized
+
+MIB = 1 << 20
+# Below and above what S3 copies as a part (5 MiB).
+SIZES = [0, 1000, 3 * MIB, 12 * MIB + 5]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_append_to_a_file_that_is_in_the_bucket(mount, simulator, prefix, size):
+    before, more = os.urandom(size), os.urandom(2 * MIB + 77)
+    simulator.put(prefix + "file", before)
+    made = mount()
+    with open(made / "file", "ab", buffering=0) as file:
+        file.write(more[:100])
+        file.write(more[100:])
+        assert (made / "file").stat().st_size == size + len(more)
+    assert simulator.content(prefix + "file") == before + more
+    assert simulator.open_uploads(prefix) == []
+
+
+def test_append_to_a_file_of_this_mount_again_and_again(mount, simulator, prefix):
+    made = mount()
+    content = b""
+    for line in range(20):
+        with open(made / "log", "a") as file:
+            file.write(f"line {line}\n")
+        content += f"line {line}\n".encode()
+        assert simulator.content(prefix + "log") == content
+        assert (made / "log").read_bytes() == content
+
+
+def test_two_appenders_do_not_overwrite_each_other(mount, simulator, prefix):
+    made = mount()
+    first = os.open(made / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    second = os.open(made / "log", os.O_WRONLY | os.O_APPEND)
+    for line in range(50):
+        os.write(first, b"first %d\n" % line)
+        os.write(second, b"second %d\n" % line)
+    os.close(first)
+    os.close(second)
+    assert simulator.content(prefix + "log") == b"".join(b"first %d\nsecond %d\n" % (n, n) for n in range(50))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_writing_goes_on_at_the_end_of_a_file_opened_without_truncation(mount, simulator, prefix, size):
+    before, more = os.urandom(size), os.urandom(MIB)
+    simulator.put(prefix + "file", before)
+    with open(mount() / "file", "r+b", buffering=0) as file:
+        file.seek(0, os.SEEK_END)
+        file.write(more)
+    assert simulator.content(prefix + "file") == before + more
+
+
+@pytest.mark.parametrize("first, second", [(10, 10), (3 * MIB, 20 * MIB), (20 * MIB + 3, 3 * MIB), (20 * MIB, 20 * MIB)])
+def test_what_was_synced_is_visible_and_writing_goes_on(mount, simulator, prefix, first, second):
+    content = os.urandom(first + second)
+    made, other = mount(), mount()
+    with open(made / "file", "wb", buffering=0) as file:
+        file.write(content[:first])
+        assert simulator.keys(prefix) == []
+        os.fsync(file.fileno())
+        assert simulator.content(prefix + "file") == content[:first]
+        assert (other / "file").read_bytes() == content[:first]
+        file.write(content[first:])
+        assert simulator.content(prefix + "file") == content[:first]
+    assert simulator.content(prefix + "file") == content
+    assert simulator.open_uploads(prefix) == []
+
+
+def test_many_syncs_in_one_file(mount, simulator, prefix):
+    content = b""
+    with open(mount() / "file", "wb", buffering=0) as file:
+        for _ in range(10):
+            more = os.urandom(MIB + 1)
+            file.write(more)
+            content += more
+            os.fdatasync(file.fileno())
+            assert simulator.content(prefix + "file") == content
+
+
+def test_a_sync_before_the_first_write_publishes_nothing(mount, simulator, prefix):
+    with open(mount() / "file", "wb", buffering=0) as file:
+        os.fsync(file.fileno())
+        assert simulator.keys(prefix) == []
+        file.write(b"content")
+    assert simulator.content(prefix + "file") == b"content"
+
+
+@pytest.mark.parametrize("told, written", [(40 * MIB, 40 * MIB), (40 * MIB, 17 * MIB + 5), (1000, 0), (100, 3000)])
+def test_a_size_told_before_the_first_write_is_a_hint_and_zeros(mount, simulator, prefix, told, written):
+    content = os.urandom(written)
+    made = mount()
+    with open(made / "file", "wb", buffering=0) as file:
+        os.ftruncate(file.fileno(), told)
+        assert (made / "file").stat().st_size == told
+        file.write(content)
+    assert simulator.content(prefix + "file") == content + bytes(max(0, told - written))
+
+
+def test_a_file_truncated_to_nothing_starts_over(mount, simulator, prefix):
+    with open(mount() / "file", "wb", buffering=0) as file:
+        file.write(os.urandom(30 * MIB))
+        file.seek(0)
+        file.truncate(0)
+        file.write(b"another beginning")
+    assert simulator.content(prefix + "file") == b"another beginning"
+    assert simulator.open_uploads(prefix) == []
+
+
+@pytest.mark.parametrize("offset, size", [(0, 1024), (1000, 3 * MIB), (8 * MIB - 10, 10), (39 * MIB, 4096),
+                                          (40 * MIB - 3, 100), (32 * MIB + 1, MIB)])
+def test_the_first_and_the_last_part_can_be_changed_until_the_end(mount, simulator, prefix, offset, size):
+    content, change = bytearray(os.urandom(40 * MIB)), os.urandom(size)
+    made = mount()
+    with open(made / "file", "wb", buffering=0) as file:
+        for begin in range(0, len(content), MIB):
+            file.write(content[begin:begin + MIB])
+        assert os.pwrite(file.fileno(), change, offset) == size
+    content[offset:offset + size] = change
+    assert simulator.content(prefix + "file") == content
+    assert made.log().count("error") == 0
+
+
+def test_a_hole_is_zeros(mount, simulator, prefix):
+    with open(mount() / "file", "wb", buffering=0) as file:
+        file.write(b"head")
+        file.seek(30 * MIB)
+        file.write(b"tail")
+    assert simulator.content(prefix + "file") == b"head" + bytes(30 * MIB - 4) + b"tail"
