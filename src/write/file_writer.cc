@@ -315,6 +315,7 @@ bool FileWriterImpl::truncate_step(const PendingPointer& pending) {
             return false;
         }
         size_ = size;
+        kept_size_ = std::min(kept_size_, size);
         touched_ = dirty_ = true;
     }
     outbox_.add([pending] { std::get<PendingTruncate>(*pending).done(Status()); });

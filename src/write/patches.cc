@@ -35,11 +35,7 @@ Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) con
 }
 
 bool FileWriterImpl::cut(std::uint64_t size) {
-    if (!cycle_begun_) {
-        kept_size_ = std::min(kept_size_, size);
-        return true;
-    }
-    if (size >= sequencer_.end()) {
+    if (!cycle_begun_ || size >= sequencer_.end()) {
         return true;
     }
     // Frames that are being encoded, and blocks that are being fetched, have to arrive first.
@@ -47,7 +43,6 @@ bool FileWriterImpl::cut(std::uint64_t size) {
         return false;
     }
     if (size < copy_.fetch_from && !upload_) {
-        kept_size_ = size;
         end_cycle();
         return true;
     }

@@ -278,6 +278,20 @@ TEST_F(FileWriterTest, TruncatesACommittedObjectDown) {
     }
 }
 
+TEST_F(FileWriterTest, TruncatesDownIntoACommittedObjectThatHasBeenWrittenTo) {
+    for (const std::uint64_t size : {std::uint64_t{10}, 3 * kMiB}) {
+        const auto writer = open();
+        const std::string content = pattern(size);
+        ASSERT_TRUE(write(*writer, 0, content));
+        ASSERT_TRUE(commit(*writer, CommitReason::kFsync));
+        ASSERT_TRUE(write(*writer, size, "more"));
+        ASSERT_TRUE(truncate(*writer, size - 2));
+        const auto committed = commit(*writer);
+        ASSERT_TRUE(committed) << committed.error().message;
+        EXPECT_TRUE(store.content("dir/file") == content.substr(0, size - 2)) << size;
+    }
+}
+
 TEST_F(FileWriterTest, RefusesToCutWhatIsInTheStore) {
     const auto writer = open();
     ASSERT_TRUE(write(*writer, 0, pattern(40 * kMiB)));
