@@ -204,7 +204,7 @@ void FileWriterImpl::commit_requested(PendingCommit commit) {
         outbox_.add([done = std::move(commit.done), object = committed_.value_or(CommittedObject())] { done(object); });
         return;
     }
-    commit_.emplace();
+    commit_ = ActiveCommit{};
     commit_->done.push_back(std::move(commit.done));
     commit_->size = size_;
     while (!pending_.empty() && std::holds_alternative<PendingCommit>(*pending_.front())) {

@@ -13,7 +13,6 @@
 namespace ckptfs {
 namespace {
 
-using testing::Answer;
 using testing::kMiB;
 using testing::Operation;
 using testing::pattern;
