@@ -31,6 +31,15 @@
 
 namespace ckptfs {
 
+// A commit that is under way, and who waits for it.
+struct ActiveCommit {
+    std::vector<FileWriter::CommitDone> done;
+    std::uint64_t size = 0;
+    bool last_frame_cut = false;
+    bool parts_sent = false;
+    bool publishing = false;
+};
+
 class FileWriterImpl final : public FileWriter, public MemoryHolder {
 public:
     FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base);
@@ -76,13 +85,6 @@ private:
     using Pending = std::variant<PendingWrite, PendingTruncate, PendingCommit>;
     using PendingPointer = std::shared_ptr<Pending>;
 
-    struct ActiveCommit {
-        std::vector<CommitDone> done;
-        std::uint64_t size = 0;
-        bool last_frame_cut = false;
-        bool parts_sent = false;
-        bool publishing = false;
-    };
     // A block of the committed object on its way into the stream.
     struct Fetch {
         Buffer buffer;
