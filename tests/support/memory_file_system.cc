@@ -65,6 +65,11 @@ std::optional<std::string> MemoryFileSystem::contents(const std::string& name) c
     return found == root.children.end() ? std::nullopt : std::optional(found->second->data);
 }
 
+std::ptrdiff_t MemoryFileSystem::data_offset_of_write() const {
+    const std::lock_guard lock(mutex_);
+    return data_offset_of_write_;
+}
+
 void MemoryFileSystem::add_file(const std::string& name, std::string contents) {
     const std::lock_guard lock(mutex_);
     const NodePointer node = add(*nodes_.at(kRootNode), name, FileType::kFile);
@@ -315,6 +320,7 @@ void MemoryFileSystem::write(HandleId handle, std::uint64_t offset, WriteData da
         if (!node) {
             return failure(node.error());
         }
+        data_offset_of_write_ = data.data.data() - data.buffer.data();
         (*node)->size = std::max<std::uint64_t>((*node)->size, offset + data.data.size());
         if (options_.contents == Contents::kKeep) {
             (*node)->data.resize((*node)->size);

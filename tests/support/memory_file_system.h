@@ -6,6 +6,7 @@
 // Threads: all functions may be called from any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -49,6 +50,8 @@ public:
     [[nodiscard]] std::size_t open_handles() const;
     [[nodiscard]] std::optional<std::string> contents(const std::string& name) const;
     void add_file(const std::string& name, std::string contents);
+    // Where in its buffer the data of the latest write began.
+    [[nodiscard]] std::ptrdiff_t data_offset_of_write() const;
 
     void lookup(NodeId parent, std::string name, Reply<Entry> reply) override;
     void forget(NodeId node, std::uint64_t lookups) override;
@@ -113,6 +116,7 @@ private:
     std::map<std::string, Error> failing_;
     std::deque<std::function<void()>> held_;
     std::vector<std::string> abandoned_;
+    std::ptrdiff_t data_offset_of_write_ = -1;
 };
 
 }  // namespace ckptfs

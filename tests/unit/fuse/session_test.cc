@@ -168,6 +168,15 @@ TEST_F(SessionTest, WritesReadsAndListsAFile) {
     EXPECT_EQ(fs_.lookups(), before + 1);
 }
 
+TEST_F(SessionTest, TheDataOfAWriteBeginsOnAPageOfItsBuffer) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("model.pt", &handle);
+    kernel_.send_write(entry.nodeid, handle, 0, "tensor");
+    EXPECT_EQ(kernel_.receive().value().as<fuse_write_out>().size, 6U);
+    EXPECT_EQ(fs_.data_offset_of_write(), std::ptrdiff_t{4096});
+}
+
 TEST_F(SessionTest, TakesBackTheLookupsOfEntriesThatDoNotFit) {
     for (int i = 0; i < 20; ++i) {
         fs_.add_file(std::string(200, 'n') + std::to_string(i), "");
