@@ -26,6 +26,8 @@ struct RetryState {
     std::optional<SteadyTime> failing_since;
     // An attempt may have taken effect although a later one failed.
     bool outcome_unknown = false;
+    // retry_for has passed: nothing more is tried.
+    bool given_up = false;
 
     void progressed() {
         failed_attempts = 0;

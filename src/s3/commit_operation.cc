@@ -69,7 +69,7 @@ void CommitOperation::look(Error error) {
 }
 
 void CommitOperation::go_on(Error error) {
-    if (!error.retryable) {
+    if (!error.retryable || call_->retry->given_up) {
         finish(failure(std::move(error)));
         return;
     }

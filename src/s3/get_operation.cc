@@ -27,8 +27,10 @@ struct Delivered {
 
 Result<Delivered> delivered_by(const HttpResponse& head) {
     const auto length = content_length(head);
-    if (head.status == 206) {
-        const auto range = parse_content_range(head.header("content-range"));
+    // rclone's server names the range it sends under the status 200.
+    const std::string_view content_range = head.header("content-range");
+    if (head.status == 206 || !content_range.empty()) {
+        const auto range = parse_content_range(content_range);
         if (!range || (length && *length != range->last - range->first + 1)) {
             return unusable(EPROTO, "the answer to a range does not say which", true);
         }
@@ -125,7 +127,7 @@ Status GetOperation::take_resumed_head(const HttpResponse& head) const {
     if (!delivered) {
         return failure(delivered.error());
     }
-    if (head.header("etag") != response_->object.etag) {
+    if (quoted_etag(std::string(head.header("etag"))) != response_->object.etag) {
         return unusable(ESTALE, "the object was replaced while it was read", false);
     }
     if (delivered->offset != response_->offset + delivered_ || delivered->length != response_->length - delivered_) {

@@ -437,6 +437,7 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
         return;
     }
     if (!delay) {
+        retry.given_up = true;
         error.errno_value = EIO;
         error.message += format("; given up after {:.1f} s without progress and {} attempts",
                                 static_cast<double>(failing_for.count()) / 1000.0, retry.failed_attempts);

@@ -38,6 +38,10 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
     return ContentRange{*first, *last, *total};
 }
 
+std::string quoted_etag(std::string etag) {
+    return etag.empty() || etag.ends_with('"') ? etag : '"' + etag + '"';
+}
+
 std::optional<std::uint64_t> content_length(const HttpResponse& response) {
     return parse_offset(response.header("content-length"));
 }
@@ -56,7 +60,7 @@ std::optional<ObjectInfo> object_info(const std::string& key, const HttpResponse
     ObjectInfo object;
     object.key = key;
     object.size = *size;
-    object.etag = response.header("etag");
+    object.etag = quoted_etag(std::string(response.header("etag")));
     object.last_modified = parse_http_date(response.header("last-modified")).value_or(WallTime{});
     object.content_type = response.header("content-type");
     object.content_encoding = response.header("content-encoding");

@@ -20,6 +20,9 @@ struct ContentRange {
 
 // "bytes 0-9/443"; nothing for another form, an unknown total, or an end beyond it.
 [[nodiscard]] std::optional<ContentRange> parse_content_range(std::string_view text);
+// With the quotes that belong to an ETag (RFC 9110, 8.8.3) and that some servers leave out of XML: the ETag of one
+// version is the same text wherever it was read.
+[[nodiscard]] std::string quoted_etag(std::string etag);
 [[nodiscard]] std::optional<std::uint64_t> content_length(const HttpResponse& response);
 // Size from Content-Range, else from Content-Length; nothing where neither is there.
 [[nodiscard]] std::optional<ObjectInfo> object_info(const std::string& key, const HttpResponse& response);

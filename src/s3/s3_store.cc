@@ -71,7 +71,7 @@ Result<PutResponse> read_put(const HttpResponse& response, const std::string& ch
     if (etag.empty()) {
         return incomplete_answer("ETag");
     }
-    return PutResponse{std::string(etag), answered_at(response)};
+    return PutResponse{quoted_etag(std::string(etag)), answered_at(response)};
 }
 
 Result<PutResponse> read_written(Result<WrittenObject> written, const HttpResponse& response) {

@@ -3,12 +3,14 @@
 
 #include <charconv>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <pugixml.hpp>
 #include <sstream>
 #include <utility>
 
 #include "base/text.h"
+#include "s3/responses.h"
 #include "s3/times.h"
 #include "s3/uri.h"
 
@@ -33,9 +35,15 @@ public:
     }
 
     [[nodiscard]] bool well_formed() const { return static_cast<bool>(parsed_); }
-    // Empty where the root is another.
-    [[nodiscard]] pugi::xml_node root(const char* name) const {
-        return well_formed() ? document_.child(name) : pugi::xml_node();
+    // Empty where the root has none of these names.
+    [[nodiscard]] pugi::xml_node root(std::initializer_list<const char*> names) const {
+        pugi::xml_node found;
+        for (const char* name : names) {
+            if (well_formed() && !found) {
+                found = document_.child(name);
+            }
+        }
+        return found;
     }
 
 private:
@@ -87,7 +95,7 @@ private:
 };
 
 Result<WrittenObject> written_object(const pugi::xml_node& root, std::string_view what) {
-    WrittenObject written{text_of(root, "ETag"), parse_iso8601(text_of(root, "LastModified")),
+    WrittenObject written{quoted_etag(text_of(root, "ETag")), parse_iso8601(text_of(root, "LastModified")),
                           text_of(root, "ChecksumCRC32C")};
     if (written.etag.empty()) {
         return malformed(what);
@@ -111,7 +119,7 @@ constexpr const char* kNamespace = "http://s3.amazonaws.com/doc/2006-03-01/";
 
 std::optional<S3ErrorBody> parse_error_body(std::string_view body) {
     const Document document(body);
-    const pugi::xml_node root = document.root("Error");
+    const pugi::xml_node root = document.root({"Error"});
     if (!root) {
         return std::nullopt;
     }
@@ -121,7 +129,7 @@ std::optional<S3ErrorBody> parse_error_body(std::string_view body) {
 
 Result<ListResponse> parse_list_result(std::string_view body) {
     const Document document(body);
-    const pugi::xml_node root = document.root("ListBucketResult");
+    const pugi::xml_node root = document.root({"ListBucketResult"});
     if (!root) {
         return malformed("list of objects");
     }
@@ -136,7 +144,7 @@ Result<ListResponse> parse_list_result(std::string_view body) {
         ObjectInfo object;
         object.key = std::move(*key);
         object.size = *size;
-        object.etag = text_of(item, "ETag");
+        object.etag = quoted_etag(text_of(item, "ETag"));
         object.last_modified = parse_iso8601(text_of(item, "LastModified")).value_or(WallTime{});
         object.storage_class = text_of(item, "StorageClass");
         list.objects.push_back(std::move(object));
@@ -159,7 +167,9 @@ Result<ListResponse> parse_list_result(std::string_view body) {
 
 Result<CreatedUpload> parse_created_upload(std::string_view body) {
     const Document document(body);
-    CreatedUpload created{text_of(document.root("InitiateMultipartUploadResult"), "UploadId")};
+    // rclone's server leaves "Result" out; moto says "Response" for the list of parts.
+    CreatedUpload created{
+        text_of(document.root({"InitiateMultipartUploadResult", "InitiateMultipartUpload"}), "UploadId")};
     if (created.upload_id.empty()) {
         return malformed("new upload");
     }
@@ -168,18 +178,17 @@ Result<CreatedUpload> parse_created_upload(std::string_view body) {
 
 Result<WrittenObject> parse_complete_result(std::string_view body) {
     const Document document(body);
-    return written_object(document.root("CompleteMultipartUploadResult"), "completed upload");
+    return written_object(document.root({"CompleteMultipartUploadResult"}), "completed upload");
 }
 
 Result<WrittenObject> parse_copy_result(std::string_view body) {
     const Document document(body);
-    const pugi::xml_node of_object = document.root("CopyObjectResult");
-    return written_object(of_object ? of_object : document.root("CopyPartResult"), "copy result");
+    return written_object(document.root({"CopyObjectResult", "CopyPartResult"}), "copy result");
 }
 
 Result<UploadPage> parse_upload_page(std::string_view body) {
     const Document document(body);
-    const pugi::xml_node root = document.root("ListMultipartUploadsResult");
+    const pugi::xml_node root = document.root({"ListMultipartUploadsResult"});
     if (!root) {
         return malformed("list of uploads");
     }
@@ -208,7 +217,7 @@ Result<UploadPage> parse_upload_page(std::string_view body) {
 
 Result<PartPage> parse_part_page(std::string_view body) {
     const Document document(body);
-    const pugi::xml_node root = document.root("ListPartsResult");
+    const pugi::xml_node root = document.root({"ListPartsResult", "ListPartsResponse"});
     if (!root) {
         return malformed("list of parts");
     }
@@ -219,7 +228,7 @@ Result<PartPage> parse_part_page(std::string_view body) {
         if (!number || *number < 1 || !size) {
             return malformed("list of parts");
         }
-        page.parts.push_back({*number, text_of(item, "ETag"), text_of(item, "ChecksumCRC32C"), *size});
+        page.parts.push_back({*number, quoted_etag(text_of(item, "ETag")), text_of(item, "ChecksumCRC32C"), *size});
     }
     page.truncated = flag_of(root, "IsTruncated");
     page.next_part_number_marker = number_of<int>(root, "NextPartNumberMarker").value_or(0);
@@ -231,7 +240,7 @@ Result<PartPage> parse_part_page(std::string_view body) {
 
 Result<std::vector<KeyFailure>> parse_delete_result(std::string_view body) {
     const Document document(body);
-    const pugi::xml_node root = document.root("DeleteResult");
+    const pugi::xml_node root = document.root({"DeleteResult"});
     if (!root) {
         return malformed("result of a deletion");
     }

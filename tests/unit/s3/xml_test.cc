@@ -95,6 +95,19 @@ TEST(WriteResults, CarryETagTimeAndChecksum) {
     EXPECT_TRUE(parse_complete_result("").error().outcome_unknown);
 }
 
+TEST(WriteResults, OtherServersSpellingsAreRead) {
+    EXPECT_EQ(
+        parse_created_upload("<InitiateMultipartUpload><UploadId>u</UploadId></InitiateMultipartUpload>")->upload_id,
+        "u");
+    EXPECT_EQ(parse_created_upload("<InitiateMultipartUploadResult><UploadId>u</UploadId>"
+                                   "</InitiateMultipartUploadResult>")
+                  ->upload_id,
+              "u");
+    EXPECT_FALSE(parse_created_upload("<Other><UploadId>u</UploadId></Other>").has_value());
+    EXPECT_TRUE(parse_part_page("<ListPartsResponse></ListPartsResponse>").has_value());
+    EXPECT_EQ(parse_copy_result("<CopyObjectResult><ETag>e</ETag></CopyObjectResult>")->etag, "\"e\"");
+}
+
 TEST(UploadPage, IsRead) {
     const auto page = parse_upload_page(
         "<ListMultipartUploadsResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>"
