@@ -195,6 +195,9 @@ std::string upload_listing(const S3Request& request, const ListQuery& query, con
     writer.element("KeyMarker", query.shown(request.parameter("key-marker").value_or("")));
     writer.element("UploadIdMarker", request.parameter("upload-id-marker").value_or(""));
     writer.element("Prefix", query.shown(query.prefix));
+    if (query.encode_keys) {
+        writer.element("EncodingType", "url");
+    }
     writer.element("MaxUploads", std::uint64_t{limit});
     std::vector<std::string> prefixes;
     const Upload* last = nullptr;
