@@ -19,6 +19,10 @@ add_library(ckptfs_warnings INTERFACE)
 target_compile_options(ckptfs_warnings INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
 
+if(CKPTFS_FUZZ)
+    set(CKPTFS_SANITIZE address,undefined)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 if(CKPTFS_SANITIZE)
     add_compile_options(-fsanitize=${CKPTFS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     add_link_options(-fsanitize=${CKPTFS_SANITIZE})

@@ -115,7 +115,7 @@ std::optional<TaskStatus> parse_task_status(std::string_view text) {
     const auto thread_group = value_of<pid_t>(text, "Tgid");
     const auto own = value_of<std::uint64_t>(text, "SigPnd", 16);
     const auto shared = value_of<std::uint64_t>(text, "ShdPnd", 16);
-    if (!thread_group || !own || !shared) {
+    if (!thread_group || *thread_group <= 0 || !own || !shared) {
         return std::nullopt;
     }
     constexpr std::uint64_t kSigkillBit = std::uint64_t{1} << (SIGKILL - 1);

@@ -65,11 +65,17 @@ struct CivilTime {
     int second;
 };
 
+// A WallTime counts nanoseconds in 64 bits and ends in the year 2262. No object is older than S3; what some servers
+// answer for "never" lies before 1970.
+constexpr int kFirstYear = 1970;
+constexpr int kLastYear = 2261;
+
 std::optional<WallTime> wall_time(const CivilTime& civil) {
     const year_month_day date{std::chrono::year(civil.year), std::chrono::month(static_cast<unsigned>(civil.month)),
                               std::chrono::day(static_cast<unsigned>(civil.day))};
     // 60 is a leap second.
-    if (!date.ok() || civil.hour > 23 || civil.minute > 59 || civil.second > 60) {
+    if (civil.year < kFirstYear || civil.year > kLastYear || !date.ok() || civil.hour > 23 || civil.minute > 59 ||
+        civil.second > 60) {
         return std::nullopt;
     }
     return WallTime(sys_days(date) + hours(civil.hour) + minutes(civil.minute) + seconds(civil.second));

@@ -73,6 +73,7 @@ TEST(ParseTaskStatus, RefusesWhatIsNotAStatus) {
     EXPECT_FALSE(parse_task_status(""));
     EXPECT_FALSE(parse_task_status("Tgid:\t4711\n"));
     EXPECT_FALSE(parse_task_status("Tgid:\nSigPnd:\t0\nShdPnd:\t0\n"));
+    EXPECT_FALSE(parse_task_status("Tgid:\t-1\nSigPnd:\t0\nShdPnd:\t0\n"));
 }
 
 TEST(MayTraceEveryone, LooksAtTheEffectiveCapabilities) {

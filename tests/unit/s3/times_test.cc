@@ -30,13 +30,21 @@ TEST(Times, HttpDates) {
     EXPECT_EQ(parse_http_date("Mon, 12 Oct 2009 17:50:30 GMT"), kTime);
 }
 
+TEST(Times, TheEndsOfWhatCanBeTold) {
+    EXPECT_EQ(parse_iso8601("1970-01-01T00:00:00Z"), WallTime{});
+    EXPECT_TRUE(parse_iso8601("2261-12-31T23:59:60.999Z").has_value());
+}
+
 TEST(Times, AnythingElseIsRefused) {
-    for (const char* text : {"", "2009", "2009-13-12T17:50:30Z", "2009-02-30T17:50:30Z", "2009-10-12T25:50:30Z",
-                             "2009-10-12T17:50:30+02:00", "-009-10-12T17:50:30Z", "2009-10-12 17:50:30Z"}) {
+    for (const char* text :
+         {"", "2009", "2009-13-12T17:50:30Z", "2009-02-30T17:50:30Z", "2009-10-12T25:50:30Z",
+          "2009-10-12T17:50:30+02:00", "-009-10-12T17:50:30Z", "2009-10-12 17:50:30Z", "0001-01-01T00:00:00Z",
+          "1969-12-31T23:59:59Z", "2262-01-01T00:00:00Z", "9999-12-31T23:59:60Z"}) {
         EXPECT_FALSE(parse_iso8601(text).has_value()) << text;
     }
-    for (const char* text : {"", "Mon, 12 Foo 2009 17:50:30 GMT", "Mon, 12 Oct 2009 17:50:30 CET",
-                             "Mon, 12 Oct 2009 17:50:30 GMT ", "Monday, 12-Oct-09 17:50:30 GMT"}) {
+    for (const char* text :
+         {"", "Mon, 12 Foo 2009 17:50:30 GMT", "Mon, 12 Oct 2009 17:50:30 CET", "Mon, 01 Jan 0001 00:00:00 GMT",
+          "Mon, 12 Oct 2009 17:50:30 GMT ", "Monday, 12-Oct-09 17:50:30 GMT"}) {
         EXPECT_FALSE(parse_http_date(text).has_value()) << text;
     }
 }
