@@ -11,14 +11,9 @@
 
 #include "ckptfs/config.h"
 #include "ckptfs/object_store.h"
+#include "ckptfs/store_limits.h"
 
 namespace ckptfs {
-
-// "Amazon S3 multipart upload limits".
-inline constexpr std::uint64_t kMinPartSize = std::uint64_t{5} << 20;
-inline constexpr std::uint64_t kMaxPartSize = std::uint64_t{5} << 30;
-inline constexpr int kMaxPartNumber = 10'000;
-inline constexpr std::uint64_t kMaxObjectSize = std::uint64_t{5} << 40;
 
 // Part numbers that may go to parts which leave before they are full.
 inline constexpr int kSpareParts = 200;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ckptfs/store_limits.h"
+
 namespace ckptfs {
 namespace {
 
@@ -21,11 +23,11 @@ TEST(CopyPlan, RangesCoverTheObjectWithinS3sLimits) {
         for (const ByteRange& range : ranges) {
             EXPECT_EQ(range.offset, expected_offset);
             EXPECT_GT(range.length, 0U);
-            EXPECT_LE(range.length, kMaxCopyPart);
+            EXPECT_LE(range.length, kMaxPartSize);
             expected_offset += range.length;
         }
         EXPECT_EQ(expected_offset, size);
-        EXPECT_LE(ranges.size(), kMaxParts);
+        EXPECT_LE(ranges.size(), static_cast<std::size_t>(kMaxPartNumber));
         EXPECT_GE(ranges.size(), 2U);
     }
 }
