@@ -92,6 +92,8 @@ public:
     struct Claim {
         std::vector<std::shared_ptr<BlockRun>> runs;
         std::uint64_t end = 0;
+        // Why it ended early, if it was not the number of requests.
+        bool memory_is_short = false;
     };
     Claim claim_ahead(CachedVersion& version, BlockSpan span, std::uint64_t blocks_per_request);
     void consumed(CachedVersion& version, BlockSpan span);

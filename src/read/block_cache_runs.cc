@@ -38,6 +38,7 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
         while (buffers.size() < version.buffers_per_block()) {
             std::optional<Buffer> buffer = take_now(Need::kAhead);
             if (!buffer) {
+                claim.memory_is_short = true;
                 return claim;
             }
             buffers.push_back(std::move(*buffer));

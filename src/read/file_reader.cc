@@ -40,9 +40,9 @@ public:
         return window_.on_read(offset, size, found, limit);
     }
 
-    void not_fetched(const ReadPlan& plan, std::uint64_t first) {
+    void not_fetched(const ReadPlan& plan, const BlockCache::Claim& claim) {
         std::lock_guard lock(mutex_);
-        window_.not_fetched(plan, first);
+        window_.not_fetched(plan, claim.end, claim.memory_is_short);
     }
 
 private:
@@ -109,7 +109,7 @@ private:
             start_fetch(environment_, version_, std::move(run));
         }
         if (claim.end < plan.ahead.end) {
-            handle.not_fetched(plan, claim.end);
+            handle.not_fetched(plan, claim);
         }
     }
 

@@ -168,15 +168,17 @@ void ReadWindow::plan_neighbourhood(BlockSpan read, Found found, std::uint64_t l
     }
 }
 
-void ReadWindow::not_fetched(const ReadPlan& plan, std::uint64_t first) {
+void ReadWindow::not_fetched(const ReadPlan& plan, std::uint64_t first, bool memory_is_short) {
     Stream& stream = streams_[plan.stream];
     if (stream.window == 0 || stream.asked < plan.ahead.begin) {
         return;
     }
     stream.asked = std::min(stream.asked, std::max(first, block_of(stream.position - 1) + 1));
-    stream.window = std::max<std::uint64_t>(stream.window / 2, 1);
-    stream.grown_at = block_of(stream.position);
-    stream.waited = false;
+    if (memory_is_short) {
+        stream.window = std::max<std::uint64_t>(stream.window / 2, 1);
+        stream.grown_at = block_of(stream.position);
+        stream.waited = false;
+    }
 }
 
 std::size_t ReadWindow::sequential_streams() const {

@@ -64,8 +64,9 @@ public:
 
     // size > 0. `limit` is how many blocks all streams of the handle together may have ahead of them.
     ReadPlan on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit);
-    // Memory sufficed only for the blocks before `first` of plan.ahead.
-    void not_fetched(const ReadPlan& plan, std::uint64_t first);
+    // Only the blocks before `first` of plan.ahead are being fetched. The window shrinks where memory was short; where
+    // enough requests are under way, the rest is asked for as they end.
+    void not_fetched(const ReadPlan& plan, std::uint64_t first, bool memory_is_short);
 
     // Streams that were read from lately and have more to ask for; each deserves a share of the memory.
     [[nodiscard]] std::size_t sequential_streams() const;

@@ -241,13 +241,27 @@ TEST(ReadWindow, ShrinksWhereMemoryDidNotSuffice) {
     while (plan.ahead.empty()) {
         plan = window.on_read(block++ * kMiB, kMiB, Found::kFetching, kPlenty);
     }
-    window.not_fetched(plan, plan.ahead.begin);
+    window.not_fetched(plan, plan.ahead.begin, true);
     // What was not fetched is asked for again once it lies within half of the former window.
     const auto plans = walk(window, block * kMiB, (block + 150) * kMiB, kMiB, Found::kReady);
     const auto next = std::find_if(plans.begin(), plans.end(), [](const ReadPlan& p) { return !p.ahead.empty(); });
     ASSERT_NE(next, plans.end());
     EXPECT_EQ(next->ahead.begin, plan.ahead.begin);
     EXPECT_LE(next->ahead.begin, block + static_cast<std::uint64_t>(next - plans.begin()) + kPlenty / 2);
+}
+
+TEST(ReadWindow, KeepsItsSizeWhereEnoughRequestsAreUnderWay) {
+    ReadWindow window(10'000);
+    static_cast<void>(walk(window, 0, 100 * kMiB, kMiB));
+    ReadPlan plan;
+    std::uint64_t block = 100;
+    while (plan.ahead.empty()) {
+        plan = window.on_read(block++ * kMiB, kMiB, Found::kFetching, kPlenty);
+    }
+    window.not_fetched(plan, plan.ahead.begin, false);
+    const ReadPlan next = window.on_read(block * kMiB, kMiB, Found::kReady, kPlenty);
+    EXPECT_EQ(next.ahead.begin, plan.ahead.begin);
+    EXPECT_GE(next.ahead.end, plan.ahead.end);
 }
 
 TEST(ReadWindow, AsksAgainForWhatWasGivenUp) {
