@@ -116,7 +116,7 @@ void FileWriterImpl::begin_upload() {
     const bool whole = copy_.pieces.size() == 1 && copy_.pieces[0].length == committed_->stored_size;
     int number = 0;
     for (const CopyPlan::Piece& piece : copy_.pieces) {
-        CopySource source{key_, committed_->etag, std::nullopt};
+        CopySource source{key_, committed_->etag, piece.length, std::nullopt};
         if (!whole) {
             source.range = ByteRange{piece.offset, piece.length, false};
         }
@@ -242,8 +242,9 @@ bool FileWriterImpl::commit_step() {
         return false;
     }
     commit_->publishing = true;
-    outbox_.add([keep = self(), upload = upload_] {
-        upload->complete([keep, upload](Result<PutResponse> result) { keep->published(upload, std::move(result)); });
+    outbox_.add([keep = self(), upload = upload_, size = assembler_->end()] {
+        upload->complete(size,
+                         [keep, upload](Result<PutResponse> result) { keep->published(upload, std::move(result)); });
     });
     return false;
 }

@@ -111,8 +111,7 @@ void Upload::start_part(int number) {
     auto request = std::make_shared<PartRequest>(std::move(*part.next));
     part.next.reset();
     outbox_.add([self = shared_from_this(), number, request, id = *id_] {
-        const std::uint64_t size =
-            request->source && request->source->range ? request->source->range->length : request->body.size();
+        const std::uint64_t size = request->source ? request->source->size : request->body.size();
         auto answered = [self, number, size, done = std::move(request->done)](Result<UploadedPart> result) {
             self->part_answered(number, size, done, std::move(result));
         };
@@ -135,9 +134,7 @@ void Upload::part_answered(int number, std::uint64_t size, const std::vector<Par
     if (result) {
         part.uploaded = std::move(*result);
         part.uploaded->part_number = number;
-        if (part.uploaded->size == 0) {
-            part.uploaded->size = size;
-        }
+        part.uploaded->size = size;
     } else {
         keep_failure(result.error());
         status = failure(*failure_);
@@ -184,9 +181,10 @@ void Upload::put(Payload body, std::uint32_t crc32c, Published done) {
     outbox_.deliver(lock);
 }
 
-void Upload::complete(Published done) {
+void Upload::complete(std::uint64_t size, Published done) {
     const auto self = shared_from_this();
     std::unique_lock lock(mutex_);
+    size_to_complete_ = size;
     completing_ = std::move(done);
     go_on_when_quiet();
     outbox_.deliver(lock);
@@ -233,6 +231,13 @@ void Upload::complete_now() {
             request.parts.push_back(*part.uploaded);
             request.size += part.uploaded->size;
         }
+    }
+    if (request.size != size_to_complete_) {
+        keep_failure(failure(EIO, format("write {}: its parts add up to {} bytes instead of {}; write the file anew",
+                                         escaped(target_.key), request.size, size_to_complete_))
+                         .value());
+        outbox_.add([done = std::exchange(completing_, nullptr), error = *failure_] { done(failure(error)); });
+        return;
     }
     ++in_flight_;
     outbox_.add([self = shared_from_this(), request = std::move(request)]() mutable {

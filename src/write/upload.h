@@ -32,6 +32,8 @@ struct UploadTarget {
 struct CopySource {
     std::string key;
     std::string etag;
+    // Bytes that are copied.
+    std::uint64_t size = 0;
     // Absent: the whole object.
     std::optional<ByteRange> range;
 };
@@ -55,7 +57,8 @@ public:
     // The whole object in one request; instead of parts.
     void put(Payload body, std::uint32_t crc32c, Published done);
     // Waits for the parts in flight.
-    void complete(Published done);
+    // `size`: of the whole object; parts that add up to another one are not published.
+    void complete(std::uint64_t size, Published done);
     // Ends what is not yet completed. `done` comes when nothing is in flight and nothing of it is left in the store;
     // an object that was published meanwhile stays.
     void abort(Done done);
@@ -107,6 +110,7 @@ private:
     int in_flight_ = 0;
     std::optional<Error> failure_;
     Published completing_;
+    std::uint64_t size_to_complete_ = 0;
     std::vector<Done> aborting_;
     bool ending_ = false;
     // Published or ended: nothing is left to abort.

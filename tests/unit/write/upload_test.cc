@@ -68,7 +68,7 @@ TEST_F(UploadTest, JoinsPartsByNumberWhateverTheirOrder) {
     send(2, "two");
     EXPECT_EQ(upload_->bytes_in_store(), 11U);
     EXPECT_FALSE(store_.exists("dir/file"));
-    upload_->complete(answers_.publish());
+    upload_->complete(11, answers_.publish());
     ASSERT_EQ(answers_.published.size(), 1U);
     ASSERT_TRUE(answers_.published[0]);
     EXPECT_EQ(store_.content("dir/file"), "onetwothree");
@@ -77,11 +77,23 @@ TEST_F(UploadTest, JoinsPartsByNumberWhateverTheirOrder) {
     EXPECT_EQ(store_.open_uploads(), 0);
 }
 
+TEST_F(UploadTest, DoesNotPublishPartsThatAddUpToAnotherSize) {
+    send(1, "one");
+    send(2, "two");
+    upload_->complete(9, answers_.publish());
+    ASSERT_EQ(answers_.published.size(), 1U);
+    ASSERT_FALSE(answers_.published[0]);
+    EXPECT_EQ(answers_.published[0].error().errno_value, EIO);
+    EXPECT_EQ(store_.calls(Operation::kCompleteUpload), 0);
+    upload_->abort(answers_.abort());
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
 TEST_F(UploadTest, CompletesOnlyWhenEveryPartHasArrived) {
     store_.hold(Operation::kUploadPart);
     send(1, "one");
     send(2, "two");
-    upload_->complete(answers_.publish());
+    upload_->complete(6, answers_.publish());
     EXPECT_EQ(store_.calls(Operation::kCompleteUpload), 0);
     store_.release(Operation::kUploadPart);
     ASSERT_EQ(answers_.published.size(), 1U);
@@ -98,7 +110,7 @@ TEST_F(UploadTest, SendsAPartAgainOnlyAfterTheEarlierRequest) {
     // The second was superseded before it left; its sender hears of the third.
     EXPECT_EQ(store_.calls(Operation::kUploadPart), 2);
     EXPECT_EQ(answers_.parts.size(), 3U);
-    upload_->complete(answers_.publish());
+    upload_->complete(5, answers_.publish());
     EXPECT_EQ(store_.content("dir/file"), "third");
 }
 
@@ -108,22 +120,22 @@ TEST_F(UploadTest, LeavesForgottenPartsOut) {
     send(3, "three");
     upload_->forget_parts_from(2);
     send(2, "2");
-    upload_->complete(answers_.publish());
+    upload_->complete(4, answers_.publish());
     EXPECT_EQ(store_.content("dir/file"), "one2");
 }
 
 TEST_F(UploadTest, CopiesPartsOfAnObjectPinnedByItsETag) {
     store_.put_object("dir/file", std::string(std::size_t{6} << 20, 'a'));
     const std::string etag = store_.info("dir/file").etag;
-    upload_->copy_part(1, {"dir/file", etag, std::nullopt}, answers_.part());
+    upload_->copy_part(1, {"dir/file", etag, std::size_t{6} << 20, std::nullopt}, answers_.part());
     send(2, "tail");
-    upload_->complete(answers_.publish());
+    upload_->complete((std::size_t{6} << 20) + 4, answers_.publish());
     ASSERT_EQ(answers_.published.size(), 1U);
     ASSERT_TRUE(answers_.published[0]) << answers_.published[0].error().message;
     EXPECT_EQ(store_.content("dir/file").size(), (std::size_t{6} << 20) + 4);
 
     const auto other = Upload::create(store_, {"dir/file", {}, ""});
-    other->copy_part(1, {"dir/file", etag, std::nullopt}, answers_.part());
+    other->copy_part(1, {"dir/file", etag, std::size_t{6} << 20, std::nullopt}, answers_.part());
     ASSERT_FALSE(answers_.parts.back());
     EXPECT_EQ(answers_.parts.back().error().errno_value, ESTALE);
 }
@@ -135,7 +147,7 @@ TEST_F(UploadTest, KeepsTheFirstFailureAndSendsNothingAfterIt) {
     EXPECT_FALSE(answers_.parts[0]);
     const int calls = store_.calls();
     send(2, "two");
-    upload_->complete(answers_.publish());
+    upload_->complete(3, answers_.publish());
     EXPECT_EQ(store_.calls(), calls);
     ASSERT_EQ(answers_.published.size(), 1U);
     ASSERT_FALSE(answers_.published[0]);
@@ -183,7 +195,7 @@ TEST_F(UploadTest, AbortBeforeTheUploadExistsEndsItOnceItDoes) {
 TEST_F(UploadTest, AbortDuringCompleteLetsThePublishedObjectStay) {
     send(1, "one");
     store_.hold(Operation::kCompleteUpload);
-    upload_->complete(answers_.publish());
+    upload_->complete(3, answers_.publish());
     upload_->abort(answers_.abort());
     EXPECT_TRUE(answers_.aborted.empty());
     store_.release(Operation::kCompleteUpload);
