@@ -8,10 +8,13 @@ namespace {
 CloseAction decide_killed(const CloseFacts& facts) {
     const pid_t process = *facts.closing_process;
     const bool is_the_writer = process == facts.opener || process == facts.last_writer;
-    if (!is_the_writer || facts.held_elsewhere) {
+    if (!is_the_writer) {
         return CloseAction::kWait;
     }
-    return facts.keep_on_kill ? CloseAction::kCommit : CloseAction::kAbort;
+    if (facts.keep_on_kill) {
+        return facts.held_elsewhere ? CloseAction::kWait : CloseAction::kCommit;
+    }
+    return facts.held_elsewhere ? CloseAction::kWaitForASurvivor : CloseAction::kAbort;
 }
 
 }  // namespace

@@ -38,6 +38,9 @@ enum class CloseAction : std::uint8_t {
     kCommit,
     // Not the end, or not to be told here: report a kept error, else succeed. RELEASE commits what is left.
     kWait,
+    // The writer was killed in the middle, but others hold the file and may write on. If nobody does, RELEASE must not
+    // publish it.
+    kWaitForASurvivor,
     // The writer was killed in the middle: what was committed before stays, this is not published.
     kAbort,
 };

@@ -110,7 +110,8 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
         lookups_.found_nothing(lock, parent_node, name);
         parent_node->known_names.erase(name);
     }
-    return keep_when_empty(parent_node);
+    keep_when_empty(parent_node);
+    return {};
 }
 
 void Directories::unlink(NodeId parent, std::string name,
@@ -150,34 +151,44 @@ Status Directories::unlink_now(NodeId parent_id, const std::string& name,
     }
     if (writer != nullptr) {
         orphan(writer);
+        // A commit that was on its way has brought the name back.
+        if (const Status removed = wait_for<void>([&](auto done) { state_.env.store.remove(key, done); }); !removed) {
+            return removed;
+        }
     }
-    return keep_when_empty(parent_node);
+    keep_when_empty(parent_node);
+    return {};
 }
 
-Status Directories::keep_when_empty(const NodePtr& directory) {
+void Directories::keep_when_empty(const NodePtr& directory) {
     ListRequest list;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (directory->has_marker || directory == state_.nodes.root()) {
-            return {};
+            return;
         }
         list.prefix = state_.key(lock, *directory);
     }
     list.max_keys = 1;
     const Result<ListResponse> below = wait_for<ListResponse>([&](auto done) { state_.env.store.list(list, done); });
+    // What the caller asked for is done: a directory that cannot be kept is no reason to report it as failed.
+    const auto give_up = [&list](const Error& error) {
+        log_warning(escaped("the directory " + list.prefix + " vanishes with its last entry: " + error.message));
+    };
     if (!below) {
-        return failure(below.error());
+        give_up(below.error());
+        return;
     }
     if (below->objects.empty()) {
         if (const Status made = put_marker(list.prefix, false); !made) {
-            return made;
+            give_up(made.error());
+            return;
         }
     } else if (below->objects.front().key != list.prefix) {
-        return {};
+        return;
     }
     const NodeTable::Lock lock = state_.nodes.lock();
     directory->has_marker = true;
-    return {};
 }
 
 void Directories::open(NodeId id, Reply<HandleId> reply) {

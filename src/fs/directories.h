@@ -36,7 +36,7 @@ public:
     void release(HandleId handle);
 
     // Puts a marker where the directory would vanish with its last key. Blocks.
-    Status keep_when_empty(const NodePtr& directory);
+    void keep_when_empty(const NodePtr& directory);
 
 private:
     Result<Entry> mkdir_now(NodeId parent_id, const std::string& name);

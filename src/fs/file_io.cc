@@ -7,6 +7,7 @@
 #include "ckptfs/log.h"
 #include "fs/open_files.h"
 #include "fs/paths.h"
+#include "fs/store_wait.h"
 
 namespace ckptfs {
 
@@ -99,6 +100,7 @@ void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
     if (handle.last_writer_thread.exchange(caller.thread) != caller.thread) {
         handle.last_writer = state_.env.processes.thread_group(caller.thread).value_or(0);
     }
+    handle.left_by_killed_writer = false;
 }
 
 void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) {
@@ -207,13 +209,21 @@ void OpenFiles::flush(HandleId id, Caller caller, Reply<void> reply) {
         case CloseAction::kCommit:
             commit(handle->node, handle->writer, CommitReason::kClose, std::move(reply));
             return;
+        case CloseAction::kWaitForASurvivor:
+            handle->left_by_killed_writer = true;
+            reply({});
+            return;
         case CloseAction::kAbort:
             break;
     }
+    abort_killed(*handle->writer, [reply = std::move(reply)] { reply({}); });
+}
+
+void OpenFiles::abort_killed(FileWriter& writer, std::function<void()> ended) {
     Error why;
-    why.message = handle->writer->key() + " is not published: its writer was killed";
+    why.message = writer.key() + " is not published: its writer was killed";
     log_warning(escaped(why.message));
-    handle->writer->abort(std::move(why), [reply = std::move(reply)](const Status&) { reply({}); });
+    writer.abort(std::move(why), [ended = std::move(ended)](const Status&) { ended(); });
 }
 
 void OpenFiles::fsync(HandleId id, Reply<void> reply) {
@@ -241,6 +251,10 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
     const std::shared_ptr<FileWriter>& writer = handle->writer;
     if (!last_writer || writer->failed() || !writer->dirty() || handle->node->removed) {
         finish_release(handle, {}, reply);
+        return;
+    }
+    if (handle->left_by_killed_writer) {
+        abort_killed(*writer, [this, handle, reply] { finish_release(handle, {}, reply); });
         return;
     }
     commit(handle->node, writer, CommitReason::kClose,
@@ -276,12 +290,11 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
 void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {
     Error why;
     why.errno_value = ENOENT;
-    why.message = writer->key() + " was removed while it was written";
-    writer->abort(std::move(why), [writer](const Status& ended) {
-        if (!ended) {
-            log_warning(escaped(ended.error().message));
-        }
-    });
+    why.message = writer->key() + " was removed or renamed over while it was written";
+    const Status ended = wait_for<void>([&](auto done) { writer->abort(std::move(why), std::move(done)); });
+    if (!ended) {
+        log_warning(escaped(ended.error().message));
+    }
 }
 
 void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {

@@ -28,6 +28,8 @@ struct Handle {
     // The last thread that wrote, and its process; written together, read for the close rule.
     std::atomic<pid_t> last_writer_thread = 0;
     std::atomic<pid_t> last_writer = 0;
+    // A writer was killed in the middle and nobody has written since.
+    std::atomic<bool> left_by_killed_writer = false;
 
     std::mutex mutex;
     // --- guarded by `mutex`

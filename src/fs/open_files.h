@@ -36,7 +36,8 @@ public:
 
     // Publishes what was written to the node so far, and notes the new version on it.
     void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason, Reply<void> reply);
-    // Ends the upload of a file whose name was removed; its handles go on and lead nowhere.
+    // Ends the upload of a file whose name is removed, and waits until nothing of it is in flight; its handles go on
+    // and lead nowhere. On the blocking executor only.
     void orphan(const std::shared_ptr<FileWriter>& writer);
 
     void drain(Reply<void> reply);
@@ -72,6 +73,8 @@ private:
     bool reopen_and_read(const HandlePtr& handle, const std::shared_ptr<FileReader>& reader, std::uint64_t offset,
                          std::size_t size, const Reply<Payload>& reply);
     void note_writer(Handle& handle, const Caller& caller) const;
+    // Publishes nothing, and says so.
+    static void abort_killed(FileWriter& writer, std::function<void()> ended);
     [[nodiscard]] CloseAction close_action(const Handle& handle, const Caller& caller) const;
     void note_committed(const NodePtr& node, const CommittedObject& object);
     void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);

@@ -45,6 +45,10 @@ Status Renames::rename_now(NodeId parent, const std::string& name, NodeId new_pa
             replaced = target->writer;
         }
     }
+    // Before the copy: a commit that is on its way would overwrite it.
+    if (replaced != nullptr) {
+        open_files_.orphan(replaced);
+    }
     const Status renamed = move->node->type == FileType::kDirectory ? rename_directory(*move) : rename_file(*move);
     if (!renamed) {
         return renamed;
@@ -55,10 +59,8 @@ Status Renames::rename_now(NodeId parent, const std::string& name, NodeId new_pa
         state_.note_name(lock, *move->new_parent, new_name);
         move->node->checked = state_.env.clock.now();
     }
-    if (replaced != nullptr) {
-        open_files_.orphan(replaced);
-    }
-    return directories_.keep_when_empty(move->old_parent);
+    directories_.keep_when_empty(move->old_parent);
+    return {};
 }
 
 Result<Renames::Move> Renames::resolve(NodeId parent, const std::string& name, NodeId new_parent,

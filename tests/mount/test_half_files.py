@@ -138,6 +138,18 @@ def test_a_killed_child_that_inherited_the_descriptor_does_not_harm_its_parent(m
     assert simulator.content(prefix + "file") == b"a" * MIB + b"b" * MIB
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_parent_is_not_published_by_its_child(mount, simulator, prefix, number):
+    made = mount()
+    writer = start(FORK_AND_WAIT, made / "file")
+    child = int(writer.stdout.readline())
+    kill(writer)
+    os.kill(child, number)
+    wait_until(lambda: not (made / "file").exists(), "the name to go")
+    assert simulator.keys(prefix) == []
+    assert "its writer was killed" in made.log()
+
+
 def process_is_gone(process: int) -> bool:
     try:
         with open(f"/proc/{process}/stat") as stat:

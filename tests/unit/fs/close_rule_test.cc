@@ -80,6 +80,8 @@ TEST(CloseRule, AKilledInheritorDoesNotHarmTheWriter) {
 TEST(CloseRule, AKilledWriterWhoseFileOthersHoldIsLeftToThem) {
     CloseFacts facts = killed(kOpener);
     facts.held_elsewhere = true;
+    EXPECT_EQ(decide_close(facts), CloseAction::kWaitForASurvivor);
+    facts.keep_on_kill = true;
     EXPECT_EQ(decide_close(facts), CloseAction::kWait);
 }
 

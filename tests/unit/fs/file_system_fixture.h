@@ -41,7 +41,7 @@ public:
         const auto found = descriptors.find(process);
         return found == descriptors.end() ? 0 : found->second;
     }
-    [[nodiscard]] bool written_by_others(std::uint64_t, pid_t) const override { return false; }
+    [[nodiscard]] bool written_by_others(std::uint64_t, pid_t) const override { return others_write; }
     [[nodiscard]] ExitState exit_state(pid_t thread) const override {
         return thread == killed ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
@@ -49,6 +49,7 @@ public:
 
     std::map<pid_t, int> descriptors;
     pid_t killed = 0;
+    bool others_write = false;
 };
 
 class NotedKernelCache final : public KernelCache {

@@ -76,6 +76,29 @@ TEST_F(FileSystemTest, AKilledWriterLeavesTheEarlierVersion) {
     EXPECT_EQ(lookup("f")->attributes.size, 3U);
 }
 
+TEST_F(FileSystemTest, WhatAKilledWriterLeftToOthersIsNotPublishedByTheLastRelease) {
+    store.put_object("p/f", "old");
+    const HandleId handle = open(lookup("f")->node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(handle, 0, "half"));
+    processes.killed = kProcess;
+    processes.others_write = true;
+    ASSERT_TRUE(flush(handle));
+    // The survivor only held the descriptor, and ends.
+    ASSERT_TRUE(release(handle));
+    EXPECT_EQ(store.content("p/f"), "old");
+}
+
+TEST_F(FileSystemTest, WhatASurvivorOfAKilledWriterWritesOnIsPublished) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "first"));
+    processes.killed = kProcess;
+    processes.others_write = true;
+    ASSERT_TRUE(flush(handle));
+    ASSERT_TRUE(write(handle, 5, "second"));
+    ASSERT_TRUE(release(handle));
+    EXPECT_EQ(store.content("p/f"), "firstsecond");
+}
+
 TEST_F(FileSystemTest, AKilledWriterOfANewFileLeavesNoName) {
     const HandleId handle = create("f")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "half"));
