@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 
+#include <future>
+
 #include "file_system_fixture.h"
 
 namespace ckptfs::testing {
@@ -218,6 +220,22 @@ TEST_F(FileSystemTest, AFileThatWentAwayIsNotFoundAtOpen) {
     answer<void>([&](auto reply) { store.remove("p/f", reply); });
     EXPECT_EQ(errno_of(open(node, O_RDONLY)), ENOENT);
     EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+}
+
+TEST_F(FileSystemTest, AFileRemovedWhileItsCommitIsUnderWayStaysRemoved) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    store.hold(Operation::kPut);
+    auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    store.hold(Operation::kRemove);
+    auto unlinked = std::async(std::launch::async, [&] { return unlink("f"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemove, 1));
+    store.release(Operation::kRemove);
+    EXPECT_EQ(errno_of(synced.get()), ENOENT);
+    store.release(Operation::kPut);
+    EXPECT_TRUE(unlinked.get());
+    EXPECT_FALSE(store.exists("p/f"));
 }
 
 TEST_F(FileSystemTest, AnUnlinkedOpenFileIsWrittenToNowhere) {
