@@ -344,6 +344,19 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
 
 // --- the end of a mount
 
+void OpenFiles::rename_begins(const std::string& name) {
+    const std::lock_guard lock(drain_mutex_);
+    renames_.insert(name);
+}
+
+void OpenFiles::rename_ends(const std::string& name) {
+    {
+        const std::lock_guard lock(drain_mutex_);
+        renames_.extract(name);
+    }
+    answer_drain();
+}
+
 void OpenFiles::drain(Reply<void> reply) {
     state_.draining = true;
     {
@@ -363,6 +376,9 @@ void OpenFiles::answer_drain() {
     std::vector<Reply<void>> replies;
     {
         std::lock_guard lock(drain_mutex_);
+        if (!renames_.empty()) {
+            return;
+        }
         replies.swap(waiting_for_drain_);
     }
     for (const Reply<void>& reply : replies) {
@@ -396,6 +412,10 @@ std::vector<std::string> OpenFiles::abandon() {
         Error why;
         why.message = writer->key() + " was not saved: the mount ended before it was closed";
         writer->abort(std::move(why), [writer](const Status&) {});
+    }
+    const std::lock_guard lock(drain_mutex_);
+    for (const std::string& name : renames_) {
+        lost.push_back(name + " (its rename was not finished)");
     }
     return lost;
 }

@@ -73,7 +73,12 @@ public:
 
     void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                 Caller /*caller*/, Reply<void> reply) override {
-        renames_.rename(parent, std::move(name), new_parent, std::move(new_name), flags, std::move(reply));
+        open_files_.rename_begins(name);
+        renames_.rename(parent, name, new_parent, std::move(new_name), flags,
+                        [this, name, reply = std::move(reply)](Status renamed) {
+                            reply(std::move(renamed));
+                            open_files_.rename_ends(name);
+                        });
     }
 
     void create_file(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply) override {

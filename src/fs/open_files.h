@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,10 @@ public:
     // Ends the upload of a file whose name is removed, and waits until nothing of it is in flight; its handles go on
     // and lead nowhere. On the blocking executor only.
     void orphan(const std::shared_ptr<FileWriter>& writer);
+
+    // A rename copies for as long as its objects are large: draining waits for it as for a writer.
+    void rename_begins(const std::string& name);
+    void rename_ends(const std::string& name);
 
     void drain(Reply<void> reply);
     [[nodiscard]] std::vector<UploadProgress> uploads() const;
@@ -85,6 +90,8 @@ private:
     HandleTable handles_;
 
     std::mutex drain_mutex_;
+    // --- guarded by `drain_mutex_`
+    std::multiset<std::string> renames_;
     std::vector<Reply<void>> waiting_for_drain_;
 };
 

@@ -261,6 +261,21 @@ TEST_F(FileSystemTest, DrainWaitsForTheLastWriter) {
     EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
+TEST_F(FileSystemTest, DrainWaitsForARename) {
+    store.put_object("p/old", "content");
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [&] { return rename("old", "new"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    std::promise<void> drained;
+    std::future<void> done = drained.get_future();
+    fs->drain([&](const Status&) { drained.set_value(); });
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    EXPECT_EQ(fs->abandon(), std::vector<std::string>{"old (its rename was not finished)"});
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+}
+
 TEST_F(FileSystemTest, WhatIsAbandonedIsNamed) {
     const HandleId handle = create("f")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "content"));
