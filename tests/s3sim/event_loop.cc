@@ -117,13 +117,16 @@ void EventLoop::wait_for_events(int timeout_ms) {
     const int count = epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), timeout_ms);
     now_ = Clock::now();
     for (int i = 0; i < count; ++i) {
+        // Copies: the kernel's structure is packed, and a reference into it would be misaligned.
         const epoll_event& event = events[static_cast<std::size_t>(i)];
-        if (event.data.u64 == kTimerId) {
+        const HandlerId id = event.data.u64;
+        const std::uint32_t ready = event.events;
+        if (id == kTimerId) {
             armed_at_ = TimePoint::max();
-        } else if (event.data.u64 == kTaskId) {
+        } else if (id == kTaskId) {
             run_tasks();
-        } else if (const auto found = handlers_.find(event.data.u64); found != handlers_.end()) {
-            found->second->on_ready(event.events);
+        } else if (const auto found = handlers_.find(id); found != handlers_.end()) {
+            found->second->on_ready(ready);
         }
     }
 }
