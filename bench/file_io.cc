@@ -19,7 +19,7 @@ namespace ckptfs::bench {
 namespace {
 
 constexpr std::size_t kPageSize = 4096;
-// Where in a page a large torch tensor begins. It matters: some CPUs copy at a third of their rate between places that
+// Where in a page a large torch tensor begins. It matters: some CPUs copy at half of their rate between places that
 // lie unluckily in their pages.
 constexpr std::size_t kOffsetInPage = 64;
 

@@ -37,7 +37,7 @@ constexpr Milliseconds kInterruptWatchPeriod{200};
 
 // Requests are received so far into their buffer that the data of a write begins on a page. Programs' data seldom does
 // (torch's tensors begin 64 bytes into one), and copying to a place up to 63 bytes further into its page than the
-// source is in its own takes AMD Zen 3's `rep movsb` three times as long: writing tensors cost 1.6 s of CPU a GB, now
+// source is in its own takes AMD Zen 3's `rep movsb` about twice as long: writing tensors cost 1.6 s of CPU a GB, now
 // 0.9.
 constexpr std::size_t kRequestOffset = BufferPool::kHeaderSize - sizeof(fuse_in_header) - sizeof(fuse_write_in);
 constexpr std::size_t kMaxRequestSize = BufferPool::kBufferSize - kRequestOffset;

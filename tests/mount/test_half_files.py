@@ -65,7 +65,7 @@ def test_a_killed_writer_of_a_new_file_leaves_no_name(mount, simulator, prefix):
     kill(writer)
     wait_until(lambda: not (made / "new").exists(), "the name to go")
     assert simulator.keys(prefix) == []
-    assert simulator.open_uploads(prefix) == []
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "the upload to be ended")
 
 
 def test_a_log_of_a_killed_writer_is_published(mount, simulator, prefix):

@@ -108,13 +108,13 @@ TEST_F(SessionTest, AgreesOnWhatTheFileSystemNeeds) {
     EXPECT_EQ(reply.max_pages, 256);
     EXPECT_EQ(reply.max_background, 256);
     EXPECT_EQ(reply.congestion_threshold, 192);
-    for (const std::uint32_t wanted : {FUSE_ASYNC_READ, FUSE_PARALLEL_DIROPS, FUSE_ATOMIC_O_TRUNC, FUSE_DO_READDIRPLUS,
-                                       FUSE_EXPLICIT_INVAL_DATA, FUSE_INIT_EXT}) {
-        EXPECT_NE(reply.flags & wanted, 0U) << "flag " << wanted;
+    for (const int wanted : {FUSE_ASYNC_READ, FUSE_PARALLEL_DIROPS, FUSE_ATOMIC_O_TRUNC, FUSE_DO_READDIRPLUS,
+                             FUSE_EXPLICIT_INVAL_DATA, FUSE_INIT_EXT}) {
+        EXPECT_NE(reply.flags & static_cast<std::uint32_t>(wanted), 0U) << "flag " << wanted;
     }
-    for (const std::uint32_t unwanted : {FUSE_WRITEBACK_CACHE, FUSE_AUTO_INVAL_DATA, FUSE_POSIX_LOCKS, FUSE_FLOCK_LOCKS,
-                                         FUSE_EXPORT_SUPPORT, FUSE_READDIRPLUS_AUTO}) {
-        EXPECT_EQ(reply.flags & unwanted, 0U) << "flag " << unwanted;
+    for (const int unwanted : {FUSE_WRITEBACK_CACHE, FUSE_AUTO_INVAL_DATA, FUSE_POSIX_LOCKS, FUSE_FLOCK_LOCKS,
+                               FUSE_EXPORT_SUPPORT, FUSE_READDIRPLUS_AUTO}) {
+        EXPECT_EQ(reply.flags & static_cast<std::uint32_t>(unwanted), 0U) << "flag " << unwanted;
     }
     EXPECT_TRUE(eventually([this] { return ready_.load(); }));
 }
