@@ -63,8 +63,11 @@ void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_p
     node->name = new_name;
     node->linked = true;
     new_parent->children[new_name] = node.get();
+    // Whoever renames may be the last that holds it: a child that the table does not own would dangle.
+    nodes_.emplace(node->id, node);
     refresh_inodes(lock, *node);
     drop_if_unused(lock, old_parent);
+    drop_if_unused(lock, node);
 }
 
 // Inode numbers follow names: a number that stayed with a moved node could meet a new file of the old name.
