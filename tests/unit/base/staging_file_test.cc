@@ -2,6 +2,7 @@
 #include "base/staging_file.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -12,7 +13,7 @@ namespace {
 class StagingFileTest : public ::testing::Test {
 protected:
     void SetUp() override {
-        directory_ = std::filesystem::path(::testing::TempDir()) / "ckptfs-staging-test";
+        directory_ = std::filesystem::path(::testing::TempDir()) / ("ckptfs-staging-test-" + std::to_string(getpid()));
         std::filesystem::create_directory(directory_);
     }
     void TearDown() override { std::filesystem::remove_all(directory_); }
