@@ -114,27 +114,50 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
     return {};
 }
 
-void Directories::unlink(NodeId parent, std::string name,
+void Directories::unlink(NodeId parent_id, std::string name,
                          std::function<void(const std::shared_ptr<FileWriter>&)> orphan, Reply<void> reply) {
-    state_.env.blocking.post([this, parent, name = std::move(name), orphan = std::move(orphan),
-                              reply = std::move(reply)] { reply(unlink_now(parent, name, orphan)); });
-}
-
-Status Directories::unlink_now(NodeId parent_id, const std::string& name,
-                               const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan) {
     if (state_.env.names.read_only) {
-        return failure(EROFS, "mounted read-only");
+        reply(failure(EROFS, "mounted read-only"));
+        return;
     }
-    NodePtr parent_node;
-    std::string key;
+    auto unlink = std::make_shared<Unlink>();
+    Status found;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const Result<NodePtr> parent = state_.directory(lock, parent_id);
-        if (!parent) {
-            return failure(parent.error());
+        if (parent) {
+            unlink->parent = *parent;
+            unlink->place = state_.key_order.enter({state_.key(lock, **parent) + name});
+        } else {
+            found = failure(parent.error());
         }
-        parent_node = *parent;
-        key = state_.key(lock, *parent_node) + name;
+    }
+    if (!found) {
+        reply(std::move(found));
+        return;
+    }
+    unlink->name = std::move(name);
+    unlink->orphan = std::move(orphan);
+    unlink->reply = std::move(reply);
+    // A commit that is on its way may be large: it is given up before it is waited for.
+    const bool alone = state_.key_order.is_first(unlink->place);
+    state_.env.blocking.post([this, unlink, alone] {
+        const Status removed = unlink_now(*unlink);
+        if (!removed || alone) {
+            end_unlink(*unlink, removed);
+            return;
+        }
+        state_.key_order.when_first(unlink->place, [this, unlink] {
+            state_.env.blocking.post([this, unlink] { end_unlink(*unlink, unlink_again(*unlink)); });
+        });
+    });
+}
+
+Status Directories::unlink_now(const Unlink& unlink) {
+    std::string key;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        key = state_.key(lock, *unlink.parent) + unlink.name;
     }
     if (const Status removed = wait_for<void>([&](auto done) { state_.env.store.remove(key, done); }); !removed) {
         return removed;
@@ -142,22 +165,34 @@ Status Directories::unlink_now(NodeId parent_id, const std::string& name,
     std::shared_ptr<FileWriter> writer;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        if (const NodePtr node = state_.nodes.child(lock, parent_node, name)) {
+        if (const NodePtr node = state_.nodes.child(lock, unlink.parent, unlink.name)) {
             writer = node->writer;
             node->removed = true;
             state_.nodes.unlink(lock, node);
         }
-        parent_node->known_names.erase(name);
+        unlink.parent->known_names.erase(unlink.name);
     }
     if (writer != nullptr) {
-        orphan(writer);
-        // A commit that was on its way has brought the name back.
-        if (const Status removed = wait_for<void>([&](auto done) { state_.env.store.remove(key, done); }); !removed) {
-            return removed;
-        }
+        unlink.orphan(writer);
     }
-    keep_when_empty(parent_node);
     return {};
+}
+
+Status Directories::unlink_again(const Unlink& unlink) {
+    std::string key;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        key = state_.key(lock, *unlink.parent) + unlink.name;
+    }
+    return wait_for<void>([&](auto done) { state_.env.store.remove(key, done); });
+}
+
+void Directories::end_unlink(const Unlink& unlink, const Status& status) {
+    if (status) {
+        keep_when_empty(unlink.parent);
+    }
+    state_.key_order.leave(unlink.place);
+    unlink.reply(status);
 }
 
 void Directories::keep_when_empty(const NodePtr& directory) {

@@ -39,10 +39,20 @@ public:
     void keep_when_empty(const NodePtr& directory);
 
 private:
+    struct Unlink {
+        NodePtr parent;
+        std::string name;
+        KeyOrder::Place place = 0;
+        std::function<void(const std::shared_ptr<FileWriter>&)> orphan;
+        Reply<void> reply;
+    };
+
     Result<Entry> mkdir_now(NodeId parent_id, const std::string& name);
     Status rmdir_now(NodeId parent_id, const std::string& name);
-    Status unlink_now(NodeId parent_id, const std::string& name,
-                      const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan);
+    Status unlink_now(const Unlink& unlink);
+    // A commit or a rename that was on its way has brought the name back.
+    Status unlink_again(const Unlink& unlink);
+    void end_unlink(const Unlink& unlink, const Status& status);
     Status put_marker(const std::string& key, bool if_none_match);
 
     SharedState& state_;

@@ -121,15 +121,35 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
     }
 }
 
-void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
-                       Reply<void> reply) {
-    writer->commit(reason, [this, node, reply = std::move(reply)](Result<CommittedObject> object) {
-        if (!object) {
-            reply(failure(std::move(object.error())));
+void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+                                Reply<void> reply) {
+    const std::string key = writer->key();
+    const KeyOrder::Place place = state_.key_order.enter({key});
+    state_.key_order.when_first(place, [this, node, writer, reason, key, place, reply = std::move(reply)] {
+        const auto leave = [this, place] { state_.key_order.leave(place); };
+        if (writer->key() == key) {
+            commit(node, writer, reason, reply, leave);
             return;
         }
-        note_committed(node, *object);
-        reply({});
+        // Renamed meanwhile: there is another line to wait in.
+        leave();
+        commit_in_order(node, writer, reason, reply);
+    });
+}
+
+void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+                       Reply<void> reply, std::function<void()> ended) {
+    writer->commit(reason, [this, node, writer, reply = std::move(reply),
+                            ended = std::move(ended)](Result<CommittedObject> object) {
+        if (object) {
+            note_committed(node, *object);
+            reply({});
+            ended();
+            return;
+        }
+        reply(failure(object.error()));
+        // It may have been given up while its last request was in flight.
+        writer->abort(std::move(object.error()), [ended](const Status&) { ended(); });
     });
 }
 
@@ -207,7 +227,7 @@ void OpenFiles::flush(HandleId id, Caller caller, Reply<void> reply) {
             reply({});
             return;
         case CloseAction::kCommit:
-            commit(handle->node, handle->writer, CommitReason::kClose, std::move(reply));
+            commit_in_order(handle->node, handle->writer, CommitReason::kClose, std::move(reply));
             return;
         case CloseAction::kWaitForASurvivor:
             handle->left_by_killed_writer = true;
@@ -233,7 +253,7 @@ void OpenFiles::fsync(HandleId id, Reply<void> reply) {
     } else if (handle->writer == nullptr || handle->node->removed) {
         reply({});
     } else {
-        commit(handle->node, handle->writer, CommitReason::kFsync, std::move(reply));
+        commit_in_order(handle->node, handle->writer, CommitReason::kFsync, std::move(reply));
     }
 }
 
@@ -257,8 +277,8 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
         abort_killed(*writer, [this, handle, reply] { finish_release(handle, {}, reply); });
         return;
     }
-    commit(handle->node, writer, CommitReason::kClose,
-           [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); });
+    commit_in_order(handle->node, writer, CommitReason::kClose,
+                    [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); });
 }
 
 void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply) {
@@ -336,7 +356,7 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
     if (!possible || writer == nullptr) {
         answer(possible);
     } else if (temporary) {
-        commit(node, writer, CommitReason::kClose, [writer, answer](const Status& done) { answer(done); });
+        commit_in_order(node, writer, CommitReason::kClose, [writer, answer](const Status& done) { answer(done); });
     } else {
         writer->truncate(size, answer);
     }

@@ -35,8 +35,13 @@ public:
     void release(HandleId handle, Reply<void> reply);
     void truncate(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
 
-    // Publishes what was written to the node so far, and notes the new version on it.
-    void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason, Reply<void> reply);
+    // Publishes what was written to the node so far, and notes the new version on it. Waits for what else is under way
+    // with its key; to be called without a place in that line.
+    void commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+                         Reply<void> reply);
+    // The same for whoever has the key to itself. A failure is told at once; `ended` comes when nothing is in flight.
+    void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason, Reply<void> reply,
+                std::function<void()> ended);
     // Ends the upload of a file whose name is removed, and waits until nothing of it is in flight; its handles go on
     // and lead nowhere. On the blocking executor only.
     void orphan(const std::shared_ptr<FileWriter>& writer);

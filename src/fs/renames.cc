@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "ckptfs/log.h"
 #include "fs/object_copy.h"
 #include "fs/paths.h"
 #include "fs/store_wait.h"
@@ -14,24 +15,50 @@ namespace ckptfs {
 
 void Renames::rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                      Reply<void> reply) {
-    state_.env.blocking.post(
-        [this, parent, name = std::move(name), new_parent, new_name = std::move(new_name), flags,
-         reply = std::move(reply)] { reply(rename_now(parent, name, new_parent, new_name, flags)); });
+    rename_in_order(std::make_shared<Request>(
+        Request{parent, std::move(name), new_parent, std::move(new_name), flags, std::move(reply)}));
 }
 
-Status Renames::rename_now(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name,
-                           unsigned flags) {
-    if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) {
+void Renames::rename_in_order(const std::shared_ptr<Request>& request) {
+    const std::vector<std::string> waited_for = keys(*request);
+    const KeyOrder::Place place = state_.key_order.enter(waited_for);
+    state_.key_order.when_first(place, [this, request, waited_for, place] {
+        state_.env.blocking.post([this, request, waited_for, place] {
+            // A directory above may have been renamed meanwhile.
+            if (keys(*request) != waited_for) {
+                state_.key_order.leave(place);
+                rename_in_order(request);
+                return;
+            }
+            const Status renamed = rename_now(*request);
+            state_.key_order.leave(place);
+            request->reply(renamed);
+        });
+    });
+}
+
+std::vector<std::string> Renames::keys(const Request& request) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const Result<NodePtr> from = state_.directory(lock, request.parent);
+    const Result<NodePtr> to = state_.directory(lock, request.new_parent);
+    if (!from || !to) {
+        return {};
+    }
+    return {state_.key(lock, **from) + request.name, state_.key(lock, **to) + request.new_name};
+}
+
+Status Renames::rename_now(const Request& request) {
+    if ((request.flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) {
         return failure(EINVAL, "only RENAME_NOREPLACE is supported");
     }
     if (state_.env.names.read_only) {
         return failure(EROFS, "mounted read-only");
     }
-    Result<Move> move = resolve(parent, name, new_parent, new_name);
+    Result<Move> move = resolve(request.parent, request.name, request.new_parent, request.new_name);
     if (!move) {
         return failure(move.error());
     }
-    move->no_replace = (flags & RENAME_NOREPLACE) != 0;
+    move->no_replace = (request.flags & RENAME_NOREPLACE) != 0;
     if (move->old_key == move->new_key) {
         return {};
     }
@@ -41,11 +68,11 @@ Status Renames::rename_now(NodeId parent, const std::string& name, NodeId new_pa
     std::shared_ptr<FileWriter> replaced;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        if (const NodePtr target = state_.nodes.child(lock, move->new_parent, new_name)) {
+        if (const NodePtr target = state_.nodes.child(lock, move->new_parent, move->new_name)) {
             replaced = target->writer;
         }
     }
-    // Before the copy: a commit that is on its way would overwrite it.
+    // Before the copy: its upload is for nothing.
     if (replaced != nullptr) {
         open_files_.orphan(replaced);
     }
@@ -55,8 +82,8 @@ Status Renames::rename_now(NodeId parent, const std::string& name, NodeId new_pa
     }
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        move->old_parent->known_names.erase(name);
-        state_.note_name(lock, *move->new_parent, new_name);
+        move->old_parent->known_names.erase(request.name);
+        state_.note_name(lock, *move->new_parent, move->new_name);
         move->node->checked = state_.env.clock.now();
     }
     directories_.keep_when_empty(move->old_parent);
@@ -140,11 +167,13 @@ Status Renames::rename_file(const Move& move) {
     if (!copy) {
         return failure(copy.error());
     }
+    std::function<void()> tell_writer;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         state_.nodes.move(lock, move.node, move.new_parent, move.new_name);
-        note_moved_file(lock, *move.node, *copy);
+        tell_writer = note_moved_file(lock, *move.node, *copy);
     }
+    tell_writer();
     return remove_key(move.old_key);
 }
 
@@ -185,21 +214,32 @@ Result<bool> Renames::publish_under_new_name(const Move& move) {
 }
 
 Status Renames::commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer) {
-    return wait_for<void>([&](auto done) { open_files_.commit(node, writer, CommitReason::kRename, done); });
+    return wait_for<void>([&](auto done) { start_commit(node, writer, done); });
+}
+
+void Renames::start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                           std::function<void(Status)> done) {
+    auto committed = std::make_shared<Status>();
+    open_files_.commit(
+        node, writer, CommitReason::kRename, [committed](Status status) { *committed = std::move(status); },
+        [committed, done = std::move(done)] { done(*committed); });
 }
 
 // The bytes are the same, and so are the pages the kernel has of them.
-void Renames::note_moved_file(const NodeTable::Lock& lock, Node& node, const ObjectVersion& version) {
+std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, Node& node, const ObjectVersion& version) {
     if (node.committed && node.pages_etag == node.committed->etag) {
         node.pages_etag = version.etag;
     }
     node.committed = version;
     node.reader = nullptr;
     node.checked = state_.env.clock.now();
-    if (node.writer != nullptr) {
-        node.writer->committed_moved(
-            state_.key(lock, node), CommittedObject{version.etag, version.stored_size, version.size, version.modified});
+    if (node.writer == nullptr) {
+        return [] {};
     }
+    return [writer = node.writer, key = state_.key(lock, node),
+            copy = CommittedObject{version.etag, version.stored_size, version.size, version.modified}] {
+        writer->committed_moved(key, copy);
+    };
 }
 
 Status Renames::remove_key(const std::string& key) {
@@ -222,6 +262,7 @@ Status Renames::rename_directory(const Move& move) {
     if (!copied) {
         return failure(copied.error());
     }
+    std::vector<std::function<void()>> tell_writers;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         std::vector<std::pair<NodePtr, std::string>> files;
@@ -232,15 +273,34 @@ Status Renames::rename_directory(const Move& move) {
         for (const auto& [node, old_key] : files) {
             const auto copy = copied->find(old_key);
             if (copy != copied->end()) {
-                note_moved_file(lock, *node, copy->second);
+                tell_writers.push_back(note_moved_file(lock, *node, copy->second));
+            } else if (node->writer != nullptr) {
+                tell_writers.push_back(note_moved_writer(lock, *node));
             }
         }
+    }
+    for (const std::function<void()>& tell : tell_writers) {
+        tell();
     }
     std::vector<std::string> keys;
     for (const ObjectInfo& source : *sources) {
         keys.push_back(source.key);
     }
     return remove_all(state_.env.store, keys);
+}
+
+std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const Node& node) {
+    return [writer = node.writer, key = state_.key(lock, node)] {
+        const std::string old_key = writer->key();
+        if (writer->failed() || writer->move_to(key)) {
+            return;
+        }
+        Error why;
+        why.message = escaped(old_key) + ": its directory was renamed while its upload was on its way to " + old_key +
+                      "; write the file anew";
+        log_warning(why.message);
+        writer->abort(std::move(why), [](const Status&) {});
+    };
 }
 
 Status Renames::commit_writers_below(const NodePtr& directory) {
@@ -256,7 +316,7 @@ Status Renames::commit_writers_below(const NodePtr& directory) {
     return for_each_in_parallel(writing.size(), writing.size(),
                                 [&](std::size_t index, std::function<void(Status)> done) {
                                     const auto& [node, writer] = writing[index];
-                                    open_files_.commit(node, writer, CommitReason::kRename, std::move(done));
+                                    start_commit(node, writer, std::move(done));
                                 });
 }
 

@@ -6,10 +6,16 @@
 // parts. A directory's keys are copied in parallel and then deleted in batches; when a copy fails, the copies made so
 // far are removed and the source is as it was.
 //
+// While it is under way no file is committed under either name: what is synced meanwhile waits, and goes to the new
+// one.
+//
 // Threads: rename() may be called from any thread; the work waits for the store on the blocking executor.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "fs/directories.h"
 #include "fs/open_files.h"
@@ -26,6 +32,14 @@ public:
                 Reply<void> reply);
 
 private:
+    struct Request {
+        NodeId parent = 0;
+        std::string name;
+        NodeId new_parent = 0;
+        std::string new_name;
+        unsigned flags = 0;
+        Reply<void> reply;
+    };
     struct Move {
         NodePtr node;
         NodePtr old_parent;
@@ -37,15 +51,23 @@ private:
         bool no_replace = false;
     };
 
-    Status rename_now(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name,
-                      unsigned flags);
+    // Waits, without a thread, until it has both names to itself.
+    void rename_in_order(const std::shared_ptr<Request>& request);
+    // Empty where a directory is gone.
+    [[nodiscard]] std::vector<std::string> keys(const Request& request) const;
+    Status rename_now(const Request& request);
     Result<Move> resolve(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name);
     Status check_target(const Move& move);
     Status rename_file(const Move& move);
     // Done where the file could be published under its new name at once.
     Result<bool> publish_under_new_name(const Move& move);
     Status commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer);
-    void note_moved_file(const NodeTable::Lock& lock, Node& node, const ObjectVersion& version);
+    // `done` comes when nothing is in flight any more.
+    void start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, std::function<void(Status)> done);
+    // Returns what the node's writer has to be told once the lock is gone.
+    std::function<void()> note_moved_file(const NodeTable::Lock& lock, Node& node, const ObjectVersion& version);
+    // The file is not in the bucket yet, and its directory has another name.
+    std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node);
 
     Status rename_directory(const Move& move);
     Status commit_writers_below(const NodePtr& directory);

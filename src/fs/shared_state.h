@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the parts of the filesystem share: the environment and the node table, and how nodes look from outside.
-// Threads: immutable but for the node table, which guards itself.
+// Threads: immutable but for the node table and the order of keys, which guard themselves.
 #pragma once
 
 #include <atomic>
 #include <string>
 
 #include "fs/file_system.h"
+#include "fs/key_order.h"
 #include "fs/nodes.h"
 
 namespace ckptfs {
@@ -17,6 +18,7 @@ struct SharedState {
 
     FileSystemEnvironment env;
     NodeTable nodes;
+    KeyOrder key_order;
     const WallTime mounted;
     std::atomic<bool> draining = false;
 

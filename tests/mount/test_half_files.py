@@ -222,6 +222,26 @@ def test_a_store_that_hangs_lets_a_killed_writer_go(mount, simulator, prefix, op
     assert all(len(simulator.content(key)) == mebibytes * MIB for key in simulator.keys(prefix))
 
 
+def test_a_commit_of_a_killed_writer_does_not_land_over_a_later_one(mount, simulator, prefix):
+    # Its first attempt is lost; by the time of the second the name has been written anew.
+    simulator.inject({"op": "CompleteMultipartUpload", "key": prefix + "*", "times": 1, "action": "hang"})
+    made = mount("--stall-timeout", "1s")
+    script = """
+        import os, sys
+        file = open(sys.argv[1], "wb", buffering=0)
+        for _ in range(40):
+            file.write(os.urandom(1 << 20))
+        file.close()
+    """
+    killed = start(script, made / "file")
+    wait_until(lambda: simulator.counters()["hung"] > 0, "the commit to hang")
+    kill(killed)
+    (made / "file").write_bytes(b"written later")
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "the earlier commit to end")
+    assert simulator.content(prefix + "file") == b"written later"
+    assert (made / "file").read_bytes() == b"written later"
+
+
 def test_a_descriptor_duplicated_and_closed_before_the_first_write_is_not_the_end(mount, simulator, prefix):
     made = mount()
     subprocess.run(["sh", "-c", 'echo one > "$1"; dd if=/dev/zero of="$2" bs=1M count=20 status=none', "sh",

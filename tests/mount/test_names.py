@@ -6,9 +6,11 @@ import errno
 import os
 import shutil
 import subprocess
+import threading
 import time
 
 import pytest
+from harness.programs import wait_until
 
 MIB = 1 << 20
 
@@ -68,6 +70,24 @@ def test_rename_of_a_directory(mount, simulator, prefix):
     assert not (made / "step.tmp").exists()
     assert all(key.startswith(prefix + "step/") for key in simulator.keys(prefix))
     assert len(os.listdir(mount() / "step/deep")) == 20
+
+
+def test_what_is_synced_while_its_directory_is_renamed_goes_to_the_new_name(mount, simulator, prefix):
+    # The copies are made at once, and their replies come late.
+    simulator.inject({"op": "CopyObject", "key": prefix + "*", "action": "slow", "ms": 2000})
+    made = mount()
+    (made / "old").mkdir()
+    with open(made / "old/log", "wb", buffering=0) as file:
+        file.write(b"one")
+        os.fsync(file.fileno())
+        renaming = threading.Thread(target=os.rename, args=(made / "old", made / "new"))
+        renaming.start()
+        wait_until(lambda: prefix + "new/log" in simulator.keys(prefix), "the copy, though not its reply")
+        file.write(b"two")
+        os.fsync(file.fileno())
+        renaming.join()
+        assert simulator.content(prefix + "new/log") == b"onetwo"
+    assert simulator.keys(prefix) == [prefix + "new/", prefix + "new/log"]
 
 
 def test_rename_onto_a_directory_that_is_not_empty_is_refused(mount):

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is under way to a key when the next change of that key comes.
+#include <fcntl.h>
+
+#include <future>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Long enough for what must not happen, on a machine that is not quite stuck.
+constexpr milliseconds kForAWhile{200};
+
+class CommitOrderTest : public FileSystemTest {
+protected:
+    void TearDown() override {
+        // Of a test that ended early.
+        store.release(Operation::kCompleteUpload);
+        store.release(Operation::kCopy);
+    }
+
+    // More than the first part, so that the commit is a CompleteMultipartUpload.
+    void write_large(HandleId handle, char letter) {
+        for (std::uint64_t block = 0; block < kLargeBlocks; ++block) {
+            ASSERT_TRUE(write(handle, block << 20, std::string(std::size_t{1} << 20, letter)));
+        }
+    }
+    // Its commit is under way, and the name is to be opened anew.
+    void commit_large(const std::string& name) {
+        const Result<CreatedFile> file = create(name);
+        write_large(file->opened.handle, 'a');
+        store.hold(Operation::kCompleteUpload);
+        first = std::async(std::launch::async, [this, handle = file->opened.handle] { return flush(handle); });
+        ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+        EXPECT_EQ(errno_of(open(file->entry.node, O_WRONLY | O_TRUNC)), ESTALE);
+    }
+    HandleId write_anew(const std::string& name, const std::string& text) {
+        const HandleId handle = open(lookup(name)->node, O_WRONLY | O_TRUNC)->handle;
+        EXPECT_TRUE(write(handle, 0, text));
+        return handle;
+    }
+
+    static constexpr std::uint64_t kLargeBlocks = 24;
+    std::future<Status> first;
+};
+
+TEST_F(CommitOrderTest, ACommitUnderWayDoesNotLandOverALaterOne) {
+    commit_large("f");
+    const HandleId second = write_anew("f", "second");
+    auto closed = std::async(std::launch::async, [&] { return close(second); });
+    EXPECT_EQ(closed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCompleteUpload);
+    EXPECT_TRUE(first.get());
+    EXPECT_TRUE(closed.get());
+    EXPECT_EQ(store.content("p/f"), "second");
+    EXPECT_EQ(lookup("f")->attributes.size, 6U);
+}
+
+TEST_F(CommitOrderTest, AGivenUpCommitIsWaitedForToo) {
+    const Result<CreatedFile> file = create("f");
+    write_large(file->opened.handle, 'a');
+    store.hold(Operation::kCompleteUpload);
+    first = std::async(std::launch::async, [&] { return fsync(file->opened.handle); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    processes.killed = kProcess;
+    auto killed = std::async(std::launch::async, [&] { return flush(file->opened.handle); });
+    EXPECT_FALSE(first.get());
+    processes.killed = 0;
+    EXPECT_EQ(errno_of(open(file->entry.node, O_WRONLY | O_TRUNC)), ESTALE);
+    const HandleId second = write_anew("f", "second");
+    auto closed = std::async(std::launch::async, [&] { return close(second); });
+    EXPECT_EQ(closed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCompleteUpload);
+    static_cast<void>(killed.get());
+    EXPECT_TRUE(closed.get());
+    EXPECT_EQ(store.content("p/f"), "second");
+}
+
+TEST_F(CommitOrderTest, ARemovedNameDoesNotComeBackByAnEarlierCommit) {
+    commit_large("f");
+    auto removed = std::async(std::launch::async, [&] { return unlink("f"); });
+    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCompleteUpload);
+    EXPECT_TRUE(first.get());
+    EXPECT_TRUE(removed.get());
+    EXPECT_TRUE(store.keys().empty());
+}
+
+TEST_F(CommitOrderTest, ARenameWaitsForAnEarlierCommitOfEitherName) {
+    commit_large("f");
+    const HandleId second = write_anew("f", "second");
+    auto renamed = std::async(std::launch::async, [&] { return rename("f", "g"); });
+    EXPECT_EQ(renamed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCompleteUpload);
+    EXPECT_TRUE(first.get());
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(close(second));
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/g"});
+    EXPECT_EQ(store.content("p/g"), "second");
+}
+
+TEST_F(CommitOrderTest, ARenameOverANameWaitsForItsEarlierCommit) {
+    save("other", "other");
+    commit_large("f");
+    auto renamed = std::async(std::launch::async, [&] { return rename("other", "f"); });
+    EXPECT_EQ(renamed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCompleteUpload);
+    EXPECT_TRUE(first.get());
+    EXPECT_TRUE(renamed.get());
+    EXPECT_EQ(store.content("p/f"), "other");
+}
+
+TEST_F(CommitOrderTest, WhatIsSyncedWhileItsFileIsRenamedIsKept) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "one"));
+    ASSERT_TRUE(fsync(handle));
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [&] { return rename("f", "g"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    ASSERT_TRUE(write(handle, 3, "two"));
+    auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
+    static_cast<void>(synced.wait_for(kForAWhile));
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(synced.get());
+    EXPECT_EQ(store.content("p/g"), "onetwo");
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/g"});
+    ASSERT_TRUE(write(handle, 6, "three"));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/g"), "onetwothree");
+}
+
+TEST_F(CommitOrderTest, WhatIsSyncedWhileItsDirectoryIsRenamedIsKept) {
+    const NodeId directory = mkdir("d")->node;
+    const HandleId old = create("old", O_WRONLY, directory)->opened.handle;
+    ASSERT_TRUE(write(old, 0, "one"));
+    ASSERT_TRUE(fsync(old));
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [&] { return rename("d", "e"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    ASSERT_TRUE(write(old, 3, "two"));
+    const HandleId fresh = create("fresh", O_WRONLY, directory)->opened.handle;
+    ASSERT_TRUE(write(fresh, 0, "fresh"));
+    auto synced = std::async(std::launch::async, [&] { return fsync(old); });
+    auto closed = std::async(std::launch::async, [&] { return close(fresh); });
+    static_cast<void>(synced.wait_for(kForAWhile));
+    static_cast<void>(closed.wait_for(kForAWhile));
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(synced.get());
+    EXPECT_TRUE(closed.get());
+    EXPECT_TRUE(close(old));
+    EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/e/", "p/e/fresh", "p/e/old"}));
+    EXPECT_EQ(store.content("p/e/old"), "onetwo");
+}
+
+}  // namespace
+}  // namespace ckptfs::testing

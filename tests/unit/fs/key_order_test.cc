@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/key_order.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ckptfs {
+namespace {
+
+class KeyOrderTest : public ::testing::Test {
+protected:
+    KeyOrder::Place enter(const std::string& name, std::vector<std::string> keys) {
+        const KeyOrder::Place place = order.enter(std::move(keys));
+        order.when_first(place, [this, name] { started += name; });
+        return place;
+    }
+
+    KeyOrder order;
+    std::string started;
+};
+
+TEST_F(KeyOrderTest, OneKeyIsChangedByOneAtATimeInTheOrderOfArrival) {
+    const auto a = enter("a", {"k"});
+    const auto b = enter("b", {"k"});
+    const auto c = enter("c", {"k"});
+    EXPECT_EQ(started, "a");
+    EXPECT_FALSE(order.is_first(b));
+    order.leave(a);
+    EXPECT_EQ(started, "ab");
+    order.leave(b);
+    EXPECT_EQ(started, "abc");
+    order.leave(c);
+}
+
+TEST_F(KeyOrderTest, OtherKeysDoNotWait) {
+    enter("a", {"dir/k"});
+    enter("b", {"dir/k2"});
+    enter("c", {"dir/k.tmp"});
+    enter("d", {"di"});
+    EXPECT_EQ(started, "abcd");
+}
+
+TEST_F(KeyOrderTest, ADirectoryAndTheFilesInItWaitForEachOther) {
+    const auto file = enter("a", {"dir/sub/k"});
+    const auto directory = enter("b", {"dir", "other"});
+    const auto below = enter("c", {"other/k"});
+    EXPECT_EQ(started, "a");
+    order.leave(file);
+    EXPECT_EQ(started, "ab");
+    order.leave(directory);
+    EXPECT_EQ(started, "abc");
+    order.leave(below);
+}
+
+TEST_F(KeyOrderTest, WhoWantsTwoKeysWaitsForBothAndHoldsNeitherMeanwhile) {
+    const auto a = enter("a", {"k"});
+    const auto b = enter("b", {"l"});
+    const auto swap = enter("c", {"k", "l"});
+    const auto back = enter("d", {"l", "k"});
+    order.leave(b);
+    EXPECT_EQ(started, "ab");
+    order.leave(a);
+    EXPECT_EQ(started, "abc");
+    order.leave(swap);
+    EXPECT_EQ(started, "abcd");
+    order.leave(back);
+}
+
+TEST_F(KeyOrderTest, WhoLeavesBeforeItsTurnHoldsNobodyUp) {
+    const auto a = enter("a", {"k"});
+    const auto b = order.enter({"k"});
+    enter("c", {"k"});
+    order.leave(b);
+    EXPECT_EQ(started, "a");
+    order.leave(a);
+    EXPECT_EQ(started, "ac");
+}
+
+TEST_F(KeyOrderTest, ALongLineOfThoseThatEndAtOnceTakesNoStack) {
+    const auto first = order.enter({"k"});
+    int ended = 0;
+    for (int i = 0; i < 10'000; ++i) {
+        const auto place = order.enter({"k"});
+        order.when_first(place, [this, place, &ended] {
+            ++ended;
+            order.leave(place);
+        });
+    }
+    order.leave(first);
+    EXPECT_EQ(ended, 10'000);
+}
+
+}  // namespace
+}  // namespace ckptfs
