@@ -22,6 +22,8 @@ namespace {
 
 constexpr Milliseconds kProgressPeriod{250};
 constexpr Milliseconds kNever{-1};
+// For ending the uploads of what is given up, a request or two each. Systemd kills after 90 s what does not end.
+constexpr Milliseconds kGiveUpFor{10'000};
 
 // A flag that can be polled. Shared with the filesystem's reply, which may come after the service has given up.
 class Event {
@@ -59,8 +61,12 @@ DrainProgress progress_of(const FileSystem& fs) {
 class PollingService final : public Service {
 public:
     PollingService(FileDescriptor signals, std::shared_ptr<Event> ended, std::shared_ptr<Event> drained,
-                   ControlServer* control)
-        : signals_(std::move(signals)), ended_(std::move(ended)), drained_(std::move(drained)), control_(control) {}
+                   std::shared_ptr<Event> given_up, ControlServer* control)
+        : signals_(std::move(signals)),
+          ended_(std::move(ended)),
+          drained_(std::move(drained)),
+          given_up_(std::move(given_up)),
+          control_(control) {}
 
     Outcome run(FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) override {
         Outcome outcome;
@@ -83,12 +89,30 @@ private:
             }
             drained->set();
         });
-        while (!drained_->is_set() && clock.now() < deadline) {
-            tell_progress(fs);
-            wait(drained_->descriptor(), kProgressPeriod);
-        }
+        wait_until_set(*drained_, deadline, fs, clock);
         if (!drained_->is_set()) {
-            outcome.lost = fs.abandon();
+            give_up(fs, clock, outcome);
+        }
+    }
+
+    // Leaves no upload in the bucket where the store can be reached.
+    void give_up(FileSystem& fs, const Clock& clock, Outcome& outcome) {
+        outcome.lost = fs.abandon([given_up = given_up_](const Status& result) {
+            if (!result) {
+                log_warning(format("an upload may be left in the bucket: {}", escaped(result.error().message)));
+            }
+            given_up->set();
+        });
+        wait_until_set(*given_up_, clock.now() + kGiveUpFor, fs, clock);
+        if (!given_up_->is_set()) {
+            log_warning("uploads may be left in the bucket: the store did not answer in time");
+        }
+    }
+
+    void wait_until_set(const Event& event, SteadyTime deadline, const FileSystem& fs, const Clock& clock) {
+        while (!event.is_set() && clock.now() < deadline) {
+            tell_progress(fs);
+            wait(event.descriptor(), kProgressPeriod);
         }
     }
 
@@ -119,6 +143,7 @@ private:
     const FileDescriptor signals_;
     const std::shared_ptr<Event> ended_;
     const std::shared_ptr<Event> drained_;
+    const std::shared_ptr<Event> given_up_;
     ControlServer* const control_;
 };
 
@@ -143,10 +168,12 @@ Result<FileDescriptor> take_over_signals() {
 Result<std::unique_ptr<Service>> Service::create(FileDescriptor signals, ControlServer* control) {
     auto ended = Event::create();
     auto drained = Event::create();
-    if (ended == nullptr || drained == nullptr) {
+    auto given_up = Event::create();
+    if (ended == nullptr || drained == nullptr || given_up == nullptr) {
         return failure(errno, format("cannot make an event descriptor: {}", std::strerror(errno)));
     }
-    return std::make_unique<PollingService>(std::move(signals), std::move(ended), std::move(drained), control);
+    return std::make_unique<PollingService>(std::move(signals), std::move(ended), std::move(drained),
+                                            std::move(given_up), control);
 }
 
 }  // namespace ckptfs

@@ -17,6 +17,31 @@ Failure bad_handle() {
     return failure(EBADF, "not an open file");
 }
 
+// Replies once when all of several, and whoever starts them, are done.
+class AllEnded {
+public:
+    AllEnded(std::size_t count, Reply<void> reply) : left_(count + 1), reply_(std::move(reply)) {}
+
+    void one_more(const Status& status) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (!status && status_) {
+                status_ = status;
+            }
+            if (--left_ > 0) {
+                return;
+            }
+        }
+        reply_(status_);
+    }
+
+private:
+    std::mutex mutex_;
+    std::size_t left_;
+    Status status_;
+    const Reply<void> reply_;
+};
+
 }  // namespace
 
 // --- reading
@@ -415,7 +440,7 @@ std::vector<UploadProgress> OpenFiles::uploads() const {
     return uploads;
 }
 
-std::vector<std::string> OpenFiles::abandon() {
+std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
     std::vector<std::shared_ptr<FileWriter>> writers;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -424,15 +449,17 @@ std::vector<std::string> OpenFiles::abandon() {
         }
     }
     std::vector<std::string> lost;
+    const auto all_ended = std::make_shared<AllEnded>(writers.size(), std::move(ended));
     for (const std::shared_ptr<FileWriter>& writer : writers) {
-        if (!writer->dirty()) {
-            continue;
+        if (writer->dirty()) {
+            lost.push_back(writer->key());
         }
-        lost.push_back(writer->key());
         Error why;
         why.message = writer->key() + " was not saved: the mount ended before it was closed";
-        writer->abort(std::move(why), [writer](const Status&) {});
+        // Those with nothing to save as well: what waits for memory on their behalf would wait for ever.
+        writer->abort(std::move(why), [all_ended](const Status& status) { all_ended->one_more(status); });
     }
+    all_ended->one_more({});
     const std::lock_guard lock(drain_mutex_);
     for (const std::string& name : renames_) {
         lost.push_back(name + " (its rename was not finished)");

@@ -118,7 +118,7 @@ public:
 
     void drain(Reply<void> reply) override { open_files_.drain(std::move(reply)); }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
-    std::vector<std::string> abandon() override { return open_files_.abandon(); }
+    std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 
 private:
     SharedState state_;

@@ -152,8 +152,10 @@ public:
     // dirty and no upload in flight.
     virtual void drain(Reply<void> reply) = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
-    // Aborts what is still dirty and names it; for the end of the drain timeout.
-    virtual std::vector<std::string> abandon() = 0;
+    // For the end of the drain timeout: gives up every file that is open for writing, and names those of which
+    // something was not saved. `ended` comes when nothing of them is in flight and nothing left in the store, or could
+    // not be removed from it.
+    virtual std::vector<std::string> abandon(Reply<void> ended) = 0;
 };
 
 }  // namespace ckptfs

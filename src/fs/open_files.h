@@ -52,7 +52,7 @@ public:
 
     void drain(Reply<void> reply);
     [[nodiscard]] std::vector<UploadProgress> uploads() const;
-    std::vector<std::string> abandon();
+    std::vector<std::string> abandon(Reply<void> ended);
 
 private:
     struct OpenRequest {

@@ -124,7 +124,9 @@ std::uint64_t FileWriterImpl::size() const {
 
 bool FileWriterImpl::dirty() const {
     const std::lock_guard lock(mutex_);
-    return dirty_;
+    return dirty_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
+               return !std::holds_alternative<PendingCommit>(*pending);
+           });
 }
 
 bool FileWriterImpl::pristine() const {

@@ -165,6 +165,7 @@ void Upload::put(Payload body, std::uint32_t crc32c, Published done) {
         outbox_.add([done = std::move(done), error = *failure_] { done(failure(error)); });
     } else {
         completing_ = std::move(done);
+        publishing_ = true;
         ++in_flight_;
         outbox_.add([self, body = std::move(body), crc32c]() mutable {
             const UploadTarget target = with_write_id(self->target_, self->write_id_);
@@ -201,6 +202,7 @@ void Upload::abort(Done done) {
     }
     aborting_.push_back(std::move(done));
     answer_waiting_parts();
+    end_before_quiet();
     go_on_when_quiet();
     outbox_.deliver(lock);
 }
@@ -239,6 +241,7 @@ void Upload::complete_now() {
         outbox_.add([done = std::exchange(completing_, nullptr), error = *failure_] { done(failure(error)); });
         return;
     }
+    publishing_ = true;
     ++in_flight_;
     outbox_.add([self = shared_from_this(), request = std::move(request)]() mutable {
         self->store_.complete_upload(std::move(request),
@@ -249,6 +252,7 @@ void Upload::complete_now() {
 void Upload::completed(Result<PutResponse> result) {
     std::unique_lock lock(mutex_);
     --in_flight_;
+    publishing_ = false;
     if (result) {
         closed_ = true;
     } else {
@@ -279,6 +283,22 @@ void Upload::end_now() {
                 self->outbox_.add([done = std::move(done), status] { done(status); });
             }
             self->aborting_.clear();
+            self->outbox_.deliver(lock);
+        });
+    });
+}
+
+void Upload::end_before_quiet() {
+    if (in_flight_ == 0 || !id_ || publishing_ || closed_ || aborting_.size() > 1) {
+        return;
+    }
+    ++in_flight_;
+    outbox_.add([self = shared_from_this(), id = *id_] {
+        // Tried again when all is quiet, and answered then.
+        self->store_.abort_upload(id, [self](const Status&) {
+            std::unique_lock lock(self->mutex_);
+            --self->in_flight_;
+            self->go_on_when_quiet();
             self->outbox_.deliver(lock);
         });
     });

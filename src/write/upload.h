@@ -59,8 +59,9 @@ public:
     // Waits for the parts in flight.
     // `size`: of the whole object; parts that add up to another one are not published.
     void complete(std::uint64_t size, Published done);
-    // Ends what is not yet completed. `done` comes when nothing is in flight and nothing of it is left in the store;
-    // an object that was published meanwhile stays.
+    // Ends what is not yet completed: at once, so that parts in flight need not be waited for, and again after them,
+    // because S3 may keep a part that was in flight (AbortMultipartUpload in the Amazon S3 API). `done` comes when
+    // nothing is in flight and nothing of it is left in the store; an object that was published meanwhile stays.
     void abort(Done done);
 
     [[nodiscard]] std::uint64_t bytes_in_store() const;
@@ -92,6 +93,7 @@ private:
     void go_on_when_quiet();
     void complete_now();
     void end_now();
+    void end_before_quiet();
     void discard(Payload body);
 
     void created(Result<UploadId> id);
@@ -110,6 +112,8 @@ private:
     int in_flight_ = 0;
     std::optional<Error> failure_;
     Published completing_;
+    // The request that makes the object visible is in flight: neither ended nor reported before its answer.
+    bool publishing_ = false;
     std::uint64_t size_to_complete_ = 0;
     std::vector<Done> aborting_;
     bool ending_ = false;

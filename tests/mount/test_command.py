@@ -202,3 +202,29 @@ def test_what_is_not_saved_in_time_is_named(mount, simulator, prefix):
     assert prefix + "file" in done.stderr
     assert made.process.wait(60) == 1
     assert writer.wait(60) != 0
+
+
+def test_what_is_given_up_leaves_no_upload(mount, simulator, prefix):
+    made = mount("--drain-timeout", "1s")
+    simulator.inject({"op": "UploadPart", "key": prefix + "*", "after": 1, "action": "hang"})
+    writer = slow_writer(made.path)
+    wait_until(lambda: simulator.counters()["hung"] > 0, "a part to hang")
+    assert made.unmount() == 1
+    assert simulator.open_uploads(prefix) == []
+    assert writer.wait(60) != 0
+
+
+def test_a_mount_whose_memory_is_waited_for_ends_in_order(mount, simulator, prefix):
+    for i in range(4):
+        simulator.put(f"{prefix}read{i}", bytes(80 * MIB))
+    made = mount("--drain-timeout", "1s", "--max-memory", "64M")
+    simulator.inject({"op": "UploadPart", "key": prefix + "*", "action": "hang"},
+                     {"op": "GetObject", "key": prefix + "*", "after": 6, "action": "hang"})
+    programs = [subprocess.Popen(["dd", *names, "bs=1M", "status=none"], stderr=subprocess.DEVNULL)
+                for i in range(4) for names in ((f"if={made / f'read{i}'}", "of=/dev/null"),
+                                                ("if=/dev/zero", f"of={made / f'written{i}'}", "count=200"))]
+    wait_until(lambda: simulator.counters()["hung"] > 8, "requests to hang")
+    assert made.unmount() == 1
+    assert "memory pool" not in made.log()
+    for program in programs:
+        assert program.wait(60) != 0

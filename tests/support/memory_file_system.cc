@@ -412,7 +412,8 @@ std::vector<UploadProgress> MemoryFileSystem::uploads() const {
     return {};
 }
 
-std::vector<std::string> MemoryFileSystem::abandon() {
+std::vector<std::string> MemoryFileSystem::abandon(Reply<void> ended) {
+    answer("abandon", std::move(ended), Status{});
     const std::lock_guard lock(mutex_);
     return abandoned_;
 }

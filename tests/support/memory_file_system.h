@@ -76,7 +76,7 @@ public:
     [[nodiscard]] struct statvfs statfs() const override;
     void drain(Reply<void> reply) override;
     [[nodiscard]] std::vector<UploadProgress> uploads() const override;
-    std::vector<std::string> abandon() override;
+    std::vector<std::string> abandon(Reply<void> ended) override;
 
 private:
     struct Node {

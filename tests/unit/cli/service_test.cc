@@ -79,13 +79,23 @@ TEST_F(ServiceTest, WaitsForTheDrainAndTellsProgress) {
     EXPECT_EQ(lines.front(), "progress 0 0 0");
 }
 
+TEST_F(ServiceTest, WaitsUntilWhatIsGivenUpHasEnded) {
+    fs_.hold("drain");
+    fs_.hold("abandon");
+    auto outcome = run(Milliseconds(10));
+    service_->session_ended();
+    EXPECT_EQ(outcome.wait_for(Milliseconds(200)), std::future_status::timeout);
+    fs_.let_go();
+    EXPECT_EQ(outcome.wait_for(Milliseconds(5000)), std::future_status::ready);
+}
+
 TEST_F(ServiceTest, GivesUpAfterTheTimeoutAndNamesWhatIsLost) {
     fs_.hold("drain");
     fs_.set_abandoned({"run/a.pt"});
     auto outcome = run(Milliseconds(10));
     service_->session_ended();
     EXPECT_EQ(outcome.get().lost, std::vector<std::string>{"run/a.pt"});
-    // The late reply finds its event alive.
+    // The late replies find their events alive.
     service_.reset();
     fs_.let_go();
 }

@@ -270,7 +270,7 @@ TEST_F(FileSystemTest, DrainWaitsForARename) {
     std::future<void> done = drained.get_future();
     fs->drain([&](const Status&) { drained.set_value(); });
     EXPECT_EQ(done.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
-    EXPECT_EQ(fs->abandon(), std::vector<std::string>{"old (its rename was not finished)"});
+    EXPECT_EQ(fs->abandon([](const Status&) {}), std::vector<std::string>{"old (its rename was not finished)"});
     store.release(Operation::kCopy);
     EXPECT_TRUE(renamed.get());
     EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
@@ -279,10 +279,48 @@ TEST_F(FileSystemTest, DrainWaitsForARename) {
 TEST_F(FileSystemTest, WhatIsAbandonedIsNamed) {
     const HandleId handle = create("f")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "content"));
-    EXPECT_EQ(fs->abandon(), std::vector<std::string>{"p/f"});
+    EXPECT_EQ(fs->abandon([](const Status&) {}), std::vector<std::string>{"p/f"});
     EXPECT_FALSE(flush(handle));
     static_cast<void>(release(handle));
     EXPECT_TRUE(store.keys().empty());
+}
+
+TEST_F(FileSystemTest, WhatIsAbandonedLeavesNoUploadThoughAPartHangs) {
+    store.hold(Operation::kUploadPart);
+    const HandleId handle = create("f")->opened.handle;
+    for (std::uint64_t block = 0; block < 24; ++block) {
+        ASSERT_TRUE(write(handle, block << 20, std::string(std::size_t{1} << 20, 'x')));
+    }
+    ASSERT_TRUE(store.wait_until_held(Operation::kUploadPart, 1));
+    auto ended = std::make_shared<std::promise<void>>();
+    std::future<void> all = ended->get_future();
+    EXPECT_EQ(fs->abandon([ended](const Status& status) {
+        EXPECT_TRUE(status);
+        ended->set_value();
+    }),
+              std::vector<std::string>{"p/f"});
+    EXPECT_EQ(store.open_uploads(), 0);
+    EXPECT_EQ(all.wait_for(std::chrono::seconds(0)), std::future_status::timeout) << "a part is in flight";
+    store.release(Operation::kUploadPart);
+    EXPECT_EQ(all.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    EXPECT_EQ(store.open_uploads(), 0);
+    static_cast<void>(release(handle));
+}
+
+TEST_F(FileSystemTest, WhatIsAbandonedEndsWithItsUpload) {
+    const HandleId handle = create("f")->opened.handle;
+    for (std::uint64_t block = 0; block < 24; ++block) {
+        ASSERT_TRUE(write(handle, block << 20, std::string(std::size_t{1} << 20, 'x')));
+    }
+    store.hold(Operation::kAbortUpload);
+    const Result<void> ended = answer<void>([&](const Reply<void>& reply) {
+        static_cast<void>(fs->abandon(reply));
+        EXPECT_EQ(store.open_uploads(), 1);
+        store.release(Operation::kAbortUpload);
+    });
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(store.open_uploads(), 0);
+    static_cast<void>(release(handle));
 }
 
 }  // namespace

@@ -171,14 +171,15 @@ TEST_F(UploadTest, AnswersEveryPartWhenTheUploadCannotBeCreated) {
     EXPECT_EQ(upload_->requests_in_flight(), 0);
 }
 
-TEST_F(UploadTest, AbortWaitsForWhatIsInFlight) {
+TEST_F(UploadTest, AbortEndsTheUploadAtOnceAndAgainAfterWhatIsInFlight) {
     store_.hold(Operation::kUploadPart);
     send(1, "one");
     upload_->abort(answers_.abort());
-    EXPECT_EQ(store_.calls(Operation::kAbortUpload), 0);
+    EXPECT_EQ(store_.open_uploads(), 0);
     EXPECT_TRUE(answers_.aborted.empty());
     store_.release(Operation::kUploadPart);
     EXPECT_EQ(answers_.aborted.size(), 1U);
+    EXPECT_EQ(store_.calls(Operation::kAbortUpload), 2);
     EXPECT_EQ(store_.open_uploads(), 0);
 }
 
