@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <optional>
 #include <string>
 #include <variant>
@@ -40,6 +41,12 @@ int run(const UnmountRequest& request) {
 }  // namespace ckptfs
 
 int main(int argc, char** argv) {
-    const ckptfs::CommandLine line = ckptfs::parse_command_line(std::vector<std::string>(argv, argv + argc));
-    return std::visit([](const auto& request) { return ckptfs::run(request); }, line);
+    try {
+        const ckptfs::CommandLine line = ckptfs::parse_command_line(std::vector<std::string>(argv, argv + argc));
+        return std::visit([](const auto& request) { return ckptfs::run(request); }, line);
+    } catch (const std::exception& error) {
+        // Nothing of ours throws; what is left is memory that ran out.
+        std::fprintf(stderr, "ckptfs: %s\n", error.what());
+        return 1;
+    }
 }

@@ -110,17 +110,15 @@ void CurlLoop::stop() {
 }
 
 void CurlLoop::enqueue(std::unique_ptr<Transfer> transfer) {
-    {
-        const std::lock_guard lock(mutex_);
-        if (!closed_) {
-            in_flight_.fetch_add(1, std::memory_order_relaxed);
-            inbox_.transfers.push_back(std::move(transfer));
-        }
-    }
-    if (transfer) {
+    std::unique_lock lock(mutex_);
+    if (closed_) {
+        lock.unlock();
         transfer->fail_canceled();
         return;
     }
+    in_flight_.fetch_add(1, std::memory_order_relaxed);
+    inbox_.transfers.push_back(std::move(transfer));
+    lock.unlock();
     wake();
 }
 

@@ -13,8 +13,9 @@ from repository import ROOT, report, sources
 
 def tidy(path: pathlib.Path) -> str:
     done = subprocess.run(["clang-tidy-14", "--quiet", "-p", sys.argv[1], path], cwd=ROOT, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    return done.stdout if done.returncode else ""
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # It counts suppressed warnings on its error output; where it found nothing to say, that tells why it failed.
+    return (done.stdout or done.stderr or f"{path}: exit status {done.returncode}") if done.returncode else ""
 
 
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
