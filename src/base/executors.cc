@@ -8,6 +8,10 @@
 
 namespace ckptfs {
 
+std::unique_ptr<Executor> make_executor() {
+    return std::make_unique<ThreadPool>("ckptfs-compute", processor_count());
+}
+
 std::unique_ptr<Executor> make_blocking_executor(int threads) {
     return std::make_unique<ThreadPool>("ckptfs-blocking", threads);
 }

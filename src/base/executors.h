@@ -10,8 +10,8 @@
 
 namespace ckptfs {
 
-// For computation: one thread a processor. oneTBB, except in builds for ThreadSanitizer, where its uninstrumented
-// library would be reported as racing; there it is a plain pool.
+// For computation: one thread a processor. A plain queue: oneTBB, whose workers look for work for a while before they
+// sleep, took 0.1 to 0.2 s of CPU a GB more for tasks as large and as few as these.
 [[nodiscard]] std::unique_ptr<Executor> make_executor();
 
 // For tasks that wait: namespace operations and staging files.

@@ -18,7 +18,6 @@ THIRD_PARTY = {
     "openssl/": ("src/base/digest.cc", "tests/s3sim/digest.cc", "tests/s3sim/tls.cc"),
     "pugixml": ("src/s3/xml.cc", "tests/s3sim/xml.cc"),
     "spdlog/": ("src/base/log.cc",),
-    "tbb/": ("src/base/tbb_executor.cc",),
     "tl/": ("include/ckptfs/status.h", "tests/s3sim/outcome.h"),
     "xxhash.h": ("src/fs/paths.cc",),
     "gtest/": ("tests/",),
