@@ -50,6 +50,9 @@ public:
     void add_pressure_listener(std::function<bool(MemoryUse waiting)> relieve) override;
     [[nodiscard]] PoolUsage usage() const override;
 
+    // All of it, for whoever touches it ahead.
+    [[nodiscard]] MutableByteSpan memory() const { return {memory_, shares_.total * kBufferSize}; }
+
 private:
     using Listeners = std::vector<std::function<bool(MemoryUse)>>;
 

@@ -23,6 +23,8 @@ namespace {
 constexpr int kBlockingThreads = 16;
 // Of their own, because what waits there may wait for staged bytes.
 constexpr int kStagingThreads = 2;
+// A mount that is made for one command has gone by then; a job takes longer to its first save.
+constexpr Milliseconds kPrefaultAfter{500};
 // Somebody waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
@@ -57,6 +59,7 @@ Status Machinery::start() {
     if (!pool) {
         return failure(pool.error());
     }
+    prefault_ = std::make_unique<Prefault>((*pool)->memory(), kPrefaultAfter);
     pool_ = std::move(*pool);
     return start_store();
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "base/prefault.h"
 #include "base/process_inspector.h"
 #include "base/system_clock.h"
 #include "base/timer_thread.h"
@@ -60,6 +61,7 @@ private:
     std::unique_ptr<Executor> blocking_;
     std::unique_ptr<Executor> staging_;
     std::unique_ptr<BufferPool> pool_;
+    std::unique_ptr<Prefault> prefault_;
     std::unique_ptr<HttpTransport> transport_;
     std::unique_ptr<CredentialsProvider> credentials_;
     std::unique_ptr<S3Store> store_;

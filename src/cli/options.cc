@@ -165,8 +165,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.read.max_read_ahead, parse_size(v)); }},
 
     {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G", "memory for data, 64M at least",
-     "A full budget slows writers; it never fails them and never grows. Of a control group the limit counts, not the "
-     "machine's RAM.",
+     "It is taken in the first seconds of a mount. A full budget slows writers; it never fails them and never grows. "
+     "Of a control group the limit counts, not the machine's RAM.",
      [](Config& c, std::string_view v) {
          return set(c.mount.max_memory, parse_size(v).and_then([&](std::uint64_t size) -> Result<std::uint64_t> {
              if (size < kSmallestMemory) {
