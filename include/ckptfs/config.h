@@ -37,7 +37,8 @@ struct StoreConfig {
     // One byte must move within this time, or the attempt is given up.
     Milliseconds stall_timeout{std::chrono::seconds(20)};
     int max_connections = 64;
-    int http_threads = 2;
+    // 0: as many as the processors ask for.
+    int http_threads = 0;
 };
 
 struct WriteConfig {
@@ -45,6 +46,9 @@ struct WriteConfig {
     std::uint64_t part_size = 0;
     // Some stores (R2) need all parts but the last to be equal.
     bool equal_parts = false;
+    // Of one file: a writer that is ahead of the store by so many waits, instead of filling memory that will be cold
+    // when it is sent.
+    int max_parts_in_flight = 48;
     std::string staging_dir = "/var/tmp";
     std::vector<std::string> keep_on_kill = {"*.log", "*.out", "*.err", "*.txt", "*.jsonl", "events.out.tfevents.*"};
 };
@@ -75,7 +79,8 @@ struct MountConfig {
     // 0: min(1 GiB, 5 % of RAM or of the cgroup's limit).
     std::uint64_t max_memory = 0;
     Milliseconds drain_timeout{std::chrono::minutes(10)};
-    int fuse_threads = 8;
+    // 0: as many as the processors ask for.
+    int fuse_threads = 0;
     std::string log_level = "info";
     // Appended to; empty: standard error in the foreground, else the journal.
     std::string log_file;

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "base/executors.h"
 #include "base/process_inspector.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
@@ -21,6 +22,7 @@
 #include "cli/control.h"
 #include "cli/local_checks.h"
 #include "cli/machinery.h"
+#include "cli/scale.h"
 #include "cli/service.h"
 #include "fuse/mount.h"
 #include "fuse/session.h"
@@ -230,7 +232,7 @@ int mount_command(Config config) {
     }
     say_what_cannot_be_told();
     const bool terminal_is_the_log = config.mount.foreground && config.mount.log_file.empty();
-    Daemon daemon(std::move(config), std::move(readiness));
+    Daemon daemon(scaled(std::move(config), processor_count()), std::move(readiness));
     if (auto started = daemon.start(); !started) {
         if (!terminal_is_the_log) {
             log_error(started.error().message);

@@ -175,9 +175,9 @@ constexpr auto kTable = std::to_array<OptionSpec>({
              return size;
          }));
      }},
-    {kResources, "fuse-threads", "", "N", "8", "threads that take requests from the kernel", "",
+    {kResources, "fuse-threads", "", "N", "one a processor, 2 to 8", "threads that take requests from the kernel", "",
      [](Config& c, std::string_view v) { return set(c.mount.fuse_threads, parse_number(v, 1, kMaxThreads)); }},
-    {kResources, "http-threads", "", "N", "2", "threads that move bytes", "",
+    {kResources, "http-threads", "", "N", "one for two processors, 1 to 8", "threads that move bytes", "",
      [](Config& c, std::string_view v) { return set(c.store.http_threads, parse_number(v, 1, kMaxThreads)); }},
     {kResources, "log-level", "", "LEVEL", "info", "error, warning, info or debug", "",
      [](Config& c, std::string_view v) {

@@ -242,6 +242,9 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
                 return false;
             }
         }
+        if (parts_under_way_ >= environment_.config.max_parts_in_flight) {
+            return false;
+        }
         std::optional<Slice> slice = charge(pending);
         if (!slice) {
             return false;

@@ -42,9 +42,9 @@ TEST(OptionTable, HasEveryNameOnceAndSaysWhatItDoes) {
 TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
     const auto config = configure({});
     ASSERT_TRUE(config);
-    for (const char* name : {"drain-timeout", "retry-for", "stall-timeout", "max-connections", "file-mode", "dir-mode",
-                             "metadata-ttl", "staging-dir", "checksum", "fuse-threads", "http-threads", "log-level",
-                             "compress", "direct-io", "addressing-style"}) {
+    for (const char* name :
+         {"drain-timeout", "retry-for", "stall-timeout", "max-connections", "file-mode", "dir-mode", "metadata-ttl",
+          "staging-dir", "checksum", "log-level", "compress", "direct-io", "addressing-style"}) {
         Config changed = *config;
         const OptionSpec* option = find_option(name);
         ASSERT_NE(option, nullptr) << name;
@@ -58,8 +58,6 @@ TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
         EXPECT_EQ(changed.names.metadata_ttl, config->names.metadata_ttl) << name;
         EXPECT_EQ(changed.write.staging_dir, config->write.staging_dir) << name;
         EXPECT_EQ(changed.store.checksum, config->store.checksum) << name;
-        EXPECT_EQ(changed.mount.fuse_threads, config->mount.fuse_threads) << name;
-        EXPECT_EQ(changed.store.http_threads, config->store.http_threads) << name;
         EXPECT_EQ(changed.mount.log_level, config->mount.log_level) << name;
         EXPECT_EQ(changed.mount.compress, config->mount.compress) << name;
         EXPECT_EQ(changed.read.direct_io, config->read.direct_io) << name;

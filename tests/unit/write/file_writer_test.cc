@@ -59,6 +59,23 @@ TEST_F(FileWriterTest, SendsLargeFilesInPartsWhileTheyAreWritten) {
     EXPECT_EQ(writer->progress().bytes_in_store, content.size());
 }
 
+TEST_F(FileWriterTest, WaitsForTheStoreWhenItIsManyPartsAhead) {
+    environment.config.max_parts_in_flight = 2;
+    const auto writer = open();
+    const std::string part = pattern(8 * kMiB);
+    store.hold(Operation::kUploadPart);
+    ASSERT_TRUE(write(*writer, 0, part));
+    ASSERT_TRUE(write(*writer, part.size(), part));
+    ASSERT_TRUE(store.wait_until_held(Operation::kUploadPart, 2));
+    Answer<Status> ahead;
+    writer->write(2 * part.size(), data("more"), ahead.callback());
+    EXPECT_FALSE(ahead.here(std::chrono::milliseconds(50)));
+    store.release(Operation::kUploadPart);
+    ASSERT_TRUE(ahead.get());
+    ASSERT_TRUE(commit(*writer));
+    EXPECT_EQ(store.content("dir/file"), part + part + "more");
+}
+
 TEST_F(FileWriterTest, HoldsEverySizeAroundTheBorders) {
     for (const std::uint64_t size :
          {std::uint64_t{0}, std::uint64_t{1}, kMiB - 1, kMiB, kMiB + 1, 8 * kMiB - 1, 8 * kMiB, 8 * kMiB + 1, 9 * kMiB,
