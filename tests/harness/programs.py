@@ -9,7 +9,7 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CKPTFS_BUILD", ROOT / "build/release"))
 CKPTFS = BUILD / "ckptfs"
-S3SIM = BUILD / "s3sim"
+S3SIM = pathlib.Path(os.environ.get("CKPTFS_S3SIM", BUILD / "s3sim"))
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:

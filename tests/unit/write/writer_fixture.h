@@ -21,21 +21,12 @@
 #include "base/thread_pool.h"
 #include "codec/codecs.h"
 #include "support/fake_store.h"
+#include "support/pattern.h"
 #include "write/file_writer.h"
 
 namespace ckptfs::testing {
 
 inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-
-// Bytes that differ from place to place, so that a byte at the wrong offset is seen.
-inline std::string pattern(std::uint64_t size, std::uint64_t offset = 0) {
-    std::string text(size, '\0');
-    for (std::uint64_t at = 0; at < size; ++at) {
-        const std::uint64_t place = offset + at;
-        text[at] = static_cast<char>('A' + (place ^ (place >> 8) ^ (place >> 20)) % 53);
-    }
-    return text;
-}
 
 // The answer of an asynchronous call, waited for with a deadline.
 template <class T>

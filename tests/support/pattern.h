@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ckptfs::testing {
+
+// Bytes that differ from place to place, so that a byte at the wrong offset is seen.
+[[nodiscard]] std::string pattern(std::uint64_t size, std::uint64_t offset = 0);
+
+}  // namespace ckptfs::testing
