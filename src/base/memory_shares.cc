@@ -11,6 +11,9 @@ namespace {
 // multipart upload limits) whose ends lie inside frames, and the next one beginning.
 constexpr std::size_t kSmallestCommitReserve = 8;
 constexpr std::size_t kLargestCommitReserve = 256;
+// DCP with four threads in each of eight ranks writes 32 files on one node.
+constexpr std::size_t kFewestParkedWrites = 8;
+constexpr std::size_t kMostParkedWrites = 256;
 constexpr std::size_t kLargestReadReserve = 1024;
 constexpr std::size_t kLargestWriteReserve = 2048;
 
@@ -32,9 +35,11 @@ MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads) {
     const std::size_t total = std::max(max_memory, kSmallestMaxMemory) / BufferPool::kBufferSize;
     const auto threads = static_cast<std::size_t>(std::max(fuse_threads, 1));
 
-    // Every thread listens with a buffer of its own, and about as many parked writes may keep theirs. Many threads on a
-    // small budget take turns.
-    const std::size_t receive = std::min(threads + std::min(threads, total / 16), total / 4);
+    // Every thread listens with a buffer of its own, also while so many writers wait for memory, whose data stays where
+    // it was received: a stat or the interrupt of a killed writer is read behind them. Many threads on a small budget
+    // take turns.
+    const std::size_t parked = std::clamp(total / 32, kFewestParkedWrites, kMostParkedWrites);
+    const std::size_t receive = std::min(threads + parked, total / 4);
     const std::size_t read = std::min(total / 8, kLargestReadReserve);
     const std::size_t commit = std::clamp(total / 16, kSmallestCommitReserve, kLargestCommitReserve);
     const std::size_t write = std::min(total / 4, kLargestWriteReserve);

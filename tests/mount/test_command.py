@@ -223,7 +223,12 @@ def test_a_mount_whose_memory_is_waited_for_ends_in_order(mount, simulator, pref
     programs = [subprocess.Popen(["dd", *names, "bs=1M", "status=none"], stderr=subprocess.DEVNULL)
                 for i in range(4) for names in ((f"if={made / f'read{i}'}", "of=/dev/null"),
                                                 ("if=/dev/zero", f"of={made / f'written{i}'}", "count=200"))]
-    wait_until(lambda: simulator.counters()["hung"] > 8, "requests to hang")
+    def answered(operation: str) -> int:
+        return simulator.counters()["operations"].get(operation, {}).get("requests", 0)
+
+    wait_until(lambda: answered("CreateMultipartUpload") > 0 and simulator.counters()["hung"] > 8, "requests to hang")
+    # Behind the writers that wait for memory.
+    assert not (made / "nothing").exists()
     assert made.unmount() == 1
     assert "memory pool" not in made.log()
     for program in programs:
