@@ -82,7 +82,7 @@ def run_models(models: list[bench_plan.Model], options: argparse.Namespace, disk
     """On one simulated store; yields measured results."""
     mount_options = options.mount_option + ([] if options.signed_payload else ["--unsigned-payload"])
     with contextlib.closing(workloads.Bench(models[0].tls, disk, mount_options, options.size,
-                                            verify_measured=options.quick)) as bench:
+                                            quick=options.quick)) as bench:
         first = 1 if options.quick else 0
         for repetition, model in itertools.product(range(first, options.repeat + 1), models):
             for workload, targets in options.only.rounds(model, options.quick):

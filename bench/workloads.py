@@ -110,10 +110,10 @@ class Bench:
     """One simulated store, and the targets that are compared on it."""
 
     def __init__(self, tls: bool, disk: pathlib.Path, mount_options: list[str], size: int,
-                 verify_measured: bool) -> None:
+                 quick: bool) -> None:
         self.disk = disk
         self.mount_options = mount_options
-        self.verify_measured = verify_measured
+        self.quick = quick
         self.simulator = Simulator("--allow-anonymous", "--preallocate", str(store_memory(size)),
                                    *(("--tls",) if tls else ()), start_seconds=STORE_STARTS_WITHIN_S)
         self._warm_up_bytes = warm_up_bytes(size)
@@ -171,7 +171,8 @@ class Bench:
             mount.remove()
 
     def _warm_up(self, mount: Mount) -> None:
-        wait_until(lambda: PREFAULT_THREAD not in thread_names(mount.process.pid), "the daemon to touch its memory")
+        if not self.quick:
+            wait_until(lambda: PREFAULT_THREAD not in thread_names(mount.process.pid), "the daemon to touch its memory")
         file_io = BUILD / "file_io"
         run_client(file_io, "read", mount / WARM_UP_KEY, "--bytes", self._warm_up_bytes)
         run_client(file_io, "write", mount / "warm-up.tmp", "--bytes", self._warm_up_bytes)
@@ -194,7 +195,7 @@ class Bench:
         if step.writes:
             # DCP syncs its files by itself.
             command += for_writers if step.path != "dcp" else ()
-        elif self._repetition == 0 or self.verify_measured:
+        elif self._repetition == 0 or self.quick:
             command.append("--verify")
         return run_client(*command, **(KEEP_MEMORY if step.keeps_memory else {}))
 
