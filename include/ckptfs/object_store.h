@@ -39,6 +39,9 @@ struct ObjectInfo {
     std::string content_type;
     std::string content_encoding;
     std::string storage_class;
+    // The rest of what a program may have set, by header name in lower case; a copy with metadata of its own repeats
+    // it.
+    std::map<std::string, std::string> other_headers;
 };
 
 // First byte and length; or the last `length` bytes when `suffix` is set.
@@ -94,6 +97,9 @@ struct CopyRequest {
     // Pins the source: another version answers 412, errno ESTALE.
     std::string source_if_match;
     bool if_none_match = false;
+    // Describes the copy instead of what describes its source: metadata, content type and encoding, other headers. With
+    // a `ckptfs-write` of its own a copy whose reply was lost is recognised.
+    std::optional<ObjectInfo> description;
 };
 
 struct CreateUploadRequest {
@@ -102,6 +108,7 @@ struct CreateUploadRequest {
     std::string content_type;
     std::string content_encoding;
     std::string storage_class;
+    std::map<std::string, std::string> other_headers;
 };
 
 struct UploadId {

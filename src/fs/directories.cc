@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "fs/directory_listing.h"
 #include "fs/paths.h"
@@ -53,6 +54,8 @@ Status Directories::put_marker(const std::string& key, bool if_none_match) {
     PutRequest request;
     request.key = key;
     request.content_type = "application/x-directory";
+    // By which mkdir knows its own marker when the reply was lost.
+    request.metadata[kWriteIdMetadata] = random_uuid();
     request.if_none_match = if_none_match;
     const Result<PutResponse> made = wait_for<PutResponse>([&](auto done) { state_.env.store.put(request, done); });
     if (!made) {

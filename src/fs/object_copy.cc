@@ -55,6 +55,7 @@ Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& sourc
     create.content_type = source.content_type;
     create.content_encoding = source.content_encoding;
     create.storage_class = source.storage_class;
+    create.other_headers = source.other_headers;
     const Result<UploadId> upload = wait_for<UploadId>([&](auto done) { store.create_upload(create, done); });
     if (!upload) {
         return failure(upload.error());
@@ -87,6 +88,11 @@ Result<ObjectVersion> copy_by_request(ObjectStore& store, const ObjectInfo& sour
     request.key = destination;
     request.source_if_match = source.etag;
     request.if_none_match = options.no_replace;
+    if (options.no_replace) {
+        // So that an attempt whose reply was lost is not taken for somebody else's file.
+        request.description = source;
+        request.description->metadata[kWriteIdMetadata] = random_uuid();
+    }
     const Result<PutResponse> response = wait_for<PutResponse>([&](auto done) { store.copy(request, done); });
     if (!response) {
         return failure(response.error());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that publish an object (PutObject, CompleteMultipartUpload), and what happens when their answer is lost.
+// Requests that publish an object (PutObject, CompleteMultipartUpload, CopyObject), and what happens when their answer
+// is lost.
 //
 // After a timeout, a reset, a 5xx that may have taken effect, 404 NoSuchUpload or 412, the key is looked at before
 // anything is said: if it carries this commit's write id, the commit has succeeded. If not, what can be retried is

@@ -31,6 +31,10 @@ void add_metadata(HttpHeaders& headers, const Metadata& metadata) {
     }
 }
 
+void add_all(HttpHeaders& headers, const std::map<std::string, std::string>& more) {
+    headers.insert(headers.end(), more.begin(), more.end());
+}
+
 // x-amz-copy-source is a path: the key is percent-encoded in it.
 std::string copy_source(const RequestDefaults& defaults, const std::string& key) {
     return '/' + uri_encode(defaults.bucket) + '/' + uri_encode_key(key);
@@ -80,7 +84,13 @@ S3Request copy_request(const RequestDefaults& defaults, const CopyRequest& copy)
     S3Request request = make("CopyObject", "PUT", copy.key);
     add(request.headers, "x-amz-copy-source", copy_source(defaults, copy.source_key));
     add(request.headers, "x-amz-copy-source-if-match", copy.source_if_match);
-    add(request.headers, "x-amz-metadata-directive", "COPY");
+    add(request.headers, "x-amz-metadata-directive", copy.description ? "REPLACE" : "COPY");
+    if (copy.description) {
+        add(request.headers, "content-type", copy.description->content_type);
+        add(request.headers, "content-encoding", copy.description->content_encoding);
+        add_all(request.headers, copy.description->other_headers);
+        add_metadata(request.headers, copy.description->metadata);
+    }
     add(request.headers, "x-amz-storage-class", defaults.storage_class);
     add(request.headers, "if-none-match", copy.if_none_match ? "*" : "");
     return request;
@@ -122,6 +132,7 @@ S3Request create_upload_request(const RequestDefaults& defaults, const CreateUpl
     add(request.headers, "content-encoding", create.content_encoding);
     add(request.headers, "x-amz-storage-class",
         create.storage_class.empty() ? defaults.storage_class : create.storage_class);
+    add_all(request.headers, create.other_headers);
     if (defaults.checksums) {
         add(request.headers, "x-amz-checksum-algorithm", "CRC32C");
         add(request.headers, "x-amz-checksum-type", "COMPOSITE");

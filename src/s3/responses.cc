@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/responses.h"
 
+#include <array>
 #include <charconv>
 #include <limits>
 
@@ -8,6 +9,11 @@
 
 namespace ckptfs {
 namespace {
+
+// System-defined object metadata that users can change ("Working with object metadata" in the Amazon S3 user guide),
+// less what ObjectInfo has a field for.
+constexpr std::array kOtherHeaders{"cache-control", "content-disposition", "content-language", "expires",
+                                   "x-amz-website-redirect-location"};
 
 std::optional<std::uint64_t> parse_offset(std::string_view text) {
     std::uint64_t value = 0;
@@ -65,6 +71,11 @@ std::optional<ObjectInfo> object_info(const std::string& key, const HttpResponse
     object.content_type = response.header("content-type");
     object.content_encoding = response.header("content-encoding");
     object.storage_class = response.header("x-amz-storage-class");
+    for (const char* name : kOtherHeaders) {
+        if (const std::string_view value = response.header(name); !value.empty()) {
+            object.other_headers.emplace(name, value);
+        }
+    }
     constexpr std::string_view kMetadataPrefix = "x-amz-meta-";
     for (const auto& [name, value] : response.headers) {
         if (name.starts_with(kMetadataPrefix)) {

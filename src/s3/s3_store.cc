@@ -95,6 +95,11 @@ SharedCall removal_call(S3Request request, std::string_view gone_code, StoreDone
     return call;
 }
 
+std::string write_id_in(const Metadata& metadata) {
+    const auto found = metadata.find(kWriteIdMetadata);
+    return found == metadata.end() ? "" : found->second;
+}
+
 int precondition_errno(bool if_none_match) {
     return if_none_match ? EEXIST : ESTALE;
 }
@@ -126,25 +131,25 @@ void S3Store::put(PutRequest request, StoreDone<PutResponse> done) {
             put.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(put.body)));
         };
     }
-    const auto write_id = request.metadata.find(kWriteIdMetadata);
     // The checksum is looked for when the answer is read: it may have been computed only before the first attempt.
     auto read = [raw = call.get()](const HttpResponse& response) {
         return read_put(response, sent_checksum(raw->request));
     };
-    std::make_shared<CommitOperation>(sender_, std::move(call),
-                                      write_id == request.metadata.end() ? std::string() : write_id->second,
-                                      std::move(read), std::move(done))
+    std::make_shared<CommitOperation>(sender_, std::move(call), write_id_in(request.metadata), std::move(read),
+                                      std::move(done))
         ->start();
 }
 
 void S3Store::copy(CopyRequest request, StoreDone<PutResponse> done) {
-    auto call = make_simple_call<PutResponse>(
-        copy_request(defaults_, request),
-        [](const HttpResponse& response) { return read_written(parse_copy_result(response.body), response); },
-        std::move(done));
+    auto call = std::make_shared<Call>();
+    call->request = copy_request(defaults_, request);
     call->precondition_errno = precondition_errno(request.if_none_match);
     call->stall_timeout_factor = kSlowAnswerFactor;
-    sender_->send(call);
+    auto read = [](const HttpResponse& response) { return read_written(parse_copy_result(response.body), response); };
+    std::make_shared<CommitOperation>(sender_, std::move(call),
+                                      request.description ? write_id_in(request.description->metadata) : "",
+                                      std::move(read), std::move(done))
+        ->start();
 }
 
 void S3Store::list(ListRequest request, StoreDone<ListResponse> done) {

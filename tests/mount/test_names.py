@@ -11,6 +11,7 @@ import time
 
 import pytest
 from harness.programs import wait_until
+from harness.simulator import BUCKET
 
 MIB = 1 << 20
 
@@ -48,6 +49,47 @@ def test_rename_noreplace(mount, simulator, prefix):
     assert renameat2_noreplace(made / "a", made / "b") == errno.EEXIST
     assert renameat2_noreplace(made / "a", made / "c") == 0
     assert sorted(simulator.keys(prefix)) == [prefix + "b", prefix + "c"]
+
+
+def test_a_new_directory_whose_reply_was_lost_is_a_success(mount, simulator, prefix):
+    simulator.inject({"op": "PutObject", "key": prefix + "*", "times": 1, "action": "performed-but-reply-lost"})
+    made = mount()
+    (made / "directory").mkdir()
+    with pytest.raises(FileExistsError):
+        (made / "directory").mkdir()
+    assert simulator.keys(prefix) == [prefix + "directory/"]
+
+
+@pytest.mark.parametrize("writer", ["this mount", "another client"])
+def test_rename_noreplace_whose_reply_was_lost_is_a_success(mount, simulator, prefix, writer):
+    made = mount()
+    if writer == "this mount":
+        (made / "a").write_bytes(b"content")
+    else:
+        simulator.client().put_object(Bucket=BUCKET, Key=prefix + "a", Body=b"content", CacheControl="no-store",
+                                      ContentType="text/plain", Metadata={"note": "kept"})
+    simulator.inject({"op": "CopyObject", "key": prefix + "*", "times": 1, "action": "performed-but-reply-lost"})
+    assert renameat2_noreplace(made / "a", made / "b") == 0
+    assert simulator.keys(prefix) == [prefix + "b"]
+    assert simulator.content(prefix + "b") == b"content"
+    if writer == "another client":
+        copy = simulator.client().head_object(Bucket=BUCKET, Key=prefix + "b")
+        assert (copy["CacheControl"], copy["ContentType"], copy["Metadata"]["note"]) == ("no-store", "text/plain", "kept")
+
+
+def test_rename_noreplace_that_another_client_forestalls_while_it_is_tried_again(mount, simulator, prefix):
+    made = mount("--stall-timeout", "1s")
+    (made / "a").write_bytes(b"ours")
+    simulator.inject({"op": "CopyObject", "key": prefix + "*", "times": 1, "action": "hang"})
+    answers = []
+    renaming = threading.Thread(target=lambda: answers.append(renameat2_noreplace(made / "a", made / "b")))
+    renaming.start()
+    wait_until(lambda: simulator.counters()["hung"] > 0, "the copy to hang")
+    simulator.put(prefix + "b", b"theirs")
+    renaming.join()
+    assert answers == [errno.EEXIST]
+    assert simulator.content(prefix + "a") == b"ours"
+    assert simulator.content(prefix + "b") == b"theirs"
 
 
 def test_rename_of_an_open_unsynced_file_publishes_it_under_the_new_name(mount, simulator, prefix):

@@ -252,7 +252,7 @@ void FakeStore::copy(CopyRequest request, StoreDone<PutResponse> done) {
             if (request.if_none_match && objects_.contains(request.key)) {
                 return refused(EEXIST, "PreconditionFailed", 412);
             }
-            const ObjectInfo info = (*source)->info;
+            const ObjectInfo info = request.description.value_or((*source)->info);
             return store_object(request.key, *(*source)->content, info.metadata, info.content_type,
                                 info.content_encoding);
         },

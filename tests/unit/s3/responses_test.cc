@@ -31,11 +31,8 @@ TEST(ETag, IsTheSameTextWithAndWithoutItsQuotes) {
 
 TEST(ObjectInfo, TakesTheWholeSizeFromTheRange) {
     HttpResponse response;
-    response.headers = {{"content-length", "5"},
-                        {"content-range", "bytes 5-9/443"},
-                        {"etag", "e"},
-                        {"x-amz-meta-note", "kept"},
-                        {"content-type", "text/plain"}};
+    response.headers = {{"content-length", "5"},     {"content-range", "bytes 5-9/443"}, {"etag", "e"},
+                        {"x-amz-meta-note", "kept"}, {"content-type", "text/plain"},     {"cache-control", "no-store"}};
     const auto object = object_info("k", response);
     ASSERT_TRUE(object.has_value());
     EXPECT_EQ(object->key, "k");
@@ -43,6 +40,7 @@ TEST(ObjectInfo, TakesTheWholeSizeFromTheRange) {
     EXPECT_EQ(object->etag, "\"e\"");
     EXPECT_EQ(object->metadata.at("note"), "kept");
     EXPECT_EQ(object->content_type, "text/plain");
+    EXPECT_EQ(object->other_headers.at("cache-control"), "no-store");
 }
 
 TEST(ObjectInfo, WithoutASizeThereIsNone) {
