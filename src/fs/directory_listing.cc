@@ -157,7 +157,9 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
     entry.name = listed.name;
     if (!with_attributes) {
         entry.entry.attributes.type = listed.is_directory ? FileType::kDirectory : FileType::kFile;
-        entry.entry.attributes.inode = inode_number(state_.nodes.path(lock, *directory_) + listed.name);
+        const NodePtr known = state_.nodes.child(lock, directory_, listed.name);
+        entry.entry.attributes.inode =
+            known != nullptr ? known->inode : inode_number(state_.nodes.path(lock, *directory_) + listed.name);
         return entry;
     }
     NodePtr node = state_.nodes.child(lock, directory_, listed.name);

@@ -10,7 +10,7 @@ namespace ckptfs {
 NodeTable::NodeTable() : root_(std::make_shared<Node>(kRootNode, FileType::kDirectory)) {
     root_->inode = kRootNode;
     root_->has_marker = true;
-    nodes_.emplace(kRootNode, root_);
+    own(root_);
 }
 
 NodePtr NodeTable::find(const Lock&, NodeId id) const {
@@ -24,16 +24,50 @@ NodePtr NodeTable::child(const Lock& lock, const NodePtr& parent, std::string_vi
 }
 
 NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::string& name, FileType type) {
-    if (const NodePtr old = child(lock, parent, name)) {
+    const NodePtr old = child(lock, parent, name);
+    if (old != nullptr) {
         unlink(lock, old);
     }
     auto node = std::make_shared<Node>(next_id_++, type);
     node->parent = parent;
     node->name = name;
     parent->children[name] = node.get();
-    nodes_.emplace(node->id, node);
-    node->inode = inode_number(path(lock, *node));
+    node->inode = old != nullptr ? old->inode : free_inode(lock, *node);
+    own(node);
     return node;
+}
+
+std::uint64_t NodeTable::free_inode(const Lock& lock, const Node& node) const {
+    const std::string name = path(lock, node);
+    std::uint64_t inode = inode_number(name);
+    for (int attempt = 1; is_of_another_file(inode, node); ++attempt) {
+        // No path has a zero byte.
+        inode = inode_number(name + '\0' + std::to_string(attempt));
+    }
+    return inode;
+}
+
+// One that was removed or renamed, or whose directory was, while it had this number.
+bool NodeTable::is_of_another_file(std::uint64_t inode, const Node& node) const {
+    const auto [first, last] = by_inode_.equal_range(inode);
+    return std::any_of(first, last, [&node](const auto& other) {
+        return other.second->removed || other.second->parent != node.parent || other.second->name != node.name;
+    });
+}
+
+void NodeTable::own(const NodePtr& node) {
+    if (nodes_.emplace(node->id, node).second) {
+        by_inode_.emplace(node->inode, node.get());
+    }
+}
+
+bool NodeTable::disown(const Node& node) {
+    if (nodes_.erase(node.id) == 0) {
+        return false;
+    }
+    const auto [first, last] = by_inode_.equal_range(node.inode);
+    by_inode_.erase(std::find_if(first, last, [&node](const auto& entry) { return entry.second == &node; }));
+    return true;
 }
 
 void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
@@ -64,18 +98,9 @@ void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_p
     node->linked = true;
     new_parent->children[new_name] = node.get();
     // Whoever renames may be the last that holds it: a child that the table does not own would dangle.
-    nodes_.emplace(node->id, node);
-    refresh_inodes(lock, *node);
+    own(node);
     drop_if_unused(lock, old_parent);
     drop_if_unused(lock, node);
-}
-
-// Inode numbers follow names: a number that stayed with a moved node could meet a new file of the old name.
-void NodeTable::refresh_inodes(const Lock& lock, Node& node) {
-    node.inode = inode_number(path(lock, node));
-    for (const auto& [name, child] : node.children) {
-        refresh_inodes(lock, *child);
-    }
 }
 
 std::string NodeTable::path(const Lock&, const Node& node) const {
@@ -112,7 +137,7 @@ void NodeTable::drop_if_unused(const Lock& lock, const NodePtr& node) {
         !node->children.empty()) {
         return;
     }
-    if (nodes_.erase(node->id) == 0) {
+    if (!disown(*node)) {
         return;
     }
     const NodePtr parent = node->parent;

@@ -5,6 +5,10 @@
 // same inode number, and whoever has the old one open keeps reading what was opened. A node keeps its identity across
 // the commits of its own writer. Directories have one node as long as they are looked up.
 //
+// Inode numbers follow from names, so that they are the same on every mount and after every restart. A node keeps its
+// number when it is renamed, since the kernel goes on showing it for open files; a new file of the old name then gets
+// another one.
+//
 // Ownership: the table owns nodes from the first lookup to the last forget, and longer while a handle, a writer or a
 // child needs them. Paths follow from parents, so that renaming a directory moves everything below it.
 // Threads: the fields of Node below the line are guarded by NodeTable::mutex(); functions with a `lock` argument expect
@@ -52,6 +56,7 @@ public:
     // --- guarded by NodeTable::mutex()
     NodePtr parent;
     std::string name;
+    // The same as long as the node lives.
     std::uint64_t inode = 0;
     std::uint64_t lookups = 0;
     // Its name leads to this node. False once removed, or once another version has the name.
@@ -113,12 +118,17 @@ public:
     [[nodiscard]] std::size_t size(const Lock&) const { return nodes_.size(); }
 
 private:
-    void refresh_inodes(const Lock& lock, Node& node);
+    [[nodiscard]] std::uint64_t free_inode(const Lock& lock, const Node& node) const;
+    [[nodiscard]] bool is_of_another_file(std::uint64_t inode, const Node& node) const;
+    void own(const NodePtr& node);
+    bool disown(const Node& node);
 
     mutable std::mutex mutex_;
     NodePtr root_;
     NodeId next_id_ = kRootNode + 1;
     std::unordered_map<NodeId, NodePtr> nodes_;
+    // Of all nodes; versions of one file share a number.
+    std::unordered_multimap<std::uint64_t, const Node*> by_inode_;
 };
 
 }  // namespace ckptfs

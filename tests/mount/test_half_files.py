@@ -252,6 +252,18 @@ def test_a_descriptor_duplicated_and_closed_before_the_first_write_is_not_the_en
     assert simulator.content(prefix + "group") == b"one\ntwo\n1\n2\n3\nmore\n"
 
 
+def test_a_descriptor_duplicated_and_closed_after_a_rename_is_not_the_end(mount, simulator, prefix):
+    made = mount()
+    file = os.open(made / "tmp", os.O_WRONLY | os.O_CREAT)
+    os.write(file, b"one")
+    os.rename(made / "tmp", made / "final")
+    os.write(file, b"two")
+    os.close(os.dup(file))
+    assert simulator.content(prefix + "final") == b"one"
+    os.close(file)
+    assert simulator.content(prefix + "final") == b"onetwo"
+
+
 def test_touch_and_empty_files_are_durable_at_close(mount, simulator, prefix):
     made = mount()
     subprocess.run(["touch", made / "marker"], check=True)

@@ -219,6 +219,19 @@ def test_inode_numbers_are_stable(mount):
     assert (mount() / "file").stat().st_ino == number
 
 
+def test_a_renamed_file_keeps_its_inode_number(mount):
+    made = mount()
+    with open(made / "log", "w") as file:
+        file.write("first")
+        number = os.fstat(file.fileno()).st_ino
+        os.rename(made / "log", made / "log.1")
+        assert (made / "log.1").stat().st_ino == os.fstat(file.fileno()).st_ino == number
+        (made / "log").write_text("second")
+        assert not os.path.samefile(made / "log", made / "log.1")
+        assert {entry.name: entry.inode() for entry in os.scandir(made.path)} == {
+            name: (made / name).stat().st_ino for name in ("log", "log.1")}
+
+
 def test_a_read_only_mount_refuses_every_change(mount):
     (mount() / "file").write_bytes(b"x")
     made = mount("--read-only")

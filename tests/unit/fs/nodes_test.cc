@@ -41,7 +41,7 @@ TEST_F(NodeTableTest, ANewVersionTakesTheNameAndKeepsTheInodeNumber) {
     EXPECT_EQ(table.find(table.lock(), old_version->id), old_version);
 }
 
-TEST_F(NodeTableTest, MovingADirectoryMovesWhatIsBelowAndRenumbersIt) {
+TEST_F(NodeTableTest, MovingADirectoryMovesWhatIsBelow) {
     const NodePtr directory = add(table.root(), "old", FileType::kDirectory);
     const NodePtr file = add(directory, "f", FileType::kFile);
     {
@@ -49,9 +49,45 @@ TEST_F(NodeTableTest, MovingADirectoryMovesWhatIsBelowAndRenumbersIt) {
         table.move(lock, directory, table.root(), "new");
     }
     EXPECT_EQ(path(file), "new/f");
-    EXPECT_EQ(file->inode, inode_number("new/f"));
     EXPECT_EQ(child(table.root(), "old"), nullptr);
     EXPECT_EQ(child(table.root(), "new"), directory);
+}
+
+TEST_F(NodeTableTest, ANodeKeepsItsInodeNumberWhenItIsMoved) {
+    const NodePtr file = add(table.root(), "f", FileType::kFile);
+    const NodePtr directory = add(table.root(), "d", FileType::kDirectory);
+    const NodePtr below = add(directory, "f", FileType::kFile);
+    {
+        const NodeTable::Lock lock = table.lock();
+        table.move(lock, file, table.root(), "g");
+        table.move(lock, directory, table.root(), "e");
+    }
+    EXPECT_EQ(file->inode, inode_number("f"));
+    EXPECT_EQ(below->inode, inode_number("d/f"));
+    EXPECT_NE(add(table.root(), "f", FileType::kFile)->inode, file->inode);
+    const NodePtr fresh = add(table.root(), "d", FileType::kDirectory);
+    EXPECT_NE(fresh->inode, directory->inode);
+    EXPECT_NE(add(fresh, "f", FileType::kFile)->inode, below->inode);
+}
+
+TEST_F(NodeTableTest, ANewFileDoesNotGetTheNumberOfARemovedOneThatIsOpen) {
+    const NodePtr removed = add(table.root(), "f", FileType::kFile);
+    {
+        const NodeTable::Lock lock = table.lock();
+        removed->removed = true;
+        table.unlink(lock, removed);
+    }
+    EXPECT_NE(add(table.root(), "f", FileType::kFile)->inode, removed->inode);
+}
+
+TEST_F(NodeTableTest, ANumberIsFreeAgainWhenItsNodeIsForgotten) {
+    const NodePtr moved = add(table.root(), "f", FileType::kFile);
+    {
+        const NodeTable::Lock lock = table.lock();
+        table.move(lock, moved, table.root(), "g");
+        table.forget(lock, moved, moved->lookups);
+    }
+    EXPECT_EQ(add(table.root(), "f", FileType::kFile)->inode, inode_number("f"));
 }
 
 TEST_F(NodeTableTest, MovingOntoANameUnlinksTheNodeThatHadIt) {
