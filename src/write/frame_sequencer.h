@@ -29,7 +29,7 @@ public:
 
     FrameSequencer() = default;
     // `begin`: of the stream, in the file.
-    explicit FrameSequencer(std::uint64_t begin) : open_offset_(begin) {}
+    explicit FrameSequencer(std::uint64_t begin) : begin_(begin), open_offset_(begin) {}
 
     // Adds bytes at the end; returns the frames that this filled, to be encoded and handed to encoded().
     [[nodiscard]] std::vector<RawFrame> append(Slice slice);
@@ -53,6 +53,7 @@ public:
 private:
     RawFrame take_open();
 
+    std::uint64_t begin_ = 0;
     std::uint64_t open_offset_ = 0;
     Payload open_;
     std::uint64_t next_cut_ = 0;

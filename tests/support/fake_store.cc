@@ -413,6 +413,12 @@ Result<PutResponse> FakeStore::complete_now(const CompleteRequest& request) {
         if (&part != &request.parts.back() && found->second.content.size() < minimum_part_size_) {
             return refused(EIO, "EntityTooSmall", 400);
         }
+        const bool is_last = &part == &request.parts.back();
+        const std::size_t equal_size = upload->second.parts.at(request.parts.front().part_number).content.size();
+        const std::size_t size = found->second.content.size();
+        if (equal_parts_required_ && (is_last ? size > equal_size : size != equal_size)) {
+            return refused(EIO, "InvalidPart", 400);
+        }
         content += found->second.content;
     }
     if (request.parts.empty()) {

@@ -82,6 +82,8 @@ public:
     // Blocks until `count` calls of the operation are held; false after ten seconds.
     bool wait_until_held(Operation operation, int count);
     void answer_from_threads(int threads);
+    // Complete refuses parts of different sizes, the last one aside, as Cloudflare R2 does.
+    void require_equal_parts();
     // Bytes given to one on_body call of get().
     void set_body_piece(std::size_t bytes);
     void put_object(const std::string& key, std::string content, Metadata metadata = {});
@@ -128,6 +130,7 @@ private:
     std::string next_etag();
 
     const std::uint64_t minimum_part_size_;
+    bool equal_parts_required_ = false;
 
     mutable std::mutex mutex_;
     std::map<std::string, Object> objects_;

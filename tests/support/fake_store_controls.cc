@@ -46,6 +46,11 @@ void FakeStore::answer_from_threads(int threads) {
     }
 }
 
+void FakeStore::require_equal_parts() {
+    std::lock_guard lock(mutex_);
+    equal_parts_required_ = true;
+}
+
 void FakeStore::set_body_piece(std::size_t bytes) {
     std::lock_guard lock(mutex_);
     body_piece_ = bytes;

@@ -215,6 +215,54 @@ TEST_F(EqualPartsTest, GoToTheDiskWhole) {
     EXPECT_EQ(store.calls(Operation::kUploadPart), 24);
 }
 
+TEST_F(EqualPartsTest, AreEqualHoweverTheirBytesCame) {
+    store.require_equal_parts();
+    write_round_robin(20, 11 * kMiB + 12'345, 300'000);
+    EXPECT_EQ(store.calls(Operation::kPut), 0);
+}
+
+TEST_F(EqualPartsTest, AreEqualAfterTheUnfinishedFrameWasSpilled) {
+    store.require_equal_parts();
+    const auto writer = open();
+    const std::string content = pattern(35 * kMiB);
+    std::uint64_t written = 0;
+    for (const std::uint64_t next : {2'345'678, 2'400'000, 9'999'999, 10'485'761, 20'971'519, 30'000'001, 35 << 20}) {
+        ASSERT_TRUE(write(*writer, written, content.substr(written, next - written)));
+        written = next;
+        spill_all(*writer);
+    }
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(store.content("dir/file") == content);
+}
+
+TEST_F(EqualPartsTest, AreEqualAfterACut) {
+    store.require_equal_parts();
+    const auto writer = open();
+    const std::string content = pattern(45 * kMiB);
+    ASSERT_TRUE(write(*writer, 0, content.substr(0, 24 * kMiB + 333)));
+    spill_all(*writer);
+    ASSERT_TRUE(truncate(*writer, 13 * kMiB + 77));
+    ASSERT_TRUE(write(*writer, 13 * kMiB + 77, content.substr(13 * kMiB + 77)));
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(store.content("dir/file") == content);
+}
+
+TEST_F(EqualPartsTest, AreEqualWhereACommittedFileGoesOn) {
+    store.require_equal_parts();
+    const auto writer = open();
+    const std::string content = pattern(45 * kMiB);
+    ASSERT_TRUE(write(*writer, 0, content.substr(0, 13 * kMiB + 77)));
+    ASSERT_TRUE(commit(*writer, CommitReason::kFsync));
+    ASSERT_TRUE(write(*writer, 13 * kMiB + 77, content.substr(13 * kMiB + 77, 20 * kMiB)));
+    spill_all(*writer);
+    ASSERT_TRUE(write(*writer, 33 * kMiB + 77, content.substr(33 * kMiB + 77)));
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(store.content("dir/file") == content);
+}
+
 class FullDiskTest : public ShortageTest {
 protected:
     static WriteConfig missing() {
