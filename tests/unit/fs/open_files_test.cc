@@ -308,10 +308,13 @@ TEST_F(FileSystemTest, WhatIsAbandonedLeavesNoUploadThoughAPartHangs) {
 }
 
 TEST_F(FileSystemTest, WhatIsAbandonedEndsWithItsUpload) {
+    store.hold(Operation::kUploadPart);
     const HandleId handle = create("f")->opened.handle;
     for (std::uint64_t block = 0; block < 24; ++block) {
         ASSERT_TRUE(write(handle, block << 20, std::string(std::size_t{1} << 20, 'x')));
     }
+    ASSERT_TRUE(store.wait_until_held(Operation::kUploadPart, 1));
+    store.release(Operation::kUploadPart);
     store.hold(Operation::kAbortUpload);
     const Result<void> ended = answer<void>([&](const Reply<void>& reply) {
         static_cast<void>(fs->abandon(reply));

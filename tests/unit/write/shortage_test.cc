@@ -226,7 +226,8 @@ TEST_F(EqualPartsTest, AreEqualAfterTheUnfinishedFrameWasSpilled) {
     const auto writer = open();
     const std::string content = pattern(35 * kMiB);
     std::uint64_t written = 0;
-    for (const std::uint64_t next : {2'345'678, 2'400'000, 9'999'999, 10'485'761, 20'971'519, 30'000'001, 35 << 20}) {
+    for (const std::uint64_t next : std::initializer_list<std::uint64_t>{2'345'678, 2'400'000, 9'999'999, 10'485'761,
+                                                                         20'971'519, 30'000'001, 35 * kMiB}) {
         ASSERT_TRUE(write(*writer, written, content.substr(written, next - written)));
         written = next;
         spill_all(*writer);
