@@ -339,7 +339,9 @@ void CurlLoop::conclude(std::unique_ptr<Transfer> transfer, End end) {
     // Before the callback: whoever waits for the answer may look at the count next.
     in_flight_.fetch_sub(1, std::memory_order_relaxed);
     end(*transfer);
-    if (CurlEasy easy = transfer->release_handle(); easy && idle_handles_.size() < std::size_t(max_connections_)) {
+    CurlEasy easy = transfer->release_handle();
+    // One that failed may have kept its buffers, whose sizes can then not be set again.
+    if (easy && transfer->succeeded() && idle_handles_.size() < std::size_t(max_connections_)) {
         idle_handles_.push_back(std::move(easy));
     }
 }

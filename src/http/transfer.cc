@@ -250,6 +250,7 @@ void Transfer::complete(CURLcode code) {
         fail(transfer_error({code, os_errno, detail_.data(), authority_, request_started()}));
         return;
     }
+    succeeded_ = true;
     std::exchange(done_, nullptr)(std::move(response_));
 }
 
@@ -306,7 +307,7 @@ bool Transfer::take_header_line(std::string_view line) {
         return true;
     }
     head_complete_ = true;
-    if (succeeded() && request_.on_head && !request_.on_head(response_)) {
+    if (is_success() && request_.on_head && !request_.on_head(response_)) {
         refused_by_receiver_ = true;
         return false;
     }
@@ -321,7 +322,7 @@ std::size_t Transfer::on_write(char* data, std::size_t size, std::size_t count, 
 }
 
 bool Transfer::take_body(ByteSpan bytes) {
-    if (request_.on_body && succeeded()) {
+    if (request_.on_body && is_success()) {
         refused_by_receiver_ = !request_.on_body(bytes);
         return !refused_by_receiver_;
     }

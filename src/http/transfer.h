@@ -55,6 +55,8 @@ public:
     void fail(Error error);
     void fail_stalled();
     void fail_canceled();
+    // Has had an answer, whatever its status.
+    [[nodiscard]] bool succeeded() const { return succeeded_; }
 
 private:
     static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self);
@@ -69,7 +71,7 @@ private:
     bool take_body(ByteSpan bytes);
     std::size_t fill(MutableByteSpan target);
     void rewind_to(std::uint64_t offset);
-    [[nodiscard]] bool succeeded() const { return response_.status >= 200 && response_.status < 300; }
+    [[nodiscard]] bool is_success() const { return response_.status >= 200 && response_.status < 300; }
     [[nodiscard]] std::int64_t moved_bytes() const;
     [[nodiscard]] bool request_started() const;
 
@@ -87,6 +89,7 @@ private:
     bool head_complete_ = false;
     bool refused_by_receiver_ = false;
     bool body_too_large_ = false;
+    bool succeeded_ = false;
 
     std::size_t slice_ = 0;
     std::size_t slice_offset_ = 0;

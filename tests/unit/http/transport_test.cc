@@ -80,6 +80,16 @@ TEST(Transport, CollectsStatusHeadersAndBody) {
     EXPECT_EQ(outcome->header("absent"), "");
 }
 
+TEST(Transport, GoesOnAfterANameThatCouldNotBeResolved) {
+    const auto transport = make_transport();
+    // Reserved by RFC 2606: never a name. One request after the other, so that each could take the handle of the last.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+        const Outcome outcome = exchange(*transport, get_request("http://no-such-store.invalid:9/b/k"));
+        ASSERT_FALSE(outcome.has_value());
+        EXPECT_TRUE(outcome.error().retryable) << outcome.error().message;
+    }
+}
+
 TEST(Transport, SendsExactlyTheHeadersItWasGiven) {
     std::promise<std::string> head;
     RawServer server([&head](RawConnection& connection) {
