@@ -54,6 +54,9 @@ std::string read_to_end(int fd) {
 [[noreturn]] void wait_and_exit(const FileDescriptor& pipe, pid_t child) {
     const std::string said = read_to_end(pipe.get());
     if (said.starts_with(kReady)) {
+        if (said.size() > 1) {
+            write_all(STDERR_FILENO, said.substr(1) + "\n");
+        }
         _exit(0);
     }
     if (said.starts_with(kFailed)) {
@@ -94,7 +97,7 @@ void Readiness::ready() {
     if (!pipe_) {
         return;
     }
-    write_all(pipe_.get(), {&kReady, 1});
+    write_all(pipe_.get(), kReady + warning_);
     pipe_.reset();
     replace(STDIN_FILENO, "/dev/null", O_RDONLY);
     replace(STDOUT_FILENO, "/dev/null", O_WRONLY);
@@ -141,12 +144,14 @@ Status log_to_file(const std::string& path) {
     return {};
 }
 
-void log_to_journal() {
-    if (const FileDescriptor journal = journal_stream()) {
+bool log_to_journal() {
+    const FileDescriptor journal = journal_stream();
+    if (journal) {
         dup2(journal.get(), STDERR_FILENO);
     } else {
         replace(STDERR_FILENO, "/dev/null", O_WRONLY);
     }
+    return static_cast<bool>(journal);
 }
 
 void hide_memory() {

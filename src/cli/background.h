@@ -17,6 +17,8 @@ public:
     Readiness() = default;
     explicit Readiness(FileDescriptor pipe) : pipe_(std::move(pipe)) {}
 
+    // The waiting process prints the line before it exits with 0. Nothing in the foreground.
+    void warn(std::string line) { warning_ = std::move(line); }
     // The waiting process exits with 0; ours lets go of the terminal.
     void ready();
     // The waiting process prints the line and exits with 1. In the foreground the line goes to standard error.
@@ -25,6 +27,7 @@ public:
 private:
     // Empty in the foreground.
     FileDescriptor pipe_;
+    std::string warning_;
 };
 
 // Returns in the process that goes on, which has left the terminal's session; the process that was started waits and
@@ -33,8 +36,8 @@ Result<Readiness> go_to_background();
 
 // Standard error becomes this file; O_APPEND, made with mode 0600.
 Status log_to_file(const std::string& path);
-// Standard error becomes the journal, if there is one, else /dev/null.
-void log_to_journal();
+// Standard error becomes the journal; or, where there is none, /dev/null, and the answer is false.
+[[nodiscard]] bool log_to_journal();
 
 // No core dump and no look by other processes of the same user: memory and environment hold secrets.
 void hide_memory();

@@ -71,13 +71,13 @@ Status check_this_machine(Config& config) {
     return check_fuse("/dev/fuse", geteuid() == 0, environment("PATH").value_or(""));
 }
 
-Status redirect_log(const MountConfig& config) {
+Status redirect_log(const MountConfig& config, Readiness& readiness) {
     set_log_level(log_level(config.log_level));
     if (!config.log_file.empty()) {
         return log_to_file(config.log_file);
     }
-    if (!config.foreground) {
-        log_to_journal();
+    if (!config.foreground && !log_to_journal()) {
+        readiness.warn("ckptfs: there is no journal here, so that what goes wrong later is not logged: use --log-file");
     }
     return {};
 }
@@ -187,7 +187,10 @@ int Daemon::serve_until_the_end() {
 }
 
 int Daemon::end(const Service::Outcome& outcome) {
-    mount_->detach();
+    const Status detached = mount_->detach();
+    if (!detached) {
+        log_error(detached.error().message);
+    }
     session_->stop();
     for (const std::string& key : outcome.lost) {
         log_error(format("not saved within the drain timeout: {}", escaped(key)));
@@ -196,11 +199,11 @@ int Daemon::end(const Service::Outcome& outcome) {
         }
     }
     machinery_.reset();
-    log_info("unmounted");
+    log_info(detached ? "unmounted" : "ended");
     if (control_) {
         control_->tell("done");
     }
-    return outcome.lost.empty() ? 0 : 1;
+    return detached && outcome.lost.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -221,16 +224,17 @@ int mount_command(Config config) {
         }
         readiness = std::move(*background);
     }
-    if (auto logging = redirect_log(config.mount); !logging) {
+    if (auto logging = redirect_log(config.mount, readiness); !logging) {
         return fail(logging.error());
     }
+    // Before memory is hidden: of a process that cannot be dumped, and of its children, /proc tells nothing.
+    say_what_cannot_be_told();
     hide_memory();
     umask(077);
     std::signal(SIGPIPE, SIG_IGN);
     if (chdir("/") != 0) {
         return fail(failure(errno, format("cannot change to /: {}", std::strerror(errno))).value());
     }
-    say_what_cannot_be_told();
     const bool terminal_is_the_log = config.mount.foreground && config.mount.log_file.empty();
     Daemon daemon(scaled(std::move(config), processor_count()), std::move(readiness));
     if (auto started = daemon.start(); !started) {

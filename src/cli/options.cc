@@ -107,14 +107,13 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.store.no_sign_request, parse_switch(v)); }},
     {kStore, "force-path-style", "", "", "", "put the bucket into the path, not into the host name",
      "The same as --addressing-style path.", set_path_style},
-    {kStore, "addressing-style", "", "STYLE", "auto", "auto, path or virtual",
+    {kStore, "addressing-style", "", "STYLE", "auto", "how the bucket is named in URLs: auto, path or virtual",
      "auto: virtual for Amazon's hosts, path for every other endpoint.", set_addressing},
     {kStore, "ca-bundle", "", "FILE", "", "certificate authorities to trust, PEM", "AWS_CA_BUNDLE is read as well.",
      [](Config& c, std::string_view v) { return set_text(c.store.ca_bundle, v); }},
-    {kStore, "checksum", "", "NAME", "crc32c", "crc32c, or none for stores that refuse checksum headers", "",
-     [](Config& c, std::string_view v) {
-         return one_of(c.store.checksum, v, {"crc32c", "none"});
-     }},
+    {kStore, "checksum", "", "NAME", "crc32c", "checksum of what is sent: crc32c, or none",
+     "For stores that refuse checksum headers.",
+     [](Config& c, std::string_view v) { return one_of(c.store.checksum, v, {"crc32c", "none"}); }},
     {kStore, "unsigned-payload", "", "", "", "over plain HTTP, do not sign the data's hash",
      "Saves processor time and gives up that a changed byte is noticed on the way. With TLS the payload is never "
      "hashed.",
@@ -156,10 +155,10 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          c.write.keep_on_kill = parse_list(v);
          return {};
      }},
-    {kWriting, "compress", "", "NAME", "none", "none: every object is the file", "",
+    {kWriting, "compress", "", "NAME", "none", "how files are stored", "With none every object is the file.",
      [](Config& c, std::string_view v) { return one_of(c.mount.compress, v, {"none"}); }},
 
-    {kReading, "direct-io", "", "WHEN", "auto", "auto, always or never pass by the kernel's page cache", "",
+    {kReading, "direct-io", "", "WHEN", "auto", "pass by the kernel's page cache: auto, always or never", "",
      set_direct_io},
     {kReading, "max-read-ahead", "", "SIZE", "by memory", "data fetched ahead of one reader at most", "",
      [](Config& c, std::string_view v) { return set(c.read.max_read_ahead, parse_size(v)); }},
@@ -179,7 +178,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.mount.fuse_threads, parse_number(v, 1, kMaxThreads)); }},
     {kResources, "http-threads", "", "N", "one for two processors, 1 to 8", "threads that move bytes", "",
      [](Config& c, std::string_view v) { return set(c.store.http_threads, parse_number(v, 1, kMaxThreads)); }},
-    {kResources, "log-level", "", "LEVEL", "info", "error, warning, info or debug", "",
+    {kResources, "log-level", "", "LEVEL", "info", "what is logged: error, warning, info or debug", "",
      [](Config& c, std::string_view v) {
          return one_of(c.mount.log_level, v, {"error", "warning", "info", "debug"});
      }},
@@ -189,9 +188,10 @@ constexpr auto kTable = std::to_array<OptionSpec>({
 });
 
 // What fstab(5) and mount(8) mean for themselves, or what is so anyway.
-constexpr auto kForMount =
-    std::to_array<std::string_view>({"rw", "defaults", "auto", "noauto", "_netdev", "nofail", "nosuid", "nodev",
-                                     "noatime", "relatime", "exec", "user", "nouser", "users", "owner", "group"});
+constexpr auto kForMount = std::to_array<std::string_view>(
+    {"rw",       "defaults",   "auto",        "noauto",   "_netdev", "nofail", "suid",    "nosuid",   "dev",
+     "nodev",    "exec",       "noexec",      "async",    "sync",    "atime",  "noatime", "diratime", "nodiratime",
+     "relatime", "norelatime", "strictatime", "lazytime", "user",    "nouser", "users",   "owner",    "group"});
 
 bool is_for_mount(std::string_view name) {
     return std::find(kForMount.begin(), kForMount.end(), name) != kForMount.end() || name.starts_with("x-") ||

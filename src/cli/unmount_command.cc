@@ -114,7 +114,16 @@ int unmount_command(const std::string& directory) {
         static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
         return 1;
     }
-    return report.finish();
+    const int ended = report.finish();
+    const auto table = read_mount_table();
+    const auto left = table ? mount_at(*table, mounted->mount_point) : std::nullopt;
+    if (!left || left->mount_id != mounted->mount_id) {
+        return ended;
+    }
+    const std::string line = format("ckptfs: {} is still mounted, with nothing behind it; as root, run: umount {}\n",
+                                    escaped(directory), escaped(directory));
+    static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
+    return 1;
 }
 
 }  // namespace ckptfs

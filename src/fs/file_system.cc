@@ -2,9 +2,13 @@
 // Puts the parts together; each operation is one part's.
 #include "fs/file_system.h"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <utility>
 
 #include "ckptfs/format.h"
+#include "ckptfs/log.h"
 #include "fs/directories.h"
 #include "fs/lookups.h"
 #include "fs/open_files.h"
@@ -14,6 +18,23 @@
 namespace ckptfs {
 
 namespace {
+
+// What programs ask for and expect to hear now and then. ECANCELED: the mount ends.
+constexpr std::array kOrdinaryAnswers{ENOENT, EEXIST, ENOTEMPTY, ENOTDIR, EISDIR,       ESTALE,    EROFS,
+                                      EBADF,  EINVAL, EXDEV,     EBUSY,   ENAMETOOLONG, ECANCELED, EOPNOTSUPP};
+
+// A program shows its user an errno at most; the log says which request failed, and what to do. What fails while a file
+// is read or written is logged where it is found out.
+template <class T>
+Reply<T> logged(Reply<T> reply) {
+    return [reply = std::move(reply)](Result<T> answer) {
+        if (!answer && std::find(kOrdinaryAnswers.begin(), kOrdinaryAnswers.end(), answer.error().errno_value) ==
+                           kOrdinaryAnswers.end()) {
+            log_error(escaped(answer.error().message));
+        }
+        reply(std::move(answer));
+    };
+}
 
 class AssembledFileSystem final : public FileSystem {
 public:
@@ -25,7 +46,7 @@ public:
           renames_(state_, lookups_, directories_, open_files_) {}
 
     void lookup(NodeId parent, std::string name, Reply<Entry> reply) override {
-        lookups_.lookup(parent, std::move(name), std::move(reply));
+        lookups_.lookup(parent, std::move(name), logged(std::move(reply)));
     }
 
     void forget(NodeId id, std::uint64_t lookups) override {
@@ -58,35 +79,35 @@ public:
     }
 
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply) override {
-        directories_.mkdir(parent, std::move(name), std::move(reply));
+        directories_.mkdir(parent, std::move(name), logged(std::move(reply)));
     }
 
     void rmdir(NodeId parent, std::string name, Reply<void> reply) override {
-        directories_.rmdir(parent, std::move(name), std::move(reply));
+        directories_.rmdir(parent, std::move(name), logged(std::move(reply)));
     }
 
     void unlink(NodeId parent, std::string name, Reply<void> reply) override {
         directories_.unlink(
             parent, std::move(name), [this](const std::shared_ptr<FileWriter>& writer) { open_files_.orphan(writer); },
-            std::move(reply));
+            logged(std::move(reply)));
     }
 
     void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                 Caller /*caller*/, Reply<void> reply) override {
         open_files_.rename_begins(name);
         renames_.rename(parent, name, new_parent, std::move(new_name), flags,
-                        [this, name, reply = std::move(reply)](Status renamed) {
+                        [this, name, reply = logged(std::move(reply))](Status renamed) {
                             reply(std::move(renamed));
                             open_files_.rename_ends(name);
                         });
     }
 
     void create_file(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply) override {
-        open_files_.create(parent, std::move(name), flags, caller, std::move(reply));
+        open_files_.create(parent, std::move(name), flags, caller, logged(std::move(reply)));
     }
 
     void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply) override {
-        open_files_.open(node, flags, caller, std::move(reply));
+        open_files_.open(node, flags, caller, logged(std::move(reply)));
     }
 
     void read(HandleId handle, std::uint64_t offset, std::size_t size, Reply<Payload> reply) override {
@@ -105,11 +126,13 @@ public:
 
     void release(HandleId handle, Reply<void> reply) override { open_files_.release(handle, std::move(reply)); }
 
-    void open_directory(NodeId node, Reply<HandleId> reply) override { directories_.open(node, std::move(reply)); }
+    void open_directory(NodeId node, Reply<HandleId> reply) override {
+        directories_.open(node, logged(std::move(reply)));
+    }
 
     void read_directory(HandleId handle, std::uint64_t offset, std::size_t max_entries, bool with_attributes,
                         Reply<std::vector<DirectoryEntry>> reply) override {
-        directories_.read(handle, offset, max_entries, with_attributes, std::move(reply));
+        directories_.read(handle, offset, max_entries, with_attributes, logged(std::move(reply)));
     }
 
     void release_directory(HandleId handle) override { directories_.release(handle); }

@@ -95,7 +95,7 @@ public:
     FuseMount(SessionPointer session, MountEntry entry) : entry_(std::move(entry)), session_(std::move(session)) {}
 
     ~FuseMount() override {
-        detach();
+        static_cast<void>(detach());
         free_session();
     }
 
@@ -109,20 +109,21 @@ public:
 
     [[nodiscard]] const MountEntry& entry() const override { return entry_; }
 
-    void detach() override {
+    Status detach() override {
         const std::lock_guard lock(mutex_);
-        if (detached_) {
-            return;
-        }
-        detached_ = true;
-        if (!is_mounted()) {
-            return;
+        if (std::exchange(detached_, true) || !is_mounted()) {
+            return {};
         }
         // MNT_FORCE ends what still waits, so that every thread that reads requests is told ENODEV.
         if (umount2(entry_.mount_point.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
             // Without root fusermount3 does it.
             fuse_session_unmount(session_.get());
         }
+        if (is_mounted()) {
+            return failure(EBUSY, format("{} is still mounted: nothing is behind it any more; as root, run: umount {}",
+                                         escaped(entry_.mount_point), escaped(entry_.mount_point)));
+        }
+        return {};
     }
 
 private:

@@ -28,8 +28,8 @@ public:
     virtual Result<FileDescriptor> connection() const = 0;
     [[nodiscard]] virtual const MountEntry& entry() const = 0;
     // Takes the mount out of the tree; what is still open in it fails from now on. Does nothing when somebody else has
-    // unmounted it.
-    virtual void detach() = 0;
+    // unmounted it. The first call says whether it is gone.
+    virtual Status detach() = 0;
 };
 
 // The mount's read-ahead, as the kernel's sysfs ABI names it (/sys/class/bdi/MAJOR:MINOR/read_ahead_kb). Needs root.

@@ -28,6 +28,10 @@ std::optional<S3ErrorBody> error_inside(const HttpResponse& response) {
     return response.body.find("<Error") == std::string::npos ? std::nullopt : parse_error_body(response.body);
 }
 
+// What passes by itself is over by then.
+constexpr Milliseconds kTellAfter{1'000};
+constexpr Milliseconds kTellEvery{30'000};
+
 RetryPolicy policy_of(const StoreConfig& config) {
     RetryPolicy policy;
     policy.retry_for = config.retry_for;
@@ -423,14 +427,19 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
     const auto failing_for = std::chrono::duration_cast<Milliseconds>(now - *retry.failing_since);
     std::optional<Milliseconds> delay;
     bool dropped = false;
+    bool tell = false;
     {
         const std::lock_guard lock(mutex_);
         delay = delay_before_retry(policy_, error, retry.failed_attempts, failing_for, random_());
         dropped = stopping_;
         if (delay && !dropped) {
             ++statistics_.retries;
+            tell = is_worth_a_line(failing_for, now);
             delayed_.emplace(call.get(), call);
         }
+    }
+    if (tell) {
+        log_warning(format("{}; tried again for up to {} s", escaped(error.message), policy_.retry_for.count() / 1000));
     }
     if (dropped) {
         finish(call, failure(canceled(*call)));
@@ -449,6 +458,12 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
             self->wake_delayed(raw);
         }
     });
+}
+
+bool RequestSender::is_worth_a_line(Milliseconds failing_for, SteadyTime now) {
+    const bool worth_it = failing_for >= kTellAfter && (!told_at_ || now - *told_at_ >= kTellEvery);
+    told_at_ = worth_it ? now : told_at_;
+    return worth_it;
 }
 
 void RequestSender::wake_delayed(Call* call) {

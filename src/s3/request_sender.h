@@ -93,6 +93,8 @@ private:
     void correct_clock(const SharedCall& call, Error error);
     void retry_later(const SharedCall& call, Error error);
     void retry_now(const SharedCall& call);
+    // With mutex_ held: a store that fails is worth a line now and then, long before its requests are given up.
+    [[nodiscard]] bool is_worth_a_line(Milliseconds failing_for, SteadyTime now);
     void wake_delayed(Call* call);
     void finish(const SharedCall& call, Result<HttpResponse> outcome);
     [[nodiscard]] Error canceled(const Call& call) const;
@@ -126,6 +128,7 @@ private:
     int in_flight_ = 0;
     bool pumping_ = false;
     bool stopping_ = false;
+    std::optional<SteadyTime> told_at_;
     S3Statistics statistics_;
 };
 

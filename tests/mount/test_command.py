@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command itself: what it checks first and says, going to the background, and unmounting."""
 
+import errno
 import os
 import pty
 import signal
@@ -132,6 +133,27 @@ def test_it_goes_to_the_background_once_the_mount_answers(simulator, prefix, poi
     assert not os.path.ismount(point)
     assert simulator.content(prefix + "file") == b"content"
     assert "unmounted" in log.read_text()
+
+
+def test_mount_mounts_it_as_a_line_of_fstab_says(simulator, prefix, point, tmp_path):
+    options = f"_netdev,nofail,endpoint_url={simulator.url},log_file={tmp_path / 'log'}"
+    environment = {**os.environ, **simulator.environment(), "PATH": f"{CKPTFS.parent}:{os.environ['PATH']}"}
+    # What mount(8) calls for a type of fuse.ckptfs; by itself it would look for ckptfs among the installed programs.
+    subprocess.run(["/sbin/mount.fuse3", f"s3://{BUCKET}/{prefix}", point, "-o", "rw," + options, "-t", "fuse.ckptfs"],
+                   env=environment, check=True, timeout=60)
+    (point / "file").write_bytes(b"saved")
+    assert simulator.content(prefix + "file") == b"saved"
+    assert command(environment, "unmount", point).returncode == 0
+
+
+def test_a_store_that_fails_is_named_in_the_log(mount, simulator, prefix):
+    made = mount("--retry-for", "6s")
+    simulator.inject({"op": "*", "key": prefix + "file*", "action": "500"})
+    with pytest.raises(OSError) as failed:
+        (made / "file").stat()
+    assert failed.value.errno == errno.EIO
+    assert "tried again" in made.log()
+    assert "given up" in made.log()
 
 
 def test_unmount_of_what_is_no_mount(point):

@@ -104,6 +104,8 @@ TEST(CommandLine, TakesMountOptionsAsFstabWritesThem) {
     const auto config = configure(
         {"-o", "_netdev,nofail,ro,allow_other,max_memory=96M,x-systemd.automount", "-o", "keep-on-kill=*.a\\,*.b"});
     ASSERT_TRUE(config);
+    // mount.fuse3(8) adds the first two, whatever fstab says.
+    EXPECT_TRUE(configure({"-o", "dev,suid,noexec,sync,lazytime"}));
     EXPECT_TRUE(config->names.read_only);
     EXPECT_TRUE(config->mount.allow_other);
     EXPECT_EQ(config->mount.max_memory, std::uint64_t{96} << 20);
