@@ -11,7 +11,6 @@ namespace {
 // multipart upload limits) whose ends lie inside frames, and the next one beginning.
 constexpr std::size_t kSmallestCommitReserve = 8;
 constexpr std::size_t kLargestCommitReserve = 256;
-// DCP with four threads in each of eight ranks writes 32 files on one node.
 constexpr std::size_t kFewestParkedWrites = 8;
 constexpr std::size_t kMostParkedWrites = 256;
 constexpr std::size_t kLargestReadReserve = 1024;
@@ -36,8 +35,9 @@ MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads) {
     const auto threads = static_cast<std::size_t>(std::max(fuse_threads, 1));
 
     // Every thread listens with a buffer of its own, also while so many writers wait for memory, whose data stays where
-    // it was received: a stat or the interrupt of a killed writer is read behind them. Many threads on a small budget
-    // take turns.
+    // it was received: a stat or the interrupt of a killed writer is read behind them. The default budget of 1 GiB has
+    // room for as many as DCP with four threads in each of eight ranks makes. Many threads on a small budget take
+    // turns.
     const std::size_t parked = std::clamp(total / 32, kFewestParkedWrites, kMostParkedWrites);
     const std::size_t receive = std::min(threads + parked, total / 4);
     const std::size_t read = std::min(total / 8, kLargestReadReserve);

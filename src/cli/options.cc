@@ -112,7 +112,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kStore, "ca-bundle", "", "FILE", "", "certificate authorities to trust, PEM", "AWS_CA_BUNDLE is read as well.",
      [](Config& c, std::string_view v) { return set_text(c.store.ca_bundle, v); }},
     {kStore, "checksum", "", "NAME", "crc32c", "checksum of what is sent: crc32c, or none",
-     "For stores that refuse checksum headers.",
+     "Give none for stores that refuse checksum headers.",
      [](Config& c, std::string_view v) { return one_of(c.store.checksum, v, {"crc32c", "none"}); }},
     {kStore, "unsigned-payload", "", "", "", "over plain HTTP, do not sign the data's hash",
      "Saves processor time and gives up that a changed byte is noticed on the way. With TLS the payload is never "
@@ -183,7 +183,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          return one_of(c.mount.log_level, v, {"error", "warning", "info", "debug"});
      }},
     {kResources, "log-file", "", "FILE", "", "append the log to this file",
-     "Without it the log goes to standard error in the foreground, else to the journal.",
+     "Without it the log goes to standard error in the foreground, else to the journal; where there is no journal it "
+     "is lost, and the mount says so.",
      [](Config& c, std::string_view v) { return set_text(c.mount.log_file, v); }},
 });
 

@@ -63,6 +63,22 @@ TEST_F(BackgroundTest, TheCommandPrintsWhatFailed) {
     EXPECT_EQ(text(), "ckptfs: no such bucket\n");
 }
 
+TEST_F(BackgroundTest, AWarningIsPrintedBySuccessAlone) {
+    EXPECT_EQ(exit_status_of([](Readiness& readiness) {
+                  readiness.warn("ckptfs: no journal");
+                  readiness.ready();
+              }),
+              0);
+    EXPECT_EQ(text(), "ckptfs: no journal\n");
+    std::filesystem::remove(output());
+    EXPECT_EQ(exit_status_of([](Readiness& readiness) {
+                  readiness.warn("ckptfs: no journal");
+                  readiness.failed("ckptfs: no such bucket");
+              }),
+              1);
+    EXPECT_EQ(text(), "ckptfs: no such bucket\n");
+}
+
 TEST_F(BackgroundTest, ADeathBeforeThatIsAFailure) {
     EXPECT_EQ(exit_status_of([](Readiness&) { _exit(0); }), 1);
     EXPECT_NE(text().find("ended before the mount answered"), std::string::npos);
