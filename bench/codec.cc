@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// What compression saves and costs on one core, file by file:
+//
+//   bench_codec [--mib N] [--passes N] FILE...
+//
+// Each file is cut into frames of 1 MiB, which every method compresses one by one; the first N MiB count (64). Rates
+// are bytes of the file by seconds of CPU time, the best of N passes (3). ckptfs's rows hash what they read and what
+// they store, as the filesystem does; the others compress and nothing else. bench/codec_data.py makes files.
+#include <ctime>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/digest.h"
+#include "codec/plane_frame.h"
+#include "codec/plane_split.h"
+
+namespace ckptfs {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::size_t kFrame = kMaxPlaneFrameRaw;
+
+double cpu_seconds() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+struct Method {
+    std::string name;
+    // The bytes written to `out`.
+    std::function<std::size_t(ByteSpan raw, MutableByteSpan out)> compress;
+    std::function<bool(ByteSpan stored, MutableByteSpan raw)> decompress;
+};
+
+Method planes(std::string name, PlaneEffort effort) {
+    // Kept by the functions; what a frame's table entry would hold, so that nothing is optimised away.
+    struct State {
+        PlaneCoder coder;
+        std::uint64_t sums = 0;
+    };
+    auto state = std::make_shared<State>();
+    return {std::move(name),
+            [state, effort](ByteSpan raw, MutableByteSpan out) {
+                std::size_t written = state->coder.encode(raw, out, effort);
+                state->sums += XXH64(raw.data(), raw.size(), 0);
+                if (written == 0) {
+                    state->sums += crc32c(raw);
+                    return raw.size();
+                }
+                state->sums += crc32c(out.first(written));
+                return written;
+            },
+            [state](ByteSpan stored, MutableByteSpan raw) {
+                if (stored.size() == raw.size()) {
+                    // Handed out where it lies.
+                    state->sums += XXH64(stored.data(), stored.size(), 0);
+                    return true;
+                }
+                const bool good = state->coder.decode(stored, raw).has_value();
+                state->sums += XXH64(raw.data(), raw.size(), 0);
+                return good;
+            }};
+}
+
+Method zstd(int level) {
+    const std::shared_ptr<ZSTD_CCtx> compressor(ZSTD_createCCtx(), ZSTD_freeCCtx);
+    const std::shared_ptr<ZSTD_DCtx> decompressor(ZSTD_createDCtx(), ZSTD_freeDCtx);
+    return {"zstd " + std::to_string(level),
+            [compressor, level](ByteSpan raw, MutableByteSpan out) {
+                return ZSTD_compressCCtx(compressor.get(), out.data(), out.size(), raw.data(), raw.size(), level);
+            },
+            [decompressor](ByteSpan stored, MutableByteSpan raw) {
+                return ZSTD_decompressDCtx(decompressor.get(), raw.data(), raw.size(), stored.data(), stored.size()) ==
+                       raw.size();
+            }};
+}
+
+std::array<std::byte*, kMaxElementWidth> planes_in(Bytes& buffer, std::size_t count, unsigned width) {
+    std::array<std::byte*, kMaxElementWidth> planes{};
+    for (unsigned k = 0; k < width; ++k) {
+        planes[k] = buffer.data() + k * count;
+    }
+    return planes;
+}
+
+// As HDF5's and Blosc's shuffle filters do: width known, aligned.
+Method shuffled(unsigned width) {
+    auto buffer = std::make_shared<Bytes>(kFrame);
+    const Method inner = zstd(1);
+    return {"shuffle " + std::to_string(width) + " + zstd 1",
+            [buffer, inner, width](ByteSpan raw, MutableByteSpan out) {
+                const std::size_t count = raw.size() / width;
+                plane_kernels().split(raw.data(), count, width, false, planes_in(*buffer, count, width));
+                const ByteSpan rest = raw.subspan(count * width);
+                std::copy(rest.begin(), rest.end(), buffer->begin() + static_cast<std::ptrdiff_t>(count * width));
+                return inner.compress({buffer->data(), raw.size()}, out);
+            },
+            [buffer, inner, width](ByteSpan stored, MutableByteSpan raw) {
+                const std::size_t count = raw.size() / width;
+                const bool good = inner.decompress(stored, {buffer->data(), raw.size()});
+                const auto planes = planes_in(*buffer, count, width);
+                std::array<const std::byte*, kMaxElementWidth> sources{};
+                std::copy(planes.begin(), planes.end(), sources.begin());
+                plane_kernels().merge(sources, count, width, false, raw.data());
+                std::copy(buffer->begin() + static_cast<std::ptrdiff_t>(count * width),
+                          buffer->begin() + static_cast<std::ptrdiff_t>(raw.size()),
+                          raw.begin() + static_cast<std::ptrdiff_t>(count * width));
+                return good;
+            }};
+}
+
+struct Figures {
+    std::size_t stored = 0;
+    double compress_seconds = 1e9;
+    double decompress_seconds = 1e9;
+};
+
+void run_pass(const Method& method, const Bytes& file, Figures& figures) {
+    Bytes stored(ZSTD_compressBound(kFrame) + 1024);
+    Bytes back(kFrame);
+    double compress_seconds = 0;
+    double decompress_seconds = 0;
+    figures.stored = 0;
+    for (std::size_t offset = 0; offset < file.size(); offset += kFrame) {
+        const ByteSpan raw = ByteSpan(file).subspan(offset, std::min(kFrame, file.size() - offset));
+        const double started = cpu_seconds();
+        const std::size_t written = method.compress(raw, stored);
+        const double compressed = cpu_seconds();
+        const ByteSpan frame = written == raw.size() ? raw : ByteSpan(stored).first(written);
+        const bool good = method.decompress(frame, MutableByteSpan(back).first(raw.size()));
+        const double decompressed = cpu_seconds();
+        if (!good || (written != raw.size() && std::memcmp(back.data(), raw.data(), raw.size()) != 0)) {
+            std::fprintf(stderr, "%s: the frame at %zu does not decode\n", method.name.c_str(), offset);
+            std::exit(1);
+        }
+        figures.stored += written;
+        compress_seconds += compressed - started;
+        decompress_seconds += decompressed - compressed;
+    }
+    figures.compress_seconds = std::min(figures.compress_seconds, compress_seconds);
+    figures.decompress_seconds = std::min(figures.decompress_seconds, decompress_seconds);
+}
+
+Bytes read_file(const std::string& path, std::size_t limit) {
+    Bytes bytes(std::min<std::uintmax_t>(std::filesystem::file_size(path), limit));
+    std::ifstream file(path, std::ios::binary);
+    if (bytes.empty() ||
+        !file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()))) {
+        std::fprintf(stderr, "%s: cannot be read, or is empty\n", path.c_str());
+        std::exit(1);
+    }
+    return bytes;
+}
+
+void measure(const std::string& path, std::size_t limit, int passes) {
+    const Bytes file = read_file(path, limit);
+    const std::vector<Method> methods = {planes("ckptfs", PlaneEffort::kFull),
+                                         planes("ckptfs, fast", PlaneEffort::kFast),
+                                         zstd(1),
+                                         zstd(3),
+                                         shuffled(2),
+                                         shuffled(4)};
+    std::vector<Figures> figures(methods.size());
+    // In turn, so that what else the machine does meets all of them.
+    for (int pass = 0; pass < passes; ++pass) {
+        for (std::size_t i = 0; i < methods.size(); ++i) {
+            run_pass(methods[i], file, figures[i]);
+        }
+    }
+    const auto size = static_cast<double>(file.size());
+    std::printf("%s, %.1f MB\n", std::filesystem::path(path).filename().c_str(), size / 1e6);
+    for (std::size_t i = 0; i < methods.size(); ++i) {
+        std::printf("  %-18s %6.2f %% saved  compress %6.3f GB/s  decompress %6.3f GB/s  %5.2f x zstd 1\n",
+                    methods[i].name.c_str(), 100 * (1 - static_cast<double>(figures[i].stored) / size),
+                    size / figures[i].compress_seconds / 1e9, size / figures[i].decompress_seconds / 1e9,
+                    figures[2].compress_seconds / figures[i].compress_seconds);
+    }
+    std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace ckptfs
+
+int main(int count, char** arguments) {
+    std::size_t limit = std::size_t{64} << 20;
+    int passes = 3;
+    int next = 1;
+    for (; next + 1 < count && std::string_view(arguments[next]).starts_with("--"); next += 2) {
+        const int value = std::max(std::atoi(arguments[next + 1]), 1);
+        if (std::string_view(arguments[next]) == "--mib") {
+            limit = static_cast<std::size_t>(value) << 20;
+        } else {
+            passes = value;
+        }
+    }
+    if (next >= count) {
+        std::fprintf(stderr, "usage: %s [--mib N] [--passes N] FILE...\n", arguments[0]);
+        return 2;
+    }
+    for (; next < count; ++next) {
+        ckptfs::measure(arguments[next], limit, passes);
+    }
+    return 0;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// One plane: a probe says what it is worth, and it becomes raw bytes, one repeated byte, or a zstd frame.
+//
+// A PlaneBlockCoder belongs to one thread at a time.
+#pragma once
+
+#include <cstddef>
+
+#include "ckptfs/bytes.h"
+#include "codec/plane_frame.h"
+#include "codec/plane_frame_format.h"
+#include "codec/zstd_frames.h"
+
+namespace ckptfs {
+
+struct CodedPlane {
+    plane_format::Coding coding = plane_format::Coding::kRaw;
+    std::size_t size = 0;
+};
+
+class PlaneBlockCoder {
+public:
+    // Bytes that belong to whole elements of one layout; out: more than plane.size() bytes.
+    CodedPlane encode_plane(ByteSpan plane, MutableByteSpan out, PlaneEffort effort);
+    // Bytes that are no elements.
+    CodedPlane encode_opaque(ByteSpan bytes, MutableByteSpan out, PlaneEffort effort);
+    // Where the plane's bytes lie: in `stored` itself, or in `scratch`, which has their size. Null where they are not
+    // what the coding says.
+    const std::byte* decode(plane_format::Coding coding, ByteSpan stored, MutableByteSpan scratch);
+
+private:
+    CodedPlane encode_with(ZstdMode mode, ByteSpan bytes, MutableByteSpan out);
+
+    ZstdCoder zstd_;
+};
+
+[[nodiscard]] CodedPlane store_raw(ByteSpan bytes, MutableByteSpan out);
+[[nodiscard]] CodedPlane store_repeated(ByteSpan bytes, MutableByteSpan out);
+
+}  // namespace ckptfs

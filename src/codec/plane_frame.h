@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plane frames: up to 1 MiB of a file, taken apart by what each byte of its elements means (ckptfs-format(5), "Plane
+// frames").
+//
+// A frame is cut into sub-blocks with a layout each: how wide the elements are, where the first begins, and whether
+// signs were moved. A sub-block's planes are coded one by one: raw, one repeated byte, or a standard zstd frame.
+//
+// A PlaneCoder holds memory that frames reuse, and belongs to one thread at a time. Equal input gives equal bytes, on
+// every processor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+inline constexpr std::size_t kMaxPlaneFrameRaw = std::size_t{1} << 20;
+
+enum class PlaneEffort : std::uint8_t {
+    // Huffman codes only.
+    kFast,
+    // Matches as well, where a sample says that they pay.
+    kFull,
+};
+
+class PlaneCoder {
+public:
+    PlaneCoder();
+    ~PlaneCoder();
+    PlaneCoder(const PlaneCoder&) = delete;
+    PlaneCoder& operator=(const PlaneCoder&) = delete;
+
+    // What encode() needs room for; never more than raw_size + 1024.
+    [[nodiscard]] static std::size_t bound(std::size_t raw_size);
+
+    // The bytes written, or 0 where the frame would not be at least 1 % smaller than `raw`, which the caller then
+    // stores as it is. raw: 1 byte to kMaxPlaneFrameRaw; out: at least bound(raw.size()).
+    std::size_t encode(ByteSpan raw, MutableByteSpan out, PlaneEffort effort);
+
+    // EIO where `stored` does not decode to exactly raw.size() bytes; what `raw` holds then is undefined.
+    Status decode(ByteSpan stored, MutableByteSpan raw);
+
+private:
+    struct Memory;
+
+    std::unique_ptr<Memory> memory_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Guesses from samples how the elements of a piece of a file lie: how wide they are, and where the first one begins.
+//
+// Nothing says what a file holds, and tensors start at odd offsets in many containers. The guess is the width at which
+// the bytes of each position within an element cost least (entropy of order 0). A wrong guess costs compression, never
+// correctness.
+//
+// Pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+
+namespace ckptfs {
+
+struct PlaneLayout {
+    // 1: bytes that are better left together (text, small integers, anything unknown).
+    unsigned width = 1;
+    // Bytes in front of the first whole element; less than width.
+    unsigned phase = 0;
+    // The sign moves below the lowest bit.
+    bool rotate = false;
+
+    friend bool operator==(const PlaneLayout&, const PlaneLayout&) = default;
+};
+
+enum class SubBlockKind : std::uint8_t {
+    // Order 0 finds nothing: store it.
+    kRandom,
+    // One byte, again and again.
+    kConstant,
+    kElements,
+};
+
+struct SubBlock {
+    std::size_t offset = 0;
+    std::size_t size = 0;
+    SubBlockKind kind = SubBlockKind::kRandom;
+    PlaneLayout layout;
+
+    friend bool operator==(const SubBlock&, const SubBlock&) = default;
+};
+
+// A layout is looked for in each cell by itself.
+inline constexpr std::size_t kLayoutCell = std::size_t{128} << 10;
+// Elements of one sub-block: 64 Ki have their own code tables, which follows how a file changes.
+inline constexpr std::size_t kElementsPerSubBlock = std::size_t{64} << 10;
+
+// The sub-blocks of a frame, in order and without gaps; `blocks` is emptied first. Offsets are into `raw`.
+void plan_sub_blocks(ByteSpan raw, std::vector<SubBlock>& blocks);
+
+}  // namespace ckptfs
