@@ -55,8 +55,8 @@ Method planes(std::string name, PlaneEffort effort) {
     auto state = std::make_shared<State>();
     return {std::move(name),
             [state, effort](ByteSpan raw, MutableByteSpan out) {
-                std::size_t written = state->coder.encode(raw, out, effort);
                 state->sums += XXH64(raw.data(), raw.size(), 0);
+                const std::size_t written = state->coder.encode(raw, out, effort);
                 if (written == 0) {
                     state->sums += crc32c(raw);
                     return raw.size();

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "ckptfs/bytes.h"
+#include "codec/literal_frame.h"
 #include "codec/plane_frame.h"
 #include "codec/plane_frame_format.h"
 #include "codec/zstd_frames.h"
@@ -29,8 +30,10 @@ public:
     const std::byte* decode(plane_format::Coding coding, ByteSpan stored, MutableByteSpan scratch);
 
 private:
-    CodedPlane encode_with(ZstdMode mode, ByteSpan bytes, MutableByteSpan out);
+    CodedPlane encode_literals(ByteSpan bytes, MutableByteSpan out);
+    CodedPlane encode_matches(int level, ByteSpan bytes, MutableByteSpan out);
 
+    LiteralFrameWriter literals_;
     ZstdCoder zstd_;
 };
 

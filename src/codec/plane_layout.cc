@@ -15,18 +15,24 @@ namespace {
 // Counts of the bytes at each offset modulo 8: what any width can be judged by.
 using PositionCounts = std::array<ByteCounts, kMaxElementWidth>;
 
+// A cache line each.
 constexpr std::size_t kSampleRuns = 32;
-constexpr std::size_t kSampleRun = 128;
-// A rotated element reads one bit of the byte before it.
+constexpr std::size_t kSampleRun = 64;
 constexpr std::size_t kSmallestSampled = 1024;
 // Sum of squared counts over that of evenly spread bytes. 1.1 is about 7.93 bits a byte; chance alone moves it by
-// less than 0.01.
+// less than 0.02.
 constexpr double kRandomSpread = 1.1;
-// A wider element always looks a little cheaper in a sample, and more so the fewer bytes each count is made of.
-constexpr std::array<double, 4> kWidthMargin{0, 0.02, 0.07, 0.16};
-constexpr double kRotationMargin = 0.02;
-// Above that a byte of an element is no candidate for the one with the exponent.
-constexpr double kExponentBits = 7.5;
+// Sum of squared differences of two counts over what chance alone makes of it. Chance reaches 4 once in a thousand
+// exponents; exponents beside mantissas are above 20.
+constexpr double kDifferent = 6;
+// One sign is as good as none: it costs nothing where it is.
+constexpr double kMixedSigns = 0.02;
+// Bits of an element. With mixed signs a rotated bf16 or fp32 costs less, or the sample errs by no more than that; of
+// an fp64, whose exponent does not fill bytes either way, it has to be seen.
+constexpr double kRotationSlack = 0.05;
+constexpr double kWideRotationGain = 0.2;
+// A byte that costs so much more than the cheapest is not the one with the exponent.
+constexpr double kExponentBits = 3;
 // A cell goes with those before it while its byte with the exponent may be the same.
 constexpr double kSameByteBits = 0.5;
 
@@ -40,24 +46,28 @@ struct Cell {
     std::array<double, kMaxElementWidth> bits{};
 };
 
-// Where the runs of a sample begin: spread evenly, at offsets in the frame that are multiples of 8.
+// Where the runs of a sample begin: spread evenly, at offsets in the frame that are multiples of 8. Each is moved by
+// another distance, lest all be of the same columns of a matrix.
 template <class Visit>
-void for_each_run(std::size_t offset, std::size_t size, std::size_t runs, Visit visit) {
+void for_each_run(std::size_t offset, std::size_t size, Visit visit) {
     const std::size_t first = (offset + 7) & ~std::size_t{7};
     const std::size_t end = offset + size;
-    const std::size_t step = (size / runs) & ~std::size_t{7};
-    if (step <= kSampleRun) {
+    const std::size_t places = size / kSampleRuns / kSampleRun;
+    if (places <= 1) {
         visit(first, (end - first) & ~std::size_t{7});
         return;
     }
-    for (std::size_t i = 0; i < runs && first + i * step + kSampleRun <= end; ++i) {
-        visit(first + i * step, kSampleRun);
+    for (std::size_t i = 0; i < kSampleRuns; ++i) {
+        const std::size_t begin = first + (i * places + i * 37 % places) * kSampleRun;
+        if (begin + kSampleRun <= end) {
+            visit(begin, kSampleRun);
+        }
     }
 }
 
 PositionCounts sample(ByteSpan raw, std::size_t offset, std::size_t size) {
     PositionCounts counts{};
-    for_each_run(offset, size, kSampleRuns, [&](std::size_t begin, std::size_t run_size) {
+    for_each_run(offset, size, [&](std::size_t begin, std::size_t run_size) {
         for (std::size_t i = begin; i < begin + run_size; i += kMaxElementWidth) {
             for (std::size_t k = 0; k < kMaxElementWidth; ++k) {
                 ++counts[k][std::to_integer<std::size_t>(raw[i + k])];
@@ -67,14 +77,31 @@ PositionCounts sample(ByteSpan raw, std::size_t offset, std::size_t size) {
     return counts;
 }
 
-ByteCounts pooled(const PositionCounts& counts, unsigned width, unsigned position) {
-    ByteCounts sum = counts[position];
-    for (unsigned other = position + width; other < kMaxElementWidth; other += width) {
-        for (std::size_t byte = 0; byte < sum.size(); ++byte) {
-            sum[byte] += counts[other][byte];
-        }
+void add(ByteCounts& sum, const ByteCounts& counts) {
+    for (std::size_t byte = 0; byte < sum.size(); ++byte) {
+        sum[byte] += counts[byte];
+    }
+}
+
+ByteCounts pooled(const PositionCounts& counts) {
+    ByteCounts sum{};
+    for (const ByteCounts& position : counts) {
+        add(sum, position);
     }
     return sum;
+}
+
+bool differ(const ByteCounts& a, const ByteCounts& b) {
+    std::uint32_t squares = 0;
+    std::uint32_t total = 0;
+    for (std::size_t byte = 0; byte < a.size(); ++byte) {
+        const std::uint32_t difference = a[byte] - b[byte];
+        squares += difference * difference;
+        total += a[byte] + b[byte];
+    }
+    // Zeros that both have say nothing: in what was never used, a few elements show the width.
+    total -= 2 * std::min(a[0], b[0]);
+    return squares > kDifferent * total;
 }
 
 bool looks_random(const ByteCounts& counts) {
@@ -92,22 +119,26 @@ bool is_constant(ByteSpan bytes) {
     return std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }
 
-void choose_width(const PositionCounts& counts, Cell& cell) {
-    double best = 0;
-    for (unsigned log_width = 0; log_width < kWidthMargin.size(); ++log_width) {
-        const unsigned width = 1U << log_width;
-        std::array<double, kMaxElementWidth> bits{};
-        double sum = 0;
-        for (unsigned position = 0; position < width; ++position) {
-            bits[position] = bits_per_byte(pooled(counts, width, position));
-            sum += bits[position];
+// The width is the distance at which the bytes look the same again.
+void choose_width(PositionCounts& counts, Cell& cell) {
+    cell.width = kMaxElementWidth;
+    while (cell.width > 1) {
+        const unsigned half = cell.width / 2;
+        for (unsigned position = 0; position < half; ++position) {
+            if (differ(counts[position], counts[position + half])) {
+                return;
+            }
         }
-        const double cost = sum / width + kWidthMargin[log_width];
-        if (log_width == 0 || cost < best) {
-            best = cost;
-            cell.width = width;
-            cell.bits = bits;
+        for (unsigned position = 0; position < half; ++position) {
+            add(counts[position], counts[position + half]);
         }
+        cell.width = half;
+    }
+}
+
+void weigh_positions(const PositionCounts& counts, Cell& cell) {
+    for (unsigned position = 0; position < cell.width; ++position) {
+        cell.bits[position] = bits_per_byte(counts[position]);
     }
     const auto* cheapest = std::min_element(cell.bits.begin(), cell.bits.begin() + cell.width);
     cell.cheapest = static_cast<unsigned>(cheapest - cell.bits.begin());
@@ -125,19 +156,26 @@ Cell describe(ByteSpan raw, std::size_t offset, std::size_t size) {
     if (size < kSmallestSampled) {
         return cell;
     }
-    const PositionCounts counts = sample(raw, offset, size);
-    if (looks_random(pooled(counts, 1, 0))) {
+    PositionCounts counts = sample(raw, offset, size);
+    if (looks_random(pooled(counts))) {
         cell.kind = SubBlockKind::kRandom;
         return cell;
     }
     choose_width(counts, cell);
+    weigh_positions(counts, cell);
     return cell;
 }
 
+struct RotatedSample {
+    // A whole element.
+    double bits = 0;
+    bool mixed_signs = false;
+};
+
 template <class Element>
-double rotated_bits(ByteSpan raw, std::size_t offset, std::size_t size, unsigned phase) {
+RotatedSample sample_rotated(ByteSpan raw, const Cell& cells, unsigned phase) {
     std::array<ByteCounts, sizeof(Element)> counts{};
-    for_each_run(offset, size, kSampleRuns, [&](std::size_t begin, std::size_t run_size) {
+    for_each_run(cells.offset, cells.size, [&](std::size_t begin, std::size_t run_size) {
         for (std::size_t i = begin + phase; i + sizeof(Element) <= begin + run_size; i += sizeof(Element)) {
             Element element;
             std::memcpy(&element, raw.data() + i, sizeof(element));
@@ -147,21 +185,28 @@ double rotated_bits(ByteSpan raw, std::size_t offset, std::size_t size, unsigned
             }
         }
     });
-    double sum = 0;
+    RotatedSample result;
     for (const ByteCounts& position : counts) {
-        sum += bits_per_byte(position);
+        result.bits += bits_per_byte(position);
     }
-    return sum;
+    double total = 0;
+    double negative = 0;
+    for (std::size_t byte = 0; byte < counts[0].size(); ++byte) {
+        total += counts[0][byte];
+        negative += byte % 2 == 1 ? counts[0][byte] : 0;
+    }
+    result.mixed_signs = negative > kMixedSigns * total && negative < (1 - kMixedSigns) * total;
+    return result;
 }
 
-double rotated_bits(ByteSpan raw, const Cell& cells, unsigned phase) {
+RotatedSample sample_rotated(ByteSpan raw, const Cell& cells, unsigned phase) {
     switch (cells.width) {
         case 2:
-            return rotated_bits<std::uint16_t>(raw, cells.offset, cells.size, phase);
+            return sample_rotated<std::uint16_t>(raw, cells, phase);
         case 4:
-            return rotated_bits<std::uint32_t>(raw, cells.offset, cells.size, phase);
+            return sample_rotated<std::uint32_t>(raw, cells, phase);
         default:
-            return rotated_bits<std::uint64_t>(raw, cells.offset, cells.size, phase);
+            return sample_rotated<std::uint64_t>(raw, cells, phase);
     }
 }
 
@@ -169,22 +214,21 @@ double rotated_bits(ByteSpan raw, const Cell& cells, unsigned phase) {
 PlaneLayout choose_layout(ByteSpan raw, const Cell& cells) {
     PlaneLayout layout;
     layout.width = cells.width;
-    if (cells.width == 1) {
-        return layout;
-    }
     layout.phase = (cells.cheapest + 1) % cells.width;
-    double best = -kRotationMargin;
+    double best = cells.width == kMaxElementWidth ? -kWideRotationGain : kRotationSlack;
     for (unsigned position = 0; position < cells.width; ++position) {
         best += cells.bits[position];
     }
-    for (unsigned position = 0; position < cells.width; ++position) {
-        if (cells.bits[position] > kExponentBits) {
+    // The byte with the exponent is the cheapest, unless mantissas have dead bits.
+    for (unsigned i = 0; i < cells.width; ++i) {
+        const unsigned position = (cells.cheapest + i) % cells.width;
+        if (cells.bits[position] > cells.bits[cells.cheapest] + kExponentBits) {
             continue;
         }
         const unsigned phase = (position + 1) % cells.width;
-        const double bits = rotated_bits(raw, cells, phase);
-        if (bits < best) {
-            best = bits;
+        const RotatedSample rotated = sample_rotated(raw, cells, phase);
+        if (rotated.mixed_signs && rotated.bits < best) {
+            best = rotated.bits - kWideRotationGain;
             layout.phase = phase;
             layout.rotate = true;
         }

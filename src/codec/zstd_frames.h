@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "ckptfs/bytes.h"
 
@@ -13,8 +12,6 @@ struct ZSTD_CCtx_s;
 struct ZSTD_DCtx_s;
 
 namespace ckptfs {
-
-enum class ZstdMode : std::uint8_t { kHuffmanOnly, kLevel1, kLevel3 };
 
 class ZstdCoder {
 public:
@@ -24,7 +21,7 @@ public:
     ZstdCoder& operator=(const ZstdCoder&) = delete;
 
     // One frame with its content size and without a checksum. The bytes written, or 0 where `out` is too small.
-    std::size_t compress(ByteSpan raw, MutableByteSpan out, ZstdMode mode);
+    std::size_t compress(ByteSpan raw, MutableByteSpan out, int level);
     // False where `stored` is anything but one frame that decodes to raw.size() bytes.
     bool decompress(ByteSpan stored, MutableByteSpan raw);
 
