@@ -114,7 +114,8 @@ std::size_t LiteralFrameWriter::write(ByteSpan raw, MutableByteSpan out) {
 void LiteralFrameWriter::write_chunk(ByteSpan chunk, Output& output) {
     find_pieces(chunk);
     Codes codes;
-    const bool coded = worth_coding() && make_codes(codes);
+    // Where nothing is a run, the caller has seen that it is worth while.
+    const bool coded = (pieces_.size() == 1 || worth_coding()) && make_codes(codes);
     for (const Piece& piece : pieces_) {
         if (piece.run) {
             output.begin_block(kRleBlock, piece.bytes.size());

@@ -17,7 +17,8 @@ namespace ckptfs {
 
 class LiteralFrameWriter {
 public:
-    // The bytes written, or 0 where the frame would not be smaller than `raw` or where a sample says so. raw: 1 byte
+    // The bytes written, or 0 where the frame would not be smaller than `raw` which is found out
+    // only after bytes were counted. raw: 1 byte
     // to 1 MiB.
     std::size_t write(ByteSpan raw, MutableByteSpan out);
 

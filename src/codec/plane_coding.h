@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "ckptfs/bytes.h"
 #include "codec/literal_frame.h"
@@ -21,8 +22,11 @@ struct CodedPlane {
 
 class PlaneBlockCoder {
 public:
-    // Bytes that belong to whole elements of one layout; out: more than plane.size() bytes.
-    CodedPlane encode_plane(ByteSpan plane, MutableByteSpan out, PlaneEffort effort);
+    // `out` has more than as many bytes as the input, and 8 over.
+    // Bytes of one position in elements.
+    CodedPlane encode_plane(ByteSpan plane, MutableByteSpan out);
+    // The plane with the exponents, above so many bits of mantissas.
+    CodedPlane encode_exponents(ByteSpan plane, unsigned mantissa_bits, MutableByteSpan out);
     // Bytes that are no elements.
     CodedPlane encode_opaque(ByteSpan bytes, MutableByteSpan out, PlaneEffort effort);
     // Where the plane's bytes lie: in `stored` itself, or in `scratch`, which has their size. Null where they are not
@@ -32,9 +36,12 @@ public:
 private:
     CodedPlane encode_literals(ByteSpan bytes, MutableByteSpan out);
     CodedPlane encode_matches(int level, ByteSpan bytes, MutableByteSpan out);
+    CodedPlane encode_centred(ByteSpan plane, unsigned step, MutableByteSpan out);
+    bool decode_centred(ByteSpan stored, MutableByteSpan plane);
 
     LiteralFrameWriter literals_;
     ZstdCoder zstd_;
+    std::vector<std::byte> centred_;
 };
 
 [[nodiscard]] CodedPlane store_raw(ByteSpan bytes, MutableByteSpan out);

@@ -98,7 +98,7 @@ std::size_t PlaneCoder::encode(ByteSpan raw, MutableByteSpan out, PlaneEffort ef
 }
 
 std::size_t PlaneCoder::Memory::encode(const SubBlock& block, ByteSpan raw, MutableByteSpan out, PlaneEffort effort) {
-    store_word(out.data(), packed(layout_byte(block.layout), raw.size()));
+    store_word(out.data(), header_word(block.layout, raw.size()));
     if (block.layout.width > 1) {
         return encode_elements(block, raw, out, effort);
     }
@@ -120,21 +120,26 @@ std::size_t PlaneCoder::Memory::encode(const SubBlock& block, ByteSpan raw, Muta
 }
 
 std::size_t PlaneCoder::Memory::encode_elements(const SubBlock& block, ByteSpan raw, MutableByteSpan out,
-                                                PlaneEffort effort) {
+                                                PlaneEffort /*effort*/) {
     const PlaneLayout& layout = block.layout;
     const auto [count, trailing] = elements_of(raw.size(), layout);
     std::array<std::byte*, kMaxElementWidth> plane{};
     for (unsigned k = 0; k < layout.width; ++k) {
         plane[k] = planes.data() + k * count;
     }
-    plane_kernels().split(raw.data() + layout.phase, count, layout.width, layout.rotate, plane);
+    plane_kernels().split(raw.data() + layout.phase, count, layout.width, layout.rotation, plane);
 
+    // Below the exponent's bits in the highest byte.
+    const unsigned mantissa_bits = layout.rotation > 0 ? layout.rotation - 1 : 0;
     std::byte* const plane_headers = out.data() + kSubBlockHeader;
     std::size_t written = kSubBlockHeader + layout.width * kPlaneHeader;
     written += store_raw(raw.first(layout.phase), out.subspan(written)).size;
     written += store_raw(raw.last(trailing), out.subspan(written)).size;
     for (unsigned k = 0; k < layout.width; ++k) {
-        const CodedPlane coded = blocks.encode_plane({plane[k], count}, out.subspan(written), effort);
+        const bool has_exponent = k + 1 == layout.width;
+        const CodedPlane coded = has_exponent
+                                     ? blocks.encode_exponents({plane[k], count}, mantissa_bits, out.subspan(written))
+                                     : blocks.encode_plane({plane[k], count}, out.subspan(written));
         store_word(plane_headers + k * kPlaneHeader, packed(static_cast<std::uint8_t>(coded.coding), coded.size));
         written += coded.size;
     }
@@ -155,18 +160,16 @@ Status PlaneCoder::decode(ByteSpan stored, MutableByteSpan raw) {
         return damaged("holds another number of bytes than expected");
     }
     while (!raw.empty()) {
-        std::uint32_t header = 0;
-        if (!reader.take_word(header)) {
+        std::uint32_t word = 0;
+        if (!reader.take_word(word)) {
             return damaged("ends too early");
         }
-        const std::uint8_t flags = packed_byte(header);
-        const std::size_t size = packed_number(header);
-        const PlaneLayout layout = layout_of(flags);
-        if ((flags & kReserved) != 0 || size == 0 || size > raw.size() || layout.phase >= layout.width ||
-            layout.phase > size || (layout.width == 1 && layout.rotate)) {
+        const auto [layout, size, reference, reserved] = header_of(word);
+        if (reserved || size == 0 || size > raw.size() || layout.phase >= layout.width || layout.phase > size ||
+            (layout.width == 1 && layout.rotation > 0)) {
             return damaged("a sub-block that cannot be");
         }
-        if ((flags & kReference) != 0) {
+        if (reference) {
             return damaged("refers to other frames, which is not supported yet");
         }
         if (Status status = memory_->decode(reader, layout, raw.first(size)); !status) {
@@ -206,7 +209,7 @@ Status PlaneCoder::Memory::decode(Reader& reader, const PlaneLayout& layout, Mut
     }
     std::memcpy(raw.data(), edges.data(), layout.phase);
     std::memcpy(raw.data() + raw.size() - trailing, edges.data() + layout.phase, trailing);
-    plane_kernels().merge(plane, count, layout.width, layout.rotate, raw.data() + layout.phase);
+    plane_kernels().merge(plane, count, layout.width, layout.rotation, raw.data() + layout.phase);
     return {};
 }
 

@@ -18,7 +18,10 @@ inline constexpr std::size_t kFrameHeader = 8;
 inline constexpr std::size_t kSubBlockHeader = 4;
 inline constexpr std::size_t kPlaneHeader = 4;
 
-enum class Coding : std::uint8_t { kRaw = 0, kRepeatedByte = 1, kZstd = 2 };
+enum class Coding : std::uint8_t { kRaw = 0, kRepeatedByte = 1, kZstd = 2, kPackedBits = 3, kCentred = 4 };
+
+// Bytes that have one centre in Coding::kCentred.
+inline constexpr std::size_t kCentredSegment = 256;
 
 // One byte, and a number of 24 bits above it.
 [[nodiscard]] constexpr std::uint32_t packed(std::uint32_t byte, std::size_t number) {
@@ -31,20 +34,29 @@ enum class Coding : std::uint8_t { kRaw = 0, kRepeatedByte = 1, kZstd = 2 };
     return word >> 8;
 }
 
-// Bits 0-1: the width's logarithm; 2: rotated; 3: refers to bf16 elsewhere in the file; 4-6: phase; 7: zero.
-inline constexpr unsigned kRotated = 1U << 2;
-inline constexpr unsigned kReference = 1U << 3;
-inline constexpr unsigned kReserved = 1U << 7;
+// A sub-block's header. Bits 0-1: the width's logarithm; 2-4: rotation; 5-7: phase; 8-28: size; 29: refers to bf16
+// elsewhere in the file; 30-31: zero.
+struct SubBlockHeader {
+    PlaneLayout layout;
+    std::size_t size = 0;
+    bool reference = false;
+    bool reserved = false;
+};
 
-[[nodiscard]] constexpr std::uint8_t layout_byte(const PlaneLayout& layout) {
-    unsigned log_width = 0;
+[[nodiscard]] constexpr std::uint32_t header_word(const PlaneLayout& layout, std::size_t size) {
+    std::uint32_t log_width = 0;
     while ((1U << log_width) < layout.width) {
         ++log_width;
     }
-    return static_cast<std::uint8_t>(log_width | (layout.rotate ? kRotated : 0) | layout.phase << 4);
+    return log_width | layout.rotation << 2 | layout.phase << 5 | static_cast<std::uint32_t>(size << 8);
 }
-[[nodiscard]] constexpr PlaneLayout layout_of(std::uint8_t byte) {
-    return {.width = 1U << (byte & 3), .phase = (byte >> 4) & 7U, .rotate = (byte & kRotated) != 0};
+[[nodiscard]] constexpr SubBlockHeader header_of(std::uint32_t word) {
+    SubBlockHeader header;
+    header.layout = {.width = 1U << (word & 3), .phase = (word >> 5) & 7, .rotation = (word >> 2) & 7};
+    header.size = (word >> 8) & 0x1fffff;
+    header.reference = (word >> 29 & 1) != 0;
+    header.reserved = word >> 30 != 0;
+    return header;
 }
 
 // Little endian, as the machines are that this runs on.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <span>
 
 #include "codec/entropy.h"
@@ -25,14 +26,22 @@ constexpr double kRandomSpread = 1.1;
 // Sum of squared differences of two counts over what chance alone makes of it. Chance reaches 4 once in a thousand
 // exponents; exponents beside mantissas are above 20.
 constexpr double kDifferent = 6;
-// One sign is as good as none: it costs nothing where it is.
-constexpr double kMixedSigns = 0.02;
-// Bits of an element. With mixed signs a rotated bf16 or fp32 costs less, or the sample errs by no more than that; of
-// an fp64, whose exponent does not fill bytes either way, it has to be seen.
-constexpr double kRotationSlack = 0.05;
-constexpr double kWideRotationGain = 0.2;
-// A byte that costs so much more than the cheapest is not the one with the exponent.
-constexpr double kExponentBits = 3;
+// Floats of one exponent are rare; integers have highest bytes that are all the same.
+constexpr double kExponentsDiffer = 0.3;
+// One element in so many may be another than the rest.
+constexpr std::size_t kOutliers = 512;
+// Leading bits of the exponent that make room for a mantissa's: a code of both loses less to whole bits. A second one
+// gains a third as much, and takes larger code tables.
+constexpr unsigned kMaxEqualBits = 1;
+// Below that a mantissa has dead bits, which are better left together.
+constexpr double kMantissaBits = 7.5;
+// Bits of an element. With mixed signs a rotated bf16 or fp32 never costs more, so that by as much the sample may err;
+// with one sign it may cost less. Where exponents do not fill bytes either way (fp16, fp64), it has to be seen.
+constexpr double kMixedSignsSlack = 0.3;
+constexpr double kOneSignSlack = 0.05;
+constexpr double kOtherRotationGain = 0.2;
+// Of two bytes, the higher has bits of a mantissa in it where it costs more: it is an fp16, no bf16.
+constexpr double kExponentAlone = 5;
 // A cell goes with those before it while its byte with the exponent may be the same.
 constexpr double kSameByteBits = 0.5;
 
@@ -41,9 +50,12 @@ struct Cell {
     std::size_t size = 0;
     SubBlockKind kind = SubBlockKind::kRandom;
     unsigned width = 1;
-    // Offset modulo width of the cheapest byte, and what each costs.
+    // Offset modulo width of the cheapest byte, which is taken for the highest, and what each costs; zeros, which are
+    // in all or in none of an element's bytes, aside.
     unsigned cheapest = 0;
     std::array<double, kMaxElementWidth> bits{};
+    // Elements below zero and above it: weights, not squares.
+    bool mixed_signs = false;
 };
 
 // Where the runs of a sample begin: spread evenly, at offsets in the frame that are multiples of 8. Each is moved by
@@ -136,12 +148,17 @@ void choose_width(PositionCounts& counts, Cell& cell) {
     }
 }
 
-void weigh_positions(const PositionCounts& counts, Cell& cell) {
+void weigh_positions(PositionCounts& counts, Cell& cell) {
     for (unsigned position = 0; position < cell.width; ++position) {
+        counts[position][0] = 0;
         cell.bits[position] = bits_per_byte(counts[position]);
     }
     const auto* cheapest = std::min_element(cell.bits.begin(), cell.bits.begin() + cell.width);
     cell.cheapest = static_cast<unsigned>(cheapest - cell.bits.begin());
+    const ByteCounts& highest = counts[cell.cheapest];
+    const std::size_t all = std::accumulate(highest.begin(), highest.end(), std::size_t{0});
+    const std::size_t negative = std::accumulate(highest.begin() + 128, highest.end(), std::size_t{0});
+    cell.mixed_signs = negative > all / kOutliers && all - negative > all / kOutliers;
 }
 
 Cell describe(ByteSpan raw, std::size_t offset, std::size_t size) {
@@ -166,47 +183,58 @@ Cell describe(ByteSpan raw, std::size_t offset, std::size_t size) {
     return cell;
 }
 
-struct RotatedSample {
+struct ElementSample {
     // A whole element.
     double bits = 0;
-    bool mixed_signs = false;
+    // Its highest byte.
+    double exponent_bits = 0;
+    // Below the sign, how many of an element's highest bits are the same in all.
+    unsigned equal_bits = 0;
 };
 
 template <class Element>
-RotatedSample sample_rotated(ByteSpan raw, const Cell& cells, unsigned phase) {
+ElementSample sample_elements(ByteSpan raw, const Cell& cells, unsigned phase, int rotation) {
     std::array<ByteCounts, sizeof(Element)> counts{};
     for_each_run(cells.offset, cells.size, [&](std::size_t begin, std::size_t run_size) {
         for (std::size_t i = begin + phase; i + sizeof(Element) <= begin + run_size; i += sizeof(Element)) {
             Element element;
             std::memcpy(&element, raw.data() + i, sizeof(element));
-            element = std::rotl(element, 1);
+            element = std::rotl(element, rotation);
             for (std::size_t k = 0; k < sizeof(Element); ++k) {
                 ++counts[k][static_cast<std::uint8_t>(element >> (8 * k))];
             }
         }
     });
-    RotatedSample result;
+    ElementSample result;
     for (const ByteCounts& position : counts) {
         result.bits += bits_per_byte(position);
     }
-    double total = 0;
-    double negative = 0;
-    for (std::size_t byte = 0; byte < counts[0].size(); ++byte) {
-        total += counts[0][byte];
-        negative += byte % 2 == 1 ? counts[0][byte] : 0;
+    const ByteCounts& exponents = counts.back();
+    result.exponent_bits = bits_per_byte(exponents);
+    if (result.bits - result.exponent_bits < kMantissaBits * (sizeof(Element) - 1)) {
+        return result;
     }
-    result.mixed_signs = negative > kMixedSigns * total && negative < (1 - kMixedSigns) * total;
+    const std::size_t total = std::accumulate(exponents.begin(), exponents.end(), std::size_t{0});
+    unsigned ones = 0xff;
+    unsigned zeros = 0xff;
+    for (unsigned byte = 0; byte < exponents.size(); ++byte) {
+        if (exponents[byte] > total / kOutliers) {
+            ones &= byte;
+            zeros &= ~byte;
+        }
+    }
+    result.equal_bits = static_cast<unsigned>(std::countl_one(static_cast<std::uint8_t>(ones | zeros)));
     return result;
 }
 
-RotatedSample sample_rotated(ByteSpan raw, const Cell& cells, unsigned phase) {
+ElementSample sample_elements(ByteSpan raw, const Cell& cells, unsigned phase, int rotation) {
     switch (cells.width) {
         case 2:
-            return sample_rotated<std::uint16_t>(raw, cells, phase);
+            return sample_elements<std::uint16_t>(raw, cells, phase, rotation);
         case 4:
-            return sample_rotated<std::uint32_t>(raw, cells, phase);
+            return sample_elements<std::uint32_t>(raw, cells, phase, rotation);
         default:
-            return sample_rotated<std::uint64_t>(raw, cells, phase);
+            return sample_elements<std::uint64_t>(raw, cells, phase, rotation);
     }
 }
 
@@ -214,30 +242,24 @@ RotatedSample sample_rotated(ByteSpan raw, const Cell& cells, unsigned phase) {
 PlaneLayout choose_layout(ByteSpan raw, const Cell& cells) {
     PlaneLayout layout;
     layout.width = cells.width;
-    layout.phase = (cells.cheapest + 1) % cells.width;
-    double best = cells.width == kMaxElementWidth ? -kWideRotationGain : kRotationSlack;
-    for (unsigned position = 0; position < cells.width; ++position) {
-        best += cells.bits[position];
+    if (cells.width == 1) {
+        return layout;
     }
-    // The byte with the exponent is the cheapest, unless mantissas have dead bits.
-    for (unsigned i = 0; i < cells.width; ++i) {
-        const unsigned position = (cells.cheapest + i) % cells.width;
-        if (cells.bits[position] > cells.bits[cells.cheapest] + kExponentBits) {
-            continue;
-        }
-        const unsigned phase = (position + 1) % cells.width;
-        const RotatedSample rotated = sample_rotated(raw, cells, phase);
-        if (rotated.mixed_signs && rotated.bits < best) {
-            best = rotated.bits - kWideRotationGain;
-            layout.phase = phase;
-            layout.rotate = true;
-        }
+    layout.phase = (cells.cheapest + 1) % cells.width;
+    const ElementSample plain = sample_elements(raw, cells, layout.phase, 0);
+    const ElementSample rotated = sample_elements(raw, cells, layout.phase, 1);
+    const bool exponent_fills_byte = cells.width == 4 || (cells.width == 2 && rotated.exponent_bits < kExponentAlone);
+    const double slack = !exponent_fills_byte ? -kOtherRotationGain
+                         : cells.mixed_signs  ? kMixedSignsSlack
+                                              : kOneSignSlack;
+    if (rotated.exponent_bits > kExponentsDiffer && rotated.bits < plain.bits + slack) {
+        layout.rotation = 1 + std::min(rotated.equal_bits, kMaxEqualBits);
     }
     return layout;
 }
 
 bool belong_together(ByteSpan raw, const Cell& before, const Cell& cell) {
-    if (before.kind != cell.kind || before.width != cell.width) {
+    if (before.kind != cell.kind || before.width != cell.width || before.mixed_signs != cell.mixed_signs) {
         return false;
     }
     if (cell.kind == SubBlockKind::kConstant) {

@@ -22,8 +22,9 @@ struct PlaneLayout {
     unsigned width = 1;
     // Bytes in front of the first whole element; less than width.
     unsigned phase = 0;
-    // The sign moves below the lowest bit.
-    bool rotate = false;
+    // Bits that go from the top of an element to below its lowest bit: the sign, and those of the exponent that are the
+    // same everywhere.
+    unsigned rotation = 0;
 
     friend bool operator==(const PlaneLayout&, const PlaneLayout&) = default;
 };

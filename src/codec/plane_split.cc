@@ -18,12 +18,12 @@ using Planes = std::array<std::byte*, kMaxElementWidth>;
 using ConstPlanes = std::array<const std::byte*, kMaxElementWidth>;
 
 template <class Element>
-void split_elements(const std::byte* elements, std::size_t first, std::size_t count, bool rotate,
+void split_elements(const std::byte* elements, std::size_t first, std::size_t count, unsigned rotation,
                     const Planes& planes) {
     for (std::size_t i = first; i < count; ++i) {
         Element element;
         std::memcpy(&element, elements + i * sizeof(Element), sizeof(Element));
-        element = std::rotl(element, rotate ? 1 : 0);
+        element = std::rotl(element, static_cast<int>(rotation));
         for (std::size_t k = 0; k < sizeof(Element); ++k) {
             planes[k][i] = static_cast<std::byte>(element >> (8 * k));
         }
@@ -31,52 +31,55 @@ void split_elements(const std::byte* elements, std::size_t first, std::size_t co
 }
 
 template <class Element>
-void merge_elements(const ConstPlanes& planes, std::size_t first, std::size_t count, bool rotate, std::byte* elements) {
+void merge_elements(const ConstPlanes& planes, std::size_t first, std::size_t count, unsigned rotation,
+                    std::byte* elements) {
     for (std::size_t i = first; i < count; ++i) {
         Element element = 0;
         for (std::size_t k = 0; k < sizeof(Element); ++k) {
             element =
                 static_cast<Element>(element | static_cast<Element>(static_cast<Element>(planes[k][i]) << (8 * k)));
         }
-        element = std::rotr(element, rotate ? 1 : 0);
+        element = std::rotr(element, static_cast<int>(rotation));
         std::memcpy(elements + i * sizeof(Element), &element, sizeof(Element));
     }
 }
 
-void split_from(std::size_t first, const std::byte* elements, std::size_t count, unsigned width, bool rotate,
+void split_from(std::size_t first, const std::byte* elements, std::size_t count, unsigned width, unsigned rotation,
                 const Planes& planes) {
     switch (width) {
         case 1:
-            return split_elements<std::uint8_t>(elements, first, count, rotate, planes);
+            return split_elements<std::uint8_t>(elements, first, count, rotation, planes);
         case 2:
-            return split_elements<std::uint16_t>(elements, first, count, rotate, planes);
+            return split_elements<std::uint16_t>(elements, first, count, rotation, planes);
         case 4:
-            return split_elements<std::uint32_t>(elements, first, count, rotate, planes);
+            return split_elements<std::uint32_t>(elements, first, count, rotation, planes);
         default:
-            return split_elements<std::uint64_t>(elements, first, count, rotate, planes);
+            return split_elements<std::uint64_t>(elements, first, count, rotation, planes);
     }
 }
 
-void merge_from(std::size_t first, const ConstPlanes& planes, std::size_t count, unsigned width, bool rotate,
+void merge_from(std::size_t first, const ConstPlanes& planes, std::size_t count, unsigned width, unsigned rotation,
                 std::byte* elements) {
     switch (width) {
         case 1:
-            return merge_elements<std::uint8_t>(planes, first, count, rotate, elements);
+            return merge_elements<std::uint8_t>(planes, first, count, rotation, elements);
         case 2:
-            return merge_elements<std::uint16_t>(planes, first, count, rotate, elements);
+            return merge_elements<std::uint16_t>(planes, first, count, rotation, elements);
         case 4:
-            return merge_elements<std::uint32_t>(planes, first, count, rotate, elements);
+            return merge_elements<std::uint32_t>(planes, first, count, rotation, elements);
         default:
-            return merge_elements<std::uint64_t>(planes, first, count, rotate, elements);
+            return merge_elements<std::uint64_t>(planes, first, count, rotation, elements);
     }
 }
 
-void portable_split(const std::byte* elements, std::size_t count, unsigned width, bool rotate, const Planes& planes) {
-    split_from(0, elements, count, width, rotate, planes);
+void portable_split(const std::byte* elements, std::size_t count, unsigned width, unsigned rotation,
+                    const Planes& planes) {
+    split_from(0, elements, count, width, rotation, planes);
 }
 
-void portable_merge(const ConstPlanes& planes, std::size_t count, unsigned width, bool rotate, std::byte* elements) {
-    merge_from(0, planes, count, width, rotate, elements);
+void portable_merge(const ConstPlanes& planes, std::size_t count, unsigned width, unsigned rotation,
+                    std::byte* elements) {
+    merge_from(0, planes, count, width, rotation, elements);
 }
 
 constexpr PlaneKernels kPortable{portable_split, portable_merge};
@@ -90,24 +93,13 @@ constexpr std::size_t kBlock = 32;
 constexpr std::size_t kLaneBytes = 16;
 
 template <unsigned kWidth>
-CKPTFS_AVX2 __m256i rotate_left(__m256i x) {
+CKPTFS_AVX2 __m256i rotate_left(__m256i x, __m128i by, __m128i back) {
     if constexpr (kWidth == 2) {
-        return _mm256_or_si256(_mm256_slli_epi16(x, 1), _mm256_srli_epi16(x, 15));
+        return _mm256_or_si256(_mm256_sll_epi16(x, by), _mm256_srl_epi16(x, back));
     } else if constexpr (kWidth == 4) {
-        return _mm256_or_si256(_mm256_slli_epi32(x, 1), _mm256_srli_epi32(x, 31));
+        return _mm256_or_si256(_mm256_sll_epi32(x, by), _mm256_srl_epi32(x, back));
     } else {
-        return _mm256_or_si256(_mm256_slli_epi64(x, 1), _mm256_srli_epi64(x, 63));
-    }
-}
-
-template <unsigned kWidth>
-CKPTFS_AVX2 __m256i rotate_right(__m256i x) {
-    if constexpr (kWidth == 2) {
-        return _mm256_or_si256(_mm256_srli_epi16(x, 1), _mm256_slli_epi16(x, 15));
-    } else if constexpr (kWidth == 4) {
-        return _mm256_or_si256(_mm256_srli_epi32(x, 1), _mm256_slli_epi32(x, 31));
-    } else {
-        return _mm256_or_si256(_mm256_srli_epi64(x, 1), _mm256_slli_epi64(x, 63));
+        return _mm256_or_si256(_mm256_sll_epi64(x, by), _mm256_srl_epi64(x, back));
     }
 }
 
@@ -150,7 +142,10 @@ CKPTFS_AVX2 void put_together(const ConstPlanes& planes, unsigned first_plane, u
 }
 
 template <unsigned kWidth, bool kRotate>
-[[gnu::target("avx2")]] std::size_t split_blocks(const std::byte* elements, std::size_t count, const Planes& planes) {
+[[gnu::target("avx2")]] std::size_t split_blocks(const std::byte* elements, std::size_t count, unsigned rotation,
+                                                 const Planes& planes) {
+    const __m128i by = _mm_cvtsi32_si128(static_cast<int>(rotation));
+    const __m128i back = _mm_cvtsi32_si128(static_cast<int>(8 * kWidth - rotation));
     std::size_t i = 0;
     for (; i + kBlock <= count; i += kBlock) {
         const std::byte* block = elements + i * kWidth;
@@ -159,7 +154,7 @@ template <unsigned kWidth, bool kRotate>
             const std::byte* low = block + j * kLaneBytes;
             const __m256i x = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(low + kWidth * kLaneBytes),
                                                   reinterpret_cast<const __m128i*>(low));
-            vectors[j] = kRotate ? rotate_left<kWidth>(x) : x;
+            vectors[j] = kRotate ? rotate_left<kWidth>(x, by, back) : x;
         }
         take_apart<kWidth>(vectors, 0, 1, planes, i);
     }
@@ -167,14 +162,18 @@ template <unsigned kWidth, bool kRotate>
 }
 
 template <unsigned kWidth, bool kRotate>
-[[gnu::target("avx2")]] std::size_t merge_blocks(const ConstPlanes& planes, std::size_t count, std::byte* elements) {
+[[gnu::target("avx2")]] std::size_t merge_blocks(const ConstPlanes& planes, std::size_t count, unsigned rotation,
+                                                 std::byte* elements) {
+    // Right by so much is left by the rest.
+    const __m128i by = _mm_cvtsi32_si128(static_cast<int>(8 * kWidth - rotation));
+    const __m128i back = _mm_cvtsi32_si128(static_cast<int>(rotation));
     std::size_t i = 0;
     for (; i + kBlock <= count; i += kBlock) {
         std::byte* block = elements + i * kWidth;
         __m256i vectors[kWidth];
         put_together<kWidth>(planes, 0, 1, i, vectors);
         for (unsigned j = 0; j < kWidth; ++j) {
-            const __m256i x = kRotate ? rotate_right<kWidth>(vectors[j]) : vectors[j];
+            const __m256i x = kRotate ? rotate_left<kWidth>(vectors[j], by, back) : vectors[j];
             std::byte* low = block + j * kLaneBytes;
             _mm256_storeu2_m128i(reinterpret_cast<__m128i*>(low + kWidth * kLaneBytes), reinterpret_cast<__m128i*>(low),
                                  x);
@@ -184,42 +183,42 @@ template <unsigned kWidth, bool kRotate>
 }
 
 template <unsigned kWidth>
-void avx2_split_width(const std::byte* elements, std::size_t count, bool rotate, const Planes& planes) {
-    const std::size_t done = rotate ? split_blocks<kWidth, true>(elements, count, planes)
-                                    : split_blocks<kWidth, false>(elements, count, planes);
-    split_from(done, elements, count, kWidth, rotate, planes);
+void avx2_split_width(const std::byte* elements, std::size_t count, unsigned rotation, const Planes& planes) {
+    const std::size_t done = rotation > 0 ? split_blocks<kWidth, true>(elements, count, rotation, planes)
+                                          : split_blocks<kWidth, false>(elements, count, rotation, planes);
+    split_from(done, elements, count, kWidth, rotation, planes);
 }
 
 template <unsigned kWidth>
-void avx2_merge_width(const ConstPlanes& planes, std::size_t count, bool rotate, std::byte* elements) {
-    const std::size_t done = rotate ? merge_blocks<kWidth, true>(planes, count, elements)
-                                    : merge_blocks<kWidth, false>(planes, count, elements);
-    merge_from(done, planes, count, kWidth, rotate, elements);
+void avx2_merge_width(const ConstPlanes& planes, std::size_t count, unsigned rotation, std::byte* elements) {
+    const std::size_t done = rotation > 0 ? merge_blocks<kWidth, true>(planes, count, rotation, elements)
+                                          : merge_blocks<kWidth, false>(planes, count, rotation, elements);
+    merge_from(done, planes, count, kWidth, rotation, elements);
 }
 
-void avx2_split(const std::byte* elements, std::size_t count, unsigned width, bool rotate, const Planes& planes) {
+void avx2_split(const std::byte* elements, std::size_t count, unsigned width, unsigned rotation, const Planes& planes) {
     switch (width) {
         case 2:
-            return avx2_split_width<2>(elements, count, rotate, planes);
+            return avx2_split_width<2>(elements, count, rotation, planes);
         case 4:
-            return avx2_split_width<4>(elements, count, rotate, planes);
+            return avx2_split_width<4>(elements, count, rotation, planes);
         case 8:
-            return avx2_split_width<8>(elements, count, rotate, planes);
+            return avx2_split_width<8>(elements, count, rotation, planes);
         default:
-            return split_from(0, elements, count, width, rotate, planes);
+            return split_from(0, elements, count, width, rotation, planes);
     }
 }
 
-void avx2_merge(const ConstPlanes& planes, std::size_t count, unsigned width, bool rotate, std::byte* elements) {
+void avx2_merge(const ConstPlanes& planes, std::size_t count, unsigned width, unsigned rotation, std::byte* elements) {
     switch (width) {
         case 2:
-            return avx2_merge_width<2>(planes, count, rotate, elements);
+            return avx2_merge_width<2>(planes, count, rotation, elements);
         case 4:
-            return avx2_merge_width<4>(planes, count, rotate, elements);
+            return avx2_merge_width<4>(planes, count, rotation, elements);
         case 8:
-            return avx2_merge_width<8>(planes, count, rotate, elements);
+            return avx2_merge_width<8>(planes, count, rotation, elements);
         default:
-            return merge_from(0, planes, count, width, rotate, elements);
+            return merge_from(0, planes, count, width, rotation, elements);
     }
 }
 

@@ -9,7 +9,8 @@ import zstandard
 
 MAGIC = b"CKPF"
 VERSION = 1
-RAW, REPEATED, ZSTD = 0, 1, 2
+RAW, REPEATED, ZSTD, PACKED, CENTRED = range(5)
+SEGMENT = 256
 
 
 class Damaged(Exception):
@@ -33,6 +34,35 @@ class Reader:
         return word & 0xFF, word >> 8
 
 
+def unzstd(frame: bytes, size: int) -> bytes:
+    try:
+        return zstandard.ZstdDecompressor().decompress(frame, max_output_size=size)
+    except zstandard.ZstdError as error:
+        raise Damaged(str(error)) from error
+
+
+def unpack(body: bytes, count: int) -> bytes:
+    if len(body) < 2 or body[0] & body[1]:
+        raise Damaged("packed bits without their mask")
+    places = [place for place in range(8) if body[0] >> place & 1]
+    if len(body) - 2 != (count * len(places) + 7) // 8:
+        raise Damaged("packed bits of another size")
+    bits = np.unpackbits(np.frombuffer(body[2:], np.uint8), bitorder="little")[: count * len(places)]
+    bits = bits.reshape(count, len(places))
+    plane = np.full(count, body[1], np.uint8)
+    for column, place in enumerate(places):
+        plane |= bits[:, column] << place
+    return plane.tobytes()
+
+
+def uncentre(body: bytes, count: int) -> bytes:
+    segments = -(-count // SEGMENT)
+    rest = np.frombuffer(unzstd(body[segments:], count), np.uint8)
+    if len(rest) != count:
+        raise Damaged("a centred plane of another size")
+    return (rest + np.repeat(np.frombuffer(body[:segments], np.uint8), SEGMENT)[:count]).tobytes()
+
+
 def decode_plane(coding: int, body: bytes, count: int) -> np.ndarray:
     if coding == RAW:
         plane = body
@@ -41,10 +71,11 @@ def decode_plane(coding: int, body: bytes, count: int) -> np.ndarray:
             raise Damaged("one byte is to be repeated")
         plane = body * count
     elif coding == ZSTD:
-        try:
-            plane = zstandard.ZstdDecompressor().decompress(body, max_output_size=count)
-        except zstandard.ZstdError as error:
-            raise Damaged(str(error)) from error
+        plane = unzstd(body, count)
+    elif coding == PACKED:
+        plane = unpack(body, count)
+    elif coding == CENTRED:
+        plane = uncentre(body, count)
     else:
         raise Damaged(f"unknown coding {coding}")
     if len(plane) != count:
@@ -66,14 +97,14 @@ def upper_halves(low: np.ndarray, bf16: bytes, exceptions: np.ndarray) -> np.nda
 
 
 def decode_sub_block(reader: Reader, left: int, read_file: Callable[[int, int], bytes] | None) -> bytes:
-    layout, size = reader.packed()
-    width, phase = 1 << (layout & 3), layout >> 4 & 7
-    rotated, reference = bool(layout & 4), bool(layout & 8)
-    if layout & 0x80 or phase >= width or not max(phase, 1) <= size <= left or (rotated and width == 1):
+    (word,) = struct.unpack("<I", reader.take(4))
+    width, rotation, phase = 1 << (word & 3), word >> 2 & 7, word >> 5 & 7
+    size, reference = word >> 8 & 0x1FFFFF, bool(word >> 29 & 1)
+    if word >> 30 or phase >= width or not max(phase, 1) <= size <= left or (rotation and width == 1):
         raise Damaged("a sub-block that cannot be")
     count, trailing = divmod(size - phase, width)
     if reference:
-        if width != 4 or rotated or read_file is None:
+        if width != 4 or rotation or read_file is None:
             raise Damaged("a reference that cannot be followed")
         offset, exceptions = struct.unpack("<QI", reader.take(12))
         planes, edges = decode_planes(reader, 2, count, phase + trailing)
@@ -84,9 +115,9 @@ def decode_sub_block(reader: Reader, left: int, read_file: Callable[[int, int], 
     else:
         planes, edges = decode_planes(reader, width, count, phase + trailing)
         elements = planes.tobytes()
-        if rotated:
+        if rotation:
             numbers = np.frombuffer(elements, f"<u{width}")
-            elements = (numbers >> 1 | numbers << (8 * width - 1)).astype(f"<u{width}").tobytes()
+            elements = (numbers >> rotation | numbers << (8 * width - rotation)).astype(f"<u{width}").tobytes()
     return edges[:phase] + elements + edges[phase:]
 
 

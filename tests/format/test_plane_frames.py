@@ -25,8 +25,9 @@ def bf16(values: np.ndarray) -> np.ndarray:
 
 
 def moments(count: int) -> bytes:
-    averages = np.where(np.arange(count) % 512 < 200, 0, RANDOM.normal(0, 1e-4, count))
-    return (averages.astype(np.float32) ** 2).tobytes()
+    rows = np.arange(count) // 256
+    averages = RANDOM.normal(0, 1e-4, count) * 2.0 ** -(rows * 7 % 20)
+    return np.where(rows % 4 == 0, 0, averages).astype(np.float32).tobytes()
 
 
 TEXT = b"".join(path.read_bytes() for path in sorted((ROOT / "src").rglob("*.cc")))
@@ -36,6 +37,7 @@ DATA = {
     "fp32": WEIGHTS.astype(np.float32).tobytes()[:FRAME],
     "fp64": WEIGHTS.tobytes()[:FRAME],
     "moments": moments(FRAME // 4),
+    "dead bits": (WEIGHTS.astype(np.float32).view(np.uint32)[: FRAME // 4] & 0xFFFFE000).tobytes(),
     "integers": RANDOM.integers(0, 5000, FRAME // 8).astype(np.int64).tobytes(),
     "text": TEXT[:FRAME],
     "zeros": bytes(FRAME),
@@ -82,7 +84,7 @@ def test_references_are_what_rounding_leaves():
     low = (bits & 0xFFFF).astype(np.uint16)
     planes = [(low & 0xFF).astype(np.uint8).tobytes(), (low >> 8).astype(np.uint8).tobytes()]
     frame = b"CKPF" + struct.pack("<I", 1 | size << 8)
-    frame += struct.pack("<IQI", 2 | 8 | 2 << 4 | size << 8, 77, len(different))
+    frame += struct.pack("<IQI", 2 | 2 << 5 | size << 8 | 1 << 29, 77, len(different))
     frame += struct.pack("<II", 1000 << 8, 1000 << 8) + b"abc" + b"".join(planes)
     frame += b"".join(struct.pack("<IH", i, bits[i] >> 16) for i in different)
     file = bytes(77) + rounded.tobytes()

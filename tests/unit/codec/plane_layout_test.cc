@@ -69,16 +69,20 @@ TEST(PlaneLayout, FindsWidthAndPhaseOfWeightsAtEveryOffset) {
     }
 }
 
-TEST(PlaneLayout, MovesSignsWhereTheExponentThenFillsAByte) {
-    EXPECT_TRUE(plan(testing::bf16(kFrame)).front().layout.rotate);
-    EXPECT_TRUE(plan(testing::fp32(kFrame)).front().layout.rotate);
-    // All positive: nothing to move.
-    Bytes positive = testing::bf16(kFrame);
-    for (std::size_t i = 1; i < positive.size(); i += 2) {
-        positive[i] &= std::byte{0x7f};
+TEST(PlaneLayout, MovesSignsAndTheBitsThatExponentsHaveInCommon) {
+    // Weights are far below 2 and far above 2^-31: exponents 96 to 127.
+    EXPECT_EQ(plan(testing::bf16(kFrame)).front().layout.rotation, 2U);
+    EXPECT_EQ(plan(testing::fp32(kFrame)).front().layout.rotation, 2U);
+    // Zeros have the highest bit of the exponent in common with them.
+    Bytes sparse = testing::bf16(kFrame);
+    for (std::size_t i = 0; i < sparse.size(); i += 26) {
+        sparse[i] = std::byte{0};
+        sparse[i + 1] = std::byte{0};
     }
-    const auto layout = plan(positive).front().layout;
-    EXPECT_EQ(layout.width, 2U);
+    EXPECT_EQ(plan(sparse).front().layout.rotation, 2U);
+    for (const SubBlock& block : plan(testing::token_ids(kFrame))) {
+        EXPECT_EQ(block.layout.rotation, 0U);
+    }
 }
 
 TEST(PlaneLayout, FollowsChangesInsideAFrame) {

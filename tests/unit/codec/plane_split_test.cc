@@ -15,10 +15,10 @@ using testing::Bytes;
 
 struct Shape {
     unsigned width;
-    bool rotate;
+    unsigned rotation;
 };
-constexpr std::array kShapes{Shape{1, false}, Shape{2, false}, Shape{2, true}, Shape{4, false},
-                             Shape{4, true},  Shape{8, false}, Shape{8, true}};
+constexpr std::array kShapes{Shape{1, 0}, Shape{2, 0}, Shape{2, 1}, Shape{2, 3}, Shape{2, 7}, Shape{4, 0},
+                             Shape{4, 1}, Shape{4, 3}, Shape{4, 7}, Shape{8, 0}, Shape{8, 1}, Shape{8, 7}};
 constexpr std::size_t kCounts[] = {0, 1, 15, 31, 32, 33, 63, 64, 65, 1000, 4096 + 17};
 
 Bytes split_with(const PlaneKernels& kernels, const std::byte* elements, std::size_t count, Shape shape) {
@@ -27,7 +27,7 @@ Bytes split_with(const PlaneKernels& kernels, const std::byte* elements, std::si
     for (unsigned k = 0; k < shape.width; ++k) {
         planes[k] = all.data() + k * count;
     }
-    kernels.split(elements, count, shape.width, shape.rotate, planes);
+    kernels.split(elements, count, shape.width, shape.rotation, planes);
     return all;
 }
 
@@ -38,7 +38,7 @@ Bytes merge_with(const PlaneKernels& kernels, const Bytes& all, std::size_t coun
     for (unsigned k = 0; k < shape.width; ++k) {
         planes[k] = all.data() + k * count;
     }
-    kernels.merge(planes, count, shape.width, shape.rotate, elements.data() + 1);
+    kernels.merge(planes, count, shape.width, shape.rotation, elements.data() + 1);
     EXPECT_EQ(elements.back(), std::byte{0x5a});
     return {elements.begin() + 1, elements.end() - 1};
 }
@@ -46,9 +46,9 @@ Bytes merge_with(const PlaneKernels& kernels, const Bytes& all, std::size_t coun
 TEST(PlaneSplit, PutsTheLowestByteFirstAndTheSignBelowIt) {
     const std::uint16_t elements[] = {0x8001, 0x3f80};
     const auto* bytes = reinterpret_cast<const std::byte*>(elements);
-    const Bytes plain = split_with(portable_plane_kernels(), bytes, 2, {2, false});
+    const Bytes plain = split_with(portable_plane_kernels(), bytes, 2, {2, 0});
     EXPECT_EQ(plain, (Bytes{std::byte{0x01}, std::byte{0x80}, std::byte{0x80}, std::byte{0x3f}}));
-    const Bytes rotated = split_with(portable_plane_kernels(), bytes, 2, {2, true});
+    const Bytes rotated = split_with(portable_plane_kernels(), bytes, 2, {2, 1});
     EXPECT_EQ(rotated, (Bytes{std::byte{0x03}, std::byte{0x00}, std::byte{0x00}, std::byte{0x7f}}));
 }
 
