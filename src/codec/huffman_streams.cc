@@ -4,56 +4,21 @@
 #include <cstdint>
 #include <cstring>
 
+#include "codec/huffman_bits.h"
+
 namespace ckptfs {
 namespace {
 
 // Symbols between two stores of whole bytes: 5 * 11 bits and the 7 that may be left from before fit a word.
 constexpr std::size_t kRound = 5;
 
-// The newest bits are at the top of the word. Streams are written from their last symbol on, since they are read from
-// their end.
-struct Stream {
-    std::uint64_t word = 0;
-    // The bits that are used, in the lowest byte; the bytes above are not kept clean.
-    std::uint64_t used = 0;
-    std::byte* out = nullptr;
-};
-
-#define CKPTFS_INLINE [[gnu::always_inline]] inline
-
-// Leaves the code's length in the lowest byte of the word: only where those bits are not used yet.
-CKPTFS_INLINE void add_quickly(Stream& stream, std::uint64_t code) {
-    stream.word = stream.word >> (code & 63) | code;
-    stream.used += code;
-}
-
-CKPTFS_INLINE void add(Stream& stream, std::uint64_t code) {
-    stream.word = stream.word >> (code & 63) | (code & ~std::uint64_t{0xff});
-    stream.used += code;
-}
-
-CKPTFS_INLINE void flush(Stream& stream) {
-    // With no bit used it writes what is overwritten later.
-    const std::uint64_t bits = stream.word >> ((64 - stream.used) & 63);
-    std::memcpy(stream.out, &bits, sizeof(bits));
-    stream.out += (stream.used >> 3) & 0x1f;
-    stream.used &= 7;
-}
-
-CKPTFS_INLINE void add_round(Stream& stream, const std::uint8_t* end, const std::uint64_t* words) {
-    add_quickly(stream, words[end[-1]]);
-    add_quickly(stream, words[end[-2]]);
-    add_quickly(stream, words[end[-3]]);
-    add_quickly(stream, words[end[-4]]);
-    add(stream, words[end[-5]]);
-    flush(stream);
-}
-
-CKPTFS_INLINE std::byte* finish(Stream& stream) {
-    // A set bit marks the end.
-    add(stream, std::uint64_t{1} << 63 | 1);
-    *stream.out = static_cast<std::byte>(stream.word >> ((64 - stream.used) & 63));
-    return stream.out + 1;
+CKPTFS_INLINE void add_round(HuffmanBits& stream, const std::uint8_t* end, const std::uint64_t* words) {
+    stream.add_quickly(words[end[-1]]);
+    stream.add_quickly(words[end[-2]]);
+    stream.add_quickly(words[end[-3]]);
+    stream.add_quickly(words[end[-4]]);
+    stream.add(words[end[-5]]);
+    stream.flush();
 }
 
 struct Targets {
@@ -65,19 +30,19 @@ CKPTFS_INLINE std::array<std::size_t, 4> write_streams(const std::uint8_t* bytes
     const std::size_t quarter = (size + 3) / 4;
     const std::size_t last = size - 3 * quarter;
     const std::size_t rounds = last / kRound;
-    std::array<Stream, 4> streams;
+    std::array<HuffmanBits, 4> streams;
     for (std::size_t s = 0; s < 4; ++s) {
-        streams[s].out = targets.begins[s];
+        streams[s] = HuffmanBits(targets.begins[s]);
         const std::uint8_t* const begin = bytes + s * quarter;
         for (const std::uint8_t* end = begin + (s == 3 ? last : quarter); end != begin + rounds * kRound; --end) {
-            add(streams[s], words[end[-1]]);
-            flush(streams[s]);
+            streams[s].add(words[end[-1]]);
+            streams[s].flush();
         }
     }
     // Two at a time: one alone waits for its own shifts, four do not fit the registers.
     for (std::size_t s = 0; s < 4; s += 2) {
-        Stream even = streams[s];
-        Stream odd = streams[s + 1];
+        HuffmanBits even = streams[s];
+        HuffmanBits odd = streams[s + 1];
         const std::uint8_t* end = bytes + s * quarter + rounds * kRound;
         for (std::size_t round = 0; round < rounds; ++round) {
             add_round(even, end, words);
@@ -89,7 +54,7 @@ CKPTFS_INLINE std::array<std::size_t, 4> write_streams(const std::uint8_t* bytes
     }
     std::array<std::size_t, 4> sizes{};
     for (std::size_t s = 0; s < 4; ++s) {
-        sizes[s] = static_cast<std::size_t>(finish(streams[s]) - targets.begins[s]);
+        sizes[s] = static_cast<std::size_t>(streams[s].finish() - targets.begins[s]);
     }
     return sizes;
 }

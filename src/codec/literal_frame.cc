@@ -54,7 +54,7 @@ public:
         }
     }
     void put(ByteSpan bytes) {
-        if (has_room(bytes.size())) {
+        if (!bytes.empty() && has_room(bytes.size())) {
             std::memcpy(out_.data() + size_, bytes.data(), bytes.size());
             size_ += bytes.size();
         }
@@ -90,6 +90,8 @@ struct LiteralFrameWriter::Codes {
     std::array<std::byte, kMaxTreeDescription> tree_bytes;
     ByteSpan tree;
     bool tree_is_written = false;
+    // The only piece lies in pairs_.
+    bool in_pairs = false;
 };
 
 std::size_t LiteralFrameWriter::write(ByteSpan raw, MutableByteSpan out) {
@@ -182,13 +184,20 @@ bool LiteralFrameWriter::worth_coding() const {
 }
 
 // False where codes would save nothing.
-bool LiteralFrameWriter::make_codes(Codes& codes) const {
+bool LiteralFrameWriter::make_codes(Codes& codes) {
     ByteCounts counts{};
     std::size_t size = 0;
     for (const Piece& piece : pieces_) {
-        if (!piece.run && piece.bytes.size() >= kShortestCoded) {
+        if (piece.run || piece.bytes.size() < kShortestCoded) {
+            continue;
+        }
+        size += piece.bytes.size();
+        if (const auto window = pieces_.size() == 1 ? SymbolPairs::find_window(piece.bytes) : std::nullopt) {
+            pairs_.prepare(piece.bytes, *window);
+            pairs_.count(counts);
+            codes.in_pairs = true;
+        } else {
             count_bytes(piece.bytes, counts);
-            size += piece.bytes.size();
         }
     }
     if (std::count(counts.begin(), counts.end(), 0U) > 254) {
@@ -211,8 +220,9 @@ bool LiteralFrameWriter::write_codes(ByteSpan bytes, Codes& codes, Output& outpu
         return false;
     }
     scratch_.resize(std::max(scratch_.size(), huffman_scratch(size)));
-    const auto streams =
-        write_huffman_streams(bytes, codes.words, MutableByteSpan(scratch_).first(huffman_scratch(size)));
+    const MutableByteSpan scratch = MutableByteSpan(scratch_).first(huffman_scratch(size));
+    const auto streams = codes.in_pairs ? pairs_.write_streams(codes.words, scratch)
+                                        : write_huffman_streams(bytes, codes.words, scratch);
     const ByteSpan tree = codes.tree_is_written ? ByteSpan() : codes.tree;
     std::size_t coded_size = tree.size() + kJumpTable;
     for (const ByteSpan stream : streams) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ckptfs/bytes.h"
+#include "codec/symbol_pairs.h"
 
 namespace ckptfs {
 
@@ -34,11 +35,12 @@ private:
     void write_chunk(ByteSpan chunk, Output& output);
     void find_pieces(ByteSpan chunk);
     [[nodiscard]] bool worth_coding() const;
-    bool make_codes(Codes& codes) const;
+    bool make_codes(Codes& codes);
     bool write_codes(ByteSpan bytes, Codes& codes, Output& output);
 
     std::vector<Piece> pieces_;
     std::vector<std::byte> scratch_;
+    SymbolPairs pairs_;
 };
 
 }  // namespace ckptfs

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Huffman coding of bytes that almost all lie within 32 of each other, as exponents do: two at a time, which takes
+// half of the look-ups. What it counts and writes is what count_bytes() and write_huffman_streams() do.
+//
+// Reuses its memory, and belongs to one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+#include "codec/entropy.h"
+#include "codec/huffman_code.h"
+
+namespace ckptfs {
+
+class SymbolPairs {
+public:
+    // The first of 32 values that almost all bytes have, judging from a sample; none where there are no such.
+    [[nodiscard]] static std::optional<std::uint8_t> find_window(ByteSpan bytes);
+
+    // `bytes` stay where they are until they are written. 64 or more.
+    void prepare(ByteSpan bytes, std::uint8_t window);
+    void count(ByteCounts& counts);
+    std::array<ByteSpan, 4> write_streams(const CodeWords& words, MutableByteSpan scratch);
+
+private:
+    ByteSpan bytes_;
+    std::uint8_t window_ = 0;
+    // Of each stream's blocks: 16 pairs each, as positions in a table of 32 x 32, and whether all are in the window.
+    std::vector<std::uint16_t> pairs_;
+    std::vector<std::uint8_t> inside_;
+    // Of each pair: counts, and code words.
+    std::array<std::uint32_t, 2048> pair_counts_{};
+    std::array<std::uint64_t, 1024> pair_words_{};
+};
+
+}  // namespace ckptfs

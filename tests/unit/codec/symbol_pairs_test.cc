@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/symbol_pairs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "codec/huffman_streams.h"
+#include "unit/codec/float_data.h"
+
+namespace ckptfs {
+namespace {
+
+using testing::Bytes;
+
+constexpr std::uint8_t kCentres[] = {0, 3, 120, 255};
+
+// Near `centre`, but for one byte in `outside`.
+Bytes near(std::uint8_t centre, std::size_t size, std::size_t outside, std::mt19937_64& generator) {
+    std::normal_distribution<double> normal(0, 3);
+    Bytes bytes(size);
+    for (std::byte& byte : bytes) {
+        const int away = std::clamp(static_cast<int>(normal(generator)), -15, 15);
+        const auto any = static_cast<std::uint8_t>(generator());
+        byte = static_cast<std::byte>(outside > 0 && generator() % outside == 0 ? any : centre + away);
+    }
+    return bytes;
+}
+
+TEST(SymbolPairs, CountAndWriteWhatSingleBytesDo) {
+    std::mt19937_64 generator(1);
+    SymbolPairs pairs;
+    for (const std::size_t size : {64U, 65U, 127U, 128U, 129U, 1000U, 4095U, 65536U, 70001U}) {
+        for (const std::size_t outside : {0U, 5000U, 300U, 10U}) {
+            for (const std::uint8_t centre : kCentres) {
+                const Bytes bytes = near(centre, size, outside, generator);
+                ByteCounts expected{};
+                expected[1] = 1;
+                ByteCounts counts = expected;
+                count_bytes(bytes, expected);
+                pairs.prepare(bytes, static_cast<std::uint8_t>(centre - 16));
+                pairs.count(counts);
+                ASSERT_EQ(counts, expected) << size << " " << outside << " " << int{centre};
+
+                const CodeWords words = code_words(make_huffman_code(counts));
+                Bytes one_scratch(huffman_scratch(size));
+                Bytes two_scratch(huffman_scratch(size));
+                const auto one = write_huffman_streams(bytes, words, one_scratch);
+                const auto two = pairs.write_streams(words, two_scratch);
+                for (std::size_t s = 0; s < 4; ++s) {
+                    ASSERT_TRUE(std::equal(one[s].begin(), one[s].end(), two[s].begin(), two[s].end()))
+                        << size << " " << outside << " " << int{centre};
+                }
+            }
+        }
+    }
+}
+
+TEST(SymbolPairs, FindWhereAlmostAllBytesAre) {
+    std::mt19937_64 generator(1);
+    for (const std::uint8_t centre : kCentres) {
+        const auto window = SymbolPairs::find_window(near(centre, 65536, 1000, generator));
+        ASSERT_TRUE(window);
+        EXPECT_NEAR(static_cast<std::int8_t>(centre - *window), 16, 8);
+    }
+    EXPECT_FALSE(SymbolPairs::find_window(near(100, 65536, 10, generator)));
+    EXPECT_FALSE(SymbolPairs::find_window(testing::random_bytes(65536)));
+}
+
+}  // namespace
+}  // namespace ckptfs
