@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "codec/plane_bits.h"
 #include "codec/plane_coding.h"
 #include "codec/plane_frame_format.h"
 #include "codec/plane_layout.h"
@@ -68,7 +69,7 @@ struct PlaneCoder::Memory {
     std::vector<std::byte> planes = std::vector<std::byte>(kMaxPlaneFrameRaw);
 
     std::size_t encode(const SubBlock& block, ByteSpan raw, MutableByteSpan out, PlaneEffort effort);
-    std::size_t encode_elements(const SubBlock& block, ByteSpan raw, MutableByteSpan out, PlaneEffort effort);
+    std::size_t encode_elements(const SubBlock& block, ByteSpan raw, MutableByteSpan out);
     Status decode(Reader& reader, const PlaneLayout& layout, MutableByteSpan raw);
 };
 
@@ -98,10 +99,10 @@ std::size_t PlaneCoder::encode(ByteSpan raw, MutableByteSpan out, PlaneEffort ef
 }
 
 std::size_t PlaneCoder::Memory::encode(const SubBlock& block, ByteSpan raw, MutableByteSpan out, PlaneEffort effort) {
-    store_word(out.data(), header_word(block.layout, raw.size()));
     if (block.layout.width > 1) {
-        return encode_elements(block, raw, out, effort);
+        return encode_elements(block, raw, out);
     }
+    store_word(out.data(), header_word(block.layout, raw.size()));
     const MutableByteSpan body = out.subspan(kSubBlockHeader + kPlaneHeader);
     CodedPlane coded;
     switch (block.kind) {
@@ -119,15 +120,21 @@ std::size_t PlaneCoder::Memory::encode(const SubBlock& block, ByteSpan raw, Muta
     return kSubBlockHeader + kPlaneHeader + coded.size;
 }
 
-std::size_t PlaneCoder::Memory::encode_elements(const SubBlock& block, ByteSpan raw, MutableByteSpan out,
-                                                PlaneEffort /*effort*/) {
-    const PlaneLayout& layout = block.layout;
+std::size_t PlaneCoder::Memory::encode_elements(const SubBlock& block, ByteSpan raw, MutableByteSpan out) {
+    PlaneLayout layout = block.layout;
     const auto [count, trailing] = elements_of(raw.size(), layout);
     std::array<std::byte*, kMaxElementWidth> plane{};
     for (unsigned k = 0; k < layout.width; ++k) {
         plane[k] = planes.data() + k * count;
     }
     plane_kernels().split(raw.data() + layout.phase, count, layout.width, layout.rotation, plane);
+    if (layout.rotation > 1 && count > 0 && varying_bits({plane[0], count}) == 0xff) {
+        // An element that the sample did not have: the bits that went below the lowest are not the same in all, and
+        // codes for them would take longer than they are worth.
+        layout.rotation = 1;
+        plane_kernels().split(raw.data() + layout.phase, count, layout.width, layout.rotation, plane);
+    }
+    store_word(out.data(), header_word(layout, raw.size()));
 
     // Below the exponent's bits in the highest byte.
     const unsigned mantissa_bits = layout.rotation > 0 ? layout.rotation - 1 : 0;
