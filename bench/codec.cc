@@ -6,15 +6,13 @@
 // Each file is cut into frames of 1 MiB, which every method compresses one by one; the first N MiB count (64). Rates
 // are bytes of the file by seconds of CPU time, the best of N passes (3). ckptfs's rows hash what they read and what
 // they store, as the filesystem does; the others compress and nothing else. bench/codec_data.py makes files.
-#include <ctime>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,6 +21,7 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "base/xxhash.h"
 #include "codec/plane_frame.h"
 #include "codec/plane_split.h"
 
@@ -55,7 +54,7 @@ Method planes(std::string name, PlaneEffort effort) {
     auto state = std::make_shared<State>();
     return {std::move(name),
             [state, effort](ByteSpan raw, MutableByteSpan out) {
-                state->sums += XXH64(raw.data(), raw.size(), 0);
+                state->sums += xxh64(raw);
                 const std::size_t written = state->coder.encode(raw, out, effort);
                 if (written == 0) {
                     state->sums += crc32c(raw);
@@ -67,11 +66,11 @@ Method planes(std::string name, PlaneEffort effort) {
             [state](ByteSpan stored, MutableByteSpan raw) {
                 if (stored.size() == raw.size()) {
                     // Handed out where it lies.
-                    state->sums += XXH64(stored.data(), stored.size(), 0);
+                    state->sums += xxh64(stored);
                     return true;
                 }
                 const bool good = state->coder.decode(stored, raw).has_value();
-                state->sums += XXH64(raw.data(), raw.size(), 0);
+                state->sums += xxh64(raw);
                 return good;
             }};
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
+import os
 import pathlib
 import sys
 
@@ -11,6 +12,15 @@ from harness.mounts import Mount  # noqa: E402
 from harness.simulator import BUCKET, Simulator  # noqa: E402
 
 _prefixes = itertools.count()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--compress", help="how mounts of the tests store files, where a test does not say it itself")
+
+
+def pytest_configure(config):
+    if compress := config.getoption("--compress"):
+        os.environ["CKPTFS_COMPRESS"] = compress
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -31,11 +41,12 @@ def shared_simulator():
 
 @pytest.fixture
 def simulator(shared_simulator):
-    """The shared simulator with no faults, no model and fresh counters."""
+    """The shared simulator with no faults, no model and fresh counters; empty again afterwards."""
     shared_simulator.clear_faults()
     shared_simulator.reset_counters()
     yield shared_simulator
     shared_simulator.clear_faults()
+    shared_simulator.empty()
 
 
 @pytest.fixture

@@ -28,8 +28,9 @@ enum class MemoryUse : std::uint8_t {
     kWrite,    // file data accepted and not yet in the store
     kRead,     // blocks being fetched or cached
     kCommit,   // what a commit needs to finish: spilled or committed bytes that are sent again
+    kEncode,   // what encoding writes: taken before a frame is encoded, so that encoding never waits
 };
-inline constexpr std::size_t kMemoryUses = 4;
+inline constexpr std::size_t kMemoryUses = 5;
 
 class BufferPool;
 

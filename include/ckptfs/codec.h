@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The seam between a file's bytes and what is stored of them.
 //
-// A file is cut into frames of kFrameSize bytes (the last is shorter), each encoded on its own, so that frames are
-// encoded and decoded in parallel and a read touches only the frames it needs. The encoder may add a tail (a seek
-// table) behind the last frame; a layout tells a reader where each frame lies. The "stored" codec keeps every byte and
-// adds nothing, so that its objects are the files themselves.
+// A plain object is the file itself. An encoded object is a container: the file cut into frames of kFrameSize bytes
+// (the last is shorter), each encoded on its own, so that frames are encoded and decoded in parallel and a read touches
+// only the frames it needs; behind them a tail says where each lies (ckptfs-format(5)).
 //
-// Threads: encode(), frame_at() and decode() are pure and may run on any number of executor threads at once.
+// Threads: everything here is immutable; all functions may be called from any number of threads at once.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +23,10 @@ namespace ckptfs {
 
 // One frame decodes into one pool buffer. Larger frames save 0.1 points at most.
 inline constexpr std::size_t kFrameSize = BufferPool::kPayloadSize;
+// What a frame may take in the object, so that it fits into one pool buffer.
+inline constexpr std::size_t kMaxStoredFrame = BufferPool::kBufferSize;
+// The end of an object that is enough to tell the size of the file in it.
+inline constexpr std::uint64_t kSizeTail = 64;
 
 struct Frame {
     std::uint64_t index = 0;
@@ -34,22 +38,37 @@ struct Frame {
     std::uint64_t stored_size = 0;
 };
 
+// What the container's tail says of one frame.
+struct FrameRecord {
+    std::uint32_t stored_size = 0;
+    // Of the frame's bytes in the file.
+    std::uint32_t checksum = 0;
+};
+
 struct EncodedFrame {
-    Payload stored;
+    // Shares the raw bytes where they are stored as they are; absent where the first record.stored_size bytes of the
+    // output are what is stored.
+    std::optional<Payload> stored;
     // Of the stored bytes; parts combine it into theirs.
     std::uint32_t crc32c = 0;
-    // Before encoding.
-    std::uint64_t size = 0;
+    FrameRecord record;
 };
 
 class FrameEncoder {
 public:
     virtual ~FrameEncoder() = default;
-    virtual Result<EncodedFrame> encode(Payload raw) const = 0;
-    // What stands behind the last frame of an object that holds these frames, in order.
-    virtual Payload tail(const std::vector<Frame>& frames) const = 0;
-    // Marks the object as holding this container; empty for plain objects.
-    [[nodiscard]] virtual Metadata metadata() const = 0;
+    // Makes plain objects: encoding needs no output, frames may have any size, and there is no tail.
+    [[nodiscard]] virtual bool identity() const = 0;
+    // `output` holds kMaxStoredFrame bytes, or nothing for an identity encoder.
+    virtual Result<EncodedFrame> encode(const Payload& raw, MutableByteSpan output) const = 0;
+    // The reverse: fills `raw`, whose size is that of the frame. EIO where the frame is damaged.
+    virtual Status decode(const Payload& stored, MutableByteSpan raw, std::uint32_t checksum) const = 0;
+    // Stands before a frame that must be longer than it is; 8 bytes or more. A part must not be under 5 MiB.
+    [[nodiscard]] virtual Payload padding(std::uint64_t size) const = 0;
+    // What stands behind the last frame of an object that holds these, for a file of this size.
+    [[nodiscard]] virtual Payload tail(const std::vector<FrameRecord>& frames, std::uint64_t size) const = 0;
+    // Marks the object as a container; empty for plain objects. With the size of the file where it is known.
+    [[nodiscard]] virtual Metadata metadata(std::optional<std::uint64_t> size) const = 0;
     [[nodiscard]] virtual std::string content_encoding() const = 0;
 };
 
@@ -62,6 +81,8 @@ public:
     [[nodiscard]] virtual Frame frame_at(std::uint64_t offset) const = 0;
     // True where a frame's stored bytes are the file's bytes, so that they need no decoding.
     [[nodiscard]] virtual bool identity() const = 0;
+    // Of all frames in order; nothing for a plain object.
+    [[nodiscard]] virtual const std::vector<FrameRecord>& records() const = 0;
     // `target` holds frame.size bytes. EIO where the frame is damaged.
     virtual Status decode(const Frame& frame, const Payload& stored, MutableByteSpan target) const = 0;
 };
@@ -69,12 +90,26 @@ public:
 class Codec {
 public:
     virtual ~Codec() = default;
+    // For a new object under this key.
     [[nodiscard]] virtual std::shared_ptr<const FrameEncoder> encoder(const std::string& key) const = 0;
-    // From what the first request on an object returned: its description and its last bytes (`tail` ends at the
-    // object's end and may be the whole object).
+    // For a file too small to be worth a container.
+    [[nodiscard]] virtual std::shared_ptr<const FrameEncoder> plain_encoder() const = 0;
+    // Goes on with an object of this description, whose first frames are kept.
+    [[nodiscard]] virtual std::shared_ptr<const FrameEncoder> encoder_like(const ObjectInfo& object) const = 0;
+
+    // How many of its last bytes layout() needs of an object, as far as these (its last) tell; EIO where they are
+    // damaged. Never more than the object has.
+    virtual Result<std::uint64_t> tail_needed(const ObjectInfo& object, const Payload& tail) const = 0;
+    // From what the first requests on an object returned: its description and its last bytes.
     virtual Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload& tail) const = 0;
-    // Whether a description from HeadObject or a list is enough to know the file's size without its tail.
-    [[nodiscard]] virtual bool size_is_known(const ObjectInfo& object) const = 0;
+
+    // False where the stored size alone shows that the object is plain, so that a list is enough to know the file's
+    // size.
+    [[nodiscard]] virtual bool may_be_encoded(std::uint64_t stored_size) const = 0;
+    // The size of the file where the description tells it.
+    [[nodiscard]] virtual std::optional<std::uint64_t> described_size(const ObjectInfo& object) const = 0;
+    // The size of the file, from the last kSizeTail bytes.
+    virtual Result<std::uint64_t> size_from_tail(const ObjectInfo& object, const Payload& tail) const = 0;
 };
 
 }  // namespace ckptfs

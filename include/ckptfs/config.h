@@ -70,6 +70,13 @@ struct NameConfig {
     bool read_only = false;
 };
 
+struct CodecConfig {
+    // "auto" chooses for every frame; "none" stores every byte as it is; "zstd" or "zstd:LEVEL".
+    std::string compress = "auto";
+    // File names that stay plain whatever `compress` says.
+    std::vector<std::string> exclude;
+};
+
 struct MountConfig {
     // As the user wrote it: shown as the mount's source.
     std::string source;
@@ -84,8 +91,6 @@ struct MountConfig {
     std::string log_level = "info";
     // Appended to; empty: standard error in the foreground, else the journal.
     std::string log_file;
-    // One of the kept codecs; "none" stores every byte as it is.
-    std::string compress = "none";
 };
 
 struct Config {
@@ -94,6 +99,7 @@ struct Config {
     WriteConfig write;
     ReadConfig read;
     NameConfig names;
+    CodecConfig codec;
 };
 
 }  // namespace ckptfs

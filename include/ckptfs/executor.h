@@ -3,8 +3,8 @@
 //
 // Tasks never block and do no I/O; the number of tasks under way is bounded by the buffers they hold. A second
 // instance with more threads serves the namespace operations (rename, rmdir, listings), which do wait for the store.
-// Threads: post() may be called from any thread. Tasks run in any order. The destructor runs what was posted, then
-// joins.
+// Threads: post() may be called from any thread. Tasks run in any order. stop() runs what was posted, then joins; a
+// task that is posted later runs at once, where it is posted. The destructor stops.
 #pragma once
 
 #include <functional>
@@ -15,6 +15,7 @@ class Executor {
 public:
     virtual ~Executor() = default;
     virtual void post(std::function<void()> task) = 0;
+    virtual void stop() {}
 };
 
 }  // namespace ckptfs

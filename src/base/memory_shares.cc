@@ -11,6 +11,7 @@ namespace {
 // multipart upload limits) whose ends lie inside frames, and the next one beginning.
 constexpr std::size_t kSmallestCommitReserve = 8;
 constexpr std::size_t kLargestCommitReserve = 256;
+constexpr std::size_t kSmallestEncodeReserve = 4;
 constexpr std::size_t kFewestParkedWrites = 8;
 constexpr std::size_t kMostParkedWrites = 256;
 constexpr std::size_t kLargestReadReserve = 1024;
@@ -30,7 +31,7 @@ bool keeps_reserves(const MemoryShares& shares, const BuffersInUse& in_use) {
 
 }  // namespace
 
-MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads) {
+MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads, bool encodes) {
     const std::size_t total = std::max(max_memory, kSmallestMaxMemory) / BufferPool::kBufferSize;
     const auto threads = static_cast<std::size_t>(std::max(fuse_threads, 1));
 
@@ -43,15 +44,20 @@ MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads) {
     const std::size_t read = std::min(total / 8, kLargestReadReserve);
     const std::size_t commit = std::clamp(total / 16, kSmallestCommitReserve, kLargestCommitReserve);
     const std::size_t write = std::min(total / 4, kLargestWriteReserve);
+    // The largest part (a quarter of what file data may take) may have to be encoded as a whole, with a frame to spare.
+    // Without it, what others compressed may still be appended to.
+    const std::size_t encode = encodes ? std::min(total * 3 / 16 + 2, kLargestWriteReserve)
+                                       : std::clamp(total / 128, kSmallestEncodeReserve, kLargestCommitReserve);
 
     MemoryShares shares;
     shares.total = total;
     const auto share = [&](MemoryUse use) -> MemoryShare& { return shares.of[static_cast<std::size_t>(use)]; };
     // A parked write is data that has not been accepted: more of it than this only moves the queue out of the kernel.
-    share(MemoryUse::kReceive) = {receive, receive + total / 8};
-    share(MemoryUse::kWrite) = {write, total - receive - read - commit};
-    share(MemoryUse::kRead) = {read, total - receive - write - commit};
-    share(MemoryUse::kCommit) = {commit, total - receive - write - read};
+    share(MemoryUse::kReceive) = {receive, std::min(receive + total / 8, total - write - read - commit - encode)};
+    share(MemoryUse::kWrite) = {write, total - receive - read - commit - encode};
+    share(MemoryUse::kRead) = {read, total - receive - write - commit - encode};
+    share(MemoryUse::kCommit) = {commit, total - receive - write - read - encode};
+    share(MemoryUse::kEncode) = {encode, total - receive - write - read - commit};
     return shares;
 }
 

@@ -32,8 +32,8 @@ struct MemoryShares {
 
 using BuffersInUse = std::array<std::size_t, kMemoryUses>;
 
-// `max_memory` in bytes; less than kSmallestMaxMemory counts as that.
-[[nodiscard]] MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads);
+// `max_memory` in bytes; less than kSmallestMaxMemory counts as that. `encodes`: files are compressed on the way.
+[[nodiscard]] MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads, bool encodes = false);
 
 [[nodiscard]] bool may_take(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse use);
 // Moving a held buffer from one use to another.

@@ -47,7 +47,7 @@ private:
 class StagingFile : public std::enable_shared_from_this<StagingFile> {
 public:
     // One frame fits.
-    static constexpr std::size_t kSlotSize = BufferPool::kPayloadSize;
+    static constexpr std::size_t kSlotSize = BufferPool::kBufferSize;
 
     static std::shared_ptr<StagingFile> create(std::string directory);
 

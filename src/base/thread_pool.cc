@@ -15,6 +15,10 @@ ThreadPool::ThreadPool(const std::string& name, int threads) {
 }
 
 ThreadPool::~ThreadPool() {
+    ThreadPool::stop();
+}
+
+void ThreadPool::stop() {
     {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
@@ -23,13 +27,22 @@ ThreadPool::~ThreadPool() {
     for (std::thread& thread : threads_) {
         thread.join();
     }
+    threads_.clear();
+    // What other threads posted after the last of ours had looked.
+    run();
 }
 
 void ThreadPool::post(std::function<void()> task) {
-    // Notified under the lock: once it is free, the task may end the pool.
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
-    posted_.notify_one();
+    {
+        // Notified under the lock: once it is free, the task may end the pool.
+        const std::lock_guard lock(mutex_);
+        if (!stopped_) {
+            tasks_.push_back(std::move(task));
+            posted_.notify_one();
+            return;
+        }
+    }
+    task();
 }
 
 void ThreadPool::run() {
@@ -37,6 +50,7 @@ void ThreadPool::run() {
     while (true) {
         posted_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
         if (tasks_.empty()) {
+            stopped_ = threads_.empty();
             return;
         }
         std::function<void()> task = std::move(tasks_.front());

@@ -2,7 +2,7 @@
 // Executor with threads of its own, first come, first served: for tasks that wait for the store or the disk.
 //
 // The queue has no limit of its own: each task stands for a request or a buffer that somebody has already counted.
-// Threads: as Executor says. A task may post more tasks, also while the pool is being destroyed.
+// Threads: as Executor says. A task may post more tasks, also while the pool is being stopped.
 #pragma once
 
 #include <condition_variable>
@@ -25,6 +25,7 @@ public:
     ThreadPool& operator=(const ThreadPool&) = delete;
 
     void post(std::function<void()> task) override;
+    void stop() override;
 
 private:
     void run();
@@ -34,6 +35,7 @@ private:
     std::condition_variable posted_;
     std::deque<std::function<void()>> tasks_;
     bool stopping_ = false;
+    bool stopped_ = false;
 
     // Last, so that everything above exists before they run.
     std::vector<std::thread> threads_;

@@ -45,7 +45,7 @@ Result<std::unique_ptr<Machinery>> Machinery::create(const Config& config) {
 }
 
 Status Machinery::start() {
-    auto codec = make_codec(config_.mount.compress);
+    auto codec = make_codec(config_.codec);
     if (!codec) {
         return failure(codec.error());
     }
@@ -55,7 +55,8 @@ Status Machinery::start() {
     blocking_ = make_blocking_executor(kBlockingThreads);
     staging_ = make_blocking_executor(kStagingThreads);
     const std::uint64_t memory = config_.mount.max_memory == 0 ? default_max_memory() : config_.mount.max_memory;
-    auto pool = MemoryPool::create(memory_shares(memory, config_.mount.fuse_threads), executor_.get(), timer_.get());
+    auto pool = MemoryPool::create(memory_shares(memory, config_.mount.fuse_threads, config_.codec.compress != "none"),
+                                   executor_.get(), timer_.get());
     if (!pool) {
         return failure(pool.error());
     }
@@ -119,9 +120,11 @@ Machinery::~Machinery() {
     if (store_ != nullptr) {
         store_->stop();
     }
-    blocking_.reset();
-    staging_.reset();
-    executor_.reset();
+    for (const auto& executor : {blocking_.get(), staging_.get(), executor_.get()}) {
+        if (executor != nullptr) {
+            executor->stop();
+        }
+    }
 }
 
 }  // namespace ckptfs

@@ -155,8 +155,19 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          c.write.keep_on_kill = parse_list(v);
          return {};
      }},
-    {kWriting, "compress", "", "NAME", "none", "how files are stored", "With none every object is the file.",
-     [](Config& c, std::string_view v) { return one_of(c.mount.compress, v, {"none"}); }},
+    {kWriting, "compress", "", "HOW", "auto", "how files are stored: auto, none, zstd or zstd:LEVEL",
+     "With auto each MiB is coded by what it holds: floats byte by byte of their elements, whatever their type and "
+     "offset, all else by zstd, and what does not shrink as it is. With zstd an object is what zstd -d decodes; LEVEL "
+     "is "
+     "1 to 19, 3 without it. With none every object is the file, as are files under 1 MiB and all files of a mount "
+     "with "
+     "--equal-parts. Every mount reads every object, whatever it writes. See ckptfs-format(5).",
+     [](Config& c, std::string_view v) { return set_text(c.codec.compress, v); }},
+    {kWriting, "compress-exclude", "", "GLOB,…", "", "files that are stored as they are", "",
+     [](Config& c, std::string_view v) -> Status {
+         c.codec.exclude = parse_list(v);
+         return {};
+     }},
 
     {kReading, "direct-io", "", "WHEN", "auto", "pass by the kernel's page cache: auto, always or never", "",
      set_direct_io},

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codecs by their names on the command line.
+// The codec of a mount, by what its options say. Every codec reads every object, whatever it writes.
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "ckptfs/codec.h"
+#include "ckptfs/config.h"
 #include "ckptfs/status.h"
 
 namespace ckptfs {
 
-// "none": every byte is stored as it is. EINVAL for a name that is not known.
-[[nodiscard]] Result<std::unique_ptr<Codec>> make_codec(const std::string& name);
+// EINVAL for a --compress that is not known.
+[[nodiscard]] Result<std::unique_ptr<Codec>> make_codec(const CodecConfig& config);
 
 }  // namespace ckptfs

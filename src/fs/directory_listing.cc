@@ -11,6 +11,8 @@ namespace ckptfs {
 namespace {
 
 constexpr std::uint64_t kDotEntries = 2;
+// A page of a thousand compressed files at 30 ms each: half a second.
+constexpr std::size_t kSizesAtOnce = 64;
 // Names remembered for negative answers; about 100 bytes each.
 constexpr std::size_t kMaxKnownNames = 20'000;
 
@@ -38,6 +40,9 @@ Result<std::vector<DirectoryEntry>> DirectoryListing::read(std::uint64_t offset,
         if (const Status listed = next_page(); !listed) {
             return failure(listed.error());
         }
+    }
+    if (with_attributes && !std::exchange(sizes_found_, true)) {
+        find_sizes();
     }
     return entries_from(offset, max_entries, with_attributes);
 }
@@ -73,6 +78,7 @@ Status DirectoryListing::next_page() {
     }
     page_offset_ += page_.size();
     page_.clear();
+    sizes_found_ = false;
     take_page(request.prefix, *page);
     token_ = page->next_continuation_token;
     if (token_.empty()) {
@@ -103,14 +109,36 @@ void DirectoryListing::take_page(const std::string& directory_key, const ListRes
         if (all_names_kept_) {
             all_names_.insert(listed->name);
         }
-        page_.push_back(Listed{std::move(listed->name), listed->is_directory, version});
+        page_.push_back(Listed{std::move(listed->name), listed->is_directory, version, key});
     };
     for (const std::string& prefix : page.common_prefixes) {
         add(prefix, {});
     }
     for (const ObjectInfo& object : page.objects) {
-        add(object.key, version_of(object));
+        add(object.key, version_of(object, object.size));
     }
+}
+
+void DirectoryListing::find_sizes() {
+    std::vector<Listed*> unknown;
+    for (Listed& listed : page_) {
+        if (!listed.is_directory && !listed.version.etag.empty()) {
+            unknown.push_back(&listed);
+        }
+    }
+    // Whatever is not found keeps the size of its object.
+    static_cast<void>(
+        for_each_in_parallel(unknown.size(), kSizesAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+            Listed& listed = *unknown[index];
+            ObjectInfo object;
+            object.key = listed.key;
+            object.etag = listed.version.etag;
+            object.size = listed.version.stored_size;
+            state_.sizes.find(object, [&listed, done = std::move(done)](std::uint64_t size) {
+                listed.version.size = size;
+                done({});
+            });
+        }));
 }
 
 void DirectoryListing::finish() {
@@ -118,7 +146,7 @@ void DirectoryListing::finish() {
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const std::string& name : being_written_) {
         if (const NodePtr child = state_.nodes.child(lock, directory_, name); child != nullptr && child->writer) {
-            page_.push_back(Listed{name, false, {}});
+            page_.push_back(Listed{name, false, {}, {}});
         }
     }
     if (all_names_kept_) {

@@ -29,12 +29,15 @@ private:
         std::string name;
         bool is_directory = false;
         ObjectVersion version;
+        std::string key;
     };
 
     void restart();
     Status next_page();
     void take_page(const std::string& directory_key, const ListResponse& page);
     void finish();
+    // The files' sizes of the page, where lists do not tell them.
+    void find_sizes();
     std::vector<DirectoryEntry> entries_from(std::uint64_t offset, std::size_t max_entries, bool with_attributes);
     DirectoryEntry dot_entry(const NodeTable::Lock& lock, std::uint64_t offset) const;
     DirectoryEntry entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes);
@@ -47,6 +50,7 @@ private:
     std::vector<Listed> page_;
     // Offset of page_.front().
     std::uint64_t page_offset_ = 2;
+    bool sizes_found_ = false;
     std::string token_;
     bool at_end_ = false;
     SteadyTime started_{};

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/globs.h"
 #include "ckptfs/log.h"
 #include "fs/open_files.h"
 #include "fs/paths.h"
@@ -167,6 +168,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
     writer->commit(reason, [this, node, writer, reply = std::move(reply),
                             ended = std::move(ended)](Result<CommittedObject> object) {
         if (object) {
+            state_.sizes.remember(writer->key(), object->etag, object->size);
             note_committed(node, *object);
             reply({});
             ended();

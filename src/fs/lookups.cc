@@ -48,7 +48,14 @@ void Lookups::lookup(NodeId parent_id, std::string name, Reply<Entry> reply) {
     }
     const SteadyTime asked = state_.env.clock.now();
     find(std::move(key), [this, parent_id, name, asked, reply](Result<FoundName> found) {
-        reply(found ? apply(parent_id, name, *found, asked) : Result<Entry>(failure(std::move(found.error()))));
+        if (!found || found->is_directory || !found->object) {
+            reply(found ? apply(parent_id, name, *found, 0, asked) : Result<Entry>(failure(std::move(found.error()))));
+            return;
+        }
+        const ObjectInfo object = *found->object;
+        state_.sizes.find(object, [this, parent_id, name, asked, reply, found = std::move(*found)](std::uint64_t size) {
+            reply(apply(parent_id, name, found, size, asked));
+        });
     });
 }
 
@@ -80,10 +87,11 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
     ListRequest list;
     list.prefix = key + "/";
     list.max_keys = 1;
-    state_.env.store.head(std::move(key), [inquiry](Result<ObjectInfo> object) {
+    state_.env.store.head(key, [inquiry, key](Result<ObjectInfo> object) {
         inquiry->answered([&](Inquiry& joined) {
             if (object) {
                 joined.found.object = std::move(*object);
+                joined.found.object->key = key;
             } else if (object.error().errno_value != ENOENT) {
                 joined.failed = std::move(object.error());
             }
@@ -101,7 +109,8 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
     });
 }
 
-Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const FoundName& found, SteadyTime asked) {
+Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const FoundName& found, std::uint64_t size,
+                             SteadyTime asked) {
     if (found.is_directory && found.object) {
         report_hidden(found.object->key);
     }
@@ -119,7 +128,7 @@ Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const Fo
         return state_.entry(lock, *found_directory(lock, *parent, name, found.has_marker));
     }
     if (found.object) {
-        return state_.entry(lock, *found_file(lock, *parent, name, version_of(*found.object)));
+        return state_.entry(lock, *found_file(lock, *parent, name, version_of(*found.object, size)));
     }
     found_nothing(lock, *parent, name);
     return failure(ENOENT, name + ": no such file");

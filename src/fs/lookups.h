@@ -43,7 +43,9 @@ public:
 private:
     // An answer that needs no request; else empty, and `key` is what to ask for.
     std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, std::string& key);
-    Result<Entry> apply(NodeId parent_id, const std::string& name, const FoundName& found, SteadyTime asked);
+    // `size`: of the file, where one was found.
+    Result<Entry> apply(NodeId parent_id, const std::string& name, const FoundName& found, std::uint64_t size,
+                        SteadyTime asked);
 
     SharedState& state_;
 

@@ -240,9 +240,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             node->checked = state_.env.clock.now();
             answer = add_handle(lock, *request, nullptr, *reader);
         } else if (node->linked) {
-            ObjectVersion version = version_of((*reader)->object());
-            version.size = (*reader)->size();
-            answer = give_new_node(lock, node, version, *reader);
+            answer = give_new_node(lock, node, version_of((*reader)->object(), (*reader)->size()), *reader);
         } else {
             answer = failure(ESTALE, "the file is gone");
         }
@@ -303,7 +301,11 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
         } else if (!node->linked) {
             answer = failure(ESTALE, "the file is gone");
         } else if (!node->committed || node->committed->etag != object->etag) {
-            answer = give_new_node(lock, node, version_of(*object), nullptr);
+            answer = give_new_node(lock, node, version_of(*object, object->size), nullptr);
+            if (!state_.sizes.known(*object)) {
+                // The lookup that follows asks for its size.
+                state_.nodes.child(lock, node->parent, node->name)->checked = SteadyTime{};
+            }
         } else {
             node->checked = state_.env.clock.now();
             answer = add_handle(lock, *request,

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/paths.h"
 
-#include <fnmatch.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cerrno>
 
+#include "base/xxhash.h"
 #include "ckptfs/format.h"
 
 namespace ckptfs {
@@ -48,12 +44,7 @@ std::uint64_t inode_number(std::string_view path) {
     if (path.ends_with('/')) {
         path.remove_suffix(1);
     }
-    return std::max<std::uint64_t>(XXH3_64bits(path.data(), path.size()), 2);
-}
-
-bool matches_any(const std::string& name, const std::vector<std::string>& globs) {
-    return std::any_of(globs.begin(), globs.end(),
-                       [&](const std::string& glob) { return fnmatch(glob.c_str(), name.c_str(), 0) == 0; });
+    return std::max<std::uint64_t>(xxh3(path), 2);
 }
 
 }  // namespace ckptfs

@@ -30,7 +30,4 @@ std::optional<ListedName> listed_name(std::string_view directory_key, std::strin
 // device and inode. Never 0 or 1.
 std::uint64_t inode_number(std::string_view path);
 
-// Shell wildcards against the last component of the key.
-bool matches_any(const std::string& name, const std::vector<std::string>& globs);
-
 }  // namespace ckptfs

@@ -226,13 +226,20 @@ void Renames::start_commit(const NodePtr& node, const std::shared_ptr<FileWriter
 }
 
 // The bytes are the same, and so are the pages the kernel has of them.
-std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, Node& node, const ObjectVersion& version) {
+std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, Node& node, ObjectVersion version) {
     if (node.committed && node.pages_etag == node.committed->etag) {
         node.pages_etag = version.etag;
     }
+    node.checked = state_.env.clock.now();
+    if (node.committed && node.committed->stored_size == version.stored_size) {
+        version.size = node.committed->size;
+        state_.sizes.remember(state_.key(lock, node), version.etag, version.size);
+    } else if (state_.env.codec.may_be_encoded(version.stored_size)) {
+        // The next lookup asks for its size.
+        node.checked = SteadyTime{};
+    }
     node.committed = version;
     node.reader = nullptr;
-    node.checked = state_.env.clock.now();
     if (node.writer == nullptr) {
         return [] {};
     }

@@ -65,7 +65,7 @@ private:
     // `done` comes when nothing is in flight any more.
     void start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, std::function<void(Status)> done);
     // Returns what the node's writer has to be told once the lock is gone.
-    std::function<void()> note_moved_file(const NodeTable::Lock& lock, Node& node, const ObjectVersion& version);
+    std::function<void()> note_moved_file(const NodeTable::Lock& lock, Node& node, ObjectVersion version);
     // The file is not in the bucket yet, and its directory has another name.
     std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node);
 

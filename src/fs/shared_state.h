@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "fs/file_sizes.h"
 #include "fs/file_system.h"
 #include "fs/key_order.h"
 #include "fs/nodes.h"
@@ -14,11 +15,12 @@ namespace ckptfs {
 
 struct SharedState {
     explicit SharedState(FileSystemEnvironment environment)
-        : env(std::move(environment)), mounted(env.clock.wall_now()) {}
+        : env(std::move(environment)), sizes(env.store, env.codec), mounted(env.clock.wall_now()) {}
 
     FileSystemEnvironment env;
     NodeTable nodes;
     KeyOrder key_order;
+    FileSizes sizes;
     const WallTime mounted;
     std::atomic<bool> draining = false;
 
@@ -41,8 +43,9 @@ struct SharedState {
     [[nodiscard]] Result<NodePtr> directory(const NodeTable::Lock& lock, NodeId id) const;
 };
 
-[[nodiscard]] inline ObjectVersion version_of(const ObjectInfo& info) {
-    return ObjectVersion{info.etag, info.size, info.size, info.last_modified};
+// `size`: of the file.
+[[nodiscard]] inline ObjectVersion version_of(const ObjectInfo& info, std::uint64_t size) {
+    return ObjectVersion{info.etag, size, info.size, info.last_modified};
 }
 
 }  // namespace ckptfs

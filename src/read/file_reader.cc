@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/range_fetch.h"
 #include "read/block_cache.h"
 #include "read/block_fetch.h"
 #include "read/pending_read.h"
@@ -118,14 +119,17 @@ private:
     const std::shared_ptr<CachedVersion> version_;
 };
 
-Result<std::shared_ptr<FileReader>> make_reader(ReadEnvironment& environment, ObjectTail tail) {
-    // The layout may keep slices of the tail only while it is made: the buffer goes on to the cache.
+// Slices of the buffer itself: for use while it is held.
+Payload bytes_of(const ObjectTail& tail) {
     Payload bytes;
     if (tail.size > 0) {
-        bytes.append(Slice{std::shared_ptr<const void>(std::shared_ptr<void>(), tail.buffer.data()),
-                           ByteSpan(tail.buffer.data(), tail.size)});
+        bytes.append(Slice{nullptr, ByteSpan(tail.buffer.data(), tail.size)});
     }
-    auto layout = environment.codec.layout(tail.object, bytes);
+    return bytes;
+}
+
+Result<std::shared_ptr<FileReader>> make_reader(ReadEnvironment& environment, ObjectTail tail, const Payload& end) {
+    auto layout = environment.codec.layout(tail.object, end);
     if (!layout) {
         return failure(std::move(layout).error());
     }
@@ -136,6 +140,30 @@ Result<std::shared_ptr<FileReader>> make_reader(ReadEnvironment& environment, Ob
     return std::make_shared<VersionReader>(environment, std::move(tail.object), std::move(version));
 }
 
+// The table of a large file does not fit into the first request.
+void make_reader_with_table(ReadEnvironment& environment, ObjectTail tail, FileReader::Opened done) {
+    const Result<std::uint64_t> needed = environment.codec.tail_needed(tail.object, bytes_of(tail));
+    if (!needed) {
+        done(failure(needed.error()));
+        return;
+    }
+    if (*needed <= tail.size) {
+        const Payload end = bytes_of(tail);
+        done(make_reader(environment, std::move(tail), end));
+        return;
+    }
+    const ByteRange range{tail.object.size - *needed, *needed, false};
+    const auto held = std::make_shared<ObjectTail>(std::move(tail));
+    fetch_range(environment.store, held->object.key, held->object.etag, range,
+                [&environment, held, done = std::move(done)](Result<FetchedRange> table) {
+                    if (table) {
+                        done(make_reader(environment, std::move(*held), table->bytes));
+                    } else {
+                        done(failure(read_error(std::move(table.error()), held->object.key)));
+                    }
+                });
+}
+
 }  // namespace
 
 void FileReader::open(ReadEnvironment& environment, std::string key, std::string etag, bool known_empty, Opened done) {
@@ -143,7 +171,7 @@ void FileReader::open(ReadEnvironment& environment, std::string key, std::string
         ObjectTail empty;
         empty.object.key = std::move(key);
         empty.object.etag = std::move(etag);
-        done(make_reader(environment, std::move(empty)));
+        done(make_reader(environment, std::move(empty), {}));
         return;
     }
     request_tail(environment.store, environment.pool, std::move(key), std::move(etag),
@@ -152,7 +180,7 @@ void FileReader::open(ReadEnvironment& environment, std::string key, std::string
                          done(failure(std::move(tail).error()));
                          return;
                      }
-                     done(make_reader(environment, std::move(*tail)));
+                     make_reader_with_table(environment, std::move(*tail), done);
                  });
 }
 

@@ -9,79 +9,6 @@
 
 namespace ckptfs {
 
-// --- where the next commit starts from
-
-bool FileWriterImpl::cycle_ready() {
-    if (!cycle_begun_) {
-        cycle_begun_ = true;
-        group_->enter(this, self());
-        encoder_ = environment_.codec.encoder(key_);
-        copy_ = plan_copy(kept_size_, group_->plan());
-        sequencer_ = FrameSequencer(copy_.fetch_from);
-        assembler_.emplace(group_->plan(), static_cast<int>(copy_.pieces.size()), copy_.fetch_from);
-        if (size_ > kept_size_) {
-            assembler_->set_known_size(size_);
-        }
-    }
-    if (sequencer_.end() >= kept_size_) {
-        return true;
-    }
-    if (!fetching_) {
-        fetch_block();
-    }
-    return false;
-}
-
-void FileWriterImpl::fetch_block() {
-    fetching_ = true;
-    auto fetch = std::make_shared<Fetch>();
-    fetch->offset = sequencer_.end();
-    fetch->wanted =
-        static_cast<std::size_t>(std::min<std::uint64_t>(BufferPool::kPayloadSize, kept_size_ - fetch->offset));
-    outbox_.add([keep = self(), cycle = cycle_, fetch, key = key_, etag = committed_->etag] {
-        keep->environment_.pool.take(MemoryUse::kWrite, [keep, cycle, fetch, key, etag](Buffer buffer) {
-            fetch->buffer = std::move(buffer);
-            GetRequest request;
-            request.key = key;
-            request.range = ByteRange{fetch->offset, fetch->wanted, false};
-            request.if_match = etag;
-            request.on_body = [fetch](ByteSpan bytes) {
-                if (bytes.size() > fetch->wanted - fetch->filled) {
-                    return false;
-                }
-                std::memcpy(fetch->buffer.data() + fetch->filled, bytes.data(), bytes.size());
-                fetch->filled += bytes.size();
-                return true;
-            };
-            keep->environment_.store.get(std::move(request), [keep, cycle, fetch](Result<GetResponse> result) {
-                keep->fetched(cycle, fetch, std::move(result));
-            });
-        });
-    });
-}
-
-void FileWriterImpl::fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result) {
-    std::unique_lock lock(mutex_);
-    if (failure_ || cycle != cycle_) {
-        lock.unlock();
-        return;
-    }
-    fetching_ = false;
-    if (!result) {
-        fail(std::move(result.error()));
-    } else if (fetch->filled != fetch->wanted) {
-        fail(failure(EIO, format("write {}: the store sent {} bytes from offset {} instead of {}", escaped(key_),
-                                 fetch->filled, fetch->offset, fetch->wanted))
-                 .value());
-    } else {
-        const ByteSpan data(fetch->buffer.data(), fetch->filled);
-        Slice slice;
-        discard(room_.keep(std::move(fetch->buffer), data, slice));
-        accept(std::move(slice));
-    }
-    deliver(lock);
-}
-
 void FileWriterImpl::end_cycle() {
     ++cycle_;
     cycle_begun_ = false;
@@ -92,8 +19,10 @@ void FileWriterImpl::end_cycle() {
         assembler_.reset();
     }
     discard(room_.release());
+    discard(encoded_room_->release());
+    encoded_room_ = std::make_shared<EncodedRoom>();
     copy_ = CopyPlan();
-    parts_under_way_ = 0;
+    parts_under_way_ = parts_being_prepared_ = 0;
     latest_sending_.clear();
     holds_since_ = 0;
     spilling_ = spill_when_encoded_ = false;
@@ -104,15 +33,15 @@ void FileWriterImpl::end_cycle() {
 
 // --- parts
 
-UploadTarget FileWriterImpl::target() const {
-    return UploadTarget{key_, encoder_->metadata(), encoder_->content_encoding()};
+UploadTarget FileWriterImpl::target(std::optional<std::uint64_t> size) const {
+    return UploadTarget{key_, encoder_->metadata(size), encoder_->content_encoding()};
 }
 
 void FileWriterImpl::begin_upload() {
     if (upload_) {
         return;
     }
-    upload_ = Upload::create(environment_.store, target());
+    upload_ = Upload::create(environment_.store, target(std::nullopt));
     const bool whole = copy_.pieces.size() == 1 && copy_.pieces[0].length == committed_->stored_size;
     int number = 0;
     for (const CopyPlan::Piece& piece : copy_.pieces) {
@@ -143,9 +72,10 @@ void FileWriterImpl::send(std::vector<Part> parts) {
         }
         begin_upload();
         ++parts_under_way_;
+        ++parts_being_prepared_;
         const std::uint64_t sending = latest_sending_[part.number()] = ++sendings_;
         outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = std::move(part), sending] {
-            keep->prepare(encoder, part, [keep, upload, sending](Result<Part> ready) {
+            keep->prepare(encoder, part, kMinPartSize, [keep, upload, sending](Result<Part> ready) {
                 if (ready) {
                     keep->send_prepared(upload, *ready, sending);
                 } else {
@@ -157,16 +87,25 @@ void FileWriterImpl::send(std::vector<Part> parts) {
 }
 
 void FileWriterImpl::send_prepared(const std::shared_ptr<Upload>& upload, const Part& part, std::uint64_t sending) {
+    std::unique_lock lock(mutex_);
+    if (upload == upload_ && !failure_) {
+        --parts_being_prepared_;
+    }
     if (superseded(part.number(), sending)) {
+        lock.unlock();
         part_sent(upload, Status());
         return;
     }
+    note_records(part);
     const std::uint64_t bytes = part.bytes_in_memory();
-    group_->begins_to_leave(bytes);
-    upload->send_part(part.number(), part.body(), part.crc32c(), [keep = self(), upload, bytes](const Status& status) {
-        keep->group_->has_left(bytes);
-        keep->part_sent(upload, status);
+    outbox_.add([keep = self(), upload, part, bytes] {
+        keep->group_->begins_to_leave(bytes);
+        upload->send_part(part.number(), part.body(), part.crc32c(), [keep, upload, bytes](const Status& status) {
+            keep->group_->has_left(bytes);
+            keep->part_sent(upload, status);
+        });
     });
+    deliver(lock);
 }
 
 void FileWriterImpl::preparation_failed(const std::shared_ptr<Upload>& upload, Error error) {
@@ -179,7 +118,6 @@ void FileWriterImpl::preparation_failed(const std::shared_ptr<Upload>& upload, E
 
 // The same part has been sent again meanwhile, or cut off; its preparation may have overtaken this one.
 bool FileWriterImpl::superseded(int number, std::uint64_t sending) const {
-    const std::lock_guard lock(mutex_);
     const auto latest = latest_sending_.find(number);
     return latest != latest_sending_.end() && latest->second != sending;
 }
@@ -235,36 +173,110 @@ bool FileWriterImpl::commit_step() {
     if (!std::exchange(commit_->parts_sent, true)) {
         begin_upload();
         send(assembler_->take_patched());
-        send(assembler_->seal());
+        send_last_part();
         return !failure_;
     }
-    if (parts_under_way_ > 0) {
+    if (!last_part_sent() || parts_under_way_ > 0) {
         return false;
     }
     commit_->publishing = true;
-    outbox_.add([keep = self(), upload = upload_, size = assembler_->end()] {
+    outbox_.add([keep = self(), upload = upload_, size = commit_->stored_size] {
         upload->complete(size,
                          [keep, upload](Result<PutResponse> result) { keep->published(upload, std::move(result)); });
     });
     return false;
 }
 
-void FileWriterImpl::put_whole() {
-    commit_->publishing = true;
-    upload_ = Upload::create(environment_.store, target());
-    outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = assembler_->take_whole()] {
-        keep->prepare(encoder, part, [keep, upload](Result<Part> whole) {
-            if (!whole) {
-                keep->preparation_failed(upload, std::move(whole.error()));
+void FileWriterImpl::send_last_part() {
+    if (encoder_->identity()) {
+        send(assembler_->seal());
+        commit_->tail_sent = true;
+        commit_->stored_size = size_;
+        return;
+    }
+    // Whatever was patched has left before.
+    outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = assembler_->take_last()] {
+        keep->prepare(encoder, part, 0, [keep, upload](Result<Part> ready) {
+            if (!ready) {
+                keep->preparation_failed(upload, std::move(ready.error()));
                 return;
             }
-            const std::uint64_t bytes = whole->bytes_in_memory();
-            keep->group_->begins_to_leave(bytes);
-            upload->put(whole->body(), whole->crc32c(), [keep, upload, bytes](Result<PutResponse> result) {
-                keep->group_->has_left(bytes);
-                keep->published(upload, std::move(result));
-            });
+            std::unique_lock lock(keep->mutex_);
+            if (upload == keep->upload_ && keep->commit_) {
+                keep->note_records(*ready);
+                keep->commit_->last_part = std::move(*ready);
+            }
+            keep->deliver(lock);
         });
+    });
+}
+
+bool FileWriterImpl::last_part_sent() {
+    if (commit_->tail_sent) {
+        return true;
+    }
+    if (!commit_->last_part || parts_being_prepared_ > 0) {
+        return false;
+    }
+    commit_->tail_sent = true;
+    Part last = std::move(*commit_->last_part);
+    commit_->last_part.reset();
+    // What a file held before it was cut may still be noted.
+    records_.resize(static_cast<std::size_t>((size_ + kFrameSize - 1) / kFrameSize));
+    Payload tail = encoder_->tail(records_, size_);
+    for (const FrameRecord& record : records_) {
+        commit_->stored_size += record.stored_size;
+    }
+    commit_->stored_size += tail.size();
+    last.set_tail(std::move(tail));
+    ++parts_under_way_;
+    const std::uint64_t bytes = last.bytes_in_memory();
+    outbox_.add([keep = self(), upload = upload_, last = std::move(last), bytes] {
+        keep->group_->begins_to_leave(bytes);
+        upload->send_part(last.number(), last.body(), last.crc32c(), [keep, upload, bytes](const Status& status) {
+            keep->group_->has_left(bytes);
+            keep->part_sent(upload, status);
+        });
+    });
+    return true;
+}
+
+void FileWriterImpl::put_whole() {
+    commit_->publishing = true;
+    Part whole = assembler_->take_whole();
+    const bool small = size_ < kFrameSize && std::none_of(whole.frames().begin(), whole.frames().end(),
+                                                          [](const PartFrame& frame) { return frame.encoded; });
+    if (small) {
+        encoder_ = environment_.codec.plain_encoder();
+    }
+    upload_ = Upload::create(environment_.store, target(size_));
+    outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = std::move(whole)] {
+        keep->prepare(encoder, part, 0, [keep, upload, encoder](Result<Part> ready) {
+            if (ready) {
+                keep->put_prepared(upload, *encoder, std::move(*ready));
+            } else {
+                keep->preparation_failed(upload, std::move(ready.error()));
+            }
+        });
+    });
+}
+
+void FileWriterImpl::put_prepared(const std::shared_ptr<Upload>& upload, const FrameEncoder& encoder, Part whole) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (upload == upload_ && commit_) {
+            if (!encoder.identity()) {
+                note_records(whole);
+                whole.set_tail(encoder.tail(records_, size_));
+            }
+            commit_->stored_size = whole.stored_size();
+        }
+    }
+    const std::uint64_t bytes = whole.bytes_in_memory();
+    group_->begins_to_leave(bytes);
+    upload->put(whole.body(), whole.crc32c(), [keep = self(), upload, bytes](Result<PutResponse> result) {
+        keep->group_->has_left(bytes);
+        keep->published(upload, std::move(result));
     });
 }
 
@@ -276,10 +288,15 @@ void FileWriterImpl::published(const std::shared_ptr<Upload>& upload, Result<Put
         } else {
             CommittedObject object;
             object.etag = std::move(result->etag);
-            object.size = object.stored_size = size_;
+            object.size = size_;
+            object.stored_size = commit_->stored_size;
             object.modified =
                 result->last_modified == WallTime() ? environment_.clock.wall_now() : result->last_modified;
             committed_ = object;
+            committed_frames_ = CommittedFrames{encoder_, {}};
+            if (!encoder_->identity()) {
+                committed_frames_->records = std::move(records_);
+            }
             kept_size_ = bytes_committed_ = size_;
             dirty_ = false;
             for (CommitDone& done : commit_->done) {

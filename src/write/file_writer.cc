@@ -349,34 +349,6 @@ bool FileWriterImpl::fill_zeros(std::uint64_t end) {
     return true;
 }
 
-void FileWriterImpl::encode(FrameSequencer::RawFrame frame) {
-    outbox_.add([keep = self(), cycle = cycle_, encoder = encoder_, frame = std::move(frame)] {
-        keep->environment_.executor.post(
-            [keep, cycle, encoder, frame] { keep->encoded(cycle, frame, encoder->encode(frame.raw)); });
-    });
-}
-
-void FileWriterImpl::encoded(std::uint64_t cycle, FrameSequencer::RawFrame frame, Result<EncodedFrame> result) {
-    std::unique_lock lock(mutex_);
-    if (failure_ || cycle != cycle_) {
-        lock.unlock();
-        return;
-    }
-    if (!result) {
-        fail(std::move(result.error()));
-    } else {
-        sequencer_.encoded(std::move(frame), std::move(*result));
-        while (std::optional<PartFrame> next = sequencer_.next()) {
-            send(assembler_->add(std::move(*next)));
-        }
-        if (spill_when_encoded_ && sequencer_.under_way() == 0 && !failure_) {
-            spill_when_encoded_ = false;
-            spill_open();
-        }
-    }
-    deliver(lock);
-}
-
 void FileWriterImpl::fail(Error error) {
     if (!failure_) {
         // Whether or not a later call on the file comes to hear of it.

@@ -21,6 +21,8 @@
 #include <variant>
 #include <vector>
 
+#include "write/committed_frames.h"
+#include "write/encoded_room.h"
 #include "write/file_writer.h"
 #include "write/fill_room.h"
 #include "write/frame_sequencer.h"
@@ -37,7 +39,12 @@ struct ActiveCommit {
     std::uint64_t size = 0;
     bool last_frame_cut = false;
     bool parts_sent = false;
+    // The last part of a container, all but its tail, which needs to know of all others.
+    std::optional<Part> last_part;
+    bool tail_sent = false;
     bool publishing = false;
+    // Of the object.
+    std::uint64_t stored_size = 0;
 };
 
 class FileWriterImpl final : public FileWriter, public MemoryHolder {
@@ -87,10 +94,21 @@ private:
 
     // A block of the committed object on its way into the stream.
     struct Fetch {
-        Buffer buffer;
+        std::string key;
+        std::string etag;
+        // In the file.
         std::uint64_t offset = 0;
         std::size_t wanted = 0;
+        // In the object.
+        ByteRange range;
+        // For the file's bytes, and, where they are encoded, for those of the object.
+        Buffer buffer;
+        Buffer stored;
         std::size_t filled = 0;
+        // Where they are encoded: by whom, and what they decode to.
+        std::shared_ptr<const FrameEncoder> decoder;
+        std::uint64_t frame_size = 0;
+        std::uint32_t checksum = 0;
     };
 
     [[nodiscard]] std::shared_ptr<FileWriterImpl> self() {
@@ -110,8 +128,6 @@ private:
     void charged(const PendingPointer& pending, Buffer buffer);
     void accept(Slice slice);
     [[nodiscard]] bool fill_zeros(std::uint64_t end);
-    void encode(FrameSequencer::RawFrame frame);
-    void encoded(std::uint64_t cycle, FrameSequencer::RawFrame frame, Result<EncodedFrame> result);
     // The first failure of the file: kept, and logged.
     void fail(Error error);
     // Without a line in the log: who asked for it has said so.
@@ -129,13 +145,29 @@ private:
     [[nodiscard]] bool cut(std::uint64_t size);
     void start_over();
 
-    // --- commit_cycle.cc: from a committed object to the next.
+    // --- encoding.cc: between the stream and the parts.
+    void encode(FrameSequencer::RawFrame frame);
+    void encode_into(const FrameSequencer::RawFrame& frame, std::uint64_t cycle, Buffer output);
+    void encoded(std::uint64_t cycle, std::uint64_t sequence, Result<PartFrame> result);
+    // The part with all its bytes in memory and encoded. Without the mutex.
+    void prepare(std::shared_ptr<const FrameEncoder> encoder, Part part, std::uint64_t least,
+                 std::function<void(Result<Part>)> then);
+    void note_records(const Part& part);
+
+    // --- cycle_start.cc: what a commit starts from.
     // True when the stream begins to take bytes; false while the committed object's last bytes are being fetched.
     [[nodiscard]] bool cycle_ready();
+    [[nodiscard]] bool committed_is_known();
+    void know_committed(Result<CommittedFrames> frames);
+    void begin_cycle();
     void fetch_block();
+    void get_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     void fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result);
+    void block_here(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, const Status& status);
+
+    // --- commit_cycle.cc: from the stream to the bucket.
     void end_cycle();
-    [[nodiscard]] UploadTarget target() const;
+    [[nodiscard]] UploadTarget target(std::optional<std::uint64_t> size) const;
     void begin_upload();
     void send(std::vector<Part> parts);
     void send_prepared(const std::shared_ptr<Upload>& upload, const Part& part, std::uint64_t sending);
@@ -144,7 +176,11 @@ private:
     void part_sent(const std::shared_ptr<Upload>& upload, const Status& status);
     void commit_requested(PendingCommit commit);
     [[nodiscard]] bool commit_step();
+    // True when all parts have been handed over, the last one among them.
+    [[nodiscard]] bool last_part_sent();
+    void send_last_part();
     void put_whole();
+    void put_prepared(const std::shared_ptr<Upload>& upload, const FrameEncoder& encoder, Part whole);
     void published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result);
     void end_upload();
 
@@ -153,8 +189,6 @@ private:
     void spill_open();
     void spill(std::vector<FrameBytes> frames, bool kept);
     void spilled(std::uint64_t cycle, bool kept, const std::vector<FrameBytes>& frames, const Status& status);
-    // The part with all its bytes in memory and encoded. Without the mutex.
-    void prepare(std::shared_ptr<const FrameEncoder> encoder, Part part, std::function<void(Result<Part>)> then);
     [[nodiscard]] Error about_this_file(Error error) const;
 
     WriteEnvironment& environment_;
@@ -171,6 +205,8 @@ private:
     // What is in the bucket, and how much of it the next commit keeps.
     std::optional<CommittedObject> committed_;
     std::uint64_t kept_size_ = 0;
+    // How its frames lie in it; absent until that is known.
+    std::optional<CommittedFrames> committed_frames_;
 
     std::uint64_t size_ = 0;
     bool touched_ = false;
@@ -187,8 +223,14 @@ private:
     FrameSequencer sequencer_;
     std::optional<PartAssembler> assembler_;
     FillRoom room_;
+    // Shared with what is being encoded.
+    std::shared_ptr<EncodedRoom> encoded_room_ = std::make_shared<EncodedRoom>();
+    // Of the container's frames, those of copied ones included.
+    std::vector<FrameRecord> records_;
     std::shared_ptr<Upload> upload_;
     int parts_under_way_ = 0;
+    // Of them, those that are not yet encoded.
+    int parts_being_prepared_ = 0;
     // The latest sending of each part number that has been sent before or may overtake: earlier ones are left out.
     std::uint64_t sendings_ = 0;
     std::map<int, std::uint64_t> latest_sending_;

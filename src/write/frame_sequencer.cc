@@ -36,13 +36,8 @@ FrameSequencer::RawFrame FrameSequencer::take_open() {
     return frame;
 }
 
-void FrameSequencer::encoded(RawFrame raw, EncodedFrame result) {
-    PartFrame frame;
-    frame.offset = raw.offset;
-    frame.size = raw.raw.size();
-    frame.raw = std::move(raw.raw);
-    frame.encoded = std::move(result);
-    encoded_.emplace(raw.sequence, std::move(frame));
+void FrameSequencer::encoded(std::uint64_t sequence, PartFrame frame) {
+    encoded_.emplace(sequence, std::move(frame));
 }
 
 std::optional<PartFrame> FrameSequencer::next() {

@@ -35,7 +35,7 @@ public:
     [[nodiscard]] std::vector<RawFrame> append(Slice slice);
     // What is left, as a short frame; empty when nothing is.
     [[nodiscard]] std::optional<RawFrame> cut();
-    void encoded(RawFrame frame, EncodedFrame result);
+    void encoded(std::uint64_t sequence, PartFrame frame);
     // The next frame in the order of the file, once it has been encoded.
     [[nodiscard]] std::optional<PartFrame> next();
 

@@ -2,11 +2,11 @@
 #include "write/part.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
 #include <utility>
 
 #include "base/digest.h"
+#include "write/block_encoding.h"
 
 namespace ckptfs {
 namespace {
@@ -20,7 +20,7 @@ std::uint64_t held_memory(const Payload& payload) {
 }
 
 bool in_memory(const PartFrame& frame) {
-    return frame.staged == nullptr && held_memory(frame.raw) > 0;
+    return frame.staged == nullptr && held_memory(frame.bytes) > 0;
 }
 
 // Later bytes win; what they leave of earlier patches stays.
@@ -48,8 +48,8 @@ void add_patch(std::map<std::uint64_t, Payload>& patches, std::uint64_t offset, 
     patches.insert_or_assign(offset, std::move(bytes));
 }
 
-void cut_staged(PartFrame& frame, std::uint64_t size) {
-    frame.size = frame.stored_size = size;
+void cut_short(PartFrame& frame, std::uint64_t size) {
+    frame.size = size;
     frame.stale = true;
     ++frame.version;
     while (!frame.patches.empty() && frame.patches.rbegin()->first + frame.patches.rbegin()->second.size() > size) {
@@ -62,6 +62,15 @@ void cut_staged(PartFrame& frame, std::uint64_t size) {
     }
 }
 
+void replace(PartFrame& frame, Payload bytes) {
+    frame.bytes = std::move(bytes);
+    frame.encoded = false;
+    frame.staged = nullptr;
+    frame.crc32c.reset();
+    frame.unverified = false;
+    frame.patches.clear();
+}
+
 }  // namespace
 
 Payload with_patch(const Payload& payload, std::uint64_t offset, const Payload& bytes) {
@@ -72,14 +81,13 @@ Payload with_patch(const Payload& payload, std::uint64_t offset, const Payload& 
 }
 
 void Part::add(PartFrame frame) {
-    frame.stored_size = frame.encoded.stored.size();
     frames_.push_back(std::move(frame));
 }
 
 std::uint64_t Part::stored_size() const {
-    std::uint64_t size = 0;
+    std::uint64_t size = tail_.size();
     for (const PartFrame& frame : frames_) {
-        size += frame.stored_size;
+        size += frame.stored_size();
     }
     return size;
 }
@@ -95,7 +103,7 @@ bool Part::has_staged_frames() const {
 std::uint64_t Part::bytes_in_memory() const {
     std::uint64_t bytes = 0;
     for (const PartFrame& frame : frames_) {
-        bytes += held_memory(frame.raw);
+        bytes += held_memory(frame.bytes);
     }
     return bytes;
 }
@@ -104,7 +112,7 @@ std::vector<FrameBytes> Part::frames_in_memory() const {
     std::vector<FrameBytes> frames;
     for (const PartFrame& frame : frames_) {
         if (in_memory(frame)) {
-            frames.push_back({frame.offset, frame.version, frame.raw, nullptr});
+            frames.push_back({frame.offset, frame.version, frame.bytes, nullptr});
         }
     }
     return frames;
@@ -117,9 +125,8 @@ std::optional<Payload> Part::stage(const FrameBytes& staged) {
         return std::nullopt;
     }
     frame->staged = staged.staged;
-    Payload freed = std::exchange(frame->raw, Payload());
-    freed.append(std::exchange(frame->encoded.stored, Payload()));
-    return freed;
+    frame->staged_size = frame->bytes.size();
+    return std::exchange(frame->bytes, Payload());
 }
 
 void Part::patch(std::uint64_t offset, const Payload& bytes) {
@@ -132,13 +139,12 @@ void Part::patch(std::uint64_t offset, const Payload& bytes) {
         }
         Payload change = bytes.subrange(from - offset, to - from);
         if (change.size() == frame.size) {
-            frame.raw = std::move(change);
-            frame.staged = nullptr;
-            frame.patches.clear();
-        } else if (frame.staged != nullptr) {
+            replace(frame, std::move(change));
+        } else if (frame.staged != nullptr || frame.encoded) {
             add_patch(frame.patches, from - frame.offset, std::move(change));
         } else {
-            frame.raw = with_patch(frame.raw, from - frame.offset, change);
+            frame.bytes = with_patch(frame.bytes, from - frame.offset, change);
+            frame.crc32c.reset();
         }
         frame.stale = true;
         ++frame.version;
@@ -148,53 +154,57 @@ void Part::patch(std::uint64_t offset, const Payload& bytes) {
 Payload Part::cut(std::uint64_t end) {
     Payload rest;
     while (!frames_.empty() && frames_.back().end() > end) {
-        if (frames_.back().offset < end && frames_.back().staged != nullptr) {
-            cut_staged(frames_.back(), end - frames_.back().offset);
+        PartFrame& last = frames_.back();
+        if (last.offset < end && (last.staged != nullptr || last.encoded)) {
+            cut_short(last, end - last.offset);
             break;
         }
-        PartFrame frame = std::move(frames_.back());
+        const PartFrame frame = std::move(last);
         frames_.pop_back();
         if (frame.offset < end) {
-            rest = frame.raw.subrange(0, end - frame.offset);
+            rest = frame.bytes.subrange(0, end - frame.offset);
         }
     }
     return rest;
 }
 
-Status Part::encode(const FrameEncoder& encoder) {
-    for (PartFrame& frame : frames_) {
-        if (!frame.stale) {
-            continue;
-        }
-        Result<EncodedFrame> encoded = encoder.encode(frame.raw);
-        if (!encoded) {
-            return failure(std::move(encoded.error()));
-        }
-        if (frame.expected_crc32c && *frame.expected_crc32c != encoded->crc32c) {
-            return failure(EIO, "what was put into --staging-dir did not come back as it was; check that disk");
-        }
-        frame.encoded = std::move(*encoded);
-        frame.stored_size = frame.encoded.stored.size();
-        frame.expected_crc32c.reset();
-        frame.stale = false;
+std::size_t Part::buffers_to_encode(const FrameEncoder& encoder) const {
+    return encoder.identity() ? 0 : buffers_for_blocks(frames_);
+}
+
+Status Part::encode(const FrameEncoder& encoder, std::vector<Buffer> buffers, std::uint64_t least) {
+    if (Status intact = verify_loaded(frames_); !intact) {
+        return intact;
     }
+    if (encoder.identity()) {
+        return refresh_plain(frames_, encoder);
+    }
+    if (Status encoded = encode_blocks(frames_, encoder, std::move(buffers)); !encoded) {
+        return encoded;
+    }
+    pad_frames(frames_, encoder, least);
     return {};
+}
+
+void Part::set_tail(Payload tail) {
+    tail_ = std::move(tail);
 }
 
 Payload Part::body() const {
     Payload body;
     for (const PartFrame& frame : frames_) {
-        body.append(frame.encoded.stored);
+        body.append(frame.bytes);
     }
+    body.append(tail_);
     return body;
 }
 
 std::uint32_t Part::crc32c() const {
     std::uint32_t crc = 0;
     for (const PartFrame& frame : frames_) {
-        crc = crc32c_combine(crc, frame.encoded.crc32c, frame.encoded.stored.size());
+        crc = crc32c_combine(crc, frame.crc32c.value_or(0), frame.bytes.size());
     }
-    return crc;
+    return tail_.empty() ? crc : crc32c_combine(crc, ckptfs::crc32c(tail_), tail_.size());
 }
 
 }  // namespace ckptfs

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run of encoded frames that travels as one part.
 //
-// Copying a Part shares its bytes. A patch never changes a byte: it replaces slices by others, so that what is on its
-// way to the store stays as it was; the frame is stale until it is encoded again.
+// Copying a Part shares its bytes. A patch never changes a byte: it replaces slices by others or waits beside them, so
+// that what is on its way to the store stays as it was; the frame is stale until it is encoded again.
 //
 // Values, not synchronised.
 #pragma once
@@ -24,29 +24,37 @@ struct PartFrame {
     // In the file.
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
-    // The bytes of both are gone while the frame is staged.
-    Payload raw;
-    EncodedFrame encoded;
+    // What is in memory; nothing while the frame is staged.
+    Payload bytes;
+    // `bytes` (or what is staged) are a container's frame that decodes to `encoded_size` bytes; else they are the
+    // file's. The first `size` bytes count.
+    bool encoded = false;
+    std::uint64_t encoded_size = 0;
+    // Of `bytes`, or of what is staged; absent for bytes that changed in memory.
+    std::optional<std::uint32_t> crc32c;
     // Of what was encoded last.
-    std::uint64_t stored_size = 0;
-    // `encoded` is not what the frame holds now.
+    FrameRecord record;
+    // What is stored of it is not what it holds now.
     bool stale = false;
     // Counts changes of the bytes.
     std::uint32_t version = 0;
-    // The bytes lie on the disk; `patches` (by offset in the frame, without overlaps) changed them since.
     std::shared_ptr<const StagedRange> staged;
+    std::uint64_t staged_size = 0;
+    // Changes (by offset in the frame, without overlaps) of bytes that are staged or encoded.
     std::map<std::uint64_t, Payload> patches;
-    // What encoding bytes that came back from the disk has to yield.
-    std::optional<std::uint32_t> expected_crc32c;
+    // Just back from the disk, and not yet compared with `crc32c`.
+    bool unverified = false;
 
     [[nodiscard]] std::uint64_t end() const { return offset + size; }
+    // Of the object, as far as is known.
+    [[nodiscard]] std::uint64_t stored_size() const { return stale ? size : record.stored_size; }
 };
 
 // The bytes of one frame, on their way to the disk.
 struct FrameBytes {
     std::uint64_t offset = 0;
     std::uint32_t version = 0;
-    Payload raw;
+    Payload bytes;
     std::shared_ptr<const StagedRange> staged;
 };
 
@@ -80,11 +88,16 @@ public:
     // Replaces the bytes from `offset` of the file.
     void patch(std::uint64_t offset, const Payload& bytes);
     // Drops everything from `end` of the file on; returns the beginning of the frame that was cut, which is no longer
-    // in the part. A staged frame stays, shorter.
+    // in the part. A frame that is staged or encoded stays, shorter.
     Payload cut(std::uint64_t end);
 
-    // Encodes what is stale. EIO where bytes that were staged are not what they were.
-    Status encode(const FrameEncoder& encoder);
+    // How many buffers encode() takes.
+    [[nodiscard]] std::size_t buffers_to_encode(const FrameEncoder& encoder) const;
+    // Encodes what is stale; frames that share kFrameSize bytes of the file become one in a container. All bytes are in
+    // memory. What would fall below `least` bytes is padded. EIO where bytes that were staged are not what they were.
+    Status encode(const FrameEncoder& encoder, std::vector<Buffer> buffers, std::uint64_t least);
+    // What stands behind the last frame of the object.
+    void set_tail(Payload tail);
 
     // Of a part whose frames are all in memory and not stale.
     [[nodiscard]] Payload body() const;
@@ -95,6 +108,7 @@ private:
     std::uint64_t begin_ = 0;
     std::uint64_t stored_offset_ = 0;
     std::vector<PartFrame> frames_;
+    Payload tail_;
 };
 
 // `payload` with the bytes from `offset` on replaced by `bytes`.

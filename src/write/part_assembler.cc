@@ -6,11 +6,15 @@
 
 namespace ckptfs {
 
-PartAssembler::PartAssembler(const PartPlan& plan, int copied_parts, std::uint64_t begin)
-    : plan_(plan), first_is_copied_(copied_parts > 0), open_(copied_parts + 1, begin, begin) {}
+PartAssembler::PartAssembler(const PartPlan& plan, int copied_parts, std::uint64_t begin, std::uint64_t stored_begin,
+                             bool whole_blocks)
+    : plan_(plan),
+      first_is_copied_(copied_parts > 0),
+      whole_blocks_(whole_blocks),
+      open_(copied_parts + 1, begin, stored_begin) {}
 
 bool PartAssembler::full() const {
-    return open_.stored_size() >= plan_.part_size(open_.number(), open_.stored_offset(), known_size_);
+    return at_boundary() && open_.stored_size() >= plan_.part_size(open_.number(), open_.stored_offset(), known_size_);
 }
 
 std::vector<Part> PartAssembler::add(PartFrame frame) {
@@ -43,6 +47,10 @@ void PartAssembler::seal_into(std::vector<Part>& parts) {
     std::optional<Kept>& place = sealed.number() == 1 && !first_is_copied_ ? first_ : last_;
     place = Kept{sealed, false};
     parts.push_back(std::move(sealed));
+}
+
+Part PartAssembler::take_last() {
+    return std::exchange(open_, Part(open_.number() + 1, open_.end(), open_.stored_offset() + open_.stored_size()));
 }
 
 Part PartAssembler::take_whole() {

@@ -18,8 +18,10 @@ namespace ckptfs {
 
 class PartAssembler {
 public:
-    // `copied_parts` numbers are taken by what is copied from the committed object, `begin` bytes.
-    PartAssembler(const PartPlan& plan, int copied_parts, std::uint64_t begin);
+    // `copied_parts` numbers are taken by what is copied from the committed object: the first `begin` bytes of the
+    // file, `stored_begin` of the object. `whole_blocks`: a part ends only where kFrameSize bytes of the file do.
+    PartAssembler(const PartPlan& plan, int copied_parts, std::uint64_t begin, std::uint64_t stored_begin,
+                  bool whole_blocks);
 
     // 0: not known.
     void set_known_size(std::uint64_t size) { known_size_ = size; }
@@ -31,6 +33,11 @@ public:
     [[nodiscard]] std::vector<Part> seal();
     // Takes the part being filled as the whole object (no part has been sent).
     [[nodiscard]] Part take_whole();
+
+    // Whether the part being filled may end where it does now.
+    [[nodiscard]] bool at_boundary() const { return !whole_blocks_ || open_.end() % kFrameSize == 0; }
+    // The part being filled, full or not, as the last of the object; it may be empty.
+    [[nodiscard]] Part take_last();
 
     [[nodiscard]] Part& open() { return open_; }
     [[nodiscard]] const Part& open() const { return open_; }
@@ -75,6 +82,7 @@ private:
 
     const PartPlan& plan_;
     const bool first_is_copied_;
+    const bool whole_blocks_;
     std::uint64_t known_size_ = 0;
     Part open_;
     std::optional<Kept> first_;

@@ -99,6 +99,11 @@ CopyPlan plan_copy(std::uint64_t keep, const PartPlan& plan) {
         }
         return copy;
     }
+    return plan_whole_copy(keep);
+}
+
+CopyPlan plan_whole_copy(std::uint64_t keep) {
+    CopyPlan copy;
     if (keep < kMinPartSize) {
         return copy;
     }

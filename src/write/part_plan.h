@@ -58,5 +58,7 @@ struct CopyPlan {
 
 // The first `keep` bytes of an object. UploadPartCopy takes parts of 5 MiB to 5 GiB, as UploadPart does.
 [[nodiscard]] CopyPlan plan_copy(std::uint64_t keep, const PartPlan& plan);
+// All of them or none, whatever sizes parts have otherwise.
+[[nodiscard]] CopyPlan plan_whole_copy(std::uint64_t keep);
 
 }  // namespace ckptfs

@@ -24,6 +24,7 @@ StuckMemory FileWriterImpl::stuck_memory() const {
     stuck.kept_in_memory = assembler_->kept_bytes();
     stuck.since = holds_since_;
     stuck.may_leave_early = group_->plan().equal_size() == 0 && sent_early_ < kSpareParts &&
+                            assembler_->at_boundary() &&
                             (!open.has_staged_frames() || group_->staging().waiting() == 0);
     return stuck;
 }
@@ -48,7 +49,7 @@ void FileWriterImpl::relieve(Relief relief) {
 }
 
 void FileWriterImpl::send_early() {
-    if (assembler_->open().stored_size() >= kMinPartSize) {
+    if (assembler_->open().stored_size() >= kMinPartSize && assembler_->at_boundary()) {
         ++sent_early_;
         send(assembler_->seal());
     }
@@ -56,6 +57,7 @@ void FileWriterImpl::send_early() {
 
 void FileWriterImpl::spill_open() {
     discard(room_.release());
+    discard(encoded_room_->release());
     holds_since_ = 0;
     std::vector<FrameBytes> frames = assembler_->open().frames_in_memory();
     if (!frames.empty()) {
@@ -97,30 +99,6 @@ void FileWriterImpl::spilled(std::uint64_t cycle, bool kept, const std::vector<F
     }
     outbox_.add([group = group_] { group->relieve(); });
     deliver(lock);
-}
-
-void FileWriterImpl::prepare(std::shared_ptr<const FrameEncoder> encoder, Part part,
-                             std::function<void(Result<Part>)> then) {
-    if (part.has_staged_frames()) {
-        group_->staging().load(std::move(part), [keep = self(), encoder = std::move(encoder),
-                                                 then = std::move(then)](Result<Part> loaded) {
-            if (loaded) {
-                keep->prepare(encoder, std::move(*loaded), then);
-            } else {
-                then(std::move(loaded));
-            }
-        });
-        return;
-    }
-    if (!part.has_stale_frames()) {
-        then(std::move(part));
-        return;
-    }
-    environment_.executor.post(
-        [encoder = std::move(encoder), part = std::move(part), then = std::move(then)]() mutable {
-            const Status encoded = part.encode(*encoder);
-            then(encoded ? Result<Part>(std::move(part)) : failure(encoded.error()));
-        });
 }
 
 Error FileWriterImpl::about_this_file(Error error) const {

@@ -10,7 +10,7 @@ namespace {
 std::uint64_t bytes_of(const std::vector<FrameBytes>& frames) {
     std::uint64_t bytes = 0;
     for (const FrameBytes& frame : frames) {
-        bytes += frame.raw.size();
+        bytes += frame.bytes.size();
     }
     return bytes;
 }
@@ -18,7 +18,7 @@ std::uint64_t bytes_of(const std::vector<FrameBytes>& frames) {
 std::size_t buffers_for(const Part& part) {
     std::uint64_t bytes = 0;
     for (const PartFrame& frame : part.frames()) {
-        bytes += frame.staged ? frame.size : 0;
+        bytes += frame.staged ? frame.staged_size : 0;
     }
     return static_cast<std::size_t>((bytes + BufferPool::kPayloadSize - 1) / BufferPool::kPayloadSize);
 }
@@ -26,6 +26,7 @@ std::size_t buffers_for(const Part& part) {
 bool memory_is_short(const BufferPool& pool) {
     const PoolUsage usage = pool.usage();
     return usage.waiting[static_cast<std::size_t>(MemoryUse::kWrite)] > 0 ||
+           usage.waiting[static_cast<std::size_t>(MemoryUse::kEncode)] > 0 ||
            usage.waiting[static_cast<std::size_t>(MemoryUse::kCommit)] > 0;
 }
 
@@ -67,8 +68,8 @@ private:
 
 }  // namespace
 
-Staging::Staging(BufferPool& pool, Executor& executor, std::string directory)
-    : pool_(pool), executor_(executor), file_(StagingFile::create(std::move(directory))) {}
+Staging::Staging(BufferPool& pool, Executor& executor, Executor& compute, std::string directory)
+    : pool_(pool), executor_(executor), compute_(compute), file_(StagingFile::create(std::move(directory))) {}
 
 // --- to the disk
 
@@ -84,13 +85,13 @@ void Staging::store(std::vector<FrameBytes> frames, Stored done) {
 
 Status Staging::store_now(std::vector<FrameBytes>& frames) {
     for (auto frame = frames.begin(); frame != frames.end(); ++frame) {
-        auto range = file_->write(frame->raw);
+        auto range = file_->write(frame->bytes);
         if (!range) {
             frames.erase(frame, frames.end());
             return failure(std::move(range.error()));
         }
         frame->staged = std::move(*range);
-        frame->raw = Payload();
+        frame->bytes = Payload();
     }
     return {};
 }
@@ -112,22 +113,25 @@ void Staging::tidy() {
 
 // --- and back
 
-void Staging::load(Part part, Loaded done) {
+void Staging::prepare(Part part, std::shared_ptr<const FrameEncoder> encoder, std::uint64_t least, Prepared done) {
+    auto job = std::make_shared<Job>();
+    job->part = std::move(part);
+    job->encoder = std::move(encoder);
+    job->least = least;
+    job->done = std::move(done);
     if (waiting() == 0 && !memory_is_short(pool_)) {
-        enqueue(std::move(part), std::move(done));
+        enqueue(std::move(*job));
         return;
     }
-    executor_.post([self = shared_from_this(), part = std::move(part), done = std::move(done)]() mutable {
-        self->store_rest(part);
-        self->enqueue(std::move(part), std::move(done));
+    executor_.post([self = shared_from_this(), job] {
+        self->store_rest(job->part);
+        self->enqueue(std::move(*job));
     });
 }
 
-void Staging::enqueue(Part part, Loaded done) {
-    Job job;
-    job.wanted = buffers_for(part);
-    job.part = std::move(part);
-    job.done = std::move(done);
+void Staging::enqueue(Job job) {
+    job.to_load = buffers_for(job.part);
+    job.to_encode = job.part.buffers_to_encode(*job.encoder);
     {
         const std::lock_guard lock(mutex_);
         jobs_.push_back(std::move(job));
@@ -135,34 +139,69 @@ void Staging::enqueue(Part part, Loaded done) {
             return;
         }
     }
-    take_for_first();
+    go_on();
 }
 
-void Staging::take_for_first() {
-    pool_.take(MemoryUse::kCommit, [self = shared_from_this()](Buffer buffer) { self->taken(std::move(buffer)); });
+void Staging::go_on() {
+    Job* job = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        job = &jobs_.front();
+    }
+    const auto take = [this](MemoryUse use) {
+        pool_.take(use, [self = shared_from_this()](Buffer buffer) { self->taken(std::move(buffer)); });
+    };
+    if (job->loading.size() < job->to_load) {
+        take(MemoryUse::kCommit);
+    } else if (job->to_load > 0) {
+        job->to_load = 0;
+        executor_.post([self = shared_from_this(), job] { self->load(*job); });
+    } else if (job->encoding.size() < job->to_encode) {
+        take(MemoryUse::kEncode);
+    } else {
+        compute_.post([self = shared_from_this(), job] { self->encode(*job); });
+    }
 }
 
 void Staging::taken(Buffer buffer) {
-    bool more = true;
     {
         const std::lock_guard lock(mutex_);
         Job& first = jobs_.front();
-        first.buffers.push_back(std::move(buffer));
-        if (first.buffers.size() == first.wanted) {
-            executor_.post([job = std::make_shared<Job>(std::move(first))] {
-                Status status = read(job->part, std::move(job->buffers));
-                if (status) {
-                    job->done(std::move(job->part));
-                } else {
-                    job->done(failure(std::move(status.error())));
-                }
-            });
-            jobs_.pop_front();
-            more = !jobs_.empty();
-        }
+        (buffer.use() == MemoryUse::kCommit ? first.loading : first.encoding).push_back(std::move(buffer));
     }
+    go_on();
+}
+
+void Staging::load(Job& job) {
+    Status loaded = read(job.part, std::exchange(job.loading, {}));
+    if (loaded) {
+        go_on();
+    } else {
+        finish(failure(std::move(loaded.error())));
+    }
+}
+
+void Staging::encode(Job& job) {
+    Status encoded = job.part.encode(*job.encoder, std::exchange(job.encoding, {}), job.least);
+    if (encoded) {
+        finish(std::move(job.part));
+    } else {
+        finish(failure(std::move(encoded.error())));
+    }
+}
+
+void Staging::finish(Result<Part> result) {
+    Job job;
+    bool more = false;
+    {
+        const std::lock_guard lock(mutex_);
+        job = std::move(jobs_.front());
+        jobs_.pop_front();
+        more = !jobs_.empty();
+    }
+    job.done(std::move(result));
     if (more) {
-        take_for_first();
+        go_on();
     }
 }
 
@@ -172,20 +211,13 @@ Status Staging::read(Part& part, std::vector<Buffer> buffers) {
         if (frame.staged == nullptr) {
             continue;
         }
-        Result<Payload> raw = filling.read(*frame.staged, frame.size);
-        if (!raw) {
-            return failure(std::move(raw.error()));
+        Result<Payload> bytes = filling.read(*frame.staged, frame.staged_size);
+        if (!bytes) {
+            return failure(std::move(bytes.error()));
         }
-        frame.raw = std::move(*raw);
-        for (const auto& [offset, bytes] : frame.patches) {
-            frame.raw = with_patch(frame.raw, offset, bytes);
-        }
-        if (!frame.stale) {
-            frame.expected_crc32c = frame.encoded.crc32c;
-        }
-        frame.patches.clear();
+        frame.bytes = std::move(*bytes);
+        frame.unverified = true;
         frame.staged = nullptr;
-        frame.stale = true;
     }
     return {};
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way of file data to the disk and back, for all writers of a mount.
 //
-// Parts come back one after the other: only the first in the queue takes memory, so that parts which wait cannot hold
-// each other up. A part that has to wait holds none: what is still in memory of it is staged, too.
+// Parts come back one after the other, and are made ready to leave before the next takes memory, so that parts which
+// wait cannot hold each other up. A part that has to wait holds none: what is still in memory of it is staged, too.
 //
 // Ownership: shared; what is under way keeps it.
-// Threads: all functions may be called from any thread. The disk is only touched on the executor. Callbacks run there,
-// without locks held.
+// Threads: all functions may be called from any thread. The disk is only touched on the executor for tasks that wait.
+// Callbacks run on either executor, without locks held.
 #pragma once
 
 #include <atomic>
@@ -29,17 +29,17 @@ namespace ckptfs {
 class Staging : public std::enable_shared_from_this<Staging> {
 public:
     using Stored = std::function<void(std::vector<FrameBytes> frames, Status status)>;
-    using Loaded = std::function<void(Result<Part>)>;
+    using Prepared = std::function<void(Result<Part>)>;
 
-    // `executor`: for tasks that wait.
-    Staging(BufferPool& pool, Executor& executor, std::string directory);
+    // `executor`: for tasks that wait; `compute`: for those that encode.
+    Staging(BufferPool& pool, Executor& executor, Executor& compute, std::string directory);
 
     // Writes the frames' bytes to the disk. The answer holds those that were written, without their bytes.
     void store(std::vector<FrameBytes> frames, Stored done);
-    // Brings a part with staged frames back into memory; they are stale then.
-    void load(Part part, Loaded done);
+    // The part with all its bytes in memory and encoded, of at least so many bytes.
+    void prepare(Part part, std::shared_ptr<const FrameEncoder> encoder, std::uint64_t least, Prepared done);
 
-    // Parts that wait to be loaded.
+    // Parts that wait to be loaded or encoded.
     [[nodiscard]] std::size_t waiting() const;
     // Bytes on the way to the disk.
     [[nodiscard]] std::uint64_t storing() const { return storing_; }
@@ -49,25 +49,35 @@ public:
 private:
     struct Job {
         Part part;
-        Loaded done;
-        std::vector<Buffer> buffers;
-        std::size_t wanted = 0;
+        std::shared_ptr<const FrameEncoder> encoder;
+        std::uint64_t least = 0;
+        Prepared done;
+        // For what lies on the disk, and for what encoding makes of it.
+        std::vector<Buffer> loading;
+        std::size_t to_load = 0;
+        std::vector<Buffer> encoding;
+        std::size_t to_encode = 0;
     };
 
     Status store_now(std::vector<FrameBytes>& frames);
     void store_rest(Part& part);
-    void enqueue(Part part, Loaded done);
-    void take_for_first();
+    void enqueue(Job job);
+    // The first in the queue: takes the next buffer, or goes on when it has all.
+    void go_on();
     void taken(Buffer buffer);
+    void load(Job& job);
+    void encode(Job& job);
+    void finish(Result<Part> result);
     static Status read(Part& part, std::vector<Buffer> buffers);
 
     BufferPool& pool_;
     Executor& executor_;
+    Executor& compute_;
     const std::shared_ptr<StagingFile> file_;
     std::atomic<std::uint64_t> storing_{0};
 
     mutable std::mutex mutex_;
-    // Guarded by mutex_. Bounded by the parts of the files being written.
+    // Guarded by mutex_. Bounded by the parts of the files being written. The first belongs to whoever works on it.
     std::deque<Job> jobs_;
 };
 

@@ -22,7 +22,8 @@ std::shared_ptr<WriterGroup> WriterGroup::create(WriteEnvironment& environment) 
     environment.pool.add_pressure_listener([weak = std::weak_ptr(group)](MemoryUse waiting) {
         const auto self = weak.lock();
         // Reads have a reserve of their own, and the kernel's requests wait for the writes before them.
-        if (self != nullptr && (waiting == MemoryUse::kWrite || waiting == MemoryUse::kCommit)) {
+        if (self != nullptr &&
+            (waiting == MemoryUse::kWrite || waiting == MemoryUse::kCommit || waiting == MemoryUse::kEncode)) {
             self->relieve();
         }
         // What was decided takes effect later.
@@ -34,7 +35,8 @@ std::shared_ptr<WriterGroup> WriterGroup::create(WriteEnvironment& environment) 
 WriterGroup::WriterGroup(WriteEnvironment& environment)
     : pool_(environment.pool),
       plan_(environment.config, write_budget(environment.pool)),
-      staging_(std::make_shared<Staging>(environment.pool, environment.staging, environment.config.staging_dir)) {}
+      staging_(std::make_shared<Staging>(environment.pool, environment.staging, environment.executor,
+                                         environment.config.staging_dir)) {}
 
 void WriterGroup::enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder) {
     const std::lock_guard lock(mutex_);
@@ -69,10 +71,13 @@ bool WriterGroup::short_of_memory(std::uint64_t decided) const {
     const PoolUsage usage = pool_.usage();
     constexpr auto kWrite = static_cast<std::size_t>(MemoryUse::kWrite);
     constexpr auto kCommit = static_cast<std::size_t>(MemoryUse::kCommit);
+    constexpr auto kEncode = static_cast<std::size_t>(MemoryUse::kEncode);
     Shortage shortage;
     shortage.writes_waiting = usage.waiting[kWrite];
-    shortage.commits_waiting = usage.waiting[kCommit];
-    shortage.held = std::uint64_t{usage.in_use[kWrite] + usage.in_use[kCommit]} * BufferPool::kPayloadSize;
+    // What a part needs to leave.
+    shortage.commits_waiting = usage.waiting[kCommit] + usage.waiting[kEncode];
+    shortage.held =
+        std::uint64_t{usage.in_use[kWrite] + usage.in_use[kCommit] + usage.in_use[kEncode]} * BufferPool::kPayloadSize;
     shortage.leaving = leaving_;
     shortage.spilling = std::max(staging_->storing(), decided);
     shortage.staged_parts_waiting = staging_->waiting();

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """s3sim, started on a port of the system's choice, and its admin interface."""
 
+import hashlib
 import json
 import pathlib
 import ssl
@@ -10,6 +11,8 @@ import urllib.request
 
 import boto3
 import botocore.config
+
+from format.container import decode_object, pieces_of_object
 
 from .programs import S3SIM, wait_until
 
@@ -98,7 +101,31 @@ class Simulator:
         return [item["Key"] for page in pages for item in page.get("Contents", [])]
 
     def content(self, key: str) -> bytes:
+        """The file that the object holds, read without ckptfs."""
+        answer = self.client().get_object(Bucket=BUCKET, Key=key)
+        return decode_object(answer["Body"].read(), answer["Metadata"])
+
+    def digest(self, key: str) -> str:
+        """MD5 of the file that the object holds, however large."""
+        answer = self.client().get_object(Bucket=BUCKET, Key=key)
+        digest = hashlib.md5()
+        for piece in pieces_of_object(answer["Body"].read(), answer["Metadata"]):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def stored(self, key: str) -> bytes:
+        """The object as it is."""
         return self.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+
+    def empty(self) -> None:
+        """Its memory is bounded, and shared by all tests."""
+        client = self.client()
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+            if contents := page.get("Contents"):
+                client.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": item["Key"]} for item in contents],
+                                                             "Quiet": True})
+        for upload in client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []):
+            client.abort_multipart_upload(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])
 
     def put(self, key: str, content: bytes) -> None:
         self.client().put_object(Bucket=BUCKET, Key=key, Body=content)

@@ -19,7 +19,7 @@ THIRD_PARTY = {
     "pugixml": ("src/s3/xml.cc", "tests/s3sim/xml.cc"),
     "spdlog/": ("src/base/log.cc",),
     "tl/": ("include/ckptfs/status.h", "tests/s3sim/outcome.h"),
-    "xxhash.h": ("bench/codec.cc", "src/fs/paths.cc"),
+    "xxhash.h": ("src/base/xxhash.cc",),
     "zstd": ("src/codec/zstd_frames.cc", "bench/codec.cc", "tests/unit/codec/huffman_test.cc"),
     "gtest/": ("tests/",),
     "gmock/": ("tests/",),

@@ -238,13 +238,13 @@ def test_what_is_given_up_leaves_no_upload(mount, simulator, prefix):
 
 def test_a_mount_whose_memory_is_waited_for_ends_in_order(mount, simulator, prefix):
     for i in range(4):
-        simulator.put(f"{prefix}read{i}", bytes(80 * MIB))
+        simulator.put(f"{prefix}read{i}", os.urandom(80 * MIB))
     made = mount("--drain-timeout", "1s", "--max-memory", "64M")
     simulator.inject({"op": "UploadPart", "key": prefix + "*", "action": "hang"},
                      {"op": "GetObject", "key": prefix + "*", "after": 6, "action": "hang"})
     programs = [subprocess.Popen(["dd", *names, "bs=1M", "status=none"], stderr=subprocess.DEVNULL)
                 for i in range(4) for names in ((f"if={made / f'read{i}'}", "of=/dev/null"),
-                                                ("if=/dev/zero", f"of={made / f'written{i}'}", "count=200"))]
+                                                ("if=/dev/urandom", f"of={made / f'written{i}'}", "count=200"))]
     def answered(operation: str) -> int:
         return simulator.counters()["operations"].get(operation, {}).get("requests", 0)
 

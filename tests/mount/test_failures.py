@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def state() -> dict[str, torch.Tensor]:
-    return {"weight": torch.zeros(40 * MIB // 4)}
+    return {"weight": torch.rand(40 * MIB // 4)}
 
 
 def test_torch_save_raises_when_no_part_can_be_uploaded(mount, simulator, prefix):
@@ -40,7 +40,7 @@ def test_the_first_failure_is_kept_for_every_later_call(mount, simulator, prefix
     descriptor = os.open(made / "file", os.O_WRONLY | os.O_CREAT)
     with pytest.raises(OSError) as first:
         for _ in range(200):
-            os.write(descriptor, bytes(MIB))
+            os.write(descriptor, os.urandom(MIB))
     simulator.clear_faults()
     for call in (lambda: os.write(descriptor, b"x"), lambda: os.pwrite(descriptor, b"x", 0),
                  lambda: os.fsync(descriptor), lambda: os.rename(made / "file", made / "other"),
@@ -78,7 +78,7 @@ def test_a_write_out_of_order_fails_and_says_so(mount, simulator, prefix):
     made = mount()
     descriptor = os.open(made / "file", os.O_WRONLY | os.O_CREAT)
     for _ in range(64):
-        os.write(descriptor, bytes(MIB))
+        os.write(descriptor, os.urandom(MIB))
     with pytest.raises(OSError) as refused:
         os.pwrite(descriptor, b"x" * 4096, 30 * MIB)
     assert refused.value.errno == errno.EOPNOTSUPP

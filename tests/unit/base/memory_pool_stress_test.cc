@@ -24,7 +24,7 @@ constexpr int kRounds = 600;
 MemoryShares tight_shares() {
     MemoryShares shares;
     shares.total = 12;
-    shares.of = {MemoryShare{2, 4}, MemoryShare{2, 6}, MemoryShare{2, 8}, MemoryShare{1, 4}};
+    shares.of = {MemoryShare{2, 4}, MemoryShare{2, 6}, MemoryShare{2, 8}, MemoryShare{1, 4}, MemoryShare{1, 3}};
     return shares;
 }
 

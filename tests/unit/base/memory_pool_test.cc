@@ -94,7 +94,7 @@ TEST(MemoryPool, ReusesTheBufferFreedLast) {
 TEST(MemoryPool, KeepsReservesForTheOtherUses) {
     const auto pool = pool_of(shares_of(8));
     const std::vector<Buffer> written = take_all(*pool, MemoryUse::kWrite);
-    EXPECT_EQ(written.size(), 5U);
+    EXPECT_EQ(written.size(), 4U);
     EXPECT_TRUE(pool->try_take(MemoryUse::kRead).has_value());
     EXPECT_TRUE(pool->try_take(MemoryUse::kCommit).has_value());
     EXPECT_TRUE(pool->try_take(MemoryUse::kReceive).has_value());

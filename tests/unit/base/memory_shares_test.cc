@@ -10,7 +10,8 @@ namespace ckptfs {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr MemoryUse kAllUses[] = {MemoryUse::kReceive, MemoryUse::kWrite, MemoryUse::kRead, MemoryUse::kCommit};
+constexpr MemoryUse kAllUses[] = {MemoryUse::kReceive, MemoryUse::kWrite, MemoryUse::kRead, MemoryUse::kCommit,
+                                  MemoryUse::kEncode};
 
 std::size_t& of(BuffersInUse& in_use, MemoryUse use) {
     return in_use[static_cast<std::size_t>(use)];
@@ -29,25 +30,30 @@ INSTANTIATE_TEST_SUITE_P(Mebibytes, SharesOfSize, testing::Values(0, 1, 63, 64, 
 
 TEST_P(SharesOfSize, AreSensible) {
     for (const int threads : {0, 1, 2, 8, 16, 64, 1000}) {
-        const MemoryShares shares = memory_shares(GetParam() * kMiB, threads);
-        SCOPED_TRACE(testing::Message() << GetParam() << " MiB, " << threads << " threads");
-        const std::uint64_t budget = std::max(GetParam() * kMiB, kSmallestMaxMemory);
-        EXPECT_LE(shares.total * BufferPool::kBufferSize, budget);
-        EXPECT_GT((shares.total + 1) * BufferPool::kBufferSize, budget);
-        std::size_t reserves = 0;
-        for (const MemoryUse use : kAllUses) {
-            EXPECT_GE(shares[use].reserve, 1U);
-            EXPECT_LE(shares[use].reserve, shares[use].cap);
-            reserves += shares[use].reserve;
+        for (const bool encodes : {false, true}) {
+            const MemoryShares shares = memory_shares(GetParam() * kMiB, threads, encodes);
+            SCOPED_TRACE(testing::Message() << GetParam() << " MiB, " << threads << " threads, encodes: " << encodes);
+            const std::uint64_t budget = std::max(GetParam() * kMiB, kSmallestMaxMemory);
+            EXPECT_LE(shares.total * BufferPool::kBufferSize, budget);
+            EXPECT_GT((shares.total + 1) * BufferPool::kBufferSize, budget);
+            std::size_t reserves = 0;
+            for (const MemoryUse use : kAllUses) {
+                EXPECT_GE(shares[use].reserve, 1U);
+                EXPECT_LE(shares[use].reserve, shares[use].cap);
+                reserves += shares[use].reserve;
+            }
+            // Every cap can be reached while the others only have their reserves.
+            for (const MemoryUse use : kAllUses) {
+                EXPECT_LE(shares[use].cap + reserves - shares[use].reserve, shares.total);
+            }
+            // One part of 5 MiB with its ends inside frames.
+            EXPECT_GE(shares[MemoryUse::kCommit].reserve, 7U);
+            EXPECT_GE(shares[MemoryUse::kWrite].reserve, 7U);
+            EXPECT_GE(shares[MemoryUse::kRead].reserve, 4U);
+            // The largest part, which is a quarter of what file data may take, and a frame more.
+            EXPECT_GE(shares[MemoryUse::kEncode].reserve,
+                      encodes ? std::min<std::size_t>(shares.total * 3 / 16 + 1, 2048) : 4U);
         }
-        // Every cap can be reached while the others only have their reserves.
-        for (const MemoryUse use : {MemoryUse::kReceive, MemoryUse::kWrite, MemoryUse::kRead, MemoryUse::kCommit}) {
-            EXPECT_LE(shares[use].cap + reserves - shares[use].reserve, shares.total);
-        }
-        // One part of 5 MiB with its ends inside frames.
-        EXPECT_GE(shares[MemoryUse::kCommit].reserve, 7U);
-        EXPECT_GE(shares[MemoryUse::kWrite].reserve, 7U);
-        EXPECT_GE(shares[MemoryUse::kRead].reserve, 4U);
     }
 }
 

@@ -59,7 +59,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
         EXPECT_EQ(changed.write.staging_dir, config->write.staging_dir) << name;
         EXPECT_EQ(changed.store.checksum, config->store.checksum) << name;
         EXPECT_EQ(changed.mount.log_level, config->mount.log_level) << name;
-        EXPECT_EQ(changed.mount.compress, config->mount.compress) << name;
+        EXPECT_EQ(changed.codec.compress, config->codec.compress) << name;
         EXPECT_EQ(changed.read.direct_io, config->read.direct_io) << name;
         EXPECT_EQ(changed.store.addressing, config->store.addressing) << name;
     }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/globs.h"
+
 namespace ckptfs {
 namespace {
 

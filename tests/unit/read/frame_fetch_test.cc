@@ -51,6 +51,7 @@ public:
         return frame;
     }
     [[nodiscard]] bool identity() const override { return false; }
+    [[nodiscard]] const std::vector<FrameRecord>& records() const override { return none_; }
     Status decode(const Frame& frame, const Payload& stored, MutableByteSpan target) const override {
         const std::string bytes = stored.to_string();
         for (std::size_t i = 0; i < frame.size; ++i) {
@@ -64,6 +65,7 @@ public:
 private:
     const std::uint64_t size_;
     const bool hostile_;
+    const std::vector<FrameRecord> none_;
 };
 
 class InvertedCodec : public PlainCodec {

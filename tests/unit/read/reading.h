@@ -24,6 +24,7 @@
 
 #include "base/memory_pool.h"
 #include "ckptfs/codec.h"
+#include "codec/plain.h"
 #include "read/block_cache.h"
 #include "read/file_reader.h"
 #include "support/fake_store.h"
@@ -100,36 +101,22 @@ private:
     std::atomic<std::int64_t> nanoseconds_{1'000'000'000};
 };
 
-class PlainLayout : public FrameLayout {
-public:
-    explicit PlainLayout(std::uint64_t size) : size_(size) {}
-    [[nodiscard]] std::uint64_t size() const override { return size_; }
-    [[nodiscard]] Frame frame_at(std::uint64_t offset) const override {
-        Frame frame;
-        frame.index = offset / kFrameSize;
-        frame.offset = frame.index * kFrameSize;
-        frame.size = std::min<std::uint64_t>(kFrameSize, size_ - frame.offset);
-        frame.stored_offset = frame.offset;
-        frame.stored_size = frame.size;
-        return frame;
-    }
-    [[nodiscard]] bool identity() const override { return true; }
-    Status decode(const Frame&, const Payload& stored, MutableByteSpan target) const override {
-        stored.copy_to(0, target);
-        return {};
-    }
-
-private:
-    std::uint64_t size_;
-};
-
 class PlainCodec : public Codec {
 public:
     [[nodiscard]] std::shared_ptr<const FrameEncoder> encoder(const std::string&) const override { return nullptr; }
+    [[nodiscard]] std::shared_ptr<const FrameEncoder> plain_encoder() const override { return nullptr; }
+    [[nodiscard]] std::shared_ptr<const FrameEncoder> encoder_like(const ObjectInfo&) const override { return nullptr; }
+    Result<std::uint64_t> tail_needed(const ObjectInfo&, const Payload&) const override { return 0; }
     Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload&) const override {
-        return std::make_shared<const PlainLayout>(object.size);
+        return make_plain_layout(object);
     }
-    [[nodiscard]] bool size_is_known(const ObjectInfo&) const override { return true; }
+    [[nodiscard]] bool may_be_encoded(std::uint64_t) const override { return false; }
+    [[nodiscard]] std::optional<std::uint64_t> described_size(const ObjectInfo& object) const override {
+        return object.size;
+    }
+    Result<std::uint64_t> size_from_tail(const ObjectInfo& object, const Payload&) const override {
+        return object.size;
+    }
 };
 
 // No use has more right to the buffers than another.

@@ -4,7 +4,8 @@
 #include <string>
 
 #include "base/digest.h"
-#include "codec/codecs.h"
+#include "codec/plain.h"
+#include "write/block_encoding.h"
 #include "write/frame_sequencer.h"
 #include "write/part_assembler.h"
 
@@ -14,7 +15,7 @@ namespace {
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 std::shared_ptr<const FrameEncoder> stored() {
-    return make_codec("none").value()->encoder("file");
+    return make_plain_encoder();
 }
 
 Slice slice_of(std::string text) {
@@ -25,8 +26,7 @@ PartFrame frame_of(std::uint64_t offset, std::string text) {
     PartFrame frame;
     frame.offset = offset;
     frame.size = text.size();
-    frame.raw = Payload::from_string(std::move(text));
-    frame.encoded = stored()->encode(frame.raw).value();
+    take_encoded(frame, *stored(), stored()->encode(Payload::from_string(std::move(text)), {}).value(), {});
     return frame;
 }
 
@@ -52,10 +52,13 @@ TEST(FrameSequencer, DeliversInOrderWhateverComesBackFirst) {
     FrameSequencer sequencer(10);
     auto frames = sequencer.append(slice_of(std::string(3 * kFrameSize, 'x')));
     ASSERT_EQ(frames.size(), 3U);
-    sequencer.encoded(frames[2], stored()->encode(frames[2].raw).value());
-    sequencer.encoded(frames[1], stored()->encode(frames[1].raw).value());
+    const auto frame_of_raw = [](const FrameSequencer::RawFrame& raw) {
+        return frame_of(raw.offset, raw.raw.to_string());
+    };
+    sequencer.encoded(frames[2].sequence, frame_of_raw(frames[2]));
+    sequencer.encoded(frames[1].sequence, frame_of_raw(frames[1]));
     EXPECT_FALSE(sequencer.next());
-    sequencer.encoded(frames[0], stored()->encode(frames[0].raw).value());
+    sequencer.encoded(frames[0].sequence, frame_of_raw(frames[0]));
     for (std::uint64_t index = 0; index < 3; ++index) {
         const auto frame = sequencer.next();
         ASSERT_TRUE(frame);
@@ -92,7 +95,7 @@ TEST(Part, PatchesACopyOfTheBytesOnTheirWay) {
     const Payload sent = part.body();
     part.patch(4, Payload::from_string("0_W0"));
     EXPECT_TRUE(part.has_stale_frames());
-    ASSERT_TRUE(part.encode(*stored()));
+    ASSERT_TRUE(part.encode(*stored(), {}, 0));
     EXPECT_EQ(part.body().to_string(), "hell0_W0rld");
     EXPECT_EQ(part.crc32c(), crc32c(as_bytes("hell0_W0rld")));
     EXPECT_EQ(sent.to_string(), "hello world");
@@ -123,7 +126,7 @@ protected:
     }
 
     PartPlan plan_{{}, 768 * kMiB};
-    PartAssembler assembler_{plan_, 0, 0};
+    PartAssembler assembler_{plan_, 0, 0, 0, false};
     std::uint64_t next_ = 0;
 };
 
@@ -173,7 +176,7 @@ TEST_F(PartAssemblerTest, SendsPatchedPartsAgain) {
     EXPECT_TRUE(again[0].has_stale_frames());
     EXPECT_TRUE(assembler_.take_patched().empty());
     Part open = assembler_.take_whole();
-    ASSERT_TRUE(open.encode(*stored()));
+    ASSERT_TRUE(open.encode(*stored(), {}, 0));
     EXPECT_EQ(open.body().to_string().substr(0, 3), "sta");
 }
 
@@ -206,7 +209,7 @@ TEST_F(PartAssemblerTest, CutsBackIntoAPartThatIsStillKept) {
 }
 
 TEST_F(PartAssemblerTest, NumbersPartsBehindThoseThatAreCopied) {
-    PartAssembler assembler(plan_, 2, 100 * kMiB);
+    PartAssembler assembler(plan_, 2, 100 * kMiB, 100 * kMiB, false);
     std::vector<Part> parts;
     for (std::uint64_t index = 0; index < 8; ++index) {
         for (Part& part : assembler.add(frame_at(100 + index, 'b'))) {

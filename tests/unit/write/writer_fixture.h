@@ -62,8 +62,11 @@ inline bool eventually(const std::function<bool()>& holds) {
 }
 
 struct WriterFixture {
-    explicit WriterFixture(std::uint64_t max_memory = 256 * kMiB, WriteConfig config = {})
-        : pool(std::move(MemoryPool::create(memory_shares(max_memory, 2), nullptr, nullptr).value())),
+    explicit WriterFixture(std::uint64_t max_memory = 256 * kMiB, WriteConfig config = {},
+                           const std::string& compress = "none")
+        : codec(std::move(make_codec({compress, {}}).value())),
+          pool(std::move(
+              MemoryPool::create(memory_shares(max_memory, 2, compress != "none"), nullptr, nullptr).value())),
           environment{store, *pool, executor, staging, clock, *codec, std::move(config)} {}
 
     std::shared_ptr<FileWriter> open(std::optional<CommittedObject> base = std::nullopt, std::string key = "dir/file") {
@@ -127,6 +130,27 @@ struct WriterFixture {
         return answer.get();
     }
 
+    // The file that an object of the store holds; "damaged: …" where it cannot be read.
+    [[nodiscard]] std::string file(const std::string& key) const {
+        const ObjectInfo object = store.info(key);
+        const Payload stored = Payload::from_string(store.content(key));
+        const auto layout = codec->layout(object, stored);
+        if (!layout) {
+            return "damaged: " + layout.error().message;
+        }
+        std::string bytes((*layout)->size(), '\0');
+        for (std::uint64_t offset = 0; offset < bytes.size(); offset += kFrameSize) {
+            const Frame frame = (*layout)->frame_at(offset);
+            const auto target = std::as_writable_bytes(std::span(bytes)).subspan(frame.offset, frame.size);
+            if (const Status decoded =
+                    (*layout)->decode(frame, stored.subrange(frame.stored_offset, frame.stored_size), target);
+                !decoded) {
+                return "damaged: " + decoded.error().message;
+            }
+        }
+        return bytes;
+    }
+
     // Threads let go of the last buffers after they have answered.
     [[nodiscard]] bool all_buffers_returned() const {
         return eventually([this] {
@@ -145,7 +169,7 @@ struct WriterFixture {
         store.inject(std::move(fault));
     }
 
-    std::unique_ptr<Codec> codec = std::move(make_codec("none").value());
+    std::unique_ptr<Codec> codec;
     SystemClock clock;
     std::unique_ptr<BufferPool> pool;
     FakeStore store;

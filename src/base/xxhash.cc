@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/xxhash.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace ckptfs {
+
+std::uint64_t xxh64(ByteSpan bytes) {
+    return XXH64(bytes.data(), bytes.size(), 0);
+}
+
+std::uint64_t xxh64(const Payload& payload) {
+    XXH64_state_t state;
+    XXH64_reset(&state, 0);
+    for (const Slice& slice : payload.slices()) {
+        XXH64_update(&state, slice.bytes.data(), slice.bytes.size());
+    }
+    return XXH64_digest(&state);
+}
+
+std::uint64_t xxh3(std::string_view text) {
+    return XXH3_64bits(text.data(), text.size());
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// One frame of a container: which coding its bytes get, and back by what the frame says of itself.
+//
+// Pure functions; each thread keeps memory of its own for them (some 4 MiB).
+#pragma once
+
+#include <cstdint>
+
+#include "ckptfs/codec.h"
+
+namespace ckptfs {
+
+enum class CodingChoice : std::uint8_t {
+    kRaw,
+    // A zstd frame of FrameCoding::zstd_level, or raw.
+    kZstd,
+    // Byte planes of floats with Huffman codes only, or raw.
+    kFastPlanes,
+    // Byte planes, and whatever pays for what is not floats, or raw.
+    kPlanes,
+};
+
+struct FrameCoding {
+    CodingChoice choice = CodingChoice::kZstd;
+    int zstd_level = 3;
+};
+
+// What zstd's command line takes. Negative levels turn Huffman coding off and save nothing on floats.
+inline constexpr int kLowestZstdLevel = 1;
+inline constexpr int kHighestZstdLevel = 19;
+
+Result<EncodedFrame> encode_frame(const Payload& raw, MutableByteSpan output, const FrameCoding& coding);
+// `raw` holds what the frame must decode to. EIO where it does not, or not to bytes of this checksum.
+Status decode_frame(const Payload& stored, MutableByteSpan raw, std::uint32_t checksum);
+
+}  // namespace ckptfs

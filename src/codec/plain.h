@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The object that is the file itself.
+#pragma once
+
+#include <memory>
+
+#include "ckptfs/codec.h"
+
+namespace ckptfs {
+
+[[nodiscard]] std::shared_ptr<const FrameEncoder> make_plain_encoder();
+[[nodiscard]] std::shared_ptr<const FrameLayout> make_plain_layout(const ObjectInfo& object);
+
+}  // namespace ckptfs

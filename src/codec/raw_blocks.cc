@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/raw_blocks.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/little_endian.h"
+
+namespace ckptfs {
+namespace {
+
+// Block_Maximum_Size (RFC 8878, 3.1.1.2.4).
+constexpr std::uint64_t kBlockSize = std::uint64_t{128} << 10;
+// Single segment, four bytes of content size (RFC 8878, 3.1.1.1.1).
+constexpr char kFrameDescriptor = static_cast<char>(0xA0);
+constexpr std::size_t kFrameHeader = 9;
+
+}  // namespace
+
+Payload raw_block_frame(const Payload& raw) {
+    const std::uint64_t size = raw.size();
+    std::string header(kFrameHeader, '\0');
+    store_u32(header.data(), kZstdMagic);
+    header[4] = kFrameDescriptor;
+    store_u32(header.data() + 5, static_cast<std::uint32_t>(size));
+    Payload frame;
+    for (std::uint64_t offset = 0; offset < size; offset += kBlockSize) {
+        const std::uint64_t length = std::min(kBlockSize, size - offset);
+        // Block_Header (3.1.1.2): last block, type Raw_Block which is 0, size; three bytes.
+        const auto block = static_cast<std::uint32_t>(length << 3U | (offset + length == size ? 1U : 0U));
+        for (unsigned shift = 0; shift < 24; shift += 8) {
+            header.push_back(static_cast<char>(block >> shift & 0xFFU));
+        }
+        frame.append(Payload::from_string(std::exchange(header, {})));
+        frame.append(raw.subrange(offset, length));
+    }
+    return frame;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encodes again what changed of a part's frames. A container holds one frame for every kFrameSize bytes of the file;
+// until a part leaves, several pieces of such a block may stand in it, some encoded, some not.
+//
+// Pure; for an executor thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/codec.h"
+#include "ckptfs/status.h"
+#include "write/part.h"
+
+namespace ckptfs {
+
+// EIO where bytes that were staged are not what they were.
+Status verify_loaded(std::vector<PartFrame>& frames);
+
+// For an identity encoder.
+Status refresh_plain(std::vector<PartFrame>& frames, const FrameEncoder& encoder);
+
+// For the others. One buffer for each block that has to be encoded, and one more.
+[[nodiscard]] std::size_t buffers_for_blocks(const std::vector<PartFrame>& frames);
+Status encode_blocks(std::vector<PartFrame>& frames, const FrameEncoder& encoder, std::vector<Buffer> buffers);
+
+// Puts padding before frames until they make `least` bytes, as far as a frame may grow.
+void pad_frames(std::vector<PartFrame>& frames, const FrameEncoder& encoder, std::uint64_t least);
+
+// `frame` now is what encode() made of all of its bytes; `output` is what it wrote.
+void take_encoded(PartFrame& frame, const FrameEncoder& encoder, EncodedFrame encoded, Payload output);
+
+}  // namespace ckptfs

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "write/file_writer_impl.h"
+
+namespace ckptfs {
+
+bool FileWriterImpl::cycle_ready() {
+    if (!cycle_begun_) {
+        if (!committed_is_known()) {
+            return false;
+        }
+        begin_cycle();
+    }
+    if (sequencer_.end() >= kept_size_) {
+        return true;
+    }
+    if (!fetching_) {
+        fetch_block();
+    }
+    return false;
+}
+
+bool FileWriterImpl::committed_is_known() {
+    if (kept_size_ == 0 || committed_frames_) {
+        return true;
+    }
+    if (!environment_.codec.may_be_encoded(committed_->stored_size)) {
+        committed_frames_ = CommittedFrames{environment_.codec.plain_encoder(), {}};
+        return true;
+    }
+    if (!std::exchange(fetching_, true)) {
+        outbox_.add([keep = self(), cycle = cycle_, key = key_, etag = committed_->etag] {
+            read_committed_frames(keep->environment_.store, keep->environment_.codec, key, etag,
+                                  [keep, cycle](Result<CommittedFrames> frames) {
+                                      std::unique_lock lock(keep->mutex_);
+                                      if (!keep->failure_ && cycle == keep->cycle_) {
+                                          keep->fetching_ = false;
+                                          keep->know_committed(std::move(frames));
+                                      }
+                                      keep->deliver(lock);
+                                  });
+        });
+    }
+    return false;
+}
+
+void FileWriterImpl::know_committed(Result<CommittedFrames> frames) {
+    if (!frames) {
+        fail(about_this_file(std::move(frames.error())));
+        return;
+    }
+    if (!frames->plain() && frames->records.size() != (committed_->size + kFrameSize - 1) / kFrameSize) {
+        fail(about_this_file(failure(EIO, format("its frames do not make {} bytes", committed_->size)).value()));
+        return;
+    }
+    committed_frames_ = std::move(*frames);
+}
+
+void FileWriterImpl::begin_cycle() {
+    cycle_begun_ = true;
+    group_->enter(this, self());
+    const bool equal_parts = environment_.config.equal_parts;
+    encoder_ = equal_parts ? environment_.codec.plain_encoder() : environment_.codec.encoder(key_);
+    copy_ = CopyPlan();
+    records_.clear();
+    std::uint64_t stored_begin = 0;
+    if (kept_size_ > 0 && committed_frames_->plain()) {
+        copy_ = plan_copy(kept_size_, group_->plan());
+        stored_begin = copy_.fetch_from;
+    } else if (kept_size_ > 0 && !equal_parts) {
+        const std::uint64_t frames = kept_size_ / kFrameSize;
+        stored_begin = committed_frames_->stored_offset(frames);
+        copy_ = plan_whole_copy(stored_begin);
+        copy_.fetch_from = copy_.pieces.empty() ? 0 : frames * kFrameSize;
+    }
+    if (copy_.pieces.empty()) {
+        stored_begin = 0;
+    } else {
+        encoder_ = committed_frames_->encoder;
+        records_ = committed_frames_->records;
+        records_.resize(std::min<std::size_t>(records_.size(), copy_.fetch_from / kFrameSize));
+    }
+    sequencer_ = FrameSequencer(copy_.fetch_from);
+    assembler_.emplace(group_->plan(), static_cast<int>(copy_.pieces.size()), copy_.fetch_from, stored_begin,
+                       !encoder_->identity());
+    if (size_ > kept_size_) {
+        assembler_->set_known_size(size_);
+    }
+}
+
+void FileWriterImpl::fetch_block() {
+    fetching_ = true;
+    auto fetch = std::make_shared<Fetch>();
+    fetch->key = key_;
+    fetch->etag = committed_->etag;
+    fetch->offset = sequencer_.end();
+    fetch->wanted =
+        static_cast<std::size_t>(std::min<std::uint64_t>(BufferPool::kPayloadSize, kept_size_ - fetch->offset));
+    fetch->range = ByteRange{fetch->offset, fetch->wanted, false};
+    if (!committed_frames_->plain()) {
+        const std::uint64_t frame = fetch->offset / kFrameSize;
+        const FrameRecord& record = committed_frames_->records[frame];
+        fetch->range = ByteRange{committed_frames_->stored_offset(frame), record.stored_size, false};
+        fetch->decoder = committed_frames_->encoder;
+        fetch->frame_size = std::min<std::uint64_t>(kFrameSize, committed_->size - fetch->offset);
+        fetch->checksum = record.checksum;
+    }
+    outbox_.add([keep = self(), cycle = cycle_, fetch] {
+        keep->environment_.pool.take(MemoryUse::kWrite, [keep, cycle, fetch](Buffer buffer) {
+            fetch->buffer = std::move(buffer);
+            if (fetch->decoder == nullptr) {
+                keep->get_block(cycle, fetch);
+                return;
+            }
+            keep->environment_.pool.take(MemoryUse::kEncode, [keep, cycle, fetch](Buffer stored) {
+                fetch->stored = std::move(stored);
+                keep->get_block(cycle, fetch);
+            });
+        });
+    });
+}
+
+void FileWriterImpl::get_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch) {
+    GetRequest request;
+    request.key = fetch->key;
+    request.range = fetch->range;
+    request.if_match = fetch->etag;
+    request.on_body = [fetch](ByteSpan bytes) {
+        if (bytes.size() > fetch->range.length - fetch->filled) {
+            return false;
+        }
+        const Buffer& target = fetch->stored ? fetch->stored : fetch->buffer;
+        std::memcpy(target.data() + fetch->filled, bytes.data(), bytes.size());
+        fetch->filled += bytes.size();
+        return true;
+    };
+    environment_.store.get(std::move(request), [keep = self(), cycle, fetch](Result<GetResponse> result) {
+        keep->fetched(cycle, fetch, std::move(result));
+    });
+}
+
+void FileWriterImpl::fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result) {
+    if (!result) {
+        block_here(cycle, fetch, failure(std::move(result.error())));
+        return;
+    }
+    if (fetch->filled != fetch->range.length) {
+        block_here(cycle, fetch,
+                   failure(EIO, format("write {}: the store sent {} bytes from offset {} instead of {}",
+                                       escaped(fetch->key), fetch->filled, fetch->range.offset, fetch->range.length)));
+        return;
+    }
+    if (fetch->decoder == nullptr) {
+        block_here(cycle, fetch, {});
+        return;
+    }
+    environment_.executor.post([keep = self(), cycle, fetch] {
+        Payload stored;
+        stored.append(Slice{nullptr, fetch->stored.bytes().first(fetch->filled)});
+        Status decoded =
+            fetch->decoder->decode(stored, fetch->buffer.bytes().first(fetch->frame_size), fetch->checksum);
+        if (!decoded) {
+            decoded.error().message = format("write {}: what is there cannot be read at offset {}: {}",
+                                             escaped(fetch->key), fetch->offset, decoded.error().message);
+        }
+        fetch->stored.reset();
+        keep->block_here(cycle, fetch, decoded);
+    });
+}
+
+void FileWriterImpl::block_here(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, const Status& status) {
+    std::unique_lock lock(mutex_);
+    if (failure_ || cycle != cycle_) {
+        lock.unlock();
+        return;
+    }
+    fetching_ = false;
+    if (!status) {
+        fail(status.error());
+    } else {
+        const ByteSpan data(fetch->buffer.data(), fetch->wanted);
+        Slice slice;
+        discard(room_.keep(std::move(fetch->buffer), data, slice));
+        accept(std::move(slice));
+    }
+    deliver(lock);
+}
+
+}  // namespace ckptfs

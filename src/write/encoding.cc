@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "base/digest.h"
+#include "write/block_encoding.h"
+#include "write/file_writer_impl.h"
+
+namespace ckptfs {
+namespace {
+
+PartFrame unencoded(FrameSequencer::RawFrame raw) {
+    PartFrame frame;
+    frame.offset = raw.offset;
+    frame.size = raw.raw.size();
+    frame.bytes = std::move(raw.raw);
+    frame.crc32c = crc32c(frame.bytes);
+    frame.stale = true;
+    return frame;
+}
+
+// Of a plain object.
+Result<PartFrame> plain(const FrameEncoder& encoder, FrameSequencer::RawFrame raw) {
+    PartFrame frame;
+    frame.offset = raw.offset;
+    frame.size = raw.raw.size();
+    return encoder.encode(raw.raw, {}).map([&](EncodedFrame encoded) {
+        take_encoded(frame, encoder, std::move(encoded), Payload());
+        return std::move(frame);
+    });
+}
+
+}  // namespace
+
+void FileWriterImpl::encode(FrameSequencer::RawFrame frame) {
+    // Pieces of a block are encoded together when their part leaves; a file of less than one block stays plain.
+    const bool ends_file = commit_ && frame.offset > 0;
+    const bool whole_block = frame.offset % kFrameSize == 0 && (frame.raw.size() == kFrameSize || ends_file);
+    if (!encoder_->identity() && whole_block) {
+        outbox_.add([keep = self(), cycle = cycle_, frame = std::move(frame)] {
+            keep->environment_.pool.take(MemoryUse::kEncode, [keep, cycle, frame](Buffer output) {
+                keep->encode_into(frame, cycle, std::move(output));
+            });
+        });
+        return;
+    }
+    outbox_.add([keep = self(), cycle = cycle_, encoder = encoder_, frame = std::move(frame)] {
+        keep->environment_.executor.post([keep, cycle, encoder, frame] {
+            keep->encoded(cycle, frame.sequence, encoder->identity() ? plain(*encoder, frame) : unencoded(frame));
+        });
+    });
+}
+
+void FileWriterImpl::encode_into(const FrameSequencer::RawFrame& frame, std::uint64_t cycle, Buffer output) {
+    std::shared_ptr<const FrameEncoder> encoder;
+    std::shared_ptr<EncodedRoom> room;
+    {
+        const std::lock_guard lock(mutex_);
+        if (failure_ || cycle != cycle_) {
+            return;
+        }
+        encoder = encoder_;
+        room = encoded_room_;
+    }
+    environment_.executor.post([keep = self(), cycle, encoder, room, raw = frame,
+                                shared_output = std::make_shared<Buffer>(std::move(output))]() mutable {
+        const std::uint64_t sequence = raw.sequence;
+        PartFrame frame_of_part;
+        frame_of_part.offset = raw.offset;
+        frame_of_part.size = raw.raw.size();
+        Result<EncodedFrame> result = encoder->encode(raw.raw, shared_output->bytes());
+        // Freed before anybody looks for memory.
+        raw.raw = Payload();
+        if (!result) {
+            keep->encoded(cycle, sequence, failure(std::move(result.error())));
+            return;
+        }
+        Payload placed;
+        if (result->stored) {
+            shared_output->reset();
+        } else {
+            placed = room->place(std::move(*shared_output), result->record.stored_size);
+        }
+        take_encoded(frame_of_part, *encoder, std::move(*result), std::move(placed));
+        keep->encoded(cycle, sequence, std::move(frame_of_part));
+    });
+}
+
+void FileWriterImpl::encoded(std::uint64_t cycle, std::uint64_t sequence, Result<PartFrame> result) {
+    std::unique_lock lock(mutex_);
+    if (failure_ || cycle != cycle_) {
+        lock.unlock();
+        return;
+    }
+    if (!result) {
+        fail(about_this_file(std::move(result.error())));
+    } else {
+        sequencer_.encoded(sequence, std::move(*result));
+        while (std::optional<PartFrame> next = sequencer_.next()) {
+            send(assembler_->add(std::move(*next)));
+        }
+        if (spill_when_encoded_ && sequencer_.under_way() == 0 && !failure_) {
+            spill_when_encoded_ = false;
+            spill_open();
+        }
+    }
+    deliver(lock);
+}
+
+void FileWriterImpl::prepare(std::shared_ptr<const FrameEncoder> encoder, Part part, std::uint64_t least,
+                             std::function<void(Result<Part>)> then) {
+    if (part.has_staged_frames() || part.buffers_to_encode(*encoder) > 0) {
+        group_->staging().prepare(std::move(part), std::move(encoder), least, std::move(then));
+        return;
+    }
+    if (!part.has_stale_frames()) {
+        then(std::move(part));
+        return;
+    }
+    environment_.executor.post(
+        [encoder = std::move(encoder), part = std::move(part), then = std::move(then)]() mutable {
+            const Status encoded = part.encode(*encoder, {}, 0);
+            then(encoded ? Result<Part>(std::move(part)) : failure(encoded.error()));
+        });
+}
+
+void FileWriterImpl::note_records(const Part& part) {
+    for (const PartFrame& frame : part.frames()) {
+        const std::uint64_t index = frame.offset / kFrameSize;
+        records_.resize(std::max<std::size_t>(records_.size(), index + 1));
+        records_[index] = frame.record;
+    }
+}
+
+}  // namespace ckptfs

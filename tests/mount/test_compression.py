@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files in compressed frames: what lies in the bucket, and that nobody notices who reads the mount."""
+
+import errno
+import os
+import random
+import subprocess
+
+import pytest
+from format.container import read_table
+from harness.simulator import BUCKET
+
+pytestmark = pytest.mark.sanitized
+
+MIB = 1 << 20
+
+
+def mixed(size: int, seed: int = 1) -> bytes:
+    """Text and random bytes in turn, each piece with its place in it."""
+    choose = random.Random(seed)
+    pieces = []
+    for place in range(0, size, 100_000):
+        half = b"%020d\n" % place * 2500
+        pieces.append(half[:50_000] + choose.randbytes(50_000))
+    return b"".join(pieces)[:size]
+
+
+@pytest.fixture
+def made(mount):
+    return mount("--compress", "zstd")
+
+
+@pytest.mark.parametrize("size", [MIB, MIB + 1, 3 * MIB, 8 * MIB, 30 * MIB + 17])
+def test_the_object_is_what_zstd_decodes(made, mount, simulator, prefix, tmp_path, size):
+    content = mixed(size)
+    (made / "file").write_bytes(content)
+    stored = simulator.stored(prefix + "file")
+    assert len(stored) < 0.6 * size + 5000
+    assert simulator.content(prefix + "file") == content
+    (tmp_path / "file.zst").write_bytes(stored)
+    assert subprocess.run(["zstd", "-dc", tmp_path / "file.zst"], capture_output=True, check=True).stdout == content
+    head = simulator.client().head_object(Bucket=BUCKET, Key=prefix + "file")
+    assert head["ContentEncoding"] == "zstd"
+    other = mount()
+    assert (other / "file").stat().st_size == size
+    assert (other / "file").read_bytes() == content
+
+
+def test_small_and_excluded_files_are_plain(mount, simulator, prefix):
+    made = mount("--compress", "zstd", "--compress-exclude", "*.json,latest")
+    text = b"{}\n" * MIB
+    for name, size in (("model.pt", MIB - 1), ("empty", 0), ("index.json", 3 * MIB), ("latest", 3 * MIB)):
+        (made / name).write_bytes(text[:size])
+        assert simulator.stored(prefix + name) == text[:size]
+        assert "ckptfs-format" not in simulator.client().head_object(Bucket=BUCKET, Key=prefix + name)["Metadata"]
+
+
+def test_what_cannot_shrink_hardly_grows(made, simulator, prefix):
+    content = os.urandom(64 * MIB)
+    (made / "file").write_bytes(content)
+    stored = simulator.stored(prefix + "file")
+    assert simulator.content(prefix + "file") == content
+    assert len(stored) - len(content) < len(content) / 10_000 + 4096
+
+
+def test_sizes_are_those_of_the_files(made, mount, simulator, prefix):
+    sizes = {f"file{number}": MIB + number * 1000 for number in range(20)}
+    for name, size in sizes.items():
+        (made / name).write_bytes(mixed(size))
+    (made / "large").write_bytes(bytes(200 * MIB))
+    sizes["large"] = 200 * MIB
+    other = mount()
+    with os.scandir(other.path) as entries:
+        assert {entry.name: entry.stat().st_size for entry in entries} == sizes
+    simulator.reset_counters()
+    listed = subprocess.run(["ls", "-l", other.path], capture_output=True, text=True, check=True).stdout
+    assert {int(line.split()[4]) for line in listed.splitlines()[1:]} == set(sizes.values())
+    gets = simulator.counters()["operations"].get("GetObject", {"requests": 0})["requests"]
+    assert gets == 0, "sizes of versions that are known are not asked for again"
+
+
+def test_lists_of_plain_files_cost_nothing_more(made, mount, simulator, prefix):
+    for number in range(50):
+        simulator.put(f"{prefix}file{number}", bytes(number * 100))
+    other = mount()
+    simulator.reset_counters()
+    assert len(os.listdir(other.path)) == 50
+    subprocess.run(["ls", "-l", other.path], capture_output=True, check=True)
+    assert "GetObject" not in simulator.counters()["operations"]
+
+
+def test_appending_keeps_what_is_there(made, mount, simulator, prefix):
+    content = mixed(20 * MIB + 5)
+    (made / "file").write_bytes(content)
+    simulator.reset_counters()
+    for number in range(3):
+        more = mixed(700_000, number)
+        with open(made / "file", "ab") as file:
+            file.write(more)
+        content += more
+        assert simulator.content(prefix + "file") == content
+    assert (mount() / "file").read_bytes() == content
+    copied = simulator.counters()["operations"]["UploadPartCopy"]
+    assert copied["requests"] >= 3
+
+
+def test_syncing_while_writing(made, mount, simulator, prefix):
+    content = mixed(25 * MIB)
+    with open(made / "file", "wb", buffering=0) as file:
+        for begin in range(0, len(content), 3 * MIB + 333):
+            file.write(content[begin:begin + 3 * MIB + 333])
+            os.fsync(file.fileno())
+            assert simulator.content(prefix + "file") == content[:begin + 3 * MIB + 333]
+    assert (mount() / "file").read_bytes() == content
+
+
+def test_patches_of_the_header(made, mount):
+    content = bytearray(mixed(30 * MIB))
+    with open(made / "file", "wb", buffering=0) as file:
+        file.write(bytes(4096))
+        file.write(content[4096:])
+        file.seek(0)
+        file.write(content[:4096])
+    assert (mount() / "file").read_bytes() == content
+
+
+def test_renames_and_copies_keep_the_frames(made, mount, simulator, prefix):
+    content = mixed(5 * MIB)
+    (made / "small").write_bytes(content)
+    large = mixed(160 * MIB)
+    (made / "large").write_bytes(large)
+    (made / "small").rename(made / "moved")
+    assert (made / "moved").stat().st_size == len(content)
+    (made / "large").rename(made / "moved.large")
+    assert (made / "moved.large").stat().st_size == len(large)
+    (made / "dir").mkdir()
+    (made / "moved").rename(made / "dir" / "inner")
+    (made / "dir").rename(made / "other")
+    assert (made / "other" / "inner").stat().st_size == len(content)
+    assert simulator.content(prefix + "other/inner") == content
+    other = mount()
+    assert (other / "moved.large").stat().st_size == len(large)
+    assert (other / "moved.large").read_bytes() == large
+    assert (other / "other" / "inner").read_bytes() == content
+
+
+def test_random_reads_fetch_only_their_frames(made, mount, simulator):
+    content = mixed(64 * MIB)
+    (made / "file").write_bytes(content)
+    other = mount("--direct-io", "always")
+    choose = random.Random(3)
+    with open(other / "file", "rb", buffering=0) as file:
+        simulator.reset_counters()
+        for _ in range(20):
+            offset = choose.randrange(len(content))
+            assert os.pread(file.fileno(), 1000, offset) == content[offset:offset + 1000]
+    assert simulator.counters()["operations"]["GetObject"]["bytes_out"] < 25 * MIB
+
+
+def test_every_mount_reads_every_object(mount, simulator, prefix):
+    content = mixed(3 * MIB)
+    for how in ("none", "zstd:1"):
+        (mount("--compress", how) / how).write_bytes(content)
+    plain = mount("--compress", "none")
+    for how in ("none", "zstd:1"):
+        assert (plain / how).read_bytes() == content
+    with open(plain / "zstd:1", "ab") as file:
+        file.write(b"more")
+    assert (mount() / "zstd:1").read_bytes() == content + b"more"
+
+
+def damage(simulator, key: str, change) -> None:
+    """Another client puts the object back with its description, but not as it was."""
+    client = simulator.client()
+    answer = client.get_object(Bucket=BUCKET, Key=key)
+    client.put_object(Bucket=BUCKET, Key=key, Body=change(bytearray(answer["Body"].read())),
+                      Metadata=answer["Metadata"])
+
+
+def flipped(place: int):
+    def change(data: bytearray) -> bytes:
+        data[place] ^= 1
+        return bytes(data)
+    return change
+
+
+def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
+    content = mixed(4 * MIB)
+    for name in ("frame", "table", "footer", "cut"):
+        (made / name).write_bytes(content)
+    entries = read_table(simulator.stored(prefix + "frame"))
+    damage(simulator, prefix + "frame", flipped(entries[0][0] + 300))
+    damage(simulator, prefix + "table", flipped(-9 - 12 * len(entries) + 1))
+    damage(simulator, prefix + "footer", flipped(-1))
+    damage(simulator, prefix + "cut", lambda data: bytes(data[:-4096]))
+    other = mount("--direct-io", "always")
+    with open(other / "frame", "rb", buffering=0) as file:
+        assert os.pread(file.fileno(), 1000, 0) == content[:1000]
+        with pytest.raises(OSError) as failed:
+            os.pread(file.fileno(), 1000, MIB)
+        assert failed.value.errno == errno.EIO
+        assert os.pread(file.fileno(), 1000, 2 * MIB) == content[2 * MIB:2 * MIB + 1000]
+    for name in ("table", "footer", "cut"):
+        with pytest.raises(OSError) as failed:
+            (other / name).read_bytes()
+        assert failed.value.errno == errno.EIO, name
+        assert name in other.log()
+    assert sorted(os.listdir(other.path)) == ["cut", "footer", "frame", "table"]
+    for name in os.listdir(other.path):
+        (other / name).unlink()

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/frame_coding.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/digest.h"
+#include "codec/container.h"
+
+namespace ckptfs {
+namespace {
+
+std::string random_bytes(std::size_t size) {
+    std::mt19937_64 random(size);
+    std::string bytes(size, '\0');
+    for (char& byte : bytes) {
+        byte = static_cast<char>(random());
+    }
+    return bytes;
+}
+
+std::string text(std::size_t size) {
+    std::string bytes;
+    for (std::size_t line = 0; bytes.size() < size; ++line) {
+        bytes += "layer." + std::to_string(line * 7919 % 1000) + ".weight\n";
+    }
+    bytes.resize(size);
+    return bytes;
+}
+
+// In pieces, as several writes leave them.
+Payload in_pieces(const std::string& bytes) {
+    Payload payload;
+    for (std::size_t begin = 0; begin < bytes.size(); begin += 100'000) {
+        payload.append(Payload::from_string(bytes.substr(begin, 100'000)));
+    }
+    return payload;
+}
+
+struct Coded {
+    EncodedFrame frame;
+    std::string stored;
+};
+
+Coded encode(const Payload& raw, FrameCoding coding = {}) {
+    std::vector<std::byte> output(kMaxStoredFrame);
+    Coded coded;
+    coded.frame = encode_frame(raw, output, coding).value();
+    coded.stored = coded.frame.stored ? coded.frame.stored->to_string()
+                                      : std::string(as_text(ByteSpan(output).first(coded.frame.record.stored_size)));
+    return coded;
+}
+
+std::string decode(const std::string& stored, std::size_t size, std::uint32_t checksum) {
+    std::string raw(size, '\0');
+    const Status decoded = decode_frame(Payload::from_string(stored), std::as_writable_bytes(std::span(raw)), checksum);
+    return decoded ? raw : "error: " + decoded.error().message;
+}
+
+TEST(FrameCoding, BringsBackEveryByte) {
+    for (const CodingChoice choice :
+         {CodingChoice::kRaw, CodingChoice::kZstd, CodingChoice::kFastPlanes, CodingChoice::kPlanes})
+        for (const std::size_t size : {std::size_t{1}, std::size_t{255}, std::size_t{131'072}, std::size_t{131'073},
+                                       std::size_t{700'000}, kFrameSize}) {
+            for (const std::string& raw : {random_bytes(size), text(size), std::string(size, '\0')}) {
+                for (const Payload& payload : {Payload::from_string(raw), in_pieces(raw)}) {
+                    const Coded coded = encode(payload, FrameCoding{choice});
+                    EXPECT_EQ(coded.stored.size(), coded.frame.record.stored_size);
+                    EXPECT_EQ(coded.frame.crc32c, crc32c(as_bytes(coded.stored)));
+                    EXPECT_LE(coded.stored.size(), kMaxStoredFrame);
+                    ASSERT_EQ(decode(coded.stored, size, coded.frame.record.checksum), raw) << size;
+                }
+            }
+        }
+}
+
+TEST(FrameCoding, WhatDoesNotShrinkIsSharedNotCopied) {
+    const Payload raw = Payload::from_string(random_bytes(kFrameSize));
+    const Coded coded = encode(raw);
+    ASSERT_TRUE(coded.frame.stored);
+    EXPECT_LT(coded.stored.size(), kFrameSize + kFrameSize / 10'000);
+    EXPECT_EQ(coded.frame.stored->slices()[1].bytes.data(), raw.slices()[0].bytes.data());
+}
+
+TEST(FrameCoding, TextShrinks) {
+    EXPECT_LT(encode(Payload::from_string(text(kFrameSize))).stored.size(), kFrameSize / 4);
+}
+
+TEST(FrameCoding, PaddingStandsBeforeTheFrame) {
+    const std::string raw = text(5000);
+    const Coded coded = encode(Payload::from_string(raw));
+    const std::string padded = skippable_frame(1000).to_string() + coded.stored;
+    EXPECT_EQ(decode(padded, raw.size(), coded.frame.record.checksum), raw);
+}
+
+TEST(FrameCoding, EveryDamageIsSeen) {
+    const std::string raw = text(5000);
+    const Coded coded = encode(Payload::from_string(raw));
+    for (std::size_t size = 0; size < coded.stored.size(); ++size) {
+        ASSERT_TRUE(decode(coded.stored.substr(0, size), raw.size(), coded.frame.record.checksum).starts_with("error"));
+    }
+    for (std::size_t bit = 0; bit < coded.stored.size() * 8; ++bit) {
+        std::string bad = coded.stored;
+        bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
+        const std::string decoded = decode(bad, raw.size(), coded.frame.record.checksum);
+        ASSERT_TRUE(decoded.starts_with("error") || decoded == raw) << bit;
+    }
+    EXPECT_TRUE(decode(coded.stored, raw.size() + 1, coded.frame.record.checksum).starts_with("error"));
+    EXPECT_TRUE(decode(coded.stored, raw.size() - 1, coded.frame.record.checksum).starts_with("error"));
+    EXPECT_TRUE(decode(coded.stored, raw.size(), coded.frame.record.checksum + 1).starts_with("error"));
+}
+
+TEST(FrameCoding, RefusesACodingOfAnotherVersion) {
+    EXPECT_NE(decode("CKPTnine", 100, 0).find("newer ckptfs"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckptfs
