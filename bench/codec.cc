@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "base/digest.h"
-#include "base/xxhash.h"
 #include "codec/plane_frame.h"
 #include "codec/plane_split.h"
 
@@ -54,7 +53,7 @@ Method planes(std::string name, PlaneEffort effort) {
     auto state = std::make_shared<State>();
     return {std::move(name),
             [state, effort](ByteSpan raw, MutableByteSpan out) {
-                state->sums += xxh64(raw);
+                state->sums += crc32c(raw);
                 const std::size_t written = state->coder.encode(raw, out, effort);
                 if (written == 0) {
                     state->sums += crc32c(raw);
@@ -66,11 +65,11 @@ Method planes(std::string name, PlaneEffort effort) {
             [state](ByteSpan stored, MutableByteSpan raw) {
                 if (stored.size() == raw.size()) {
                     // Handed out where it lies.
-                    state->sums += xxh64(stored);
+                    state->sums += crc32c(stored);
                     return true;
                 }
                 const bool good = state->coder.decode(stored, raw).has_value();
-                state->sums += xxh64(raw);
+                state->sums += crc32c(raw);
                 return good;
             }};
 }

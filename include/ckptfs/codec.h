@@ -54,13 +54,19 @@ struct EncodedFrame {
     FrameRecord record;
 };
 
+enum class EncodeEffort : std::uint8_t {
+    kNormal,
+    // As little time as the container allows: something waits for the processors, not for the store.
+    kLeast,
+};
+
 class FrameEncoder {
 public:
     virtual ~FrameEncoder() = default;
     // Makes plain objects: encoding needs no output, frames may have any size, and there is no tail.
     [[nodiscard]] virtual bool identity() const = 0;
     // `output` holds kMaxStoredFrame bytes, or nothing for an identity encoder.
-    virtual Result<EncodedFrame> encode(const Payload& raw, MutableByteSpan output) const = 0;
+    virtual Result<EncodedFrame> encode(const Payload& raw, MutableByteSpan output, EncodeEffort effort) const = 0;
     // The reverse: fills `raw`, whose size is that of the frame. EIO where the frame is damaged.
     virtual Status decode(const Payload& stored, MutableByteSpan raw, std::uint32_t checksum) const = 0;
     // Stands before a frame that must be longer than it is; 8 bytes or more. A part must not be under 5 MiB.

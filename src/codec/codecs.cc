@@ -19,49 +19,72 @@ namespace {
 // User metadata of a container: what stands in it, and the size of the file where it was known when the upload began.
 constexpr const char* kFormatMetadata = "ckptfs-format";
 constexpr const char* kSizeMetadata = "ckptfs-size";
-constexpr const char* kZstdFormat = "zstd-1";
-constexpr const char* kPlanesFormat = "planes-1";
+
+struct ContainerFormat {
+    const char* name;
+    const char* content_encoding;
+    FrameCoding coding;
+    // What is left of it where time is short.
+    CodingChoice least;
+};
+constexpr ContainerFormat kZstdFormat{
+    "zstd-1", "zstd", {CodingChoice::kZstd, 3, FrameChecksum::kXxh64}, CodingChoice::kZstd};
+constexpr ContainerFormat kPlanesFormat{
+    "planes-1", "", {CodingChoice::kPlanes, 0, FrameChecksum::kCrc32c}, CodingChoice::kRaw};
+
+const ContainerFormat* find_format(const ObjectInfo& object) {
+    const std::string& name = object.metadata.at(kFormatMetadata);
+    for (const ContainerFormat* format : {&kZstdFormat, &kPlanesFormat}) {
+        if (name == format->name) {
+            return format;
+        }
+    }
+    return nullptr;
+}
 
 class ContainerEncoder final : public FrameEncoder {
 public:
-    explicit ContainerEncoder(FrameCoding coding)
-        : coding_(coding), any_zstd_decodes_it_(coding.choice == CodingChoice::kZstd) {}
+    explicit ContainerEncoder(const ContainerFormat& format) : format_(format) {}
 
     [[nodiscard]] bool identity() const override { return false; }
-    Result<EncodedFrame> encode(const Payload& raw, MutableByteSpan output) const override {
-        return encode_frame(raw, output, coding_);
+    Result<EncodedFrame> encode(const Payload& raw, MutableByteSpan output, EncodeEffort effort) const override {
+        FrameCoding coding = format_.coding;
+        if (effort == EncodeEffort::kLeast) {
+            coding.choice = format_.least;
+        }
+        return encode_frame(raw, output, coding);
     }
     Status decode(const Payload& stored, MutableByteSpan raw, std::uint32_t checksum) const override {
-        return decode_frame(stored, raw, checksum);
+        return decode_frame(stored, raw, format_.coding.checksum, checksum);
     }
     [[nodiscard]] Payload padding(std::uint64_t size) const override { return skippable_frame(size); }
     [[nodiscard]] Payload tail(const std::vector<FrameRecord>& frames, std::uint64_t size) const override {
         return Payload::from_string(container_tail(frames, size));
     }
     [[nodiscard]] Metadata metadata(std::optional<std::uint64_t> size) const override {
-        Metadata metadata{{kFormatMetadata, any_zstd_decodes_it_ ? kZstdFormat : kPlanesFormat}};
+        Metadata metadata{{kFormatMetadata, format_.name}};
         if (size) {
             metadata.emplace(kSizeMetadata, std::to_string(*size));
         }
         return metadata;
     }
-    [[nodiscard]] std::string content_encoding() const override { return any_zstd_decodes_it_ ? "zstd" : ""; }
+    [[nodiscard]] std::string content_encoding() const override { return format_.content_encoding; }
 
 private:
-    const FrameCoding coding_;
-    const bool any_zstd_decodes_it_;
+    const ContainerFormat format_;
 };
 
 class ContainerLayout final : public FrameLayout {
 public:
-    ContainerLayout(std::string key, FrameTable table) : key_(std::move(key)), table_(std::move(table)) {}
+    ContainerLayout(std::string key, FrameTable table, FrameChecksum checksum)
+        : key_(std::move(key)), table_(std::move(table)), checksum_(checksum) {}
 
     [[nodiscard]] std::uint64_t size() const override { return table_.size(); }
     [[nodiscard]] Frame frame_at(std::uint64_t offset) const override { return table_.frame(offset / kFrameSize); }
     [[nodiscard]] bool identity() const override { return false; }
     [[nodiscard]] const std::vector<FrameRecord>& records() const override { return table_.records(); }
     Status decode(const Frame& frame, const Payload& stored, MutableByteSpan target) const override {
-        Status decoded = decode_frame(stored, target, table_.records()[frame.index].checksum);
+        Status decoded = decode_frame(stored, target, checksum_, table_.records()[frame.index].checksum);
         if (!decoded) {
             decoded.error().message = format("{}: frame {}: {}", key_, frame.index, decoded.error().message);
         }
@@ -71,6 +94,7 @@ public:
 private:
     const std::string key_;
     const FrameTable table_;
+    const FrameChecksum checksum_;
 };
 
 bool is_container(const ObjectInfo& object) {
@@ -90,11 +114,10 @@ std::optional<std::uint64_t> described(const ObjectInfo& object) {
 
 // Somebody may have rewritten an object and kept its description.
 Status check_container(const ObjectInfo& object) {
-    const std::string& written_as = object.metadata.at(kFormatMetadata);
-    if (written_as != kZstdFormat && written_as != kPlanesFormat) {
+    if (find_format(object) == nullptr) {
         return failure(EIO, format("{}: written in the format \"{}\", which this version does not know; use a newer "
                                    "ckptfs",
-                                   escaped(object.key), escaped(written_as)));
+                                   escaped(object.key), escaped(object.metadata.at(kFormatMetadata))));
     }
     if (!has_container_size(object.size)) {
         return failure(EIO, format("{}: described as compressed, but {} bytes are no whole container; write it anew",
@@ -117,8 +140,11 @@ Error about(const ObjectInfo& object, Error error) {
 
 class MountCodec final : public Codec {
 public:
-    MountCodec(std::shared_ptr<const FrameEncoder> chosen, std::vector<std::string> exclude)
-        : chosen_(std::move(chosen)), exclude_(std::move(exclude)) {}
+    // `format`: of new files; nothing where they are plain.
+    MountCodec(std::optional<ContainerFormat> format, std::vector<std::string> exclude)
+        : chosen_(format ? std::make_shared<const ContainerEncoder>(*format) : plain_),
+          chosen_format_(format ? format->name : ""),
+          exclude_(std::move(exclude)) {}
 
     [[nodiscard]] std::shared_ptr<const FrameEncoder> encoder(const std::string& key) const override {
         return matches_any(key.substr(key.rfind('/') + 1), exclude_) ? plain_ : chosen_;
@@ -128,11 +154,11 @@ public:
         if (!is_container(object)) {
             return plain_;
         }
-        const bool zstd = object.metadata.at(kFormatMetadata) == kZstdFormat;
-        const bool chosen_goes_on = !chosen_->identity() && chosen_->content_encoding().empty() != zstd;
-        return chosen_goes_on ? chosen_
-                              : std::make_shared<const ContainerEncoder>(
-                                    FrameCoding{zstd ? CodingChoice::kZstd : CodingChoice::kPlanes});
+        const ContainerFormat* const format = find_format(object);
+        if (format == nullptr || chosen_format_ == format->name) {
+            return chosen_;
+        }
+        return std::make_shared<const ContainerEncoder>(*format);
     }
 
     Result<std::uint64_t> tail_needed(const ObjectInfo& object, const Payload& tail) const override {
@@ -161,7 +187,8 @@ public:
             return failure(EIO, format("{}: described as a file of {} bytes, but its frames hold {}; write it anew",
                                        escaped(object.key), *told, table->size()));
         }
-        return std::make_shared<const ContainerLayout>(object.key, std::move(*table));
+        return std::make_shared<const ContainerLayout>(object.key, std::move(*table),
+                                                       find_format(object)->coding.checksum);
     }
 
     [[nodiscard]] bool may_be_encoded(std::uint64_t stored_size) const override {
@@ -188,13 +215,14 @@ public:
 private:
     const std::shared_ptr<const FrameEncoder> plain_ = make_plain_encoder();
     const std::shared_ptr<const FrameEncoder> chosen_;
+    const std::string chosen_format_;
     const std::vector<std::string> exclude_;
 };
 
 // "zstd" or "zstd:LEVEL".
 std::optional<int> zstd_level(std::string_view compress) {
     if (compress == "zstd") {
-        return FrameCoding().zstd_level;
+        return kZstdFormat.coding.zstd_level;
     }
     constexpr std::string_view kPrefix = "zstd:";
     if (!compress.starts_with(kPrefix)) {
@@ -210,20 +238,19 @@ std::optional<int> zstd_level(std::string_view compress) {
 }  // namespace
 
 Result<std::unique_ptr<Codec>> make_codec(const CodecConfig& config) {
-    std::shared_ptr<const FrameEncoder> chosen;
-    if (config.compress == "none") {
-        chosen = make_plain_encoder();
-    } else if (config.compress == "auto") {
-        chosen = std::make_shared<const ContainerEncoder>(FrameCoding{CodingChoice::kPlanes});
+    std::optional<ContainerFormat> chosen;
+    if (config.compress == "auto") {
+        chosen = kPlanesFormat;
     } else if (const std::optional<int> level = zstd_level(config.compress)) {
-        chosen = std::make_shared<const ContainerEncoder>(FrameCoding{CodingChoice::kZstd, *level});
-    } else {
+        chosen = kZstdFormat;
+        chosen->coding.zstd_level = *level;
+    } else if (config.compress != "none") {
         return failure(
             EINVAL, format("compress: \"{}\" is not known; use \"auto\", \"none\", \"zstd\" or \"zstd:LEVEL\" with a "
                            "level from {} to {}",
                            escaped(config.compress), kLowestZstdLevel, kHighestZstdLevel));
     }
-    return std::make_unique<MountCodec>(std::move(chosen), config.exclude);
+    return std::make_unique<MountCodec>(chosen, config.exclude);
 }
 
 }  // namespace ckptfs

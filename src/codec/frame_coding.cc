@@ -39,9 +39,8 @@ ByteSpan in_one_piece(const Payload& payload, Workshop& shop) {
     return memory.first(payload.copy_to(0, memory));
 }
 
-// Seekable format: the lower half of XXH64.
-std::uint32_t checksum_of(ByteSpan raw) {
-    return static_cast<std::uint32_t>(xxh64(raw));
+std::uint32_t checksum_of(ByteSpan raw, FrameChecksum kind) {
+    return kind == FrameChecksum::kXxh64 ? static_cast<std::uint32_t>(xxh64(raw)) : crc32c(raw);
 }
 
 // The bytes written; 0 where the frame is to be stored raw.
@@ -81,21 +80,26 @@ Result<EncodedFrame> encode_frame(const Payload& raw, MutableByteSpan output, co
         return failure(EINVAL, format("{} bytes are no frame", raw.size()));
     }
     Workshop& shop = workshop();
-    const ByteSpan bytes = in_one_piece(raw, shop);
+    const ByteSpan bytes = coding.choice == CodingChoice::kRaw && coding.checksum == FrameChecksum::kCrc32c
+                               ? ByteSpan()
+                               : in_one_piece(raw, shop);
     EncodedFrame frame;
-    frame.record.checksum = checksum_of(bytes);
     if (const std::size_t written = shrink(bytes, output, coding, shop); written > 0) {
         frame.record.stored_size = static_cast<std::uint32_t>(written);
+        frame.record.checksum = checksum_of(bytes, coding.checksum);
         frame.crc32c = crc32c(output.first(written));
         return frame;
     }
-    frame.stored = raw_block_frame(raw);
-    frame.record.stored_size = static_cast<std::uint32_t>(frame.stored->size());
-    frame.crc32c = crc32c(*frame.stored);
+    RawBlocks blocks = raw_blocks(raw);
+    frame.record.stored_size = static_cast<std::uint32_t>(blocks.frame.size());
+    frame.record.checksum =
+        coding.checksum == FrameChecksum::kCrc32c ? blocks.raw_crc32c : checksum_of(bytes, coding.checksum);
+    frame.crc32c = blocks.frame_crc32c;
+    frame.stored = std::move(blocks.frame);
     return frame;
 }
 
-Status decode_frame(const Payload& stored, MutableByteSpan raw, std::uint32_t checksum) {
+Status decode_frame(const Payload& stored, MutableByteSpan raw, FrameChecksum kind, std::uint32_t checksum) {
     if (stored.size() > kMaxStoredFrame) {
         return failure(EIO, format("a frame of {} bytes", stored.size()));
     }
@@ -108,7 +112,7 @@ Status decode_frame(const Payload& stored, MutableByteSpan raw, std::uint32_t ch
     if (Status expanded = expand(bytes.subspan(*padding), raw, shop); !expanded) {
         return expanded;
     }
-    if (checksum_of(raw) != checksum) {
+    if (checksum_of(raw, kind) != checksum) {
         return failure(EIO, "the checksum differs");
     }
     return {};

@@ -20,9 +20,18 @@ enum class CodingChoice : std::uint8_t {
     kPlanes,
 };
 
+// Of a frame's bytes in the file.
+enum class FrameChecksum : std::uint8_t {
+    // The lower half, as the seekable format of the zstd project has it.
+    kXxh64,
+    // Takes half the time.
+    kCrc32c,
+};
+
 struct FrameCoding {
     CodingChoice choice = CodingChoice::kZstd;
     int zstd_level = 3;
+    FrameChecksum checksum = FrameChecksum::kXxh64;
 };
 
 // What zstd's command line takes. Negative levels turn Huffman coding off and save nothing on floats.
@@ -31,6 +40,6 @@ inline constexpr int kHighestZstdLevel = 19;
 
 Result<EncodedFrame> encode_frame(const Payload& raw, MutableByteSpan output, const FrameCoding& coding);
 // `raw` holds what the frame must decode to. EIO where it does not, or not to bytes of this checksum.
-Status decode_frame(const Payload& stored, MutableByteSpan raw, std::uint32_t checksum);
+Status decode_frame(const Payload& stored, MutableByteSpan raw, FrameChecksum kind, std::uint32_t checksum);
 
 }  // namespace ckptfs

@@ -13,7 +13,8 @@ namespace {
 class PlainEncoder final : public FrameEncoder {
 public:
     [[nodiscard]] bool identity() const override { return true; }
-    Result<EncodedFrame> encode(const Payload& raw, MutableByteSpan /*output*/) const override {
+    Result<EncodedFrame> encode(const Payload& raw, MutableByteSpan /*output*/,
+                                EncodeEffort /*effort*/) const override {
         EncodedFrame frame;
         frame.crc32c = crc32c(raw);
         frame.record.stored_size = static_cast<std::uint32_t>(raw.size());

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/little_endian.h"
 
 namespace ckptfs {
@@ -18,13 +19,13 @@ constexpr std::size_t kFrameHeader = 9;
 
 }  // namespace
 
-Payload raw_block_frame(const Payload& raw) {
+RawBlocks raw_blocks(const Payload& raw) {
     const std::uint64_t size = raw.size();
     std::string header(kFrameHeader, '\0');
     store_u32(header.data(), kZstdMagic);
     header[4] = kFrameDescriptor;
     store_u32(header.data() + 5, static_cast<std::uint32_t>(size));
-    Payload frame;
+    RawBlocks blocks;
     for (std::uint64_t offset = 0; offset < size; offset += kBlockSize) {
         const std::uint64_t length = std::min(kBlockSize, size - offset);
         // Block_Header (3.1.1.2): last block, type Raw_Block which is 0, size; three bytes.
@@ -32,10 +33,14 @@ Payload raw_block_frame(const Payload& raw) {
         for (unsigned shift = 0; shift < 24; shift += 8) {
             header.push_back(static_cast<char>(block >> shift & 0xFFU));
         }
-        frame.append(Payload::from_string(std::exchange(header, {})));
-        frame.append(raw.subrange(offset, length));
+        Payload bytes = raw.subrange(offset, length);
+        const std::uint32_t crc = crc32c(bytes);
+        blocks.raw_crc32c = crc32c_combine(blocks.raw_crc32c, crc, length);
+        blocks.frame_crc32c = crc32c_combine(crc32c(as_bytes(header), blocks.frame_crc32c), crc, length);
+        blocks.frame.append(Payload::from_string(std::exchange(header, {})));
+        blocks.frame.append(std::move(bytes));
     }
-    return frame;
+    return blocks;
 }
 
 }  // namespace ckptfs

@@ -94,7 +94,7 @@ public:
         const std::shared_ptr<Buffer> owner = std::make_shared<Buffer>(std::move(block));
         Payload payload;
         payload.append(Slice{owner, raw});
-        Result<EncodedFrame> encoded = encoder_.encode(payload, target);
+        Result<EncodedFrame> encoded = encoder_.encode(payload, target, EncodeEffort::kNormal);
         if (!encoded) {
             return failure(std::move(encoded.error()));
         }
@@ -141,7 +141,7 @@ Status refresh_plain(Frames& frames, const FrameEncoder& encoder) {
         for (const auto& [offset, bytes] : frame.patches) {
             frame.bytes = with_patch(frame.bytes, offset, bytes);
         }
-        Result<EncodedFrame> encoded = encoder.encode(frame.bytes, {});
+        Result<EncodedFrame> encoded = encoder.encode(frame.bytes, {}, EncodeEffort::kNormal);
         if (!encoded) {
             return failure(std::move(encoded.error()));
         }

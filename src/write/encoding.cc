@@ -24,7 +24,7 @@ Result<PartFrame> plain(const FrameEncoder& encoder, FrameSequencer::RawFrame ra
     PartFrame frame;
     frame.offset = raw.offset;
     frame.size = raw.raw.size();
-    return encoder.encode(raw.raw, {}).map([&](EncodedFrame encoded) {
+    return encoder.encode(raw.raw, {}, EncodeEffort::kNormal).map([&](EncodedFrame encoded) {
         take_encoded(frame, encoder, std::move(encoded), Payload());
         return std::move(frame);
     });
@@ -62,13 +62,15 @@ void FileWriterImpl::encode_into(const FrameSequencer::RawFrame& frame, std::uin
         encoder = encoder_;
         room = encoded_room_;
     }
+    group_->begins_to_encode();
     environment_.executor.post([keep = self(), cycle, encoder, room, raw = frame,
                                 shared_output = std::make_shared<Buffer>(std::move(output))]() mutable {
         const std::uint64_t sequence = raw.sequence;
         PartFrame frame_of_part;
         frame_of_part.offset = raw.offset;
         frame_of_part.size = raw.raw.size();
-        Result<EncodedFrame> result = encoder->encode(raw.raw, shared_output->bytes());
+        Result<EncodedFrame> result = encoder->encode(raw.raw, shared_output->bytes(), keep->group_->encode_effort());
+        keep->group_->has_encoded();
         // Freed before anybody looks for memory.
         raw.raw = Payload();
         if (!result) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/executors.h"
 #include "write/file_writer.h"
 #include "write/lazy_writer_group.h"
 
@@ -13,6 +14,11 @@ namespace {
 // What file data may take of the budget when it has to share it with reads and commits.
 std::uint64_t write_budget(const BufferPool& pool) {
     return std::uint64_t{pool.usage().total_buffers} * BufferPool::kPayloadSize * 3 / 4;
+}
+
+// 2 GB/s for a tenth of a second, which is what a part takes; less where there is less memory to hold it.
+std::uint64_t enough_leaving(const BufferPool& pool) {
+    return std::min(std::uint64_t{192} << 20, write_budget(pool) / 4);
 }
 
 }  // namespace
@@ -34,9 +40,11 @@ std::shared_ptr<WriterGroup> WriterGroup::create(WriteEnvironment& environment) 
 
 WriterGroup::WriterGroup(WriteEnvironment& environment)
     : pool_(environment.pool),
+      clock_(environment.clock),
       plan_(environment.config, write_budget(environment.pool)),
       staging_(std::make_shared<Staging>(environment.pool, environment.staging, environment.executor,
-                                         environment.config.staging_dir)) {}
+                                         environment.config.staging_dir)),
+      pace_(static_cast<std::size_t>(processor_count()), enough_leaving(environment.pool)) {}
 
 void WriterGroup::enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder) {
     const std::lock_guard lock(mutex_);
@@ -46,6 +54,12 @@ void WriterGroup::enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> hol
 void WriterGroup::leave(const MemoryHolder* key) {
     const std::lock_guard lock(mutex_);
     holders_.erase(key);
+}
+
+EncodeEffort WriterGroup::encode_effort() {
+    const SteadyTime now = clock_.now();
+    const std::lock_guard lock(mutex_);
+    return pace_.choose(now, encoding_, leaving_);
 }
 
 void WriterGroup::relieve() {

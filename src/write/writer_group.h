@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "ckptfs/buffer_pool.h"
+#include "ckptfs/clock.h"
+#include "write/encoding_pace.h"
 #include "write/memory_relief.h"
 #include "write/part_plan.h"
 #include "write/staging.h"
@@ -47,6 +49,11 @@ public:
     // Memory that is freed when the store has answered.
     void begins_to_leave(std::uint64_t bytes) { leaving_ += bytes; }
     void has_left(std::uint64_t bytes) { leaving_ -= bytes; }
+    // A frame waits for a processor until it is encoded.
+    void begins_to_encode() { ++encoding_; }
+    void has_encoded() { --encoding_; }
+    // How the next of them is encoded.
+    [[nodiscard]] EncodeEffort encode_effort();
     // Something has been freed or staged: looks whether more has to be.
     void relieve();
 
@@ -60,17 +67,20 @@ private:
     [[nodiscard]] std::vector<std::shared_ptr<MemoryHolder>> holders() const;
 
     BufferPool& pool_;
+    Clock& clock_;
     const PartPlan plan_;
     const std::shared_ptr<Staging> staging_;
 
     std::atomic<std::uint64_t> turns_{0};
     std::atomic<std::uint64_t> leaving_{0};
+    std::atomic<std::size_t> encoding_{0};
     // Calls of relieve() that the thread inside it has to answer for.
     std::atomic<int> calls_{0};
 
     mutable std::mutex mutex_;
     // Guarded by mutex_.
     std::map<const MemoryHolder*, std::weak_ptr<MemoryHolder>> holders_;
+    EncodingPace pace_;
 };
 
 }  // namespace ckptfs

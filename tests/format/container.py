@@ -4,6 +4,7 @@
 import struct
 from collections.abc import Iterator
 
+import google_crc32c
 import xxhash
 import zstandard
 
@@ -11,6 +12,10 @@ from . import plane_frames
 from .plane_frames import Damaged
 
 PIECE = 1 << 20
+CHECKSUMS = {
+    "zstd-1": lambda piece: xxhash.xxh64_intdigest(piece) & 0xFFFFFFFF,
+    "planes-1": google_crc32c.value,
+}
 LARGEST_FRAME = PIECE + 4096
 
 
@@ -62,7 +67,7 @@ def pieces_of_object(data: bytes, metadata: dict[str, str]) -> Iterator[bytes]:
     if "ckptfs-format" not in metadata:
         yield data
         return
-    expect(metadata["ckptfs-format"] in ("zstd-1", "planes-1"), "an unknown format")
+    expect(metadata["ckptfs-format"] in CHECKSUMS, "an unknown format")
     expect(len(data) % 4096 == 3223, "not the size of a container")
     entries = read_table(data)
     size = sum(raw for _, raw, _ in entries)
@@ -70,7 +75,7 @@ def pieces_of_object(data: bytes, metadata: dict[str, str]) -> Iterator[bytes]:
     offset = 0
     for stored, raw, checksum in entries:
         piece = decode_frame(data[offset:offset + stored], raw)
-        expect(xxhash.xxh64_intdigest(piece) & 0xFFFFFFFF == checksum, "a checksum")
+        expect(CHECKSUMS[metadata["ckptfs-format"]](piece) == checksum, "a checksum")
         yield piece
         offset += stored
 

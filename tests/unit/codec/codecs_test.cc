@@ -30,7 +30,7 @@ Stored stored(const std::string& content) {
     for (std::size_t begin = 0; begin < content.size(); begin += kFrameSize) {
         std::vector<std::byte> output(kMaxStoredFrame);
         const Payload raw = Payload::from_string(content.substr(begin, kFrameSize));
-        const EncodedFrame frame = encoder->encode(raw, output).value();
+        const EncodedFrame frame = encoder->encode(raw, output, EncodeEffort::kNormal).value();
         records.push_back(frame.record);
         stored.bytes += frame.stored ? frame.stored->to_string()
                                      : std::string(as_text(ByteSpan(output).first(frame.record.stored_size)));

@@ -54,27 +54,35 @@ Coded encode(const Payload& raw, FrameCoding coding = {}) {
     return coded;
 }
 
-std::string decode(const std::string& stored, std::size_t size, std::uint32_t checksum) {
+std::string decode(const std::string& stored, std::size_t size, std::uint32_t checksum,
+                   FrameChecksum kind = FrameChecksum::kXxh64) {
     std::string raw(size, '\0');
-    const Status decoded = decode_frame(Payload::from_string(stored), std::as_writable_bytes(std::span(raw)), checksum);
+    const Status decoded =
+        decode_frame(Payload::from_string(stored), std::as_writable_bytes(std::span(raw)), kind, checksum);
     return decoded ? raw : "error: " + decoded.error().message;
+}
+
+void expect_back(const std::string& raw, const Payload& payload, FrameCoding coding) {
+    const Coded coded = encode(payload, coding);
+    EXPECT_EQ(coded.stored.size(), coded.frame.record.stored_size);
+    EXPECT_EQ(coded.frame.crc32c, crc32c(as_bytes(coded.stored)));
+    EXPECT_LE(coded.stored.size(), kMaxStoredFrame);
+    ASSERT_EQ(decode(coded.stored, raw.size(), coded.frame.record.checksum, coding.checksum), raw) << raw.size();
 }
 
 TEST(FrameCoding, BringsBackEveryByte) {
     for (const CodingChoice choice :
-         {CodingChoice::kRaw, CodingChoice::kZstd, CodingChoice::kFastPlanes, CodingChoice::kPlanes})
+         {CodingChoice::kRaw, CodingChoice::kZstd, CodingChoice::kFastPlanes, CodingChoice::kPlanes}) {
         for (const std::size_t size : {std::size_t{1}, std::size_t{255}, std::size_t{131'072}, std::size_t{131'073},
                                        std::size_t{700'000}, kFrameSize}) {
             for (const std::string& raw : {random_bytes(size), text(size), std::string(size, '\0')}) {
-                for (const Payload& payload : {Payload::from_string(raw), in_pieces(raw)}) {
-                    const Coded coded = encode(payload, FrameCoding{choice});
-                    EXPECT_EQ(coded.stored.size(), coded.frame.record.stored_size);
-                    EXPECT_EQ(coded.frame.crc32c, crc32c(as_bytes(coded.stored)));
-                    EXPECT_LE(coded.stored.size(), kMaxStoredFrame);
-                    ASSERT_EQ(decode(coded.stored, size, coded.frame.record.checksum), raw) << size;
+                for (const FrameChecksum kind : {FrameChecksum::kXxh64, FrameChecksum::kCrc32c}) {
+                    expect_back(raw, Payload::from_string(raw), {choice, 3, kind});
+                    expect_back(raw, in_pieces(raw), {choice, 3, kind});
                 }
             }
         }
+    }
 }
 
 TEST(FrameCoding, WhatDoesNotShrinkIsSharedNotCopied) {

@@ -22,7 +22,7 @@ TEST(Plain, PassesFramesThroughWithTheirChecksum) {
     const auto encoder = make_plain_encoder();
     Payload raw = Payload::from_string("123");
     raw.append(Payload::from_string("456789"));
-    const auto frame = encoder->encode(raw, {});
+    const auto frame = encoder->encode(raw, {}, EncodeEffort::kNormal);
     ASSERT_TRUE(frame);
     ASSERT_TRUE(frame->stored);
     EXPECT_EQ(frame->stored->to_string(), "123456789");

@@ -26,7 +26,8 @@ PartFrame frame_of(std::uint64_t offset, std::string text) {
     PartFrame frame;
     frame.offset = offset;
     frame.size = text.size();
-    take_encoded(frame, *stored(), stored()->encode(Payload::from_string(std::move(text)), {}).value(), {});
+    take_encoded(frame, *stored(),
+                 stored()->encode(Payload::from_string(std::move(text)), {}, EncodeEffort::kNormal).value(), {});
     return frame;
 }
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether frames are compressed, or passed on as they are because the processors hold the store up. Pure: times and
+// counts in, decisions out.
+//
+// A save is slower for compression only while frames wait for a processor and little is on its way to the store at the
+// same time. When that has lasted, frames are compressed only as long as the store has enough to do meanwhile; a mount
+// remembers it from save to save, because a save of a second has no time to learn. After a while it tries again, more
+// and more rarely as long as nothing has changed.
+//
+// Guarded by its owner's mutex.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/codec.h"
+
+namespace ckptfs {
+
+class EncodingPace {
+public:
+    // `enough_leaving`: bytes on their way that keep the store busy.
+    EncodingPace(std::size_t processors, std::uint64_t enough_leaving)
+        : many_frames_(kFramesPerProcessor * std::max<std::size_t>(processors, 1)), enough_leaving_(enough_leaving) {}
+
+    // For the next frame. `waiting`: frames for a processor, this one included; `leaving`: bytes to the store.
+    EncodeEffort choose(SteadyTime now, std::size_t waiting, std::uint64_t leaving) {
+        const bool store_is_busy = leaving >= enough_leaving_;
+        if (hurried_until_) {
+            if (now < *hurried_until_) {
+                return store_is_busy ? EncodeEffort::kNormal : EncodeEffort::kLeast;
+            }
+            hurried_until_.reset();
+            unhurried_since_ = now;
+        }
+        if (store_is_busy || waiting < many_frames_) {
+            starving_since_.reset();
+        } else if (!starving_since_) {
+            starving_since_ = now;
+        } else if (now - *starving_since_ >= kPatience) {
+            starving_since_.reset();
+            hurry_ = now - unhurried_since_ >= kForgetAfter ? kFirstHurry : std::min(2 * hurry_, kLongestHurry);
+            hurried_until_ = now + hurry_;
+            return EncodeEffort::kLeast;
+        }
+        return EncodeEffort::kNormal;
+    }
+
+    [[nodiscard]] bool hurried() const { return hurried_until_.has_value(); }
+
+    // Parts fill and requests begin to flow within it.
+    static constexpr Milliseconds kPatience{300};
+    static constexpr Milliseconds kFirstHurry{std::chrono::seconds(30)};
+    static constexpr Milliseconds kLongestHurry{std::chrono::minutes(16)};
+    // What was learned before is not held against a mount that has kept up for so long.
+    static constexpr Milliseconds kForgetAfter{std::chrono::minutes(5)};
+    static constexpr std::size_t kFramesPerProcessor = 4;
+
+private:
+    const std::size_t many_frames_;
+    const std::uint64_t enough_leaving_;
+
+    std::optional<SteadyTime> starving_since_;
+    std::optional<SteadyTime> hurried_until_;
+    SteadyTime unhurried_since_{};
+    Milliseconds hurry_{kFirstHurry / 2};
+};
+
+}  // namespace ckptfs
