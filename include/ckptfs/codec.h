@@ -109,6 +109,8 @@ public:
     // From what the first requests on an object returned: its description and its last bytes.
     virtual Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload& tail) const = 0;
 
+    // "plain", or the format that the description names (ckptfs-format(5)), known to this version or not.
+    [[nodiscard]] virtual std::string format_name(const ObjectInfo& object) const = 0;
     // False where the stored size alone shows that the object is plain, so that a list is enough to know the file's
     // size.
     [[nodiscard]] virtual bool may_be_encoded(std::uint64_t stored_size) const = 0;

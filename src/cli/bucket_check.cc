@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bucket_check.h"
 
-#include <future>
-#include <memory>
 #include <utility>
 
 #include "base/text.h"
 #include "ckptfs/format.h"
+#include "fs/store_wait.h"
 
 namespace ckptfs {
 namespace {
-
-// The store answers within its own deadlines, so that this wait ends.
-template <class T, class Ask>
-Result<T> wait_for(Ask ask) {
-    auto answer = std::make_shared<std::promise<Result<T>>>();
-    std::future<Result<T>> future = answer->get_future();
-    ask([answer](Result<T> result) { answer->set_value(std::move(result)); });
-    return future.get();
-}
 
 Failure because(std::string_view what, Error error) {
     error.message = format("{}: {}", what, error.message);

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -71,6 +72,52 @@ std::vector<std::string> normalised(std::vector<std::string> arguments) {
     return arguments;
 }
 
+struct ToolCommand {
+    Tool tool;
+    const char* name;
+    const char* help;
+    const char* source;
+    const char* source_help;
+    bool has_json;
+};
+constexpr auto kTools = std::to_array<ToolCommand>({
+    {Tool::kInspect, "inspect", "say how a file is stored and where its bytes go", "OBJECT", "s3://BUCKET/KEY", true},
+    {Tool::kCat, "cat", "write a file to standard output, whole and checked", "OBJECT", "s3://BUCKET/KEY", false},
+});
+
+// Everything that is typed behind a tool's name.
+struct ToolWords {
+    std::string source;
+    bool json = false;
+    std::vector<Setting> settings;
+};
+
+CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
+    CLI::App* command = app.add_subcommand(tool.name, tool.help);
+    command->add_option(tool.source, words.source, tool.source_help)->required()->type_name("");
+    if (tool.has_json) {
+        command->add_flag("--json", words.json, "print JSON, one line, for machines");
+    }
+    for (const OptionSpec& spec : option_table()) {
+        if (spec.section == kStoreSection) {
+            add_option(*command, spec, words.settings);
+        }
+    }
+    return command;
+}
+
+CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
+    auto object = parse_object_uri(words.source);
+    if (object && object->key.empty()) {
+        object =
+            failure(EINVAL, format("\"{}\" names no object; expected {}", escaped(words.source), tool.source_help));
+    }
+    if (!object) {
+        return Answer{format("ckptfs: {}\n", object.error().message), kUsageError};
+    }
+    return ToolRequest{tool.tool, std::move(*object), words.json, std::move(words.settings)};
+}
+
 Answer answer_of(CLI::App& app, const CLI::ParseError& problem) {
     std::stringstream out;
     std::stringstream err;
@@ -79,6 +126,19 @@ Answer answer_of(CLI::App& app, const CLI::ParseError& problem) {
         return {out.str(), 0};
     }
     return {format("ckptfs: {}; see ckptfs --help\n", escaped(problem.what())), kUsageError};
+}
+
+// What every command takes.
+Status configure(Config& config, const std::vector<Setting>& settings, const EnvironmentLookup& environment) {
+    if (const auto bundle = environment("AWS_CA_BUNDLE")) {
+        config.store.ca_bundle = *bundle;
+    }
+    for (const auto& step : {apply_environment(config, environment), apply_settings(config, settings)}) {
+        if (!step) {
+            return step;
+        }
+    }
+    return check_config(config);
 }
 
 }  // namespace
@@ -106,6 +166,12 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     CLI::App* unmount_command = app.add_subcommand("unmount", "wait for what is being written, then unmount");
     unmount_command->add_option("DIR", unmount.directory, "where it is mounted")->required()->type_name("");
 
+    std::array<ToolWords, kTools.size()> tool_words;
+    std::array<CLI::App*, kTools.size()> tool_commands{};
+    for (std::size_t i = 0; i < kTools.size(); ++i) {
+        tool_commands[i] = add_tool(app, kTools[i], tool_words[i]);
+    }
+
     std::vector<std::string> words = normalised(std::move(arguments));
     std::reverse(words.begin(), words.end());
     try {
@@ -115,6 +181,11 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (unmount_command->parsed()) {
         return unmount;
+    }
+    for (std::size_t i = 0; i < kTools.size(); ++i) {
+        if (tool_commands[i]->parsed()) {
+            return tool_request(kTools[i], std::move(tool_words[i]));
+        }
     }
     for (const std::string& text : mount_options) {
         auto settings = parse_mount_options(text);
@@ -139,15 +210,16 @@ Result<Config> make_config(const MountRequest& request, const EnvironmentLookup&
     config.store.prefix = source->prefix;
     config.names.uid = getuid();
     config.names.gid = getgid();
-    if (const auto bundle = environment("AWS_CA_BUNDLE")) {
-        config.store.ca_bundle = *bundle;
+    if (auto valid = configure(config, request.settings, environment); !valid) {
+        return failure(valid.error());
     }
-    for (const auto& step : {apply_environment(config, environment), apply_settings(config, request.settings)}) {
-        if (!step) {
-            return failure(step.error());
-        }
-    }
-    if (auto valid = check_config(config); !valid) {
+    return config;
+}
+
+Result<Config> make_config(const ToolRequest& request, const EnvironmentLookup& environment) {
+    Config config;
+    config.store.bucket = request.object.bucket;
+    if (auto valid = configure(config, request.settings, environment); !valid) {
         return failure(valid.error());
     }
     return config;

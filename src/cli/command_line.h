@@ -2,6 +2,7 @@
 // What was typed.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "ckptfs/config.h"
 #include "ckptfs/status.h"
 #include "cli/options.h"
+#include "cli/source_uri.h"
 
 namespace ckptfs {
 
@@ -23,18 +25,29 @@ struct UnmountRequest {
     std::string directory;
 };
 
+enum class Tool : std::uint8_t { kInspect, kCat };
+
+struct ToolRequest {
+    Tool tool = Tool::kInspect;
+    ObjectUri object;
+    // For machines instead of people.
+    bool json = false;
+    std::vector<Setting> settings;
+};
+
 // --help, --version, or a line that could not be understood.
 struct Answer {
     std::string text;
     int exit_code = 0;
 };
 
-using CommandLine = std::variant<Answer, MountRequest, UnmountRequest>;
+using CommandLine = std::variant<Answer, MountRequest, UnmountRequest, ToolRequest>;
 
 // Also `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
 CommandLine parse_command_line(std::vector<std::string> arguments);
 
 // Environment, -o, flags and defaults together.
 Result<Config> make_config(const MountRequest& request, const EnvironmentLookup& environment);
+Result<Config> make_config(const ToolRequest& request, const EnvironmentLookup& environment);
 
 }  // namespace ckptfs

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <utility>
 
 #include "base/executors.h"
@@ -13,8 +12,6 @@
 #include "base/uuid.h"
 #include "cli/bucket_check.h"
 #include "codec/codecs.h"
-#include "http/curl_transport.h"
-#include "s3/environment.h"
 
 namespace ckptfs {
 namespace {
@@ -27,12 +24,6 @@ constexpr int kStagingThreads = 2;
 constexpr Milliseconds kPrefaultAfter{500};
 // Somebody waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
-
-std::function<double()> random_numbers() {
-    return [engine = std::mt19937_64(std::random_device()())]() mutable {
-        return std::uniform_real_distribution<double>(0.0, 1.0)(engine);
-    };
-}
 
 }  // namespace
 
@@ -62,33 +53,11 @@ Status Machinery::start() {
     }
     prefault_ = std::make_unique<Prefault>((*pool)->memory(), kPrefaultAfter);
     pool_ = std::move(*pool);
-    return start_store();
-}
-
-S3Dependencies Machinery::store_dependencies() const {
-    return {*transport_, *timer_, clock_, *executor_, *credentials_, random_numbers()};
-}
-
-Status Machinery::start_store() {
-    CurlTransportOptions options;
-    options.threads = config_.store.http_threads;
-    options.max_connections = config_.store.max_connections;
-    options.ca_bundle = config_.store.ca_bundle;
-    auto transport = make_curl_transport(options);
-    if (!transport) {
-        return failure(transport.error());
+    auto client = StoreClient::create(config_.store, *timer_, clock_, *executor_);
+    if (!client) {
+        return failure(client.error());
     }
-    transport_ = std::move(*transport);
-    auto credentials = make_credentials_provider(config_.store, process_environment());
-    if (!credentials) {
-        return failure(credentials.error());
-    }
-    credentials_ = std::move(*credentials);
-    auto store = make_s3_store(config_.store, process_environment(), store_dependencies());
-    if (!store) {
-        return failure(store.error());
-    }
-    store_ = std::move(*store);
+    client_ = std::move(*client);
     return {};
 }
 
@@ -96,7 +65,7 @@ Status Machinery::check_bucket() const {
     StoreConfig impatient = config_.store;
     impatient.retry_for = std::min(impatient.retry_for, kCheckFor);
     impatient.stall_timeout = std::min(impatient.stall_timeout, kCheckFor);
-    const auto store = make_s3_store(impatient, process_environment(), store_dependencies());
+    const auto store = client_->make_store(impatient);
     if (!store) {
         return failure(store.error());
     }
@@ -108,17 +77,17 @@ Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
         return failure(found.error());
     }
     cache_ = std::make_unique<BlockCache>(*pool_, clock_);
-    write_.reset(new WriteEnvironment{*store_, *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
-    read_.reset(new ReadEnvironment{*store_, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
-    fs_ = FileSystem::create({*store_, *blocking_, clock_, processes_, kernel_cache, *codec_, *write_, *read_,
+    write_.reset(new WriteEnvironment{client_->store(), *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
+    read_.reset(new ReadEnvironment{client_->store(), *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
+    fs_ = FileSystem::create({client_->store(), *blocking_, clock_, processes_, kernel_cache, *codec_, *write_, *read_,
                               config_.names, config_.store.prefix});
     return fs_.get();
 }
 
 Machinery::~Machinery() {
     // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
-    if (store_ != nullptr) {
-        store_->stop();
+    if (client_ != nullptr) {
+        client_->store().stop();
     }
     for (const auto& executor : {blocking_.get(), staging_.get(), executor_.get()}) {
         if (executor != nullptr) {

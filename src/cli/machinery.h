@@ -18,13 +18,11 @@
 #include "ckptfs/codec.h"
 #include "ckptfs/config.h"
 #include "ckptfs/executor.h"
-#include "ckptfs/http.h"
 #include "ckptfs/status.h"
+#include "cli/store_client.h"
 #include "fs/file_system.h"
 #include "read/block_cache.h"
 #include "read/file_reader.h"
-#include "s3/credentials.h"
-#include "s3/s3_store.h"
 #include "write/file_writer.h"
 
 namespace ckptfs {
@@ -49,8 +47,6 @@ public:
 private:
     explicit Machinery(const Config& config) : config_(config) {}
     Status start();
-    Status start_store();
-    [[nodiscard]] S3Dependencies store_dependencies() const;
 
     const Config config_;
     SystemClock clock_;
@@ -62,9 +58,7 @@ private:
     std::unique_ptr<Executor> staging_;
     std::unique_ptr<BufferPool> pool_;
     std::unique_ptr<Prefault> prefault_;
-    std::unique_ptr<HttpTransport> transport_;
-    std::unique_ptr<CredentialsProvider> credentials_;
-    std::unique_ptr<S3Store> store_;
+    std::unique_ptr<StoreClient> client_;
     std::unique_ptr<Codec> codec_;
     std::unique_ptr<BlockCache> cache_;
     std::unique_ptr<WriteEnvironment> write_;

@@ -9,6 +9,7 @@
 
 #include "cli/command_line.h"
 #include "cli/mount_command.h"
+#include "cli/tool_command.h"
 #include "cli/unmount_command.h"
 
 namespace ckptfs {
@@ -35,6 +36,15 @@ int run(const MountRequest& request) {
 
 int run(const UnmountRequest& request) {
     return unmount_command(request.directory);
+}
+
+int run(const ToolRequest& request) {
+    const auto config = make_config(request, environment);
+    if (!config) {
+        std::fprintf(stderr, "ckptfs: %s\n", config.error().message.c_str());
+        return 2;
+    }
+    return tool_command(request, *config);
 }
 
 }  // namespace

@@ -75,7 +75,6 @@ constexpr std::uint64_t kLargestPart = std::uint64_t{5} << 30;
 constexpr std::uint64_t kSmallestMemory = std::uint64_t{64} << 20;
 
 constexpr std::string_view kMounting = "Mounting";
-constexpr std::string_view kStore = "The store";
 constexpr std::string_view kFiles = "Files";
 constexpr std::string_view kWriting = "Writing";
 constexpr std::string_view kReading = "Reading";
@@ -94,38 +93,39 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "What is not in the store by then is named, and the exit status is not zero.",
      [](Config& c, std::string_view v) { return set(c.mount.drain_timeout, parse_duration(v)); }},
 
-    {kStore, "endpoint-url", "", "URL", "", "server to ask instead of Amazon's",
+    {kStoreSection, "endpoint-url", "", "URL", "", "server to ask instead of Amazon's",
      "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL and the profile's endpoint_url are read as well.",
      [](Config& c, std::string_view v) { return set_text(c.store.endpoint_url, v); }},
-    {kStore, "region", "", "NAME", "", "region of the bucket",
+    {kStoreSection, "region", "", "NAME", "", "region of the bucket",
      "AWS_REGION, AWS_DEFAULT_REGION and the profile's region are read as well; us-east-1 otherwise.",
      [](Config& c, std::string_view v) { return set_text(c.store.region, v); }},
-    {kStore, "profile", "", "NAME", "", "profile of the AWS files to take credentials from",
+    {kStoreSection, "profile", "", "NAME", "", "profile of the AWS files to take credentials from",
      "Comes before the credentials in the environment, as with the AWS CLI. AWS_PROFILE is read as well.",
      [](Config& c, std::string_view v) { return set_text(c.store.profile, v); }},
-    {kStore, "no-sign-request", "", "", "", "send unsigned requests, for public buckets", "",
+    {kStoreSection, "no-sign-request", "", "", "", "send unsigned requests, for public buckets", "",
      [](Config& c, std::string_view v) { return set(c.store.no_sign_request, parse_switch(v)); }},
-    {kStore, "force-path-style", "", "", "", "put the bucket into the path, not into the host name",
+    {kStoreSection, "force-path-style", "", "", "", "put the bucket into the path, not into the host name",
      "The same as --addressing-style path.", set_path_style},
-    {kStore, "addressing-style", "", "STYLE", "auto", "how the bucket is named in URLs: auto, path or virtual",
+    {kStoreSection, "addressing-style", "", "STYLE", "auto", "how the bucket is named in URLs: auto, path or virtual",
      "auto: virtual for Amazon's hosts, path for every other endpoint.", set_addressing},
-    {kStore, "ca-bundle", "", "FILE", "", "certificate authorities to trust, PEM", "AWS_CA_BUNDLE is read as well.",
-     [](Config& c, std::string_view v) { return set_text(c.store.ca_bundle, v); }},
-    {kStore, "checksum", "", "NAME", "crc32c", "checksum of what is sent: crc32c, or none",
+    {kStoreSection, "ca-bundle", "", "FILE", "", "certificate authorities to trust, PEM",
+     "AWS_CA_BUNDLE is read as well.", [](Config& c, std::string_view v) { return set_text(c.store.ca_bundle, v); }},
+    {kStoreSection, "checksum", "", "NAME", "crc32c", "checksum of what is sent: crc32c, or none",
      "Give none for stores that refuse checksum headers.",
      [](Config& c, std::string_view v) { return one_of(c.store.checksum, v, {"crc32c", "none"}); }},
-    {kStore, "unsigned-payload", "", "", "", "over plain HTTP, do not sign the data's hash",
+    {kStoreSection, "unsigned-payload", "", "", "", "over plain HTTP, do not sign the data's hash",
      "Saves processor time and gives up that a changed byte is noticed on the way. With TLS the payload is never "
      "hashed.",
      [](Config& c, std::string_view v) { return set(c.store.unsigned_payload, parse_switch(v)); }},
-    {kStore, "storage-class", "", "NAME", "", "storage class of new objects", "",
+    {kStoreSection, "storage-class", "", "NAME", "", "storage class of new objects", "",
      [](Config& c, std::string_view v) { return set_text(c.store.storage_class, v); }},
-    {kStore, "retry-for", "", "TIME", "5m", "how long a request without progress is tried again",
+    {kStoreSection, "retry-for", "", "TIME", "5m", "how long a request without progress is tried again",
      "Then the file fails with EIO.",
      [](Config& c, std::string_view v) { return set(c.store.retry_for, parse_duration(v)); }},
-    {kStore, "stall-timeout", "", "TIME", "20s", "one byte must move within this time, or the attempt is given up", "",
+    {kStoreSection, "stall-timeout", "", "TIME", "20s",
+     "one byte must move within this time, or the attempt is given up", "",
      [](Config& c, std::string_view v) { return set(c.store.stall_timeout, parse_duration(v)); }},
-    {kStore, "max-connections", "", "N", "64", "connections to the store at most", "",
+    {kStoreSection, "max-connections", "", "N", "64", "connections to the store at most", "",
      [](Config& c, std::string_view v) { return set(c.store.max_connections, parse_number(v, 1, kMaxConnections)); }},
 
     {kFiles, "uid", "", "ID", "of the caller", "owner of all files, as a number", "",

@@ -37,6 +37,9 @@ struct OptionSpec {
     [[nodiscard]] bool is_switch() const { return value_name.empty(); }
 };
 
+// The section of the options that every command takes which talks to the store.
+inline constexpr std::string_view kStoreSection = "The store";
+
 [[nodiscard]] std::span<const OptionSpec> option_table();
 [[nodiscard]] const OptionSpec* find_option(std::string_view name);
 // "CKPTFS_ENDPOINT_URL"

@@ -32,20 +32,29 @@ bool is_path(std::string_view prefix) {
     return true;
 }
 
-}  // namespace
-
-Result<SourceUri> parse_source(std::string_view text) {
+Result<ObjectUri> split(std::string_view text) {
     if (!text.starts_with(kScheme)) {
         return failure(EINVAL,
                        format("\"{}\" is not a source; expected s3://BUCKET or s3://BUCKET/PREFIX", escaped(text)));
     }
     const std::string_view rest = text.substr(kScheme.size());
     const std::size_t slash = std::min(rest.find('/'), rest.size());
-    SourceUri uri{std::string(rest.substr(0, slash)), std::string(rest.substr(std::min(slash + 1, rest.size())))};
+    ObjectUri uri{std::string(rest.substr(0, slash)), std::string(rest.substr(std::min(slash + 1, rest.size())))};
     if (uri.bucket.empty() || uri.bucket.size() > kLongestBucket ||
         !std::all_of(uri.bucket.begin(), uri.bucket.end(), is_bucket_letter)) {
         return failure(EINVAL, format("\"{}\" does not name a bucket; expected s3://BUCKET/PREFIX", escaped(text)));
     }
+    return uri;
+}
+
+}  // namespace
+
+Result<SourceUri> parse_source(std::string_view text) {
+    const Result<ObjectUri> parts = split(text);
+    if (!parts) {
+        return failure(parts.error());
+    }
+    SourceUri uri{parts->bucket, parts->key};
     if (!is_path(uri.prefix) || uri.prefix.size() >= kMaxKeyBytes) {
         return failure(EINVAL,
                        format("the prefix of \"{}\" cannot be a directory: it holds an empty name, \".\", \"..\", "
@@ -54,6 +63,14 @@ Result<SourceUri> parse_source(std::string_view text) {
     }
     if (!uri.prefix.empty() && !uri.prefix.ends_with('/')) {
         uri.prefix += '/';
+    }
+    return uri;
+}
+
+Result<ObjectUri> parse_object_uri(std::string_view text) {
+    Result<ObjectUri> uri = split(text);
+    if (uri && uri->key.size() > kMaxKeyBytes) {
+        return failure(EINVAL, format("\"{}\": S3 has no key of more than {} bytes", escaped(text), kMaxKeyBytes));
     }
     return uri;
 }

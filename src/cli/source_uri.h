@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// s3://BUCKET[/PREFIX]. Pure.
+// s3://BUCKET[/PREFIX] and s3://BUCKET[/KEY]. Pure.
 #pragma once
 
 #include <string>
@@ -16,5 +16,13 @@ struct SourceUri {
 };
 
 Result<SourceUri> parse_source(std::string_view text);
+
+// One object, or what lies below a prefix; any key that S3 takes, not only those that are paths.
+struct ObjectUri {
+    std::string bucket;
+    std::string key;
+};
+
+Result<ObjectUri> parse_object_uri(std::string_view text);
 
 }  // namespace ckptfs

@@ -19,6 +19,7 @@ namespace {
 // User metadata of a container: what stands in it, and the size of the file where it was known when the upload began.
 constexpr const char* kFormatMetadata = "ckptfs-format";
 constexpr const char* kSizeMetadata = "ckptfs-size";
+constexpr const char* kPlainName = "plain";
 
 struct ContainerFormat {
     const char* name;
@@ -32,14 +33,17 @@ constexpr ContainerFormat kZstdFormat{
 constexpr ContainerFormat kPlanesFormat{
     "planes-1", "", {CodingChoice::kPlanes, 0, FrameChecksum::kCrc32c}, CodingChoice::kRaw};
 
-const ContainerFormat* find_format(const ObjectInfo& object) {
-    const std::string& name = object.metadata.at(kFormatMetadata);
+const ContainerFormat* find_format(const std::string& name) {
     for (const ContainerFormat* format : {&kZstdFormat, &kPlanesFormat}) {
         if (name == format->name) {
             return format;
         }
     }
     return nullptr;
+}
+
+const ContainerFormat* find_format(const ObjectInfo& object) {
+    return find_format(object.metadata.at(kFormatMetadata));
 }
 
 class ContainerEncoder final : public FrameEncoder {
@@ -191,6 +195,9 @@ public:
                                                        find_format(object)->coding.checksum);
     }
 
+    [[nodiscard]] std::string format_name(const ObjectInfo& object) const override {
+        return is_container(object) ? object.metadata.at(kFormatMetadata) : kPlainName;
+    }
     [[nodiscard]] bool may_be_encoded(std::uint64_t stored_size) const override {
         return has_container_size(stored_size);
     }
@@ -251,6 +258,14 @@ Result<std::unique_ptr<Codec>> make_codec(const CodecConfig& config) {
                            escaped(config.compress), kLowestZstdLevel, kHighestZstdLevel));
     }
     return std::make_unique<MountCodec>(chosen, config.exclude);
+}
+
+std::string frame_checksum_name(const std::string& format) {
+    const ContainerFormat* const known = find_format(format);
+    if (known == nullptr) {
+        return "";
+    }
+    return known->coding.checksum == FrameChecksum::kCrc32c ? "crc32c" : "xxh64";
 }
 
 }  // namespace ckptfs

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "ckptfs/codec.h"
 #include "ckptfs/config.h"
@@ -12,5 +13,9 @@ namespace ckptfs {
 
 // EINVAL for a --compress that is not known.
 [[nodiscard]] Result<std::unique_ptr<Codec>> make_codec(const CodecConfig& config);
+
+// "xxh64" or "crc32c": what a container of this format has of every frame; empty where this version does not know the
+// format.
+[[nodiscard]] std::string frame_checksum_name(const std::string& format);
 
 }  // namespace ckptfs

@@ -14,7 +14,7 @@ THIRD_PARTY = {
     "fmt/": ("src/base/text.h",),
     "fuse": ("src/fuse/",),
     "isa-l/": ("src/base/digest.cc", "tests/s3sim/digest.cc"),
-    "nlohmann/": ("tests/s3sim/admin.cc",),
+    "nlohmann/": ("src/cli/json_reports.cc", "tests/s3sim/admin.cc"),
     "openssl/": ("src/base/digest.cc", "tests/s3sim/digest.cc", "tests/s3sim/tls.cc"),
     "pugixml": ("src/s3/xml.cc", "tests/s3sim/xml.cc"),
     "spdlog/": ("src/base/log.cc",),

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/command_line.h"
+#include "cli/source_uri.h"
 
 namespace ckptfs {
 namespace {
@@ -149,6 +150,47 @@ TEST(CommandLine, HelpNamesEveryOption) {
     for (const OptionSpec& option : option_table()) {
         EXPECT_NE(answer.text.find("--" + std::string(option.name)), std::string::npos) << option.name;
     }
+}
+
+TEST(CommandLine, ToolsTakeTheOptionsOfTheStoreAndNoOthers) {
+    const CommandLine line = parse_command_line(
+        {"ckptfs", "inspect", "s3://bucket/run/model.pt", "--json", "--region", "eu-west-1", "--retry-for", "3s"});
+    const auto* request = std::get_if<ToolRequest>(&line);
+    ASSERT_NE(request, nullptr);
+    EXPECT_EQ(request->tool, Tool::kInspect);
+    EXPECT_TRUE(request->json);
+    EXPECT_EQ(request->object.key, "run/model.pt");
+    const auto config = make_config(*request, kNothing);
+    ASSERT_TRUE(config);
+    EXPECT_EQ(config->store.bucket, "bucket");
+    EXPECT_EQ(config->store.region, "eu-west-1");
+    EXPECT_EQ(config->store.retry_for, std::chrono::seconds(3));
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"ckptfs", "cat", "s3://bucket/model.pt", "--compress", "none"},
+          {"ckptfs", "cat", "s3://bucket"},
+          {"ckptfs", "cat", "/mnt/model.pt"},
+          {"ckptfs", "inspect"}}) {
+        const CommandLine refused = parse_command_line(words);
+        ASSERT_TRUE(std::holds_alternative<Answer>(refused)) << words.back();
+        EXPECT_EQ(std::get<Answer>(refused).exit_code, 2) << words.back();
+    }
+    for (const char* tool : {"inspect", "cat"}) {
+        const std::string help = std::get<Answer>(parse_command_line({"ckptfs", tool, "--help"})).text;
+        EXPECT_NE(help.find("--ca-bundle"), std::string::npos) << tool;
+        EXPECT_EQ(help.find("--allow-other"), std::string::npos) << tool;
+    }
+}
+
+// A tool takes any key that S3 takes.
+TEST(SourceUri, ObjectsNeedNoPath) {
+    for (const char* key : {"a//b", "/a", "../a", "a/./b", "a/"}) {
+        const auto uri = parse_object_uri(std::string("s3://bucket/") + key);
+        ASSERT_TRUE(uri) << key;
+        EXPECT_EQ(uri->key, key);
+    }
+    EXPECT_FALSE(parse_object_uri("s3://bucket/" + std::string(1025, 'a')));
+    EXPECT_FALSE(parse_object_uri("s3:///key"));
+    EXPECT_EQ(parse_object_uri("s3://bucket").value().key, "");
 }
 
 TEST(CommandLine, VersionAndUnmount) {

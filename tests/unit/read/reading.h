@@ -110,6 +110,7 @@ public:
     Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload&) const override {
         return make_plain_layout(object);
     }
+    [[nodiscard]] std::string format_name(const ObjectInfo&) const override { return "plain"; }
     [[nodiscard]] bool may_be_encoded(std::uint64_t) const override { return false; }
     [[nodiscard]] std::optional<std::uint64_t> described_size(const ObjectInfo& object) const override {
         return object.size;

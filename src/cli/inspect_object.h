@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// `ckptfs inspect`: how a file is stored, and where its bytes go.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "ckptfs/codec.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+#include "codec/frame_report.h"
+
+namespace ckptfs {
+
+struct Totals {
+    // Frames, or planes of sub-blocks.
+    std::uint64_t count = 0;
+    // In the file, and in the object.
+    std::uint64_t size = 0;
+    std::uint64_t stored_size = 0;
+
+    void add(std::uint64_t more, std::uint64_t more_stored) {
+        ++count;
+        size += more;
+        stored_size += more_stored;
+    }
+};
+
+struct PlaneKey {
+    unsigned width = 1;
+    unsigned plane = 0;
+    plane_format::Coding coding = plane_format::Coding::kRaw;
+
+    friend bool operator<(const PlaneKey& one, const PlaneKey& other) {
+        return std::tie(one.width, one.plane, one.coding) < std::tie(other.width, other.plane, other.coding);
+    }
+};
+
+inline constexpr std::size_t kFrameKinds = 3;
+
+struct ObjectReport {
+    ObjectInfo object;
+    // As Codec::format_name says it.
+    std::string format;
+    // Nothing for a plain object, as everything below.
+    std::string checksum;
+    std::uint64_t size = 0;
+    std::uint64_t padding = 0;
+    // By FrameKind.
+    std::array<Totals, kFrameKinds> kinds{};
+    std::map<PlaneKey, Totals> planes;
+
+    [[nodiscard]] bool plain() const { return checksum.empty(); }
+    [[nodiscard]] std::uint64_t frames() const;
+    // Negative where the object is larger than the file.
+    [[nodiscard]] double percent_saved() const;
+    void add(const Frame& frame, const FrameReport& report);
+};
+
+Result<ObjectReport> inspect_object(ObjectStore& store, const Codec& codec, const std::string& key);
+
+[[nodiscard]] const char* name_of(FrameKind kind);
+[[nodiscard]] const char* name_of(plane_format::Coding coding);
+// Some lines for a person.
+[[nodiscard]] std::string describe(const ObjectReport& report);
+
+}  // namespace ckptfs

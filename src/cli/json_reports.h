@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tools found, for machines: one JSON object (RFC 8259), one line. Bytes of keys that are not UTF-8 become
+// U+FFFD. Pure.
+#pragma once
+
+#include <string>
+
+#include "cli/inspect_object.h"
+
+namespace ckptfs {
+
+[[nodiscard]] std::string json_of(const ObjectReport& report);
+
+}  // namespace ckptfs

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/object_frames.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/range_fetch.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+namespace {
+
+// Brings the table of a file of 5 GiB along (12 bytes a frame).
+constexpr std::uint64_t kFirstTail = std::uint64_t{64} << 10;
+// The table of the largest file, with a third to spare. An object that claims more is damaged.
+constexpr std::uint64_t kLargestTable = kMaxObjectSize / kFrameSize * 16;
+
+Failure damaged(Error error) {
+    error.errno_value = kDamaged;
+    return failure(std::move(error));
+}
+
+Result<FetchedRange> fetch(ObjectStore& store, const std::string& key, const std::string& etag, ByteRange range) {
+    return wait_for<FetchedRange>([&](auto done) { fetch_range(store, key, etag, range, std::move(done)); });
+}
+
+// Stores differ on the last bytes of an empty object, and not all know such a range.
+Result<FetchedRange> fetch_tail(ObjectStore& store, const std::string& key) {
+    Result<FetchedRange> tail = fetch(store, key, "", ByteRange{0, kFirstTail, true});
+    if (tail || (tail.error().http_status != 416 && tail.error().s3_code != "InvalidRange")) {
+        return tail;
+    }
+    Result<ObjectInfo> head = wait_for<ObjectInfo>([&](auto done) { store.head(key, std::move(done)); });
+    if (!head) {
+        return failure(std::move(head.error()));
+    }
+    head->key = key;
+    if (head->size == 0) {
+        return FetchedRange{std::move(*head), {}};
+    }
+    const std::uint64_t length = std::min(kFirstTail, head->size);
+    return fetch(store, key, head->etag, ByteRange{head->size - length, length, false});
+}
+
+}  // namespace
+
+Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std::string& key) {
+    Result<FetchedRange> tail = fetch_tail(store, key);
+    if (!tail) {
+        return failure(std::move(tail.error()));
+    }
+    // Where this fails, layout() says why.
+    const std::uint64_t needed = codec.tail_needed(tail->object, tail->bytes).value_or(0);
+    if (needed > tail->bytes.size() && needed <= kLargestTable) {
+        const ByteRange range{tail->object.size - needed, needed, false};
+        tail = fetch(store, key, tail->object.etag, range);
+        if (!tail) {
+            return failure(std::move(tail.error()));
+        }
+    }
+    auto layout = codec.layout(tail->object, tail->bytes);
+    if (!layout) {
+        return damaged(std::move(layout.error()));
+    }
+    return OpenObject{std::move(tail->object), std::move(*layout)};
+}
+
+std::optional<FrameRun> RunQueue::next() {
+    const std::lock_guard lock(mutex_);
+    if (stopped_ || offset_ >= layout_->size()) {
+        return std::nullopt;
+    }
+    FrameRun run;
+    run.index = index_++;
+    while (run.frames.size() < kFramesPerRun && offset_ < layout_->size()) {
+        run.frames.push_back(layout_->frame_at(offset_));
+        offset_ += run.frames.back().size;
+    }
+    return run;
+}
+
+void RunQueue::stop() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+}
+
+Status RunReader::fetch_range(const OpenObject& from, std::uint64_t offset, MutableByteSpan target) {
+    // Shared, because the store may still hold the request when it has answered.
+    const auto filled = std::make_shared<std::size_t>(0);
+    GetRequest request;
+    request.key = from.object.key;
+    request.range = ByteRange{offset, target.size(), false};
+    request.if_match = from.object.etag;
+    request.on_body = [target, filled](ByteSpan bytes) {
+        if (bytes.size() > target.size() - *filled) {
+            return false;
+        }
+        std::memcpy(target.data() + *filled, bytes.data(), bytes.size());
+        *filled += bytes.size();
+        return true;
+    };
+    const auto got = wait_for<GetResponse>([&](auto done) { store_.get(std::move(request), std::move(done)); });
+    if (!got) {
+        return failure(got.error());
+    }
+    if (*filled != target.size()) {
+        return failure(
+            EIO, format("{}: the store sent {} bytes instead of {}", escaped(from.object.key), *filled, target.size()));
+    }
+    return {};
+}
+
+Status RunReader::fetch(const OpenObject& from, const FrameRun& run) {
+    if (stored_ == nullptr) {
+        stored_ = std::make_unique_for_overwrite<std::byte[]>(kFramesPerRun * kMaxStoredFrame);
+    }
+    begins_.assign(1, 0);
+    for (const Frame& frame : run.frames) {
+        begins_.push_back(begins_.back() + frame.stored_size);
+    }
+    return fetch_range(from, run.frames.front().stored_offset, {stored_.get(), begins_.back()});
+}
+
+MutableByteSpan RunReader::stored_memory(std::size_t frame) const {
+    return {stored_.get() + begins_[frame], begins_[frame + 1] - begins_[frame]};
+}
+
+ByteSpan RunReader::stored(std::size_t frame) const {
+    return stored_memory(frame);
+}
+
+Result<ByteSpan> RunReader::decode(const OpenObject& from, const FrameRun& run, std::size_t frame) {
+    if (from.layout->identity()) {
+        return stored(frame);
+    }
+    if (decoded_ == nullptr) {
+        decoded_ = std::make_unique_for_overwrite<std::byte[]>(kFrameSize);
+    }
+    const Frame& wanted = run.frames[frame];
+    const MutableByteSpan target(decoded_.get(), wanted.size);
+    Payload payload;
+    payload.append(Slice{nullptr, stored(frame)});
+    if (from.layout->decode(wanted, payload, target)) {
+        return target;
+    }
+    if (Status again = fetch_range(from, wanted.stored_offset, stored_memory(frame)); !again) {
+        return failure(std::move(again.error()));
+    }
+    if (Status decoded = from.layout->decode(wanted, payload, target); !decoded) {
+        return damaged(std::move(decoded.error()));
+    }
+    return target;
+}
+
+void on_threads(int threads, const std::function<void()>& work) {
+    std::vector<std::thread> started;
+    for (int i = 0; i < threads; ++i) {
+        started.push_back(start_thread("ckptfs-tool", work));
+    }
+    for (std::thread& thread : started) {
+        thread.join();
+    }
+}
+
+}  // namespace ckptfs

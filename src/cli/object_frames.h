@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Objects as the tools read them: frame after frame, in ranges of a few MiB.
+//
+// Errors: kDamaged where what the object holds is wrong; any other errno where the store did not give it.
+// Threads: all functions block. A RunReader belongs to one thread; everything else may be used by many.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/codec.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+// What Linux filesystems answer for a wrong checksum; no store does.
+inline constexpr int kDamaged = EBADMSG;
+
+// Requests under way at once, each with a thread that decodes what it brought: at 60 MB/s a connection, 1 GB/s.
+inline constexpr int kToolThreads = 16;
+
+struct OpenObject {
+    ObjectInfo object;
+    std::shared_ptr<const FrameLayout> layout;
+};
+
+Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std::string& key);
+
+// Frames that lie next to each other in the object.
+struct FrameRun {
+    // Of all runs of the object.
+    std::uint64_t index = 0;
+    std::vector<Frame> frames;
+};
+inline constexpr std::size_t kFramesPerRun = 4;
+
+// Hands out an object's runs, in order, to whoever asks.
+class RunQueue {
+public:
+    explicit RunQueue(std::shared_ptr<const FrameLayout> layout) : layout_(std::move(layout)) {}
+
+    std::optional<FrameRun> next();
+    // Nothing is handed out any more.
+    void stop();
+
+private:
+    const std::shared_ptr<const FrameLayout> layout_;
+    std::mutex mutex_;
+    // Guarded by mutex_.
+    std::uint64_t offset_ = 0;
+    std::uint64_t index_ = 0;
+    bool stopped_ = false;
+};
+
+// Fetches runs into memory of its own, which it reuses.
+class RunReader {
+public:
+    explicit RunReader(ObjectStore& store) : store_(store) {}
+
+    Status fetch(const OpenObject& from, const FrameRun& run);
+    // Of the run that was fetched last.
+    [[nodiscard]] ByteSpan stored(std::size_t frame) const;
+    // The bytes of the file, checked. A frame that turns out to be damaged is fetched once more.
+    Result<ByteSpan> decode(const OpenObject& from, const FrameRun& run, std::size_t frame);
+
+private:
+    Status fetch_range(const OpenObject& from, std::uint64_t offset, MutableByteSpan target);
+    [[nodiscard]] MutableByteSpan stored_memory(std::size_t frame) const;
+
+    ObjectStore& store_;
+    std::unique_ptr<std::byte[]> stored_;
+    std::unique_ptr<std::byte[]> decoded_;
+    // Where each frame of the run begins in stored_, and where the last one ends.
+    std::vector<std::size_t> begins_;
+};
+
+// Runs `work` on so many threads and returns when all have returned.
+void on_threads(int threads, const std::function<void()>& work);
+
+}  // namespace ckptfs

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/store_client.h"
+
+#include <functional>
+#include <random>
+#include <utility>
+
+#include "http/curl_transport.h"
+#include "s3/environment.h"
+
+namespace ckptfs {
+namespace {
+
+std::function<double()> random_numbers() {
+    return [engine = std::mt19937_64(std::random_device()())]() mutable {
+        return std::uniform_real_distribution<double>(0.0, 1.0)(engine);
+    };
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& config, Timer& timer, Clock& clock,
+                                                         Executor& executor) {
+    std::unique_ptr<StoreClient> client(new StoreClient(timer, clock, executor));
+    CurlTransportOptions options;
+    options.threads = config.http_threads;
+    options.max_connections = config.max_connections;
+    options.ca_bundle = config.ca_bundle;
+    auto transport = make_curl_transport(options);
+    if (!transport) {
+        return failure(transport.error());
+    }
+    client->transport_ = std::move(*transport);
+    auto credentials = make_credentials_provider(config, process_environment());
+    if (!credentials) {
+        return failure(credentials.error());
+    }
+    client->credentials_ = std::move(*credentials);
+    auto store = client->make_store(config);
+    if (!store) {
+        return failure(store.error());
+    }
+    client->store_ = std::move(*store);
+    return client;
+}
+
+Result<std::unique_ptr<S3Store>> StoreClient::make_store(const StoreConfig& config) const {
+    return make_s3_store(config, process_environment(),
+                         {*transport_, timer_, clock_, executor_, *credentials_, random_numbers()});
+}
+
+}  // namespace ckptfs

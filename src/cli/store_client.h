@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store as the options describe it, with its connections and credentials.
+//
+// Threads: used by one thread; the store itself by any.
+#pragma once
+
+#include <memory>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/config.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/http.h"
+#include "ckptfs/status.h"
+#include "s3/credentials.h"
+#include "s3/s3_store.h"
+
+namespace ckptfs {
+
+class StoreClient {
+public:
+    // The arguments outlive it.
+    static Result<std::unique_ptr<StoreClient>> create(const StoreConfig& config, Timer& timer, Clock& clock,
+                                                       Executor& executor);
+
+    [[nodiscard]] S3Store& store() const { return *store_; }
+    // Another store over the same connections; must not outlive this one.
+    [[nodiscard]] Result<std::unique_ptr<S3Store>> make_store(const StoreConfig& config) const;
+
+private:
+    StoreClient(Timer& timer, Clock& clock, Executor& executor) : timer_(timer), clock_(clock), executor_(executor) {}
+
+    Timer& timer_;
+    Clock& clock_;
+    Executor& executor_;
+    std::unique_ptr<HttpTransport> transport_;
+    std::unique_ptr<CredentialsProvider> credentials_;
+    std::unique_ptr<S3Store> store_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/tool_command.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/executors.h"
+#include "base/system_clock.h"
+#include "base/text.h"
+#include "base/timer_thread.h"
+#include "ckptfs/log.h"
+#include "cli/cat_object.h"
+#include "cli/inspect_object.h"
+#include "cli/json_reports.h"
+#include "cli/scale.h"
+#include "cli/store_client.h"
+#include "codec/codecs.h"
+
+namespace ckptfs {
+namespace {
+
+// The store and the codec, as a mount has them.
+class Access {
+public:
+    static Result<std::unique_ptr<Access>> create(const Config& config) {
+        std::unique_ptr<Access> access(new Access);
+        auto codec = make_codec(config.codec);
+        if (!codec) {
+            return failure(codec.error());
+        }
+        access->codec_ = std::move(*codec);
+        auto client = StoreClient::create(config.store, access->timer_, access->clock_, *access->executor_);
+        if (!client) {
+            return failure(client.error());
+        }
+        access->client_ = std::move(*client);
+        return access;
+    }
+    ~Access() {
+        if (client_ != nullptr) {
+            client_->store().stop();
+        }
+        executor_->stop();
+    }
+    Access(const Access&) = delete;
+    Access& operator=(const Access&) = delete;
+
+    [[nodiscard]] ObjectStore& store() const { return client_->store(); }
+    [[nodiscard]] const Codec& codec() const { return *codec_; }
+
+private:
+    Access() = default;
+
+    SystemClock clock_;
+    TimerThread timer_{clock_};
+    std::unique_ptr<Executor> executor_ = make_executor();
+    std::unique_ptr<StoreClient> client_;
+    std::unique_ptr<Codec> codec_;
+};
+
+int fail(const Error& error) {
+    std::fprintf(stderr, "ckptfs: %s\n", escaped(error.message).c_str());
+    return 1;
+}
+
+Status write_out(ByteSpan bytes) {
+    while (!bytes.empty()) {
+        const ssize_t written = write(STDOUT_FILENO, bytes.data(), bytes.size());
+        if (written < 0 && errno == EPIPE) {
+            // Whoever read has had enough: the end of a program that does not ignore the signal. This thread may be one
+            // that has it blocked.
+            std::signal(SIGPIPE, SIG_DFL);
+            kill(getpid(), SIGPIPE);
+        }
+        if (written < 0 && errno != EINTR) {
+            return failure(errno, format("standard output: {}", std::strerror(errno)));
+        }
+        bytes = bytes.subspan(written < 0 ? 0 : static_cast<std::size_t>(written));
+    }
+    return {};
+}
+
+int inspect(const Access& access, const ToolRequest& request, const std::string& key) {
+    const auto report = inspect_object(access.store(), access.codec(), key);
+    if (!report) {
+        return fail(report.error());
+    }
+    const Status written = write_out(as_bytes(request.json ? json_of(*report) : describe(*report)));
+    return written ? 0 : fail(written.error());
+}
+
+int cat(const Access& access, const std::string& key) {
+    const Status written = cat_object(access.store(), access.codec(), key, write_out);
+    return written ? 0 : fail(written.error());
+}
+
+}  // namespace
+
+int tool_command(const ToolRequest& request, const Config& config) {
+    set_log_level(LogLevel::kError);
+    // libcurl and OpenSSL may write to connections that are gone.
+    std::signal(SIGPIPE, SIG_IGN);
+    const auto access = Access::create(scaled(config, processor_count()));
+    if (!access) {
+        return fail(access.error());
+    }
+    switch (request.tool) {
+        case Tool::kInspect:
+            return inspect(**access, request, request.object.key);
+        case Tool::kCat:
+            return cat(**access, request.object.key);
+    }
+    return 1;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one stored frame is made of, told from its headers without decoding it. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/status.h"
+#include "codec/plane_frame_format.h"
+
+namespace ckptfs {
+
+enum class FrameKind : std::uint8_t {
+    kZstd,
+    // A zstd frame whose blocks are all stored as they are.
+    kRawBlocks,
+    kPlanes,
+};
+
+// The body of one plane of one sub-block. Opaque bytes are the only plane of elements of width 1.
+struct StoredPlane {
+    unsigned width = 1;
+    unsigned plane = 0;
+    plane_format::Coding coding = plane_format::Coding::kRaw;
+    std::size_t size = 0;
+    std::size_t stored_size = 0;
+};
+
+struct FrameReport {
+    FrameKind kind = FrameKind::kZstd;
+    // Skippable frames in front of it.
+    std::size_t padding = 0;
+    // Of a plane frame, in the order in which they are stored; the rest of its bytes are headers and edges.
+    std::vector<StoredPlane> planes;
+};
+
+// `stored`: a frame as it lies in a container. EIO where its headers are damaged; bodies are not looked at.
+Result<FrameReport> report_frame(ByteSpan stored);
+
+}  // namespace ckptfs

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that look at objects without a mount: inspect and cat."""
+
+import json
+import os
+import signal
+import subprocess
+
+import numpy
+import pytest
+from format.container import read_table
+from harness.programs import CKPTFS
+from harness.simulator import BUCKET
+
+pytestmark = pytest.mark.sanitized
+
+MIB = 1 << 20
+FORMATS = {"none": "plain", "zstd": "zstd-1", "auto": "planes-1"}
+
+
+def floats_and_text(mib: int) -> bytes:
+    """Floats, random bytes and text in turn, a MiB of each."""
+    random = numpy.random.default_rng(1)
+    pieces = [random.standard_normal(MIB // 4, numpy.float32).tobytes(), random.bytes(MIB), b"text of a file\n" * 69906]
+    return b"".join(pieces[place % 3][:MIB - place] for place in range(mib))
+
+
+@pytest.fixture
+def tool(simulator):
+    """Runs a command of ckptfs against the simulator."""
+    def run(command: str, key: str, *options: str, bucket: str = BUCKET) -> subprocess.CompletedProcess:
+        return subprocess.run([CKPTFS, command, f"s3://{bucket}/{key}", *options], capture_output=True, timeout=60,
+                              env={**os.environ, **simulator.environment()})
+    return run
+
+
+def fails(ran: subprocess.CompletedProcess, what: str, code: int = 1) -> None:
+    assert ran.returncode == code
+    lines = ran.stderr.decode().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("ckptfs: ") and what in lines[0], lines
+
+
+def put_back(simulator, key: str, change) -> None:
+    """Another client puts the object back with its description, but not as it was."""
+    client = simulator.client()
+    answer = client.get_object(Bucket=BUCKET, Key=key)
+    client.put_object(Bucket=BUCKET, Key=key, Body=change(bytearray(answer["Body"].read())),
+                      Metadata=answer["Metadata"])
+
+
+def flipped(place: int):
+    def change(data: bytearray) -> bytes:
+        data[place] ^= 1
+        return bytes(data)
+    return change
+
+
+@pytest.mark.parametrize("compress", FORMATS)
+@pytest.mark.parametrize("size", [0, 1, MIB, MIB + 1, 9 * MIB, 150 * MIB + 17])
+def test_cat_writes_the_file(mount, tool, simulator, prefix, compress, size):
+    content = floats_and_text(size // MIB + 2)[:size]
+    (mount("--compress", compress) / "file").write_bytes(content)
+    ran = tool("cat", prefix + "file")
+    assert ran.returncode == 0 and ran.stderr == b""
+    assert ran.stdout == content
+    if size > 100 * MIB:
+        assert simulator.counters()["operations"]["GetObject"]["requests"] > 10, "in parallel ranges"
+
+
+def test_cat_writes_what_comes_before_the_damage(mount, tool, simulator, prefix):
+    content = floats_and_text(30)
+    (mount() / "file").write_bytes(content)
+    entries = read_table(simulator.stored(prefix + "file"))
+    damaged = 22
+    put_back(simulator, prefix + "file", flipped(sum(entry[0] for entry in entries[:damaged]) + 300))
+    ran = tool("cat", prefix + "file")
+    fails(ran, f"frame {damaged}: ")
+    assert ran.stdout == content[:damaged * MIB]
+
+
+def test_cat_ends_with_its_reader(mount, simulator, prefix):
+    (mount() / "file").write_bytes(floats_and_text(40))
+    with subprocess.Popen([CKPTFS, "cat", f"s3://{BUCKET}/{prefix}file"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env={**os.environ, **simulator.environment()}) as ran:
+        assert len(ran.stdout.read(1)) == 1
+        ran.stdout.close()
+        assert ran.wait(30) == -signal.SIGPIPE
+        assert ran.stderr.read() == b""
+
+
+def test_cat_needs_room_for_its_output(mount, tool, simulator, prefix):
+    (mount() / "file").write_bytes(floats_and_text(3))
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run([CKPTFS, "cat", f"s3://{BUCKET}/{prefix}file"], stdout=full, stderr=subprocess.PIPE,
+                             env={**os.environ, **simulator.environment()}, timeout=60)
+    fails(ran, "standard output: No space left on device")
+
+
+@pytest.mark.parametrize("command", ["cat", "inspect"])
+def test_what_is_not_there(tool, prefix, command):
+    fails(tool(command, prefix + "missing"), "missing")
+    fails(tool(command, prefix + "file", bucket="otherbucket"), "otherbucket")
+    fails(tool(command, ""), "names no object", code=2)
+    fails(tool(command, prefix + "file", "--no-such-option"), "no-such-option", code=2)
+    fails(tool(command, prefix + "file", "--endpoint-url", "http://127.0.0.1:1", "--retry-for", "100ms"), "127.0.0.1")
+
+
+def test_keys_do_not_reach_the_terminal_as_they_are(tool, simulator, prefix):
+    key = f"{prefix}red\x1b[31m"
+    fails(tool("cat", key), "red\\x1b[31m")
+    simulator.put(key, b"content")
+    ran = tool("inspect", key)
+    assert ran.returncode == 0 and b"red\\x1b[31m" in ran.stdout and b"\x1b" not in ran.stdout
+
+
+@pytest.mark.parametrize("compress", FORMATS)
+def test_inspect_accounts_for_every_byte(mount, tool, simulator, prefix, compress):
+    content = floats_and_text(30)
+    (mount("--compress", compress) / "file").write_bytes(content)
+    head = simulator.client().head_object(Bucket=BUCKET, Key=prefix + "file")
+    said = json.loads(tool("inspect", prefix + "file", "--json").stdout)
+    assert said["key"] == prefix + "file"
+    assert said["format"] == FORMATS[compress]
+    assert said["size"] == len(content)
+    assert said["stored_size"] == head["ContentLength"]
+    assert said["etag"] == head["ETag"]
+    assert said["percent_saved"] == pytest.approx(100 - 100 * head["ContentLength"] / len(content))
+    text = tool("inspect", prefix + "file").stdout.decode()
+    assert FORMATS[compress] in text and str(len(content)) in text and head["ETag"] in text
+    if compress == "none":
+        assert "frames" not in said and "byte for byte" in text
+        return
+    entries = read_table(simulator.stored(prefix + "file"))
+    kinds = said["frame_kinds"]
+    assert said["frames"] == len(entries) == sum(kind["count"] for kind in kinds.values())
+    assert sum(kind["size"] for kind in kinds.values()) == len(content)
+    assert sum(kind["stored_size"] for kind in kinds.values()) + said["padding"] == sum(entry[0] for entry in entries)
+    assert kinds["raw"]["count"] >= 9, "the random bytes"
+    if compress == "zstd":
+        assert kinds["planes"]["count"] == 0 and said["planes"] == []
+        return
+    assert kinds["planes"]["count"] >= 1, "the floats, unless this machine was too busy"
+    planes = said["planes"]
+    assert sum(plane["size"] for plane in planes) == pytest.approx(kinds["planes"]["size"], abs=100)
+    stored = sum(plane["stored_size"] for plane in planes)
+    assert 0 < kinds["planes"]["stored_size"] - stored < 1000 * kinds["planes"]["count"]
+    exponents = [plane for plane in planes if plane["width"] == 4 and plane["plane"] == 3]
+    assert sum(plane["stored_size"] for plane in exponents) < 0.6 * sum(plane["size"] for plane in exponents)
+
+
+def test_inspect_says_what_is_damaged(mount, tool, simulator, prefix):
+    for name in ("magic", "footer", "format"):
+        (mount("--compress", "zstd") / name).write_bytes(floats_and_text(3))
+    put_back(simulator, prefix + "magic", flipped(0))
+    fails(tool("inspect", prefix + "magic"), "frame 0: ")
+    put_back(simulator, prefix + "footer", flipped(-1))
+    fails(tool("inspect", prefix + "footer"), "the frame table is damaged")
+    simulator.client().copy_object(Bucket=BUCKET, Key=prefix + "format", CopySource=f"{BUCKET}/{prefix}format",
+                                   Metadata={"ckptfs-format": "planes-9"}, MetadataDirective="REPLACE")
+    fails(tool("inspect", prefix + "format"), "planes-9")

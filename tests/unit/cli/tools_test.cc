@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cli/cat_object.h"
+#include "cli/inspect_object.h"
+#include "cli/json_reports.h"
+#include "cli/object_frames.h"
+#include "codec/codecs.h"
+#include "support/fake_store.h"
+
+namespace ckptfs {
+namespace {
+
+using testing::FakeStore;
+using testing::Fault;
+using testing::Operation;
+
+// Text and random bytes in turn, half a MiB of each.
+std::string mixed(std::size_t size) {
+    std::mt19937_64 random(1);
+    std::string bytes;
+    while (bytes.size() < size) {
+        bytes += std::string(kFrameSize / 2, static_cast<char>('a' + bytes.size() / kFrameSize));
+        for (std::size_t i = 0; i < kFrameSize / 2; ++i) {
+            bytes += static_cast<char>(random());
+        }
+    }
+    bytes.resize(size);
+    return bytes;
+}
+
+std::unique_ptr<Codec> codec_of(const std::string& compress) {
+    CodecConfig config;
+    config.compress = compress;
+    return make_codec(config).value();
+}
+
+class Tools : public ::testing::Test {
+protected:
+    // Puts `content` as a mount with this codec would; tells where each frame begins.
+    std::vector<std::size_t> put(const std::string& key, const std::string& content, const Codec& codec) {
+        const auto encoder = codec.encoder(key);
+        std::vector<std::byte> output(kMaxStoredFrame);
+        std::vector<FrameRecord> records;
+        std::vector<std::size_t> begins;
+        std::string object;
+        for (std::size_t offset = 0; offset < content.size(); offset += kFrameSize) {
+            const EncodedFrame frame =
+                encoder->encode(Payload::from_string(content.substr(offset, kFrameSize)), output, EncodeEffort::kNormal)
+                    .value();
+            begins.push_back(object.size());
+            object += frame.stored ? frame.stored->to_string()
+                                   : std::string(as_text(ByteSpan(output).first(frame.record.stored_size)));
+            records.push_back(frame.record);
+        }
+        object += encoder->tail(records, content.size()).to_string();
+        store_.put_object(key, object, encoder->metadata(content.size()));
+        return begins;
+    }
+
+    void flip(const std::string& key, std::size_t place) {
+        std::string content = store_.content(key);
+        content[place] = static_cast<char>(content[place] ^ 1);
+        store_.put_object(key, content, store_.info(key).metadata);
+    }
+
+    std::string cat(const std::string& key, Status& result) {
+        std::string text;
+        result = cat_object(store_, *codec_, key, [&](ByteSpan bytes) -> Status {
+            text += as_text(bytes);
+            return {};
+        });
+        return text;
+    }
+
+    FakeStore store_;
+    const std::unique_ptr<Codec> codec_ = codec_of("auto");
+};
+
+TEST_F(Tools, CatGivesTheFileWhateverItsFormat) {
+    store_.answer_from_threads(4);
+    for (const char* compress : {"none", "zstd", "auto"}) {
+        for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kFrameSize, 17 * kFrameSize + 5}) {
+            const std::string content = mixed(size);
+            put("file", content, size == 0 ? *codec_of("none") : *codec_of(compress));
+            Status result;
+            EXPECT_TRUE(cat("file", result) == content) << compress << size;
+            EXPECT_TRUE(result);
+        }
+    }
+}
+
+TEST_F(Tools, CatGivesNothingBehindADamagedFrame) {
+    const std::string content = mixed(20 * kFrameSize);
+    const auto begins = put("file", content, *codec_);
+    flip("file", begins[13] + 300);
+    flip("file", begins[17] + 300);
+    Status result;
+    EXPECT_TRUE(cat("file", result) == content.substr(0, 13 * kFrameSize));
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().errno_value, kDamaged);
+    EXPECT_NE(result.error().message.find("frame 13"), std::string::npos) << result.error().message;
+}
+
+TEST_F(Tools, CatStopsWhereTheOutputDoes) {
+    put("file", mixed(60 * kFrameSize), *codec_);
+    int writes = 0;
+    const Status result = cat_object(store_, *codec_, "file", [&](ByteSpan) -> Status {
+        ++writes;
+        return failure(ENOSPC, "full");
+    });
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().errno_value, ENOSPC);
+    EXPECT_EQ(writes, 1);
+}
+
+TEST_F(Tools, AStoreThatFailsIsNotDamage) {
+    put("file", mixed(8 * kFrameSize), *codec_);
+    Fault fault;
+    fault.operation = Operation::kGet;
+    fault.error = testing::store_error(EACCES, "AccessDenied", 403);
+    fault.skip = 1;
+    store_.inject(fault);
+    Status result;
+    cat("file", result);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().errno_value, EACCES);
+}
+
+TEST_F(Tools, InspectAddsUpWhatThereIs) {
+    const std::string content = mixed(20 * kFrameSize + 100);
+    put("file", content, *codec_of("zstd"));
+    const ObjectReport report = inspect_object(store_, *codec_, "file").value();
+    EXPECT_EQ(report.format, "zstd-1");
+    EXPECT_EQ(report.size, content.size());
+    EXPECT_EQ(report.object.size, store_.content("file").size());
+    EXPECT_EQ(report.frames(), 21U);
+    EXPECT_NEAR(report.percent_saved(), 50, 1);
+    EXPECT_NE(describe(report).find("zstd-1"), std::string::npos);
+    EXPECT_NE(json_of(report).find("\"frames\":21"), std::string::npos);
+}
+
+TEST_F(Tools, ReportsHoldNoControlCharacters) {
+    ObjectReport report;
+    report.object.key = "red\x1b[31m\xff";
+    report.format = "plain";
+    EXPECT_NE(describe(report).find("red\\x1b[31m\\xff"), std::string::npos);
+    const std::string json = json_of(report);
+    EXPECT_NE(json.find("red\\u001b[31m\xef\xbf\xbd"), std::string::npos) << json;
+    EXPECT_EQ(json.find('\x1b'), std::string::npos);
+}
+
+TEST_F(Tools, ATableThatCannotBeIsDamage) {
+    put("file", mixed(2 * kFrameSize), *codec_);
+    // The number of frames: nine bytes before the end.
+    flip("file", store_.content("file").size() - 9);
+    const auto opened = open_object(store_, *codec_, "file");
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().errno_value, kDamaged);
+}
+
+}  // namespace
+}  // namespace ckptfs
