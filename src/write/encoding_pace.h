@@ -3,9 +3,10 @@
 // counts in, decisions out.
 //
 // A save is slower for compression only while frames wait for a processor and little is on its way to the store at the
-// same time. When that has lasted, frames are compressed only as long as the store has enough to do meanwhile; a mount
-// remembers it from save to save, because a save of a second has no time to learn. After a while it tries again, more
-// and more rarely as long as nothing has changed.
+// same time. When that has lasted, frames are compressed only as long as the store has enough to do meanwhile, and
+// nobody else wants the processors, without whom nothing gets there. A mount remembers it from save to save, because a
+// save of a second has no time to learn. After a while it tries again, more and more rarely as long as nothing has
+// changed.
 //
 // Guarded by its owner's mutex.
 #pragma once
@@ -27,12 +28,21 @@ public:
     EncodingPace(std::size_t processors, std::uint64_t enough_leaving)
         : many_frames_(kFramesPerProcessor * std::max<std::size_t>(processors, 1)), enough_leaving_(enough_leaving) {}
 
+    // The threads that encode ran for so long, and so long they waited to run.
+    void note_processor_times(std::chrono::nanoseconds ran, std::chrono::nanoseconds waited) {
+        const auto all = static_cast<double>((ran + waited).count());
+        if (all > 0) {
+            contention_ += (static_cast<double>(waited.count()) / all - contention_) * kWeightOfOne;
+        }
+    }
+
     // For the next frame. `waiting`: frames for a processor, this one included; `leaving`: bytes to the store.
     EncodeEffort choose(SteadyTime now, std::size_t waiting, std::uint64_t leaving) {
         const bool store_is_busy = leaving >= enough_leaving_;
         if (hurried_until_) {
             if (now < *hurried_until_) {
-                return store_is_busy ? EncodeEffort::kNormal : EncodeEffort::kLeast;
+                const bool processors_are_free = contention_ < kMuchContention;
+                return store_is_busy && processors_are_free ? EncodeEffort::kNormal : EncodeEffort::kLeast;
             }
             hurried_until_.reset();
             unhurried_since_ = now;
@@ -59,11 +69,15 @@ public:
     // What was learned before is not held against a mount that has kept up for so long.
     static constexpr Milliseconds kForgetAfter{std::chrono::minutes(5)};
     static constexpr std::size_t kFramesPerProcessor = 4;
+    // Of the time, waited for a processor.
+    static constexpr double kMuchContention = 0.15;
+    static constexpr double kWeightOfOne = 1.0 / 32;
 
 private:
     const std::size_t many_frames_;
     const std::uint64_t enough_leaving_;
 
+    double contention_ = 0;
     std::optional<SteadyTime> starving_since_;
     std::optional<SteadyTime> hurried_until_;
     SteadyTime unhurried_since_{};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/executors.h"
+#include "base/processor_wait.h"
 #include "write/file_writer.h"
 #include "write/lazy_writer_group.h"
 
@@ -57,8 +58,14 @@ void WriterGroup::leave(const MemoryHolder* key) {
 }
 
 EncodeEffort WriterGroup::encode_effort() {
+    thread_local std::optional<ProcessorTimes> before;
+    const std::optional<ProcessorTimes> times = processor_times();
+    const std::optional<ProcessorTimes> last = std::exchange(before, times);
     const SteadyTime now = clock_.now();
     const std::lock_guard lock(mutex_);
+    if (times && last) {
+        pace_.note_processor_times(times->ran - last->ran, times->waited - last->waited);
+    }
     return pace_.choose(now, encoding_, leaving_);
 }
 

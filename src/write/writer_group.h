@@ -52,7 +52,7 @@ public:
     // A frame waits for a processor until it is encoded.
     void begins_to_encode() { ++encoding_; }
     void has_encoded() { --encoding_; }
-    // How the next of them is encoded.
+    // How the next of them is encoded. On the thread that does.
     [[nodiscard]] EncodeEffort encode_effort();
     // Something has been freed or staged: looks whether more has to be.
     void relieve();

@@ -51,6 +51,18 @@ TEST_F(EncodingPaceTest, ThenCompressesOnlyWhatTheStoreIsTooSlowFor) {
     EXPECT_EQ(run(Milliseconds(1000), kMany, kEnough - 1), EncodeEffort::kLeast);
 }
 
+TEST_F(EncodingPaceTest, LeavesTheProcessorsToWhoeverSends) {
+    run(Milliseconds(400), kMany, 0);
+    for (int frame = 0; frame < 100; ++frame) {
+        pace_.note_processor_times(Milliseconds(1), Milliseconds(1));
+    }
+    EXPECT_EQ(run(Milliseconds(1000), kMany, kEnough), EncodeEffort::kLeast);
+    for (int frame = 0; frame < 100; ++frame) {
+        pace_.note_processor_times(Milliseconds(1), Milliseconds(0));
+    }
+    EXPECT_EQ(run(Milliseconds(1000), kMany, kEnough), EncodeEffort::kNormal);
+}
+
 TEST_F(EncodingPaceTest, RemembersItFromSaveToSave) {
     run(Milliseconds(400), kMany, 0);
     now_ += std::chrono::seconds(20);
