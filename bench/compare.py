@@ -80,7 +80,9 @@ def steps_of(workload: str, bytes_: int) -> list[workloads.Step]:
 
 def run_models(models: list[bench_plan.Model], options: argparse.Namespace, disk: pathlib.Path):
     """On one simulated store; yields measured results."""
-    mount_options = options.mount_option + ([] if options.signed_payload else ["--unsigned-payload"])
+    # The same bytes on every row.
+    mount_options = ["--compress", "none", *options.mount_option]
+    mount_options += [] if options.signed_payload else ["--unsigned-payload"]
     with contextlib.closing(workloads.Bench(models[0].tls, disk, mount_options, options.size,
                                             quick=options.quick)) as bench:
         first = 1 if options.quick else 0
