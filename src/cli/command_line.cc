@@ -78,11 +78,17 @@ struct ToolCommand {
     const char* help;
     const char* source;
     const char* source_help;
+    // The whole bucket is a source, too.
+    bool takes_bucket;
     bool has_json;
 };
 constexpr auto kTools = std::to_array<ToolCommand>({
-    {Tool::kInspect, "inspect", "say how a file is stored and where its bytes go", "OBJECT", "s3://BUCKET/KEY", true},
-    {Tool::kCat, "cat", "write a file to standard output, whole and checked", "OBJECT", "s3://BUCKET/KEY", false},
+    {Tool::kInspect, "inspect", "say how a file is stored and where its bytes go", "OBJECT", "s3://BUCKET/KEY", false,
+     true},
+    {Tool::kCat, "cat", "write a file to standard output, whole and checked", "OBJECT", "s3://BUCKET/KEY", false,
+     false},
+    {Tool::kVerify, "verify", "read everything and check every frame", "SOURCE",
+     "s3://BUCKET[/PREFIX] or s3://BUCKET/KEY", true, true},
 });
 
 // Everything that is typed behind a tool's name.
@@ -108,7 +114,7 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
 
 CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
     auto object = parse_object_uri(words.source);
-    if (object && object->key.empty()) {
+    if (object && object->key.empty() && !tool.takes_bucket) {
         object =
             failure(EINVAL, format("\"{}\" names no object; expected {}", escaped(words.source), tool.source_help));
     }

@@ -25,7 +25,7 @@ struct UnmountRequest {
     std::string directory;
 };
 
-enum class Tool : std::uint8_t { kInspect, kCat };
+enum class Tool : std::uint8_t { kInspect, kCat, kVerify };
 
 struct ToolRequest {
     Tool tool = Tool::kInspect;

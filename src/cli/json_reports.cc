@@ -41,4 +41,21 @@ std::string json_of(const ObjectReport& report) {
     return line(json);
 }
 
+std::string json_of(const ObjectProblem& problem) {
+    Json json{{"key", problem.key}, {"state", problem.damaged ? "damaged" : "not checked"}};
+    if (problem.frame) {
+        json["first_damaged_frame"] = *problem.frame;
+        json["damaged_frames"] = problem.damaged_frames;
+    }
+    json["why"] = problem.why;
+    return line(json);
+}
+
+std::string json_of(const VerifyTotals& totals) {
+    return line({{"objects", totals.objects},
+                 {"size", totals.size},
+                 {"damaged", totals.damaged},
+                 {"not_checked", totals.not_checked}});
+}
+
 }  // namespace ckptfs

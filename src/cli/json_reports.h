@@ -6,9 +6,12 @@
 #include <string>
 
 #include "cli/inspect_object.h"
+#include "cli/verify_objects.h"
 
 namespace ckptfs {
 
 [[nodiscard]] std::string json_of(const ObjectReport& report);
+[[nodiscard]] std::string json_of(const ObjectProblem& problem);
+[[nodiscard]] std::string json_of(const VerifyTotals& totals);
 
 }  // namespace ckptfs

@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "ckptfs/log.h"
 #include "ckptfs/store_limits.h"
+#include "codec/codecs.h"
 #include "fs/store_wait.h"
 
 namespace ckptfs {
@@ -66,7 +67,8 @@ Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std
     }
     auto layout = codec.layout(tail->object, tail->bytes);
     if (!layout) {
-        return damaged(std::move(layout.error()));
+        const bool known = !frame_checksum_name(codec.format_name(tail->object)).empty();
+        return known ? damaged(std::move(layout.error())) : failure(std::move(layout.error()));
     }
     return OpenObject{std::move(tail->object), std::move(*layout)};
 }

@@ -21,10 +21,14 @@
 #include "cli/json_reports.h"
 #include "cli/scale.h"
 #include "cli/store_client.h"
+#include "cli/verify_objects.h"
 #include "codec/codecs.h"
 
 namespace ckptfs {
 namespace {
+
+// Of verify.
+constexpr int kNotChecked = 2;
 
 // The store and the codec, as a mount has them.
 class Access {
@@ -54,6 +58,7 @@ public:
 
     [[nodiscard]] ObjectStore& store() const { return client_->store(); }
     [[nodiscard]] const Codec& codec() const { return *codec_; }
+    [[nodiscard]] const Clock& clock() const { return clock_; }
 
 private:
     Access() = default;
@@ -65,9 +70,9 @@ private:
     std::unique_ptr<Codec> codec_;
 };
 
-int fail(const Error& error) {
+int fail(const Error& error, int code = 1) {
     std::fprintf(stderr, "ckptfs: %s\n", escaped(error.message).c_str());
-    return 1;
+    return code;
 }
 
 Status write_out(ByteSpan bytes) {
@@ -101,6 +106,48 @@ int cat(const Access& access, const std::string& key) {
     return written ? 0 : fail(written.error());
 }
 
+// One line on the terminal that is written over.
+class ProgressLine {
+public:
+    explicit ProgressLine(const Clock& clock) : clock_(clock), shown_(isatty(STDERR_FILENO) != 0) {}
+
+    void show(const VerifyTotals& totals) {
+        constexpr Milliseconds kEvery{200};
+        if (shown_ && clock_.now() - last_ >= kEvery) {
+            clear();
+            std::fprintf(stderr, "checked %s", describe(totals).c_str());
+            last_ = clock_.now();
+        }
+    }
+    void clear() const {
+        if (shown_ && last_ != SteadyTime{}) {
+            // ECMA-48: to the first column, erase the line.
+            std::fputs("\r\x1b[K", stderr);
+        }
+    }
+
+private:
+    const Clock& clock_;
+    const bool shown_;
+    SteadyTime last_{};
+};
+
+int verify(const Access& access, const ToolRequest& request) {
+    ProgressLine line(access.clock());
+    const auto problem = [&](const ObjectProblem& found) {
+        line.clear();
+        static_cast<void>(!write_out(as_bytes(request.json ? json_of(found) : describe(found) + "\n")));
+    };
+    const auto totals = verify_objects(access.store(), access.codec(), request.object.key,
+                                       {problem, [&](const VerifyTotals& so_far) { line.show(so_far); }});
+    line.clear();
+    if (!totals) {
+        return fail(totals.error(), kNotChecked);
+    }
+    const Status written = write_out(as_bytes(request.json ? json_of(*totals) : describe(*totals) + "\n"));
+    return written ? exit_code(*totals) : fail(written.error(), kNotChecked);
+}
+
 }  // namespace
 
 int tool_command(const ToolRequest& request, const Config& config) {
@@ -109,13 +156,15 @@ int tool_command(const ToolRequest& request, const Config& config) {
     std::signal(SIGPIPE, SIG_IGN);
     const auto access = Access::create(scaled(config, processor_count()));
     if (!access) {
-        return fail(access.error());
+        return fail(access.error(), request.tool == Tool::kVerify ? kNotChecked : 1);
     }
     switch (request.tool) {
         case Tool::kInspect:
             return inspect(**access, request, request.object.key);
         case Tool::kCat:
             return cat(**access, request.object.key);
+        case Tool::kVerify:
+            return verify(**access, request);
     }
     return 1;
 }

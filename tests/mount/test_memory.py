@@ -10,6 +10,7 @@ import textwrap
 
 import pytest
 from harness.mounts import Mount
+from harness.programs import CKPTFS
 from harness.simulator import BUCKET, Simulator
 
 MIB = 1 << 20
@@ -147,3 +148,13 @@ def test_a_file_without_room_on_the_staging_disk_fails_and_says_so(mount, simula
     assert simulator.open_uploads(prefix) == []
     for key in simulator.keys(prefix):
         assert len(simulator.content(key)) == 3 * MIB
+
+
+@pytest.mark.parametrize("command", ["cat", "verify", "inspect"])
+def test_tools_stay_within_their_memory(mount, simulator, prefix, command):
+    (mount("--compress", "zstd") / "file").write_bytes((os.urandom(MIB) + b"text" * (MIB // 4)) * 300)
+    run = f"import resource, subprocess; subprocess.run({[str(CKPTFS), command, f's3://{BUCKET}/{prefix}file']}, " \
+          "stdout=subprocess.DEVNULL, check=True); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    ran = subprocess.run([sys.executable, "-c", run], capture_output=True, timeout=100, check=True,
+                         env={**os.environ, **simulator.environment()})
+    assert int(ran.stdout) * 1024 < 256 * MIB

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that look at objects without a mount: inspect and cat."""
+"""The commands that look at objects without a mount: inspect, cat and verify."""
 
 import json
 import os
+import pty
 import signal
 import subprocess
 
@@ -158,3 +159,88 @@ def test_inspect_says_what_is_damaged(mount, tool, simulator, prefix):
     simulator.client().copy_object(Bucket=BUCKET, Key=prefix + "format", CopySource=f"{BUCKET}/{prefix}format",
                                    Metadata={"ckptfs-format": "planes-9"}, MetadataDirective="REPLACE")
     fails(tool("inspect", prefix + "format"), "planes-9")
+
+
+def test_verify_finds_all_damage_and_nothing_else(mount, tool, simulator, prefix):
+    made = {compress: mount("--compress", compress) for compress in FORMATS}
+    (made["auto"] / "dir").mkdir()
+    for compress, where in made.items():
+        for size in (0, 1, 3 * MIB + 5, 30 * MIB):
+            (where / "dir" / f"{compress}{size}").write_bytes(floats_and_text(31)[:size])
+    sound = tool("verify", prefix)
+    assert sound.returncode == 0 and sound.stderr == b"", sound
+    assert sound.stdout == f"12 objects, {3 * (33 * MIB + 6) / MIB:.1f} MiB\n".encode()
+    assert json.loads(tool("verify", prefix, "--json").stdout) == {
+        "objects": 12, "size": 3 * (33 * MIB + 6), "damaged": 0, "not_checked": 0}
+
+    # The same for a whole bucket, for one object, and for what is below a name without a slash.
+    assert tool("verify", "").stdout.startswith(b"12 objects, ")
+    assert tool("verify", prefix + "dir/auto1").stdout.startswith(b"1 object, ")
+    assert tool("verify", prefix + "dir").stdout.startswith(b"12 objects, ")
+
+    large = prefix + "dir/auto" + str(30 * MIB)
+    entries = read_table(simulator.stored(large))
+    begins = [sum(entry[0] for entry in entries[:frame]) for frame in range(len(entries))]
+
+    def two_frames(data: bytearray) -> bytes:
+        data[begins[22] + 300] ^= 1
+        data[begins[7] + 300] ^= 1
+        return bytes(data)
+
+    put_back(simulator, large, two_frames)
+    put_back(simulator, prefix + "dir/zstd" + str(30 * MIB), lambda data: bytes(data[:-4096]))
+    put_back(simulator, prefix + "dir/zstd" + str(3 * MIB + 5), lambda data: b"")
+    ran = tool("verify", prefix)
+    assert ran.returncode == 1 and ran.stderr == b""
+    lines = ran.stdout.decode().splitlines()
+    assert lines[-1].startswith("12 objects, ") and lines[-1].endswith(", 3 damaged")
+    assert len(lines) == 4 and all(line.startswith("damaged: " + prefix) for line in lines[:-1])
+    [of_large] = [line for line in lines if large in line]
+    assert "frame 7: " in of_large and "(2 frames are damaged)" in of_large
+    said = [json.loads(line) for line in tool("verify", prefix, "--json").stdout.splitlines()]
+    assert said[-1]["damaged"] == 3
+    [of_large] = [line for line in said if line.get("key") == large]
+    assert of_large["state"] == "damaged" and of_large["first_damaged_frame"] == 7 and of_large["damaged_frames"] == 2
+
+
+def test_verify_reads_many_objects_page_by_page(tool, simulator, prefix):
+    client = simulator.client()
+    for number in range(1100):
+        client.put_object(Bucket=BUCKET, Key=f"{prefix}{number}", Body=b"content")
+    client.put_object(Bucket=BUCKET, Key=f"{prefix}500x", Body=b"content" * 1000,
+                                  Metadata={"ckptfs-format": "zstd-1"})
+    ran = tool("verify", prefix)
+    assert ran.returncode == 1
+    assert ran.stdout.decode().splitlines()[-1].startswith("1101 objects, ")
+    assert f"damaged: {prefix}500x: ".encode() in ran.stdout
+
+
+def test_verify_says_what_it_could_not_check(mount, tool, simulator, prefix):
+    fails(tool("verify", prefix), "no object", code=2)
+    fails(tool("verify", prefix, bucket="otherbucket"), "otherbucket", code=2)
+    fails(tool("verify", prefix, "--endpoint-url", "http://127.0.0.1:1", "--retry-for", "100ms"), "127.0.0.1", code=2)
+    for name in ("newer", "refused", "sound"):
+        (mount("--compress", "zstd") / name).write_bytes(floats_and_text(3))
+    simulator.client().copy_object(Bucket=BUCKET, Key=prefix + "newer", CopySource=f"{BUCKET}/{prefix}newer",
+                                   Metadata={"ckptfs-format": "planes-9"}, MetadataDirective="REPLACE")
+    simulator.inject({"op": "GetObject", "key": prefix + "refused", "action": "403"})
+    ran = tool("verify", prefix)
+    assert ran.returncode == 2
+    lines = ran.stdout.decode().splitlines()
+    assert len(lines) == 3 and lines[-1].endswith("3 objects, 3.0 MiB, 2 not checked")
+    assert any("planes-9" in line and line.startswith("not checked: ") for line in lines)
+    assert any("AccessDenied" in line and line.startswith("not checked: ") for line in lines)
+    put_back(simulator, prefix + "sound", flipped(1000))
+    assert tool("verify", prefix).returncode == 1, "damage comes first"
+
+
+def test_verify_shows_its_progress_on_a_terminal_only(mount, simulator, prefix):
+    (mount() / "file").write_bytes(floats_and_text(60))
+    terminal, end = pty.openpty()
+    ran = subprocess.run([CKPTFS, "verify", f"s3://{BUCKET}/{prefix}"], stdout=subprocess.PIPE, stderr=end, timeout=60,
+                         env={**os.environ, **simulator.environment()})
+    os.close(end)
+    shown = os.read(terminal, 100_000)
+    os.close(terminal)
+    assert ran.returncode == 0 and ran.stdout == b"1 object, 60.0 MiB\n"
+    assert shown.startswith(b"checked ") and shown.endswith(b"\r\x1b[K")

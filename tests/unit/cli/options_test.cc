@@ -174,11 +174,17 @@ TEST(CommandLine, ToolsTakeTheOptionsOfTheStoreAndNoOthers) {
         ASSERT_TRUE(std::holds_alternative<Answer>(refused)) << words.back();
         EXPECT_EQ(std::get<Answer>(refused).exit_code, 2) << words.back();
     }
-    for (const char* tool : {"inspect", "cat"}) {
+    for (const char* tool : {"inspect", "cat", "verify"}) {
         const std::string help = std::get<Answer>(parse_command_line({"ckptfs", tool, "--help"})).text;
         EXPECT_NE(help.find("--ca-bundle"), std::string::npos) << tool;
         EXPECT_EQ(help.find("--allow-other"), std::string::npos) << tool;
     }
+}
+
+TEST(CommandLine, VerifyTakesAWholeBucket) {
+    const CommandLine line = parse_command_line({"ckptfs", "verify", "s3://bucket"});
+    ASSERT_TRUE(std::holds_alternative<ToolRequest>(line));
+    EXPECT_EQ(std::get<ToolRequest>(line).object.key, "");
 }
 
 // A tool takes any key that S3 takes.

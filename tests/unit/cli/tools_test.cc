@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "cli/inspect_object.h"
 #include "cli/json_reports.h"
 #include "cli/object_frames.h"
+#include "cli/verify_objects.h"
 #include "codec/codecs.h"
 #include "support/fake_store.h"
 
@@ -77,7 +80,17 @@ protected:
         return text;
     }
 
+    VerifyTotals verify(const std::string& key) {
+        problems_.clear();
+        const auto totals = verify_objects(
+            store_, *codec_, key,
+            {[&](const ObjectProblem& problem) { problems_[problem.key] = problem; }, [](const VerifyTotals&) {}});
+        EXPECT_TRUE(totals) << totals.error().message;
+        return totals.value_or(VerifyTotals{});
+    }
+
     FakeStore store_;
+    std::map<std::string, ObjectProblem> problems_;
     const std::unique_ptr<Codec> codec_ = codec_of("auto");
 };
 
@@ -142,6 +155,51 @@ TEST_F(Tools, InspectAddsUpWhatThereIs) {
     EXPECT_NEAR(report.percent_saved(), 50, 1);
     EXPECT_NE(describe(report).find("zstd-1"), std::string::npos);
     EXPECT_NE(json_of(report).find("\"frames\":21"), std::string::npos);
+}
+
+TEST_F(Tools, VerifyNamesTheFirstDamagedFrameOfEveryObject) {
+    store_.answer_from_threads(4);
+    const auto begins = put("run/large", mixed(60 * kFrameSize), *codec_);
+    for (int i = 0; i < 40; ++i) {
+        put("run/" + std::to_string(i), mixed(kFrameSize + 1), i % 2 == 0 ? *codec_ : *codec_of("none"));
+    }
+    put("run2", mixed(1), *codec_of("none"));
+    store_.put_object("run/dir/", "");
+    EXPECT_EQ(verify("run").objects, 41U);
+    EXPECT_TRUE(problems_.empty());
+    for (const std::size_t frame : {51, 9, 10}) {
+        flip("run/large", begins[frame] + 300);
+    }
+    flip("run/8", 300);
+    const VerifyTotals totals = verify("run/");
+    EXPECT_EQ(totals.damaged, 2U);
+    EXPECT_EQ(totals.not_checked, 0U);
+    EXPECT_EQ(totals.size, 60 * kFrameSize + 40 * (kFrameSize + 1));
+    EXPECT_EQ(exit_code(totals), 1);
+    ASSERT_EQ(problems_.size(), 2U);
+    EXPECT_EQ(problems_["run/large"].frame, 9U);
+    EXPECT_EQ(problems_["run/large"].damaged_frames, 3U);
+    EXPECT_EQ(problems_["run/8"].frame, 0U);
+}
+
+TEST_F(Tools, VerifyTellsDamageFromAStoreThatFails) {
+    put("file", mixed(60 * kFrameSize), *codec_);
+    Fault fault;
+    fault.operation = Operation::kGet;
+    fault.error = testing::store_error(EACCES, "AccessDenied", 403);
+    fault.skip = 3;
+    fault.times = 1000;
+    store_.inject(fault);
+    VerifyTotals totals = verify("file");
+    EXPECT_EQ(totals.damaged, 0U);
+    EXPECT_EQ(totals.not_checked, 1U);
+    EXPECT_EQ(exit_code(totals), 2);
+    fault.operation = Operation::kList;
+    fault.skip = 0;
+    store_.inject(fault);
+    const auto listed = verify_objects(store_, *codec_, "", {[](const auto&) {}, [](const auto&) {}});
+    ASSERT_FALSE(listed);
+    EXPECT_EQ(listed.error().errno_value, EACCES);
 }
 
 TEST_F(Tools, ReportsHoldNoControlCharacters) {
