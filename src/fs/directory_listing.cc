@@ -109,7 +109,7 @@ void DirectoryListing::take_page(const std::string& directory_key, const ListRes
         if (all_names_kept_) {
             all_names_.insert(listed->name);
         }
-        page_.push_back(Listed{std::move(listed->name), listed->is_directory, version, key});
+        page_.push_back(Listed{std::move(listed->name), listed->is_directory, version, key, true});
     };
     for (const std::string& prefix : page.common_prefixes) {
         add(prefix, {});
@@ -126,7 +126,6 @@ void DirectoryListing::find_sizes() {
             unknown.push_back(&listed);
         }
     }
-    // Whatever is not found keeps the size of its object.
     static_cast<void>(
         for_each_in_parallel(unknown.size(), kSizesAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
             Listed& listed = *unknown[index];
@@ -134,8 +133,9 @@ void DirectoryListing::find_sizes() {
             object.key = listed.key;
             object.etag = listed.version.etag;
             object.size = listed.version.stored_size;
-            state_.sizes.find(object, [&listed, done = std::move(done)](std::uint64_t size) {
-                listed.version.size = size;
+            state_.sizes.find(object, [&listed, done = std::move(done)](Result<std::uint64_t> size) {
+                listed.size_is_known = size.has_value();
+                listed.version.size = size.value_or(listed.version.stored_size);
                 done({});
             });
         }));
@@ -146,7 +146,7 @@ void DirectoryListing::finish() {
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const std::string& name : being_written_) {
         if (const NodePtr child = state_.nodes.child(lock, directory_, name); child != nullptr && child->writer) {
-            page_.push_back(Listed{name, false, {}, {}});
+            page_.push_back(Listed{name, false, {}, {}, true});
         }
     }
     if (all_names_kept_) {
@@ -199,6 +199,11 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
                    : lookups_.found_file(lock, directory_, listed.name, listed.version);
     }
     entry.entry = state_.entry(lock, *node);
+    if (!newer && !listed.size_is_known) {
+        // Whoever wants to know asks for it.
+        node->checked = SteadyTime{};
+        entry.entry.valid_for = entry.entry.attributes.valid_for = Milliseconds(0);
+    }
     return entry;
 }
 

@@ -30,6 +30,7 @@ private:
         bool is_directory = false;
         ObjectVersion version;
         std::string key;
+        bool size_is_known = true;
     };
 
     void restart();

@@ -34,15 +34,18 @@ std::optional<std::uint64_t> FileSizes::known(const ObjectInfo& object) const {
     return found == sizes_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void FileSizes::find(const ObjectInfo& object, std::function<void(std::uint64_t size)> done) {
+void FileSizes::find(const ObjectInfo& object, std::function<void(Result<std::uint64_t> size)> done) {
     if (const std::optional<std::uint64_t> size = known(object)) {
         done(*size);
         return;
     }
     fetch_range(store_, object.key, object.etag, ByteRange{0, kSizeTail, true},
                 [this, object, done = std::move(done)](Result<FetchedRange> end) {
-                    Result<std::uint64_t> size =
-                        end ? codec_.size_from_tail(end->object, end->bytes) : failure(std::move(end.error()));
+                    if (!end) {
+                        done(failure(std::move(end.error())));
+                        return;
+                    }
+                    const Result<std::uint64_t> size = codec_.size_from_tail(end->object, end->bytes);
                     if (size) {
                         remember(object.key, object.etag, *size);
                     } else {

@@ -2,8 +2,8 @@
 // How long the file in an object is, where the object's own size does not tell.
 //
 // Nearly all objects show by their size that they are plain (Codec::may_be_encoded). Of the rest the end is asked for,
-// once for each version. A size that cannot be told is that of the object, so that a damaged one can still be listed
-// and removed; opening it says what is wrong.
+// once for each version. The size of a damaged one is that of the object, so that it can still be listed and removed;
+// opening it says what is wrong.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -27,8 +27,8 @@ public:
 
     // Without a request; empty where one is needed.
     [[nodiscard]] std::optional<std::uint64_t> known(const ObjectInfo& object) const;
-    // `object` as a list or HeadObject described it.
-    void find(const ObjectInfo& object, std::function<void(std::uint64_t size)> done);
+    // `object` as a list or HeadObject described it. ENOENT or ESTALE where this version is gone.
+    void find(const ObjectInfo& object, std::function<void(Result<std::uint64_t> size)> done);
     void remember(const std::string& key, const std::string& etag, std::uint64_t size);
 
 private:

@@ -40,21 +40,27 @@ struct Inquiry {
 
 }  // namespace
 
-void Lookups::lookup(NodeId parent_id, std::string name, Reply<Entry> reply) {
+void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Entry> reply) {
     std::string key;
     if (std::optional<Result<Entry>> known = from_table(parent_id, name, key)) {
         reply(std::move(*known));
         return;
     }
     const SteadyTime asked = state_.env.clock.now();
-    find(std::move(key), [this, parent_id, name, asked, reply](Result<FoundName> found) {
+    find(std::move(key), [this, parent_id, name, attempts, asked, reply](Result<FoundName> found) {
         if (!found || found->is_directory || !found->object) {
             reply(found ? apply(parent_id, name, *found, 0, asked) : Result<Entry>(failure(std::move(found.error()))));
             return;
         }
         const ObjectInfo object = *found->object;
-        state_.sizes.find(object, [this, parent_id, name, asked, reply, found = std::move(*found)](std::uint64_t size) {
-            reply(apply(parent_id, name, found, size, asked));
+        state_.sizes.find(object, [=, this, found = std::move(*found)](Result<std::uint64_t> size) {
+            if (size) {
+                reply(apply(parent_id, name, found, *size, asked));
+            } else if (attempts > 1 && (size.error().errno_value == ENOENT || size.error().errno_value == ESTALE)) {
+                lookup(parent_id, name, attempts - 1, reply);
+            } else {
+                reply(failure(std::move(size.error())));
+            }
         });
     });
 }

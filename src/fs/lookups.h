@@ -26,7 +26,9 @@ class Lookups {
 public:
     explicit Lookups(SharedState& state) : state_(state) {}
 
-    void lookup(NodeId parent, std::string name, Reply<Entry> reply);
+    void lookup(NodeId parent, std::string name, Reply<Entry> reply) {
+        lookup(parent, std::move(name), kAttempts, std::move(reply));
+    }
     // Asks the bucket; `key` without a trailing '/'.
     void find(std::string key, Reply<FoundName> reply);
 
@@ -41,6 +43,10 @@ public:
     void report_hidden(const std::string& key);
 
 private:
+    // A version that is replaced before its size is known is followed by the next so often.
+    static constexpr int kAttempts = 5;
+
+    void lookup(NodeId parent, std::string name, int attempts, Reply<Entry> reply);
     // An answer that needs no request; else empty, and `key` is what to ask for.
     std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, std::string& key);
     // `size`: of the file, where one was found.

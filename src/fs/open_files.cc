@@ -235,11 +235,13 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
                 state_.nodes.unlink(lock, node);
             }
             answer = failure(std::move(reader.error()));
-        } else if (node->committed && node->committed->etag == (*reader)->object().etag) {
+        } else if (node->committed && node->committed->etag == (*reader)->object().etag &&
+                   node->committed->size == (*reader)->size()) {
             node->reader = *reader;
             node->checked = state_.env.clock.now();
             answer = add_handle(lock, *request, nullptr, *reader);
         } else if (node->linked) {
+            state_.sizes.remember((*reader)->object().key, (*reader)->object().etag, (*reader)->size());
             answer = give_new_node(lock, node, version_of((*reader)->object(), (*reader)->size()), *reader);
         } else {
             answer = failure(ESTALE, "the file is gone");

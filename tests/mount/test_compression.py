@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files in compressed frames: what lies in the bucket, and that nobody notices who reads the mount."""
 
+import contextlib
 import errno
 import os
 import random
 import subprocess
+import threading
+import time
 
 import pytest
 from format.container import read_table
@@ -208,3 +211,47 @@ def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
     assert sorted(os.listdir(other.path)) == ["cut", "footer", "frame", "table"]
     for name in os.listdir(other.path):
         (other / name).unlink()
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_size_that_could_not_be_asked_for_does_not_cut_what_is_read(made, mount, simulator, prefix, listed):
+    content = bytes(3 * MIB)
+    (made / "file").write_bytes(content)
+    other = mount("--metadata-ttl", "60")
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "times": 1, "action": "403"})
+    if listed:
+        assert subprocess.run(["ls", "-l", other.path], capture_output=True, text=True, check=True).stdout
+    else:
+        with pytest.raises(OSError):
+            os.stat(other / "file")
+    simulator.clear_faults()
+    assert (other / "file").read_bytes() == content
+    assert (other / "file").stat().st_size == len(content)
+
+
+def test_files_that_are_replaced_while_they_are_looked_at(made, mount):
+    sizes = [3 * MIB, 5 * MIB, 2 * MIB - 4096, MIB - 1]
+    other = mount("--metadata-ttl", "0")
+    stop = threading.Event()
+    (made / "file").write_bytes(mixed(sizes[0]))
+
+    def replace() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            (made / "file.tmp").write_bytes(mixed(sizes[number % len(sizes)], number))
+            (made / "file.tmp").rename(made / "file")
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        deadline = time.monotonic() + 4
+        while time.monotonic() < deadline:
+            assert (other / "file").stat().st_size in sizes
+            with os.scandir(other.path) as entries:
+                assert {entry.stat().st_size for entry in entries if entry.name == "file"} <= set(sizes)
+            with contextlib.suppress(OSError):
+                assert len((other / "file").read_bytes()) in sizes
+    finally:
+        stop.set()
+        writer.join()

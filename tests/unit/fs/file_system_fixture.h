@@ -181,7 +181,7 @@ protected:
     StandingClock clock;
     ToldProcesses processes;
     NotedKernelCache kernel_cache;
-    std::unique_ptr<Codec> codec = std::move(*make_codec(CodecConfig()));
+    std::unique_ptr<Codec> codec = std::move(*make_codec({"none", {}}));
     BlockCache cache{*pool, clock};
     WriteEnvironment write_environment{store, *pool, *executor, *staging, clock, *codec, WriteConfig{}};
     ReadEnvironment read_environment{store, *pool, *executor, clock, *codec, cache, ReadConfig{}};
