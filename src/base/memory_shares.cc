@@ -12,6 +12,9 @@ namespace {
 constexpr std::size_t kSmallestCommitReserve = 8;
 constexpr std::size_t kLargestCommitReserve = 256;
 constexpr std::size_t kSmallestEncodeReserve = 4;
+// A part is sent when it has reached its planned size, in frames that are a little larger than a buffer's share of it:
+// all of it may have to come back from the disk at once.
+constexpr std::size_t kSparePartBuffers = 2;
 constexpr std::size_t kFewestParkedWrites = 8;
 constexpr std::size_t kMostParkedWrites = 256;
 constexpr std::size_t kLargestReadReserve = 1024;
@@ -43,10 +46,11 @@ MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads, bool enco
     const std::size_t receive = std::min(threads + parked, total / 4);
     const std::size_t read = std::min(total / 8, kLargestReadReserve);
     const std::size_t commit = std::clamp(total / 16, kSmallestCommitReserve, kLargestCommitReserve);
-    const std::size_t write = std::min(total / 4, kLargestWriteReserve);
+    // A little less than a quarter, so that the largest part fits under the cap of commits (see kSparePartBuffers).
+    const std::size_t write = std::min(total / 4 - 2 * kSparePartBuffers, kLargestWriteReserve);
     // The largest part (a quarter of what file data may take) may have to be encoded as a whole, with a frame to spare.
     // Without it, what others compressed may still be appended to.
-    const std::size_t encode = encodes ? std::min(total * 3 / 16 + 2, kLargestWriteReserve)
+    const std::size_t encode = encodes ? std::min(total * 3 / 16 + kSparePartBuffers, kLargestWriteReserve)
                                        : std::clamp(total / 128, kSmallestEncodeReserve, kLargestCommitReserve);
 
     MemoryShares shares;

@@ -7,6 +7,7 @@
 
 #include "base/little_endian.h"
 #include "base/text.h"
+#include "ckptfs/store_limits.h"
 
 namespace ckptfs {
 namespace {
@@ -20,6 +21,8 @@ constexpr std::uint32_t kSeekableMagic = 0x8F92EAB1;
 constexpr std::uint8_t kChecksumFlag = 0x80;
 constexpr std::uint64_t kEntrySize = 12;
 constexpr std::uint64_t kFooterSize = 9;
+// No file is larger than the largest object: its table takes 60 MiB.
+constexpr std::uint64_t kMaxFrames = kMaxObjectSize / kFrameSize;
 
 std::uint64_t table_bytes(std::uint64_t frames) {
     return kSkippableHeader + frames * kEntrySize + kFooterSize;
@@ -49,7 +52,7 @@ Result<std::uint64_t> frame_count(ByteSpan end, std::uint64_t object_size) {
     if (std::to_integer<std::uint8_t>(footer[4]) != kChecksumFlag) {
         return damaged("its flags are not known");
     }
-    if (frames == 0 || table_bytes(frames) + kSkippableHeader + frames > object_size) {
+    if (frames == 0 || frames > kMaxFrames || table_bytes(frames) + kSkippableHeader + frames > object_size) {
         return damaged("the number of frames");
     }
     return frames;

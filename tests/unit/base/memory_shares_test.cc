@@ -26,7 +26,8 @@ MemoryShares small_shares() {
 
 class SharesOfSize : public testing::TestWithParam<std::uint64_t> {};
 
-INSTANTIATE_TEST_SUITE_P(Mebibytes, SharesOfSize, testing::Values(0, 1, 63, 64, 65, 100, 128, 256, 1024, 8192, 262144));
+INSTANTIATE_TEST_SUITE_P(Mebibytes, SharesOfSize,
+                         testing::Values(0, 1, 63, 64, 65, 71, 78, 92, 100, 128, 256, 302, 1024, 8192, 262144));
 
 TEST_P(SharesOfSize, AreSensible) {
     for (const int threads : {0, 1, 2, 8, 16, 64, 1000}) {
@@ -53,6 +54,10 @@ TEST_P(SharesOfSize, AreSensible) {
             // The largest part, which is a quarter of what file data may take, and a frame more.
             EXPECT_GE(shares[MemoryUse::kEncode].reserve,
                       encodes ? std::min<std::size_t>(shares.total * 3 / 16 + 1, 2048) : 4U);
+            // All of it may have to come back from the disk; what it takes lies by less than two buffers above the
+            // plan.
+            EXPECT_GE(shares[MemoryUse::kCommit].cap, shares.total * 3 / 16 + 2);
+            EXPECT_GE(shares[MemoryUse::kEncode].cap, shares.total * 3 / 16 + 2);
         }
     }
 }

@@ -107,6 +107,11 @@ TEST(Container, RefusesWhatItsTableClaims) {
     EXPECT_FALSE(with(44, 0xFFFFFFFF)) << "the number of frames";
     EXPECT_FALSE(with(44, 0)) << "no frames";
     EXPECT_FALSE(with(49, 0)) << "no magic number";
+    std::string end = good.substr(good.size() - kSizeTail);
+    store_u32(end.data() + end.size() - 9, 5U << 20);
+    EXPECT_TRUE(table_size(as_bytes(end), std::uint64_t{5} << 40)) << "the largest file";
+    store_u32(end.data() + end.size() - 9, (5U << 20) + 1);
+    EXPECT_FALSE(table_size(as_bytes(end), std::uint64_t{5} << 40)) << "more frames than a file can have";
 }
 
 TEST(Container, RefusesEveryShortOrDamagedEnd) {
