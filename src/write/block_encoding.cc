@@ -54,8 +54,8 @@ Status compose(const PartFrame& frame, const FrameEncoder& encoder, MutableByteS
     } else {
         frame.bytes.copy_to(0, block.subspan(begin, frame.size));
     }
-    for (const auto& [offset, bytes] : frame.patches) {
-        bytes.copy_to(0, block.subspan(begin + offset, bytes.size()));
+    for (const auto& [offset, patch] : frame.patches) {
+        patch.bytes.copy_to(0, block.subspan(begin + offset, patch.size));
     }
     return {};
 }
@@ -124,10 +124,23 @@ private:
 }  // namespace
 
 Status verify_loaded(Frames& frames) {
+    const auto differs = [](const Payload& bytes, std::optional<std::uint32_t> expected) {
+        return expected && crc32c(bytes) != *expected;
+    };
+    bool damaged = false;
     for (PartFrame& frame : frames) {
-        if (std::exchange(frame.unverified, false) && frame.crc32c && crc32c(frame.bytes) != *frame.crc32c) {
-            return failure(EIO, "what was put into --staging-dir did not come back as it was; check that disk");
+        damaged = damaged || (std::exchange(frame.unverified, false) && differs(frame.bytes, frame.crc32c));
+        for (auto& [offset, patch] : frame.patches) {
+            // All that was staged has been loaded.
+            if (patch.staged_size > 0) {
+                damaged = damaged || differs(patch.bytes, patch.crc32c);
+                patch.bytes = patch.bytes.subrange(patch.staged_offset, patch.staged_offset + patch.size);
+                patch.staged_size = 0;
+            }
         }
+    }
+    if (damaged) {
+        return failure(EIO, "what was put into --staging-dir did not come back as it was; check that disk");
     }
     return {};
 }
@@ -138,8 +151,8 @@ Status refresh_plain(Frames& frames, const FrameEncoder& encoder) {
             continue;
         }
         frame.bytes = frame.bytes.subrange(0, frame.size);
-        for (const auto& [offset, bytes] : frame.patches) {
-            frame.bytes = with_patch(frame.bytes, offset, bytes);
+        for (const auto& [offset, patch] : frame.patches) {
+            frame.bytes = with_patch(frame.bytes, offset, patch.bytes);
         }
         Result<EncodedFrame> encoded = encoder.encode(frame.bytes, {}, EncodeEffort::kNormal);
         if (!encoded) {
@@ -150,13 +163,14 @@ Status refresh_plain(Frames& frames, const FrameEncoder& encoder) {
     return {};
 }
 
-std::size_t buffers_for_blocks(const Frames& frames) {
-    std::size_t blocks = 0;
+std::uint64_t blocks_to_encode(const Frames& frames, std::uint64_t offset, std::uint64_t end) {
+    std::uint64_t blocks = 0;
     static_cast<void>(for_each_block(frames, [&](std::size_t first, std::size_t count) -> Status {
-        blocks += must_encode(frames, first, count) ? 1 : 0;
+        const bool replaced = frames[first].offset < end && frames[first + count - 1].end() > offset;
+        blocks += replaced || must_encode(frames, first, count) ? 1 : 0;
         return {};
     }));
-    return blocks == 0 ? 0 : blocks + 1;
+    return blocks;
 }
 
 Status encode_blocks(Frames& frames, const FrameEncoder& encoder, std::vector<Buffer> buffers) {

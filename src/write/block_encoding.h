@@ -22,8 +22,11 @@ Status verify_loaded(std::vector<PartFrame>& frames);
 // For an identity encoder.
 Status refresh_plain(std::vector<PartFrame>& frames, const FrameEncoder& encoder);
 
-// For the others. One buffer for each block that has to be encoded, and one more.
-[[nodiscard]] std::size_t buffers_for_blocks(const std::vector<PartFrame>& frames);
+// For the others: how many blocks have to be encoded, and would have to be if the bytes from `offset` of the file to
+// `end` were replaced.
+[[nodiscard]] std::uint64_t blocks_to_encode(const std::vector<PartFrame>& frames, std::uint64_t offset,
+                                             std::uint64_t end);
+// One buffer for each of them, and one more.
 Status encode_blocks(std::vector<PartFrame>& frames, const FrameEncoder& encoder, std::vector<Buffer> buffers);
 
 // Puts padding before frames until they make `least` bytes, as far as a frame may grow.

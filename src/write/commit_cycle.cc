@@ -88,10 +88,12 @@ void FileWriterImpl::send(std::vector<Part> parts) {
 
 void FileWriterImpl::send_prepared(const std::shared_ptr<Upload>& upload, const Part& part, std::uint64_t sending) {
     std::unique_lock lock(mutex_);
-    if (upload == upload_ && !failure_) {
+    // Of a file that failed or was started over meanwhile, nothing is noted: the records are of another.
+    const bool current = upload == upload_ && !failure_;
+    if (current) {
         --parts_being_prepared_;
     }
-    if (superseded(part.number(), sending)) {
+    if (!current || superseded(part.number(), sending)) {
         lock.unlock();
         part_sent(upload, Status());
         return;
@@ -264,13 +266,15 @@ void FileWriterImpl::put_whole() {
 void FileWriterImpl::put_prepared(const std::shared_ptr<Upload>& upload, const FrameEncoder& encoder, Part whole) {
     {
         const std::lock_guard lock(mutex_);
-        if (upload == upload_ && commit_) {
-            if (!encoder.identity()) {
-                note_records(whole);
-                whole.set_tail(encoder.tail(records_, size_));
-            }
-            commit_->stored_size = whole.stored_size();
+        if (upload != upload_ || !commit_) {
+            // Given up. Without its tail it would be damaged, too.
+            return;
         }
+        if (!encoder.identity()) {
+            note_records(whole);
+            whole.set_tail(encoder.tail(records_, size_));
+        }
+        commit_->stored_size = whole.stored_size();
     }
     const std::uint64_t bytes = whole.bytes_in_memory();
     group_->begins_to_leave(bytes);

@@ -48,6 +48,11 @@ public:
         return placed;
     }
 
+    [[nodiscard]] bool empty() const {
+        const std::lock_guard lock(mutex_);
+        return owner_ == nullptr;
+    }
+
     // Gives the room up; what was placed keeps its memory.
     [[nodiscard]] std::shared_ptr<const void> release() {
         const std::lock_guard lock(mutex_);
@@ -59,7 +64,7 @@ public:
 private:
     static constexpr std::size_t kSmallestRoom = std::size_t{64} << 10;
 
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     // Guarded by mutex_.
     std::shared_ptr<const void> owner_;
     std::byte* next_ = nullptr;

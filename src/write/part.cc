@@ -24,16 +24,19 @@ bool in_memory(const PartFrame& frame) {
 }
 
 // Later bytes win; what they leave of earlier patches stays.
-void add_patch(std::map<std::uint64_t, Payload>& patches, std::uint64_t offset, Payload bytes) {
-    const std::uint64_t end = offset + bytes.size();
+void add_patch(std::map<std::uint64_t, FramePatch>& patches, std::uint64_t offset, Payload bytes) {
+    FramePatch patch;
+    patch.size = bytes.size();
+    patch.bytes = std::move(bytes);
+    const std::uint64_t end = offset + patch.size;
     auto next = patches.upper_bound(offset);
     if (next != patches.begin()) {
         --next;
     }
     while (next != patches.end() && next->first < end) {
         const std::uint64_t begin = next->first;
-        const Payload old = next->second;
-        if (begin + old.size() <= offset) {
+        const FramePatch old = next->second;
+        if (begin + old.size <= offset) {
             ++next;
             continue;
         }
@@ -41,18 +44,18 @@ void add_patch(std::map<std::uint64_t, Payload>& patches, std::uint64_t offset, 
         if (begin < offset) {
             patches.emplace(begin, old.subrange(0, offset - begin));
         }
-        if (begin + old.size() > end) {
-            patches.emplace(end, old.subrange(end - begin, old.size()));
+        if (begin + old.size > end) {
+            patches.emplace(end, old.subrange(end - begin, old.size));
         }
     }
-    patches.insert_or_assign(offset, std::move(bytes));
+    patches.insert_or_assign(offset, std::move(patch));
 }
 
 void cut_short(PartFrame& frame, std::uint64_t size) {
     frame.size = size;
     frame.stale = true;
     ++frame.version;
-    while (!frame.patches.empty() && frame.patches.rbegin()->first + frame.patches.rbegin()->second.size() > size) {
+    while (!frame.patches.empty() && frame.patches.rbegin()->first + frame.patches.rbegin()->second.size > size) {
         const auto last = std::prev(frame.patches.end());
         if (last->first < size) {
             last->second = last->second.subrange(0, size - last->first);
@@ -72,6 +75,14 @@ void replace(PartFrame& frame, Payload bytes) {
 }
 
 }  // namespace
+
+FramePatch FramePatch::subrange(std::uint64_t begin, std::uint64_t end) const {
+    FramePatch patch = *this;
+    patch.size = end - begin;
+    patch.bytes = bytes.subrange(begin, end);
+    patch.staged_offset = staged_offset + begin;
+    return patch;
+}
 
 Payload with_patch(const Payload& payload, std::uint64_t offset, const Payload& bytes) {
     Payload patched = payload.subrange(0, offset);
@@ -97,13 +108,19 @@ bool Part::has_stale_frames() const {
 }
 
 bool Part::has_staged_frames() const {
-    return std::any_of(frames_.begin(), frames_.end(), [](const PartFrame& frame) { return frame.staged != nullptr; });
+    return std::any_of(frames_.begin(), frames_.end(), [](const PartFrame& frame) {
+        return frame.staged != nullptr || std::any_of(frame.patches.begin(), frame.patches.end(),
+                                                      [](const auto& patch) { return patch.second.staged != nullptr; });
+    });
 }
 
 std::uint64_t Part::bytes_in_memory() const {
     std::uint64_t bytes = 0;
     for (const PartFrame& frame : frames_) {
         bytes += held_memory(frame.bytes);
+        for (const auto& [offset, patch] : frame.patches) {
+            bytes += held_memory(patch.bytes);
+        }
     }
     return bytes;
 }
@@ -112,7 +129,12 @@ std::vector<FrameBytes> Part::frames_in_memory() const {
     std::vector<FrameBytes> frames;
     for (const PartFrame& frame : frames_) {
         if (in_memory(frame)) {
-            frames.push_back({frame.offset, frame.version, frame.bytes, nullptr});
+            frames.push_back({frame.offset, frame.version, std::nullopt, frame.bytes, nullptr, 0});
+        }
+        for (const auto& [offset, patch] : frame.patches) {
+            if (held_memory(patch.bytes) > 0) {
+                frames.push_back({frame.offset, frame.version, offset, patch.bytes, nullptr, 0});
+            }
         }
     }
     return frames;
@@ -121,12 +143,42 @@ std::vector<FrameBytes> Part::frames_in_memory() const {
 std::optional<Payload> Part::stage(const FrameBytes& staged) {
     const auto frame = std::find_if(frames_.begin(), frames_.end(),
                                     [&staged](const PartFrame& each) { return each.offset == staged.offset; });
-    if (frame == frames_.end() || frame->version != staged.version || frame->staged != nullptr) {
+    if (frame == frames_.end() || frame->version != staged.version) {
+        return std::nullopt;
+    }
+    if (staged.patch) {
+        const auto patch = frame->patches.find(*staged.patch);
+        if (patch == frame->patches.end() || patch->second.staged != nullptr) {
+            return std::nullopt;
+        }
+        patch->second.staged = staged.staged;
+        patch->second.staged_size = patch->second.size;
+        patch->second.staged_offset = 0;
+        patch->second.crc32c = staged.crc32c;
+        return std::exchange(patch->second.bytes, Payload());
+    }
+    if (frame->staged != nullptr) {
         return std::nullopt;
     }
     frame->staged = staged.staged;
+    frame->crc32c = frame->crc32c.value_or(staged.crc32c);
     frame->staged_size = frame->bytes.size();
     return std::exchange(frame->bytes, Payload());
+}
+
+std::uint64_t Part::bytes_to_prepare() const {
+    std::uint64_t bytes = 0;
+    for (const PartFrame& frame : frames_) {
+        bytes += frame.staged != nullptr ? frame.staged_size : frame.bytes.size();
+        for (const auto& [offset, patch] : frame.patches) {
+            bytes += patch.held_size();
+        }
+    }
+    return bytes;
+}
+
+std::uint64_t Part::blocks_to_encode(std::uint64_t offset, std::uint64_t end) const {
+    return ckptfs::blocks_to_encode(frames_, offset, end);
 }
 
 void Part::patch(std::uint64_t offset, const Payload& bytes) {
@@ -169,7 +221,8 @@ Payload Part::cut(std::uint64_t end) {
 }
 
 std::size_t Part::buffers_to_encode(const FrameEncoder& encoder) const {
-    return encoder.identity() ? 0 : buffers_for_blocks(frames_);
+    const std::uint64_t blocks = encoder.identity() ? 0 : ckptfs::blocks_to_encode(frames_, 0, 0);
+    return blocks == 0 ? 0 : static_cast<std::size_t>(blocks) + 1;
 }
 
 Status Part::encode(const FrameEncoder& encoder, std::vector<Buffer> buffers, std::uint64_t least) {

@@ -20,6 +20,23 @@
 
 namespace ckptfs {
 
+// A change of bytes that are staged or encoded. It can be staged itself.
+struct FramePatch {
+    std::uint64_t size = 0;
+    // What is in memory; nothing while it is staged.
+    Payload bytes;
+    // `size` bytes from `staged_offset` of what is staged are meant.
+    std::shared_ptr<const StagedRange> staged;
+    std::uint64_t staged_size = 0;
+    std::uint64_t staged_offset = 0;
+    // Of all that is staged.
+    std::uint32_t crc32c = 0;
+
+    [[nodiscard]] FramePatch subrange(std::uint64_t begin, std::uint64_t end) const;
+    // In memory, or to be loaded into it.
+    [[nodiscard]] std::uint64_t held_size() const { return staged ? staged_size : size; }
+};
+
 struct PartFrame {
     // In the file.
     std::uint64_t offset = 0;
@@ -41,7 +58,7 @@ struct PartFrame {
     std::shared_ptr<const StagedRange> staged;
     std::uint64_t staged_size = 0;
     // Changes (by offset in the frame, without overlaps) of bytes that are staged or encoded.
-    std::map<std::uint64_t, Payload> patches;
+    std::map<std::uint64_t, FramePatch> patches;
     // Just back from the disk, and not yet compared with `crc32c`.
     bool unverified = false;
 
@@ -50,12 +67,16 @@ struct PartFrame {
     [[nodiscard]] std::uint64_t stored_size() const { return stale ? size : record.stored_size; }
 };
 
-// The bytes of one frame, on their way to the disk.
+// The bytes of one frame, or of one of its patches, on their way to the disk.
 struct FrameBytes {
     std::uint64_t offset = 0;
     std::uint32_t version = 0;
+    // In the frame; absent for its own bytes.
+    std::optional<std::uint64_t> patch;
     Payload bytes;
     std::shared_ptr<const StagedRange> staged;
+    // Of what is staged.
+    std::uint32_t crc32c = 0;
 };
 
 class Part {
@@ -81,10 +102,14 @@ public:
     // Bytes of memory its frames hold and could give up; zeros of a hole hold none.
     [[nodiscard]] std::uint64_t bytes_in_memory() const;
     [[nodiscard]] std::vector<FrameBytes> frames_in_memory() const;
-    // The bytes of this frame lie on the disk now. Returns what held them in memory; nothing when the part has no such
-    // frame, or it has changed since.
+    // These bytes lie on the disk now. Returns what held them in memory; nothing when the part has no such frame, or it
+    // has changed since.
     [[nodiscard]] std::optional<Payload> stage(const FrameBytes& frame);
 
+    // What it takes to load all that is staged, and to keep what is not.
+    [[nodiscard]] std::uint64_t bytes_to_prepare() const;
+    // How many blocks encode() has to encode once these bytes of the file have been replaced.
+    [[nodiscard]] std::uint64_t blocks_to_encode(std::uint64_t offset, std::uint64_t end) const;
     // Replaces the bytes from `offset` of the file.
     void patch(std::uint64_t offset, const Payload& bytes);
     // Drops everything from `end` of the file on; returns the beginning of the frame that was cut, which is no longer

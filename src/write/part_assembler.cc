@@ -14,7 +14,14 @@ PartAssembler::PartAssembler(const PartPlan& plan, int copied_parts, std::uint64
       open_(copied_parts + 1, begin, stored_begin) {}
 
 bool PartAssembler::full() const {
-    return at_boundary() && open_.stored_size() >= plan_.part_size(open_.number(), open_.stored_offset(), known_size_);
+    if (!at_boundary()) {
+        return false;
+    }
+    const std::uint64_t planned = plan_.part_size(open_.number(), open_.stored_offset(), known_size_);
+    // What was cut or changed may take more memory than it makes of the object. So many bytes of the file can be padded
+    // to a part of the least size.
+    const bool takes_more = whole_blocks_ && open_.end() - open_.begin() >= kMinPartSize;
+    return open_.stored_size() >= planned || (takes_more && open_.bytes_to_prepare() >= planned);
 }
 
 std::vector<Part> PartAssembler::add(PartFrame frame) {
@@ -77,7 +84,22 @@ std::vector<const PartAssembler::Kept*> PartAssembler::kept() const {
     return parts;
 }
 
+bool PartAssembler::may_change(const Part& part, std::uint64_t offset, std::uint64_t end) const {
+    const std::uint64_t from = std::max(offset, part.begin());
+    const std::uint64_t to = std::min(end, part.end());
+    return !whole_blocks_ || from >= to ||
+           (part.bytes_to_prepare() + (to - from) <= plan_.largest_part() + 2 * kFrameSize &&
+            part.blocks_to_encode(from, to) <= plan_.largest_part() / kFrameSize + 1);
+}
+
 bool PartAssembler::patchable(std::uint64_t offset, std::uint64_t end) const {
+    const std::vector<const Kept*> parts = kept();
+    return holds(offset, end) && may_change(open_, offset, end) &&
+           std::all_of(parts.begin(), parts.end(),
+                       [&](const Kept* place) { return may_change(place->part, offset, end); });
+}
+
+bool PartAssembler::holds(std::uint64_t offset, std::uint64_t end) const {
     std::vector<const Part*> parts;
     for (const Kept* place : kept()) {
         parts.push_back(&place->part);

@@ -43,7 +43,9 @@ public:
     [[nodiscard]] const Part& open() const { return open_; }
     [[nodiscard]] std::uint64_t end() const { return open_.end(); }
 
-    // Whether all bytes from `offset` to the smaller of `end` and end() can still be changed.
+    // Whether all bytes from `offset` to the smaller of `end` and end() are still here.
+    [[nodiscard]] bool holds(std::uint64_t offset, std::uint64_t end) const;
+    // Whether they can be changed, too: not so many frames of one part that it could not be encoded as a whole.
     [[nodiscard]] bool patchable(std::uint64_t offset, std::uint64_t end) const;
     // The lowest offset from which everything up to the end can still be changed.
     [[nodiscard]] std::uint64_t patchable_from() const;
@@ -75,6 +77,8 @@ private:
     };
 
     [[nodiscard]] bool full() const;
+    // Whether the part can still be prepared in the memory that is kept for that.
+    [[nodiscard]] bool may_change(const Part& part, std::uint64_t offset, std::uint64_t end) const;
     void seal_into(std::vector<Part>& parts);
     void discard(std::optional<Kept>& place);
     [[nodiscard]] std::vector<Kept*> kept();

@@ -31,6 +31,8 @@ public:
     [[nodiscard]] std::uint64_t reachable_size() const { return reachable_size_; }
     [[nodiscard]] std::uint64_t reachable_size(std::uint64_t known_size) const;
 
+    // No part is planned to be larger.
+    [[nodiscard]] std::uint64_t largest_part() const { return largest_; }
     // All parts but the last are of this size; 0 where they may differ.
     [[nodiscard]] std::uint64_t equal_size() const { return equal_size_; }
 

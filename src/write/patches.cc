@@ -27,6 +27,12 @@ void FileWriterImpl::patch(std::uint64_t offset, const Slice& slice) {
 }
 
 Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) const {
+    if (assembler_->holds(offset, offset + size)) {
+        return failure(EOPNOTSUPP, format("write {}: {} bytes at offset {} would change more of a compressed part than "
+                                          "memory can hold; use a larger --max-memory, or write the file in order",
+                                          escaped(key_), size, offset))
+            .value();
+    }
     return failure(EOPNOTSUPP,
                    format("write {}: {} bytes at offset {} lie before {}, from where bytes can still be changed (the "
                           "file ends at {}); write the file in order, or on a local disk and copy it here",
@@ -38,8 +44,8 @@ bool FileWriterImpl::cut(std::uint64_t size) {
     if (!cycle_begun_ || size >= sequencer_.end()) {
         return true;
     }
-    // Frames that are being encoded, and blocks that are being fetched, have to arrive first.
-    if (sequencer_.under_way() > 0 || !cycle_ready()) {
+    // Frames that are being encoded or staged, and blocks that are being fetched, have to arrive first.
+    if (sequencer_.under_way() > 0 || spilling_ || !cycle_ready()) {
         return false;
     }
     if (size < copy_.fetch_from && !upload_) {

@@ -19,7 +19,8 @@ StuckMemory FileWriterImpl::stuck_memory() const {
     stuck.open_in_memory = open.bytes_in_memory();
     if (stuck.open_in_memory == 0) {
         // The frame being filled, or the room left behind it: small, but each holds a buffer.
-        stuck.open_in_memory = std::max<std::uint64_t>(sequencer_.open().size(), room_.empty() ? 0 : 1);
+        stuck.open_in_memory =
+            std::max<std::uint64_t>(sequencer_.open().size(), room_.empty() && encoded_room_->empty() ? 0 : 1);
     }
     stuck.kept_in_memory = assembler_->kept_bytes();
     stuck.since = holds_since_;

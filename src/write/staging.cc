@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/digest.h"
+
 namespace ckptfs {
 namespace {
 
@@ -19,6 +21,9 @@ std::size_t buffers_for(const Part& part) {
     std::uint64_t bytes = 0;
     for (const PartFrame& frame : part.frames()) {
         bytes += frame.staged ? frame.staged_size : 0;
+        for (const auto& [offset, patch] : frame.patches) {
+            bytes += patch.staged ? patch.staged_size : 0;
+        }
     }
     return static_cast<std::size_t>((bytes + BufferPool::kPayloadSize - 1) / BufferPool::kPayloadSize);
 }
@@ -91,6 +96,7 @@ Status Staging::store_now(std::vector<FrameBytes>& frames) {
             return failure(std::move(range.error()));
         }
         frame->staged = std::move(*range);
+        frame->crc32c = crc32c(frame->bytes);
         frame->bytes = Payload();
     }
     return {};
@@ -207,19 +213,28 @@ void Staging::finish(Result<Part> result) {
 
 Status Staging::read(Part& part, std::vector<Buffer> buffers) {
     Filling filling(std::move(buffers));
+    Status status;
+    const auto load = [&](std::shared_ptr<const StagedRange>& staged, std::uint64_t size, Payload& target) {
+        Result<Payload> bytes = filling.read(*staged, size);
+        if (bytes) {
+            target = std::move(*bytes);
+            staged = nullptr;
+        } else {
+            status = failure(std::move(bytes.error()));
+        }
+    };
     for (PartFrame& frame : part.frames()) {
-        if (frame.staged == nullptr) {
-            continue;
+        if (frame.staged != nullptr && status) {
+            load(frame.staged, frame.staged_size, frame.bytes);
+            frame.unverified = true;
         }
-        Result<Payload> bytes = filling.read(*frame.staged, frame.staged_size);
-        if (!bytes) {
-            return failure(std::move(bytes.error()));
+        for (auto& [offset, patch] : frame.patches) {
+            if (patch.staged != nullptr && status) {
+                load(patch.staged, patch.staged_size, patch.bytes);
+            }
         }
-        frame.bytes = std::move(*bytes);
-        frame.unverified = true;
-        frame.staged = nullptr;
     }
-    return {};
+    return status;
 }
 
 std::size_t Staging::waiting() const {

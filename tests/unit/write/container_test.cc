@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are written in compressed frames, and what comes in between.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unit/write/writer_fixture.h"
+#include "write/writer_group.h"
+
+namespace ckptfs::testing {
+namespace {
+
+// Bytes that cannot be compressed.
+std::string noise(std::uint64_t size, unsigned seed) {
+    std::string text(size, '\0');
+    std::mt19937 random(seed);
+    for (std::uint64_t at = 0; at < size; at += sizeof(std::uint32_t)) {
+        const auto bits = static_cast<std::uint32_t>(random());
+        std::memcpy(text.data() + at, &bits, std::min<std::uint64_t>(sizeof bits, size - at));
+    }
+    return text;
+}
+
+class ContainerTest : public ::testing::Test, protected WriterFixture {
+protected:
+    explicit ContainerTest(std::uint64_t max_memory = 64 * kMiB) : WriterFixture(max_memory, {}, "zstd:1") {}
+
+    // Nobody else gets memory of this kind until they are let go of.
+    std::vector<Buffer> take_all(MemoryUse use) {
+        std::vector<Buffer> taken;
+        while (std::optional<Buffer> buffer = pool->try_take(use)) {
+            taken.push_back(std::move(*buffer));
+        }
+        return taken;
+    }
+    [[nodiscard]] PoolUsage usage() const { return pool->usage(); }
+    [[nodiscard]] std::size_t waiting(MemoryUse use) const {
+        return pool->usage().waiting[static_cast<std::size_t>(use)];
+    }
+    [[nodiscard]] std::size_t in_use(MemoryUse use) const {
+        return pool->usage().in_use[static_cast<std::size_t>(use)];
+    }
+    static void relieve(const std::shared_ptr<FileWriter>& writer, Relief relief) {
+        dynamic_cast<MemoryHolder&>(*writer).relieve(relief);
+    }
+};
+
+TEST_F(ContainerTest, APartOfAFileThatWasStartedOverLeavesNoTrace) {
+    const auto writer = open();
+    ASSERT_TRUE(write(*writer, 0, noise(4 * kMiB, 1)));
+    ASSERT_TRUE(eventually([&] {
+        relieve(writer, Relief::kSpillOpen);
+        return in_use(MemoryUse::kWrite) == 0;
+    }));
+    std::vector<Buffer> memory = take_all(MemoryUse::kCommit);
+    ASSERT_TRUE(write(*writer, 4 * kMiB, noise(6 * kMiB, 2)));
+    ASSERT_TRUE(eventually([this] { return waiting(MemoryUse::kCommit) > 0; }));
+    ASSERT_TRUE(truncate(*writer, 0));
+    const std::string content = noise(2 * kMiB + 10, 3);
+    ASSERT_TRUE(write(*writer, 0, content));
+    memory.clear();
+    ASSERT_TRUE(eventually([this] { return waiting(MemoryUse::kCommit) == 0 && in_use(MemoryUse::kCommit) == 0; }));
+    ASSERT_TRUE(commit(*writer));
+    EXPECT_TRUE(file("dir/file") == content) << file("dir/file").substr(0, 200);
+}
+
+TEST_F(ContainerTest, AFileThatIsGivenUpWhileItIsEncodedIsNotPublished) {
+    const auto writer = open();
+    ASSERT_TRUE(write(*writer, 0, std::string(kMiB, 'a')));
+    ASSERT_TRUE(write(*writer, 3, "patched"));
+    std::vector<Buffer> memory = take_all(MemoryUse::kEncode);
+    Answer<Result<CommittedObject>> committed;
+    writer->commit(CommitReason::kClose, [&, done = committed.callback()](Result<CommittedObject> object) {
+        // Before the upload hears of it.
+        memory.clear();
+        EXPECT_TRUE(eventually([this] { return in_use(MemoryUse::kEncode) == 0 && waiting(MemoryUse::kEncode) == 0; }));
+        done(std::move(object));
+    });
+    ASSERT_TRUE(eventually([this] { return waiting(MemoryUse::kEncode) > 0; }));
+    ASSERT_TRUE(abort(*writer));
+    EXPECT_FALSE(committed.get());
+    EXPECT_FALSE(store.exists("dir/file"));
+}
+
+TEST_F(ContainerTest, ManyChangedFramesOfOnePartDoNotWaitForEver) {
+    const auto writer = open();
+    std::string expected(150 * kMiB, 'z');
+    ASSERT_TRUE(write(*writer, 0, expected));
+    Status patched;
+    for (std::uint64_t offset = 5; offset < expected.size() && patched; offset += kMiB) {
+        patched = write(*writer, offset, "patched");
+        expected.replace(offset, 7, "patched");
+    }
+    if (!patched) {
+        EXPECT_EQ(patched.error().errno_value, EOPNOTSUPP) << patched.error().message;
+        return;
+    }
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(file("dir/file") == expected);
+}
+
+// The disk is slow, and answers for frames that are not there any more.
+TEST_F(ContainerTest, AFrameThatIsCutWhileItGoesToTheDiskIsForgotten) {
+    const auto writer = open();
+    const std::string content = noise(2 * kMiB, 1);
+    ASSERT_TRUE(write(*writer, 0, content));
+    ASSERT_TRUE(eventually([this] { return in_use(MemoryUse::kEncode) == 0; }));
+    std::promise<void> go_on;
+    const std::shared_future<void> may_go_on = go_on.get_future().share();
+    for (int thread = 0; thread < 2; ++thread) {
+        staging.post([may_go_on] { may_go_on.wait(); });
+    }
+    relieve(writer, Relief::kSpillOpen);
+    Answer<Status> cut;
+    writer->truncate(kMiB, cut.callback());
+    const std::string other = noise(kMiB, 2);
+    Answer<Status> written;
+    writer->write(kMiB, data(other), written.callback());
+    if (written.here(std::chrono::milliseconds(200))) {
+        EXPECT_TRUE(eventually([this] { return in_use(MemoryUse::kEncode) == 0; }));
+    }
+    go_on.set_value();
+    ASSERT_TRUE(cut.get());
+    ASSERT_TRUE(written.get());
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(file("dir/file") == content.substr(0, kMiB) + other);
+}
+
+TEST_F(ContainerTest, PatchesGoToTheDiskAndComeBack) {
+    for (const std::uint64_t size : {3 * kMiB, 20 * kMiB}) {
+        const std::string key = "dir/" + std::to_string(size);
+        const auto writer = open(std::nullopt, key);
+        std::string expected = noise(size, 1);
+        ASSERT_TRUE(write(*writer, 0, expected));
+        const auto patch = [&](std::uint64_t offset, const std::string& text) {
+            const Status patched = write(*writer, offset, text);
+            ASSERT_TRUE(patched) << patched.error().message;
+            expected.replace(offset, text.size(), text);
+        };
+        const auto spill = [&] {
+            ASSERT_TRUE(eventually([&] {
+                relieve(writer, Relief::kSpillKept);
+                relieve(writer, Relief::kSpillOpen);
+                return in_use(MemoryUse::kWrite) == 0 && in_use(MemoryUse::kEncode) == 0;
+            }));
+        };
+        patch(100, "a header of some length");
+        patch(kMiB - 300'000, noise(600'000, 2));
+        spill();
+        patch(105, "in the middle");
+        patch(110, "of what was staged");
+        spill();
+        patch(90, "over its beginning and on");
+        patch(kMiB + 1, "x");
+        const auto committed = commit(*writer);
+        ASSERT_TRUE(committed) << committed.error().message;
+        EXPECT_TRUE(file(key) == expected) << size;
+    }
+}
+
+// Each of so many files, in turn.
+class ManyContainersTest : public ContainerTest {
+protected:
+    static constexpr int kFiles = 40;
+
+    void open_all() {
+        for (int number = 0; number < kFiles; ++number) {
+            writers_.push_back(open(std::nullopt, "dir/file" + std::to_string(number)));
+        }
+        expected_.resize(kFiles);
+    }
+    bool append_to_all(std::uint64_t size, std::size_t piece, unsigned seed) {
+        for (int number = 0; number < kFiles; ++number) {
+            std::string text =
+                noise(size / 2, seed + static_cast<unsigned>(number)) + std::string(size - size / 2, 'x');
+            const Status written = write(*writers_[number], expected_[number].size(), text, piece);
+            if (!written) {
+                ADD_FAILURE() << number << ": " << written.error().message;
+                return false;
+            }
+            expected_[number] += text;
+        }
+        return true;
+    }
+    bool patch_all() {
+        for (int number = 0; number < kFiles; ++number) {
+            const Status written = write(*writers_[number], 100, "patched");
+            if (!written) {
+                ADD_FAILURE() << number << ": " << written.error().message;
+                return false;
+            }
+            expected_[number].replace(100, 7, "patched");
+        }
+        return true;
+    }
+    void commit_all() {
+        for (int number = 0; number < kFiles; ++number) {
+            const auto committed = commit(*writers_[number]);
+            ASSERT_TRUE(committed) << number << committed.error().message;
+            ASSERT_TRUE(file("dir/file" + std::to_string(number)) == expected_[number]) << number;
+        }
+    }
+
+    std::vector<std::shared_ptr<FileWriter>> writers_;
+    std::vector<std::string> expected_;
+};
+
+TEST_F(ManyContainersTest, GoOnAfterAllWerePatched) {
+    open_all();
+    ASSERT_TRUE(append_to_all(2 * kMiB, kMiB, 1));
+    ASSERT_TRUE(patch_all());
+    ASSERT_TRUE(append_to_all(kMiB, kMiB, 2));
+    ASSERT_TRUE(patch_all());
+    ASSERT_TRUE(append_to_all(kMiB, kMiB, 3));
+    commit_all();
+}
+
+// Nothing of them is left in memory but the room behind the last frame.
+TEST_F(ManyContainersTest, GoOnAfterAllSentAPart) {
+    open_all();
+    for (int number = 0; number < kFiles; ++number) {
+        const std::string half = noise(kMiB / 2, static_cast<unsigned>(number)) + std::string(kMiB / 2, 'x');
+        const int before = store.calls(Operation::kUploadPart);
+        for (int block = 0; block < 11; ++block) {
+            ASSERT_TRUE(write(*writers_[number], expected_[number].size(), half));
+            expected_[number] += half;
+        }
+        ASSERT_TRUE(eventually([&] {
+            relieve(writers_[number], Relief::kSendEarly);
+            return store.calls(Operation::kUploadPart) > before;
+        }));
+    }
+    ASSERT_TRUE(append_to_all(kMiB, kMiB, 2));
+    commit_all();
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
