@@ -10,6 +10,7 @@
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
 #include "fs/directories.h"
+#include "fs/extended_attributes.h"
 #include "fs/lookups.h"
 #include "fs/open_files.h"
 #include "fs/renames.h"
@@ -20,7 +21,7 @@ namespace ckptfs {
 namespace {
 
 // What programs ask for and expect to hear now and then. ECANCELED: the mount ends.
-constexpr std::array kOrdinaryAnswers{ENOENT, EEXIST, ENOTEMPTY, ENOTDIR, EISDIR,       ESTALE,    EROFS,
+constexpr std::array kOrdinaryAnswers{ENOENT, EEXIST, ENOTEMPTY, ENOTDIR, EISDIR,       ESTALE,    EROFS,     ENODATA,
                                       EBADF,  EINVAL, EXDEV,     EBUSY,   ENAMETOOLONG, ECANCELED, EOPNOTSUPP};
 
 // A program shows its user an errno at most; the log says which request failed, and what to do. What fails while a file
@@ -43,6 +44,7 @@ public:
           lookups_(state_),
           directories_(state_, lookups_),
           open_files_(state_, lookups_),
+          extended_(state_),
           renames_(state_, lookups_, directories_, open_files_) {}
 
     void lookup(NodeId parent, std::string name, Reply<Entry> reply) override {
@@ -76,6 +78,14 @@ public:
         } else {
             getattr(node, handle, std::move(reply));
         }
+    }
+
+    void get_extended(NodeId node, std::string_view name, Reply<std::string> reply) override {
+        extended_.get(node, name, logged(std::move(reply)));
+    }
+
+    void list_extended(NodeId node, Reply<std::vector<std::string>> reply) override {
+        extended_.list(node, std::move(reply));
     }
 
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply) override {
@@ -148,6 +158,7 @@ private:
     Lookups lookups_;
     Directories directories_;
     OpenFiles open_files_;
+    ExtendedAttributes extended_;
     Renames renames_;
 };
 

@@ -123,6 +123,10 @@ public:
     virtual void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change,
                          Reply<Attributes> reply) = 0;
 
+    // Extended attributes: ENODATA for a name that the node does not have. None of them can be set.
+    virtual void get_extended(NodeId node, std::string_view name, Reply<std::string> reply) = 0;
+    virtual void list_extended(NodeId node, Reply<std::vector<std::string>> reply) = 0;
+
     virtual void mkdir(NodeId parent, std::string name, Reply<Entry> reply) = 0;
     virtual void rmdir(NodeId parent, std::string name, Reply<void> reply) = 0;
     virtual void unlink(NodeId parent, std::string name, Reply<void> reply) = 0;

@@ -43,7 +43,7 @@ bool InitNegotiation::on_reply(const struct iovec* parts, int count) {
     fuse_init_out reply{};
     if (header.error == 0 && count >= 2 && parts[1].iov_len >= sizeof reply) {
         std::memcpy(&reply, parts[1].iov_base, sizeof reply);
-        reply.flags |= request_->flags & FUSE_PARALLEL_DIROPS;
+        reply.flags |= request_->flags & (FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2);
         if ((request_->flags2 & kDirectIoAllowMmap2) != 0) {
             reply.flags |= FUSE_INIT_EXT;
             reply.flags2 |= kDirectIoAllowMmap2;

@@ -124,6 +124,43 @@ void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat* attributes, int to
     serving(req).fs->setattr(node, handle_of(info), change, attributes_reply(std::move(request)));
 }
 
+void op_getxattr(fuse_req_t req, fuse_ino_t node, const char* name, std::size_t size) {
+    if (auto request = begin(req)) {
+        serving(req).fs->get_extended(node, name, [size, request = std::move(request)](Result<std::string> value) {
+            value ? request->extended(*value, size) : request->error(value.error());
+        });
+    }
+}
+
+void op_listxattr(fuse_req_t req, fuse_ino_t node, std::size_t size) {
+    auto request = begin(req);
+    if (request == nullptr) {
+        return;
+    }
+    serving(req).fs->list_extended(node, [size, request = std::move(request)](Result<std::vector<std::string>> result) {
+        if (!result) {
+            request->error(result.error());
+            return;
+        }
+        std::string names;
+        for (const std::string& name : *result) {
+            names += name;
+            names += '\0';
+        }
+        request->extended(names, size);
+    });
+}
+
+// Not ENOSYS: the kernel would take it for the whole filesystem's answer and ask for no attribute any more.
+void op_setxattr(fuse_req_t req, fuse_ino_t /*node*/, const char* /*name*/, const char* /*value*/, std::size_t /*size*/,
+                 int /*flags*/) {
+    fuse_reply_err(req, EOPNOTSUPP);
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t /*node*/, const char* /*name*/) {
+    fuse_reply_err(req, EOPNOTSUPP);
+}
+
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mode*/) {
     if (auto request = begin(req)) {
         FileSystem& fs = *serving(req).fs;
@@ -310,6 +347,10 @@ fuse_lowlevel_ops make_operations() {
     ops.forget_multi = op_forget_multi;
     ops.getattr = op_getattr;
     ops.setattr = op_setattr;
+    ops.getxattr = op_getxattr;
+    ops.listxattr = op_listxattr;
+    ops.setxattr = op_setxattr;
+    ops.removexattr = op_removexattr;
     ops.mkdir = op_mkdir;
     ops.rmdir = op_rmdir;
     ops.unlink = op_unlink;

@@ -29,8 +29,7 @@ public:
 };
 
 // What is left null libfuse answers with ENOSYS, which the kernel never shows to a program in these cases: it stops
-// asking and does without. access: allowed (default_permissions checks modes); getxattr, setxattr, listxattr,
-// removexattr, fallocate, O_TMPFILE: EOPNOTSUPP, and no look-up of security.capability before every write;
+// asking and does without. access: allowed (default_permissions checks modes); fallocate, O_TMPFILE: EOPNOTSUPP;
 // copy_file_range, lseek(SEEK_DATA): the kernel's own; poll: always ready; locks: the kernel's local ones.
 const fuse_lowlevel_ops& fuse_operations();
 

@@ -175,6 +175,17 @@ bool PendingRequest::bytes(std::span<const char> bytes) {
     return claim_and_disarm() && fuse_reply_buf(request_, bytes.data(), bytes.size()) == 0;
 }
 
+bool PendingRequest::extended(const std::string& value, std::size_t size) {
+    if (!claim_and_disarm()) {
+        return false;
+    }
+    if (size == 0) {
+        return fuse_reply_xattr(request_, value.size()) == 0;
+    }
+    return value.size() > size ? fuse_reply_err(request_, ERANGE) == 0
+                               : fuse_reply_buf(request_, value.data(), value.size()) == 0;
+}
+
 bool PendingRequest::statistics(const struct statvfs& statistics) {
     return claim_and_disarm() && fuse_reply_statfs(request_, &statistics) == 0;
 }

@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -76,6 +77,8 @@ public:
     bool written(std::size_t size);
     bool data(const Payload& payload);
     bool bytes(std::span<const char> bytes);
+    // One extended attribute, or all their names; `size`: the room that the caller has, 0 to hear how much it needs.
+    bool extended(const std::string& value, std::size_t size);
     bool statistics(const struct statvfs& statistics);
 
     // For a request that was begun with its interrupts held back.

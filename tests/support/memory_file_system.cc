@@ -195,6 +195,16 @@ void MemoryFileSystem::setattr(NodeId node, std::optional<HandleId> /*handle*/, 
     answer("setattr", std::move(reply), set());
 }
 
+// Every node has one.
+void MemoryFileSystem::get_extended(NodeId /*node*/, std::string_view name, Reply<std::string> reply) {
+    answer<std::string>("getxattr", std::move(reply),
+                        name == "user.name" ? Result<std::string>("value") : failure(ENODATA, "no such attribute"));
+}
+
+void MemoryFileSystem::list_extended(NodeId /*node*/, Reply<std::vector<std::string>> reply) {
+    answer<std::vector<std::string>>("listxattr", std::move(reply), std::vector<std::string>{"user.name", "user.b"});
+}
+
 void MemoryFileSystem::mkdir(NodeId parent, std::string name, Reply<Entry> reply) {
     const auto make = [&]() -> Result<Entry> {
         const std::lock_guard lock(mutex_);

@@ -57,6 +57,8 @@ public:
     void forget(NodeId node, std::uint64_t lookups) override;
     void getattr(NodeId node, std::optional<HandleId> handle, Reply<Attributes> reply) override;
     void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change, Reply<Attributes> reply) override;
+    void get_extended(NodeId node, std::string_view name, Reply<std::string> reply) override;
+    void list_extended(NodeId node, Reply<std::vector<std::string>> reply) override;
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply) override;
     void rmdir(NodeId parent, std::string name, Reply<void> reply) override;
     void unlink(NodeId parent, std::string name, Reply<void> reply) override;

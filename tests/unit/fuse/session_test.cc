@@ -109,7 +109,7 @@ TEST_F(SessionTest, AgreesOnWhatTheFileSystemNeeds) {
     EXPECT_EQ(reply.max_background, 256);
     EXPECT_EQ(reply.congestion_threshold, 192);
     for (const int wanted : {FUSE_ASYNC_READ, FUSE_PARALLEL_DIROPS, FUSE_ATOMIC_O_TRUNC, FUSE_DO_READDIRPLUS,
-                             FUSE_EXPLICIT_INVAL_DATA, FUSE_INIT_EXT}) {
+                             FUSE_EXPLICIT_INVAL_DATA, FUSE_HANDLE_KILLPRIV_V2, FUSE_INIT_EXT}) {
         EXPECT_NE(reply.flags & static_cast<std::uint32_t>(wanted), 0U) << "flag " << wanted;
     }
     for (const int unwanted : {FUSE_WRITEBACK_CACHE, FUSE_AUTO_INVAL_DATA, FUSE_POSIX_LOCKS, FUSE_FLOCK_LOCKS,
@@ -131,6 +131,27 @@ TEST_F(SessionTest, AsksForNothingThatTheKernelDidNotOffer) {
     serve(1);
     EXPECT_EQ(kernel_.init(FUSE_ASYNC_READ | FUSE_INIT_EXT, 0).flags2, 0U);
     EXPECT_FALSE(session_->direct_io_allows_mmap());
+}
+
+TEST_F(SessionTest, ExtendedAttributesAreReadAndNeverSet) {
+    serve(1);
+    const auto ask = [&](std::uint32_t opcode, std::string_view name, std::uint32_t room) {
+        fuse_getxattr_in in{};
+        in.size = room;
+        return kernel_.call(opcode, FUSE_ROOT_ID, raw(in) + (name.empty() ? "" : name_argument(name)));
+    };
+    EXPECT_EQ(ask(FUSE_GETXATTR, "user.name", 0).as<fuse_getxattr_out>().size, 5U);
+    EXPECT_EQ(ask(FUSE_GETXATTR, "user.name", 5).body, "value");
+    EXPECT_EQ(ask(FUSE_GETXATTR, "user.name", 4).error, ERANGE);
+    EXPECT_EQ(ask(FUSE_GETXATTR, "security.capability", 0).error, ENODATA);
+    EXPECT_EQ(ask(FUSE_LISTXATTR, "", 0).as<fuse_getxattr_out>().size, 17U);
+    EXPECT_EQ(ask(FUSE_LISTXATTR, "", 100).body, std::string("user.name\0user.b\0", 17));
+    EXPECT_EQ(ask(FUSE_LISTXATTR, "", 16).error, ERANGE);
+    fuse_setxattr_in in{};
+    in.size = 1;
+    const std::string set(reinterpret_cast<const char*>(&in), FUSE_COMPAT_SETXATTR_IN_SIZE);
+    EXPECT_EQ(kernel_.call(FUSE_SETXATTR, FUSE_ROOT_ID, set + name_argument("user.name") + "x").error, EOPNOTSUPP);
+    EXPECT_EQ(kernel_.call(FUSE_REMOVEXATTR, FUSE_ROOT_ID, name_argument("user.name")).error, EOPNOTSUPP);
 }
 
 TEST_F(SessionTest, WritesReadsAndListsAFile) {
