@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
-#include "ckptfs/store_limits.h"
 #include "codec/codecs.h"
 #include "fs/store_wait.h"
 
@@ -19,8 +18,6 @@ namespace {
 
 // Brings the table of a file of 5 GiB along (12 bytes a frame).
 constexpr std::uint64_t kFirstTail = std::uint64_t{64} << 10;
-// The table of the largest file, with a third to spare. An object that claims more is damaged.
-constexpr std::uint64_t kLargestTable = kMaxObjectSize / kFrameSize * 16;
 
 Failure damaged(Error error) {
     error.errno_value = kDamaged;
@@ -58,7 +55,7 @@ Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std
     }
     // Where this fails, layout() says why.
     const std::uint64_t needed = codec.tail_needed(tail->object, tail->bytes).value_or(0);
-    if (needed > tail->bytes.size() && needed <= kLargestTable) {
+    if (needed > tail->bytes.size()) {
         const ByteRange range{tail->object.size - needed, needed, false};
         tail = fetch(store, key, tail->object.etag, range);
         if (!tail) {
