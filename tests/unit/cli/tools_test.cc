@@ -167,7 +167,7 @@ TEST_F(Tools, VerifyNamesTheFirstDamagedFrameOfEveryObject) {
     store_.put_object("run/dir/", "");
     EXPECT_EQ(verify("run").objects, 41U);
     EXPECT_TRUE(problems_.empty());
-    for (const std::size_t frame : {51, 9, 10}) {
+    for (const std::size_t frame : {std::size_t{51}, std::size_t{9}, std::size_t{10}}) {
         flip("run/large", begins[frame] + 300);
     }
     flip("run/8", 300);

@@ -169,16 +169,16 @@ TEST_F(ContainerTest, PatchesGoToTheDiskAndComeBack) {
 // Each of so many files, in turn.
 class ManyContainersTest : public ContainerTest {
 protected:
-    static constexpr int kFiles = 40;
+    static constexpr std::size_t kFiles = 40;
 
     void open_all() {
-        for (int number = 0; number < kFiles; ++number) {
+        for (std::size_t number = 0; number < kFiles; ++number) {
             writers_.push_back(open(std::nullopt, "dir/file" + std::to_string(number)));
         }
         expected_.resize(kFiles);
     }
     bool append_to_all(std::uint64_t size, std::size_t piece, unsigned seed) {
-        for (int number = 0; number < kFiles; ++number) {
+        for (std::size_t number = 0; number < kFiles; ++number) {
             std::string text =
                 noise(size / 2, seed + static_cast<unsigned>(number)) + std::string(size - size / 2, 'x');
             const Status written = write(*writers_[number], expected_[number].size(), text, piece);
@@ -191,7 +191,7 @@ protected:
         return true;
     }
     bool patch_all() {
-        for (int number = 0; number < kFiles; ++number) {
+        for (std::size_t number = 0; number < kFiles; ++number) {
             const Status written = write(*writers_[number], 100, "patched");
             if (!written) {
                 ADD_FAILURE() << number << ": " << written.error().message;
@@ -202,7 +202,7 @@ protected:
         return true;
     }
     void commit_all() {
-        for (int number = 0; number < kFiles; ++number) {
+        for (std::size_t number = 0; number < kFiles; ++number) {
             const auto committed = commit(*writers_[number]);
             ASSERT_TRUE(committed) << number << committed.error().message;
             ASSERT_TRUE(file("dir/file" + std::to_string(number)) == expected_[number]) << number;
@@ -226,7 +226,7 @@ TEST_F(ManyContainersTest, GoOnAfterAllWerePatched) {
 // Nothing of them is left in memory but the room behind the last frame.
 TEST_F(ManyContainersTest, GoOnAfterAllSentAPart) {
     open_all();
-    for (int number = 0; number < kFiles; ++number) {
+    for (std::size_t number = 0; number < kFiles; ++number) {
         const std::string half = noise(kMiB / 2, static_cast<unsigned>(number)) + std::string(kMiB / 2, 'x');
         const int before = store.calls(Operation::kUploadPart);
         for (int block = 0; block < 11; ++block) {
