@@ -21,7 +21,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 from harness.mounts import Mount  # noqa: E402
 from harness.programs import wait_until  # noqa: E402
 from harness.simulator import BUCKET, Simulator  # noqa: E402
-from workloads import PREFAULT_THREAD, thread_names  # noqa: E402
+from workloads import PREFAULT_THREAD, STORE_SLACK, thread_names  # noqa: E402
 
 MIB = 1 << 20
 
@@ -56,7 +56,8 @@ def main() -> None:
     content = arguments.file.read_bytes()
     data = memoryview(content * (arguments.mib * MIB // len(content) + 1))[:arguments.mib * MIB]
     ways = {"none": [], arguments.compress: []}
-    simulator = Simulator("--max-memory", f"{3 * arguments.mib}M", start_seconds=300)
+    # Both files, and a third that replaces one of them.
+    simulator = Simulator("--max-memory", f"{3 * arguments.mib + STORE_SLACK // MIB}M", start_seconds=300)
     environment = simulator.environment()
     mounts = {way: Mount(f"s3://{BUCKET}/{way}/", environment, "--compress", way, "--unsigned-payload") for way in ways}
     try:

@@ -3,10 +3,10 @@
 // counts in, decisions out.
 //
 // A save is slower for compression only while frames wait for a processor and little is on its way to the store at the
-// same time. When that has lasted, frames are compressed only as long as the store has enough to do meanwhile, and
-// nobody else wants the processors, without whom nothing gets there. A mount remembers it from save to save, because a
-// save of a second has no time to learn. After a while it tries again, more and more rarely as long as nothing has
-// changed.
+// same time. When that has prevailed, frames are compressed only as long as the store has enough to do meanwhile, and
+// nobody else wants the processors, without whom nothing gets there. A mount remembers it from save to save, what it
+// has seen of it so far, too, because a save of a second has no time to learn. After a while it tries again, more and
+// more rarely as long as nothing has changed.
 //
 // Guarded by its owner's mutex.
 #pragma once
@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "ckptfs/clock.h"
 #include "ckptfs/codec.h"
@@ -47,12 +48,16 @@ public:
             hurried_until_.reset();
             unhurried_since_ = now;
         }
-        if (store_is_busy || waiting < many_frames_) {
-            starving_since_.reset();
-        } else if (!starving_since_) {
-            starving_since_ = now;
-        } else if (now - *starving_since_ >= kPatience) {
-            starving_since_.reset();
+        // Of the pauses between saves, nothing is known.
+        const auto since_last = std::min<std::chrono::nanoseconds>(now - std::exchange(last_frame_, now), kLongestStep);
+        note_leaving(now, leaving, since_last);
+        if (store_is_busy) {
+            starved_ = std::max(starved_ - since_last, std::chrono::nanoseconds(0));
+        } else if (waiting >= many_frames_ && now - grew_at_ >= kGrowing) {
+            starved_ += since_last;
+        }
+        if (starved_ >= kPatience) {
+            starved_ = std::chrono::nanoseconds(0);
             hurry_ = now - unhurried_since_ >= kForgetAfter ? kFirstHurry : std::min(2 * hurry_, kLongestHurry);
             hurried_until_ = now + hurry_;
             return EncodeEffort::kLeast;
@@ -62,8 +67,13 @@ public:
 
     [[nodiscard]] bool hurried() const { return hurried_until_.has_value(); }
 
-    // Parts fill and requests begin to flow within it.
+    // Of starving more than not. Parts fill and requests begin to flow within it.
     static constexpr Milliseconds kPatience{300};
+    static constexpr Milliseconds kLongestStep{50};
+    // Several parts are full within it.
+    static constexpr Milliseconds kGrowing{100};
+    static constexpr std::chrono::duration<double> kMostFadesWithin{2};
+    static constexpr double kMuchLess = 8;
     static constexpr Milliseconds kFirstHurry{std::chrono::seconds(30)};
     static constexpr Milliseconds kLongestHurry{std::chrono::minutes(16)};
     // What was learned before is not held against a mount that has kept up for so long.
@@ -74,11 +84,26 @@ public:
     static constexpr double kWeightOfOne = 1.0 / 32;
 
 private:
+    // As long as more and more is on its way, the store is what is slower, whether or not it has enough yet.
+    void note_leaving(SteadyTime now, std::uint64_t leaving, std::chrono::nanoseconds since_last) {
+        most_leaving_ -= most_leaving_ * (std::chrono::duration<double>(since_last) / kMostFadesWithin);
+        if (const auto bytes = static_cast<double>(leaving); bytes > most_leaving_) {
+            most_leaving_ = bytes;
+            grew_at_ = now;
+        } else if (bytes < most_leaving_ / kMuchLess) {
+            // Another save begins.
+            most_leaving_ = bytes;
+        }
+    }
+
     const std::size_t many_frames_;
     const std::uint64_t enough_leaving_;
 
     double contention_ = 0;
-    std::optional<SteadyTime> starving_since_;
+    SteadyTime last_frame_{};
+    double most_leaving_ = 0;
+    SteadyTime grew_at_{};
+    std::chrono::nanoseconds starved_{0};
     std::optional<SteadyTime> hurried_until_;
     SteadyTime unhurried_since_{};
     Milliseconds hurry_{kFirstHurry / 2};

@@ -41,7 +41,30 @@ TEST_F(EncodingPaceTest, StepsDownWhenTheStoreStarvesForLong) {
 TEST_F(EncodingPaceTest, ABurstIsNoReason) {
     for (int burst = 0; burst < 100; ++burst) {
         EXPECT_EQ(run(Milliseconds(200), kMany, 0), EncodeEffort::kNormal);
-        EXPECT_EQ(run(Milliseconds(50), kMany, kEnough), EncodeEffort::kNormal);
+        EXPECT_EQ(run(Milliseconds(250), kMany, kEnough), EncodeEffort::kNormal);
+    }
+}
+
+TEST_F(EncodingPaceTest, LearnsFromSavesTooShortToTell) {
+    for (int save = 0; save < 3; ++save) {
+        EXPECT_FALSE(pace_.hurried());
+        run(Milliseconds(100), kMany, 0);
+        run(Milliseconds(30), 1, 0);
+        now_ += std::chrono::seconds(10);
+    }
+    EXPECT_TRUE(pace_.hurried());
+}
+
+TEST_F(EncodingPaceTest, APauseIsNoStarving) {
+    for (int save = 0; save < 5; ++save) {
+        EXPECT_EQ(pace_.choose(now_, kMany, 0), EncodeEffort::kNormal);
+        now_ += std::chrono::seconds(10);
+    }
+}
+
+TEST_F(EncodingPaceTest, IsPatientWhileTheStoreFallsBehind) {
+    for (std::uint64_t leaving = 0; leaving < kEnough; leaving += kEnough / 20) {
+        EXPECT_EQ(run(Milliseconds(50), kMany, leaving), EncodeEffort::kNormal);
     }
 }
 
