@@ -109,6 +109,8 @@ void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     }
     key_ = std::move(key);
     committed_ = std::move(copy);
+    // The copy may be of a version that somebody else committed.
+    committed_frames_.reset();
     deliver(lock);
 }
 

@@ -134,6 +134,23 @@ TEST_F(ContainerTest, AFrameThatIsCutWhileItGoesToTheDiskIsForgotten) {
     EXPECT_TRUE(file("dir/file") == content.substr(0, kMiB) + other);
 }
 
+// Somebody else wrote between the commit and the rename: a file of the same size, whose frames lie elsewhere.
+TEST_F(ContainerTest, AppendsToTheVersionThatTheRenameFound) {
+    const auto writer = open();
+    ASSERT_TRUE(write(*writer, 0, noise(7 * kMiB, 1)));
+    ASSERT_TRUE(commit(*writer));
+    const auto other = open(std::nullopt, "dir/renamed");
+    const std::string theirs = std::string(kMiB, 'x') + noise(6 * kMiB, 2);
+    ASSERT_TRUE(write(*other, 0, theirs));
+    const auto copy = commit(*other);
+    ASSERT_TRUE(copy);
+    writer->committed_moved("dir/renamed", *copy);
+    ASSERT_TRUE(write(*writer, 7 * kMiB, "more"));
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(file("dir/renamed") == theirs + "more");
+}
+
 TEST_F(ContainerTest, PatchesGoToTheDiskAndComeBack) {
     for (const std::uint64_t size : {3 * kMiB, 20 * kMiB}) {
         const std::string key = "dir/" + std::to_string(size);
