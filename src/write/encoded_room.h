@@ -28,6 +28,8 @@ public:
             placed.append(Slice{std::move(output).share(), bytes});
             return placed;
         }
+        // Freed after the mutex is: that may wake others.
+        std::shared_ptr<const void> left_behind;
         const std::lock_guard lock(mutex_);
         const std::size_t front = std::min(size, left_);
         if (front > 0) {
@@ -42,7 +44,7 @@ public:
             std::memmove(begin, begin + front, rest);
             next_ = begin + rest;
             left_ = output.size() - rest;
-            owner_ = std::move(output).share();
+            left_behind = std::exchange(owner_, std::move(output).share());
             placed.append(Slice{owner_, ByteSpan(begin, rest)});
         }
         return placed;
