@@ -41,4 +41,20 @@ void fetch_range(ObjectStore& store, std::string key, std::string etag, ByteRang
     });
 }
 
+ByteRange last_bytes(std::uint64_t object_size, std::uint64_t length) {
+    const std::uint64_t there = std::min(length, object_size);
+    return ByteRange{object_size - there, there, false};
+}
+
+void fetch_whole_tail(ObjectStore& store, const Codec& codec, FetchedRange tail,
+                      std::function<void(Result<FetchedRange>)> done) {
+    const std::uint64_t needed = codec.tail_needed(tail.object, tail.bytes).value_or(0);
+    if (needed <= tail.bytes.size()) {
+        done(std::move(tail));
+        return;
+    }
+    const ObjectInfo& object = tail.object;
+    fetch_range(store, object.key, object.etag, last_bytes(object.size, needed), std::move(done));
+}
+
 }  // namespace ckptfs

@@ -2,9 +2,11 @@
 // A small range of an object, in memory of its own: tables and sizes at its end, not file data.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
+#include "ckptfs/codec.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 
@@ -19,5 +21,13 @@ struct FetchedRange {
 // else. `done` is called exactly once, on any thread.
 void fetch_range(ObjectStore& store, std::string key, std::string etag, ByteRange range,
                  std::function<void(Result<FetchedRange>)> done);
+
+// The last `length` bytes of an object of this size, without asking the store to count from the end: some refuse that.
+[[nodiscard]] ByteRange last_bytes(std::uint64_t object_size, std::uint64_t length);
+
+// As many of an object's last bytes as Codec::layout() needs, where `tail` are some. They are asked for once: where
+// they are damaged, layout() says why.
+void fetch_whole_tail(ObjectStore& store, const Codec& codec, FetchedRange tail,
+                      std::function<void(Result<FetchedRange>)> done);
 
 }  // namespace ckptfs

@@ -42,25 +42,18 @@ Result<FetchedRange> fetch_tail(ObjectStore& store, const std::string& key) {
     if (head->size == 0) {
         return FetchedRange{std::move(*head), {}};
     }
-    const std::uint64_t length = std::min(kFirstTail, head->size);
-    return fetch(store, key, head->etag, ByteRange{head->size - length, length, false});
+    return fetch(store, key, head->etag, last_bytes(head->size, kFirstTail));
 }
 
 }  // namespace
 
 Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std::string& key) {
-    Result<FetchedRange> tail = fetch_tail(store, key);
+    Result<FetchedRange> tail = fetch_tail(store, key).and_then([&](FetchedRange end) {
+        return wait_for<FetchedRange>(
+            [&](auto done) { fetch_whole_tail(store, codec, std::move(end), std::move(done)); });
+    });
     if (!tail) {
         return failure(std::move(tail.error()));
-    }
-    // Where this fails, layout() says why.
-    const std::uint64_t needed = codec.tail_needed(tail->object, tail->bytes).value_or(0);
-    if (needed > tail->bytes.size()) {
-        const ByteRange range{tail->object.size - needed, needed, false};
-        tail = fetch(store, key, tail->object.etag, range);
-        if (!tail) {
-            return failure(std::move(tail.error()));
-        }
     }
     auto layout = codec.layout(tail->object, tail->bytes);
     if (!layout) {

@@ -34,12 +34,21 @@ std::optional<std::uint64_t> FileSizes::known(const ObjectInfo& object) const {
     return found == sizes_.end() ? std::nullopt : std::optional(found->second);
 }
 
+void FileSizes::find_described(const ObjectInfo& object, std::function<void(Result<std::uint64_t> size)> done) {
+    if (const std::optional<std::uint64_t> size = codec_.described_size(object)) {
+        remember(object.key, object.etag, *size);
+        done(*size);
+        return;
+    }
+    find(object, std::move(done));
+}
+
 void FileSizes::find(const ObjectInfo& object, std::function<void(Result<std::uint64_t> size)> done) {
     if (const std::optional<std::uint64_t> size = known(object)) {
         done(*size);
         return;
     }
-    fetch_range(store_, object.key, object.etag, ByteRange{0, kSizeTail, true},
+    fetch_range(store_, object.key, object.etag, last_bytes(object.size, kSizeTail),
                 [this, object, done = std::move(done)](Result<FetchedRange> end) {
                     if (!end) {
                         done(failure(std::move(end.error())));

@@ -27,8 +27,10 @@ public:
 
     // Without a request; empty where one is needed.
     [[nodiscard]] std::optional<std::uint64_t> known(const ObjectInfo& object) const;
-    // `object` as a list or HeadObject described it. ENOENT or ESTALE where this version is gone.
+    // `object` as a list described it. ENOENT or ESTALE where this version is gone.
     void find(const ObjectInfo& object, std::function<void(Result<std::uint64_t> size)> done);
+    // The same, as HeadObject described it, which may tell the size.
+    void find_described(const ObjectInfo& object, std::function<void(Result<std::uint64_t> size)> done);
     void remember(const std::string& key, const std::string& etag, std::uint64_t size);
 
 private:

@@ -53,7 +53,7 @@ void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Ent
             return;
         }
         const ObjectInfo object = *found->object;
-        state_.sizes.find(object, [=, this, found = std::move(*found)](Result<std::uint64_t> size) {
+        state_.sizes.find_described(object, [=, this, found = std::move(*found)](Result<std::uint64_t> size) {
             if (size) {
                 reply(apply(parent_id, name, found, *size, asked));
             } else if (attempts > 1 && (size.error().errno_value == ENOENT || size.error().errno_value == ESTALE)) {

@@ -142,26 +142,15 @@ Result<std::shared_ptr<FileReader>> make_reader(ReadEnvironment& environment, Ob
 
 // The table of a large file does not fit into the first request.
 void make_reader_with_table(ReadEnvironment& environment, ObjectTail tail, FileReader::Opened done) {
-    const Result<std::uint64_t> needed = environment.codec.tail_needed(tail.object, bytes_of(tail));
-    if (!needed) {
-        done(failure(needed.error()));
-        return;
-    }
-    if (*needed <= tail.size) {
-        const Payload end = bytes_of(tail);
-        done(make_reader(environment, std::move(tail), end));
-        return;
-    }
-    const ByteRange range{tail.object.size - *needed, *needed, false};
     const auto held = std::make_shared<ObjectTail>(std::move(tail));
-    fetch_range(environment.store, held->object.key, held->object.etag, range,
-                [&environment, held, done = std::move(done)](Result<FetchedRange> table) {
-                    if (table) {
-                        done(make_reader(environment, std::move(*held), table->bytes));
-                    } else {
-                        done(failure(read_error(std::move(table.error()), held->object.key)));
-                    }
-                });
+    fetch_whole_tail(environment.store, environment.codec, {held->object, bytes_of(*held)},
+                     [&environment, held, done = std::move(done)](Result<FetchedRange> end) {
+                         if (end) {
+                             done(make_reader(environment, std::move(*held), end->bytes));
+                         } else {
+                             done(failure(read_error(std::move(end.error()), held->object.key)));
+                         }
+                     });
 }
 
 }  // namespace

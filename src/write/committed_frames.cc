@@ -15,39 +15,21 @@ std::uint64_t CommittedFrames::stored_offset(std::uint64_t frame) const {
     return offset;
 }
 
-void read_committed_frames(ObjectStore& store, const Codec& codec, std::string key, std::string etag,
-                           std::function<void(Result<CommittedFrames>)> done) {
-    const auto finish = [&codec, done](const ObjectInfo& object, const Payload& tail) {
-        auto layout = codec.layout(object, tail);
-        if (layout) {
-            done(CommittedFrames{codec.encoder_like(object), (*layout)->records()});
-        } else {
-            done(failure(std::move(layout.error())));
-        }
+void read_committed_frames(ObjectStore& store, const Codec& codec, const std::string& key,
+                           const CommittedObject& committed, std::function<void(Result<CommittedFrames>)> done) {
+    const auto parse = [&codec](const FetchedRange& end) {
+        return codec.layout(end.object, end.bytes).map([&](const std::shared_ptr<const FrameLayout>& layout) {
+            return CommittedFrames{codec.encoder_like(end.object), layout->records()};
+        });
     };
-    fetch_range(store, key, etag, ByteRange{0, kSizeTail, true},
-                [&store, &codec, key, etag, finish, fail = done](Result<FetchedRange> end) {
+    fetch_range(store, key, committed.etag, last_bytes(committed.stored_size, kSizeTail),
+                [&store, &codec, parse, done = std::move(done)](Result<FetchedRange> end) {
                     if (!end) {
-                        fail(failure(std::move(end.error())));
+                        done(failure(std::move(end.error())));
                         return;
                     }
-                    const Result<std::uint64_t> needed = codec.tail_needed(end->object, end->bytes);
-                    if (!needed) {
-                        fail(failure(needed.error()));
-                        return;
-                    }
-                    if (*needed <= end->bytes.size()) {
-                        finish(end->object, end->bytes);
-                        return;
-                    }
-                    fetch_range(store, key, etag, ByteRange{0, *needed, true},
-                                [finish, fail](Result<FetchedRange> table) {
-                                    if (table) {
-                                        finish(table->object, table->bytes);
-                                    } else {
-                                        fail(failure(std::move(table.error())));
-                                    }
-                                });
+                    fetch_whole_tail(store, codec, std::move(*end),
+                                     [parse, done](const Result<FetchedRange>& tail) { done(tail.and_then(parse)); });
                 });
 }
 

@@ -13,6 +13,7 @@
 #include "ckptfs/codec.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
+#include "write/file_writer.h"
 
 namespace ckptfs {
 
@@ -28,7 +29,7 @@ struct CommittedFrames {
 };
 
 // Looks at the end of an object. `done` is called exactly once, on any thread.
-void read_committed_frames(ObjectStore& store, const Codec& codec, std::string key, std::string etag,
-                           std::function<void(Result<CommittedFrames>)> done);
+void read_committed_frames(ObjectStore& store, const Codec& codec, const std::string& key,
+                           const CommittedObject& committed, std::function<void(Result<CommittedFrames>)> done);
 
 }  // namespace ckptfs

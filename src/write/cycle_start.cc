@@ -34,8 +34,8 @@ bool FileWriterImpl::committed_is_known() {
         return true;
     }
     if (!std::exchange(fetching_, true)) {
-        outbox_.add([keep = self(), cycle = cycle_, key = key_, etag = committed_->etag] {
-            read_committed_frames(keep->environment_.store, keep->environment_.codec, key, etag,
+        outbox_.add([keep = self(), cycle = cycle_, key = key_, committed = *committed_] {
+            read_committed_frames(keep->environment_.store, keep->environment_.codec, key, committed,
                                   [keep, cycle](Result<CommittedFrames> frames) {
                                       std::unique_lock lock(keep->mutex_);
                                       if (!keep->failure_ && cycle == keep->cycle_) {
