@@ -215,7 +215,8 @@ def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_size_that_could_not_be_asked_for_does_not_cut_what_is_read(made, mount, simulator, prefix, listed):
-    content = bytes(3 * MIB)
+    # In parts, whose object does not tell the size.
+    content = os.urandom(20 * MIB)
     (made / "file").write_bytes(content)
     other = mount("--metadata-ttl", "60")
     simulator.inject({"op": "GetObject", "key": prefix + "file", "times": 1, "action": "403"})
@@ -227,6 +228,13 @@ def test_a_size_that_could_not_be_asked_for_does_not_cut_what_is_read(made, moun
     simulator.clear_faults()
     assert (other / "file").read_bytes() == content
     assert (other / "file").stat().st_size == len(content)
+
+
+def test_a_look_at_a_small_file_is_one_look(made, mount, simulator, prefix):
+    (made / "file").write_bytes(bytes(3 * MIB))
+    other = mount()
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "403"})
+    assert os.stat(other / "file").st_size == 3 * MIB
 
 
 def test_files_that_are_replaced_while_they_are_looked_at(made, mount):
