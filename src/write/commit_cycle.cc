@@ -62,11 +62,7 @@ void FileWriterImpl::send(std::vector<Part> parts) {
             discard(std::move(part));
             continue;
         }
-        if (part.number() > kMaxPartNumber) {
-            fail(failure(EFBIG, format("write {}: more than {} parts at offset {}; use a larger --part-size or "
-                                       "--max-memory",
-                                       escaped(key_), kMaxPartNumber, part.begin()))
-                     .value());
+        if (!may_be_sent(part)) {
             discard(std::move(part));
             continue;
         }
@@ -86,6 +82,16 @@ void FileWriterImpl::send(std::vector<Part> parts) {
     }
 }
 
+bool FileWriterImpl::may_be_sent(const Part& part) {
+    if (part.number() <= kMaxPartNumber) {
+        return true;
+    }
+    fail(failure(EFBIG, format("write {}: more than {} parts at offset {}; use a larger --part-size or --max-memory",
+                               escaped(key_), kMaxPartNumber, part.begin()))
+             .value());
+    return false;
+}
+
 void FileWriterImpl::send_prepared(const std::shared_ptr<Upload>& upload, const Part& part, std::uint64_t sending) {
     std::unique_lock lock(mutex_);
     // Of a file that failed or was started over meanwhile, nothing is noted: the records are of another.
@@ -99,15 +105,19 @@ void FileWriterImpl::send_prepared(const std::shared_ptr<Upload>& upload, const 
         return;
     }
     note_records(part);
-    const std::uint64_t bytes = part.bytes_in_memory();
-    outbox_.add([keep = self(), upload, part, bytes] {
+    send_now(upload, part);
+    deliver(lock);
+}
+
+void FileWriterImpl::send_now(const std::shared_ptr<Upload>& upload, Part part) {
+    outbox_.add([keep = self(), upload, part = std::move(part)] {
+        const std::uint64_t bytes = part.bytes_in_memory();
         keep->group_->begins_to_leave(bytes);
         upload->send_part(part.number(), part.body(), part.crc32c(), [keep, upload, bytes](const Status& status) {
             keep->group_->has_left(bytes);
             keep->part_sent(upload, status);
         });
     });
-    deliver(lock);
 }
 
 void FileWriterImpl::preparation_failed(const std::shared_ptr<Upload>& upload, Error error) {
@@ -197,7 +207,12 @@ void FileWriterImpl::send_last_part() {
         return;
     }
     // Whatever was patched has left before.
-    outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = assembler_->take_last()] {
+    Part last = assembler_->take_last();
+    if (!may_be_sent(last)) {
+        discard(std::move(last));
+        return;
+    }
+    outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = std::move(last)] {
         keep->prepare(encoder, part, 0, [keep, upload](Result<Part> ready) {
             if (!ready) {
                 keep->preparation_failed(upload, std::move(ready.error()));
@@ -232,14 +247,7 @@ bool FileWriterImpl::last_part_sent() {
     commit_->stored_size += tail.size();
     last.set_tail(std::move(tail));
     ++parts_under_way_;
-    const std::uint64_t bytes = last.bytes_in_memory();
-    outbox_.add([keep = self(), upload = upload_, last = std::move(last), bytes] {
-        keep->group_->begins_to_leave(bytes);
-        upload->send_part(last.number(), last.body(), last.crc32c(), [keep, upload, bytes](const Status& status) {
-            keep->group_->has_left(bytes);
-            keep->part_sent(upload, status);
-        });
-    });
+    send_now(upload_, std::move(last));
     return true;
 }
 

@@ -170,6 +170,9 @@ private:
     [[nodiscard]] UploadTarget target(std::optional<std::uint64_t> size) const;
     void begin_upload();
     void send(std::vector<Part> parts);
+    // Fails the file where it has too many parts.
+    [[nodiscard]] bool may_be_sent(const Part& part);
+    void send_now(const std::shared_ptr<Upload>& upload, Part part);
     void send_prepared(const std::shared_ptr<Upload>& upload, const Part& part, std::uint64_t sending);
     void preparation_failed(const std::shared_ptr<Upload>& upload, Error error);
     [[nodiscard]] bool superseded(int number, std::uint64_t sending) const;
