@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import tempfile
 import urllib.request
+from collections.abc import Callable
 
 import boto3
 import botocore.config
@@ -19,6 +20,14 @@ from .programs import S3SIM, wait_until
 ACCESS_KEY = "testkey"
 SECRET_KEY = "testsecret"
 BUCKET = "bucket"
+
+
+def flipped(place: int) -> Callable[[bytearray], bytes]:
+    """For Simulator.damage: one bit of the byte there."""
+    def change(data: bytearray) -> bytes:
+        data[place] ^= 1
+        return bytes(data)
+    return change
 
 
 class Simulator:
@@ -129,6 +138,13 @@ class Simulator:
 
     def put(self, key: str, content: bytes) -> None:
         self.client().put_object(Bucket=BUCKET, Key=key, Body=content)
+
+    def damage(self, key: str, change: Callable[[bytearray], bytes]) -> None:
+        """Another client puts the object back with its description, but not as it was."""
+        client = self.client()
+        answer = client.get_object(Bucket=BUCKET, Key=key)
+        client.put_object(Bucket=BUCKET, Key=key, Body=change(bytearray(answer["Body"].read())),
+                          Metadata=answer["Metadata"])
 
     def open_uploads(self, prefix: str = "") -> list[str]:
         answer = self.client().list_multipart_uploads(Bucket=BUCKET, Prefix=prefix)

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from format.container import read_table
-from harness.simulator import BUCKET
+from harness.simulator import BUCKET, flipped
 
 pytestmark = pytest.mark.sanitized
 
@@ -172,30 +172,15 @@ def test_every_mount_reads_every_object(mount, simulator, prefix):
     assert (mount() / "zstd:1").read_bytes() == content + b"more"
 
 
-def damage(simulator, key: str, change) -> None:
-    """Another client puts the object back with its description, but not as it was."""
-    client = simulator.client()
-    answer = client.get_object(Bucket=BUCKET, Key=key)
-    client.put_object(Bucket=BUCKET, Key=key, Body=change(bytearray(answer["Body"].read())),
-                      Metadata=answer["Metadata"])
-
-
-def flipped(place: int):
-    def change(data: bytearray) -> bytes:
-        data[place] ^= 1
-        return bytes(data)
-    return change
-
-
 def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
     content = mixed(4 * MIB)
     for name in ("frame", "table", "footer", "cut"):
         (made / name).write_bytes(content)
     entries = read_table(simulator.stored(prefix + "frame"))
-    damage(simulator, prefix + "frame", flipped(entries[0][0] + 300))
-    damage(simulator, prefix + "table", flipped(-9 - 12 * len(entries) + 1))
-    damage(simulator, prefix + "footer", flipped(-1))
-    damage(simulator, prefix + "cut", lambda data: bytes(data[:-4096]))
+    simulator.damage(prefix + "frame", flipped(entries[0][0] + 300))
+    simulator.damage(prefix + "table", flipped(-9 - 12 * len(entries) + 1))
+    simulator.damage(prefix + "footer", flipped(-1))
+    simulator.damage(prefix + "cut", lambda data: bytes(data[:-4096]))
     other = mount("--direct-io", "always")
     with open(other / "frame", "rb", buffering=0) as file:
         assert os.pread(file.fileno(), 1000, 0) == content[:1000]

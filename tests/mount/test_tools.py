@@ -11,7 +11,7 @@ import numpy
 import pytest
 from format.container import read_table
 from harness.programs import CKPTFS
-from harness.simulator import BUCKET
+from harness.simulator import BUCKET, flipped
 
 pytestmark = pytest.mark.sanitized
 
@@ -41,21 +41,6 @@ def fails(ran: subprocess.CompletedProcess, what: str, code: int = 1) -> None:
     assert len(lines) == 1 and lines[0].startswith("ckptfs: ") and what in lines[0], lines
 
 
-def put_back(simulator, key: str, change) -> None:
-    """Another client puts the object back with its description, but not as it was."""
-    client = simulator.client()
-    answer = client.get_object(Bucket=BUCKET, Key=key)
-    client.put_object(Bucket=BUCKET, Key=key, Body=change(bytearray(answer["Body"].read())),
-                      Metadata=answer["Metadata"])
-
-
-def flipped(place: int):
-    def change(data: bytearray) -> bytes:
-        data[place] ^= 1
-        return bytes(data)
-    return change
-
-
 @pytest.mark.parametrize("compress", FORMATS)
 @pytest.mark.parametrize("size", [0, 1, MIB, MIB + 1, 9 * MIB, 150 * MIB + 17])
 def test_cat_writes_the_file(mount, tool, simulator, prefix, compress, size):
@@ -73,7 +58,7 @@ def test_cat_writes_what_comes_before_the_damage(mount, tool, simulator, prefix)
     (mount() / "file").write_bytes(content)
     entries = read_table(simulator.stored(prefix + "file"))
     damaged = 22
-    put_back(simulator, prefix + "file", flipped(sum(entry[0] for entry in entries[:damaged]) + 300))
+    simulator.damage(prefix + "file", flipped(sum(entry[0] for entry in entries[:damaged]) + 300))
     ran = tool("cat", prefix + "file")
     fails(ran, f"frame {damaged}: ")
     assert ran.stdout == content[:damaged * MIB]
@@ -152,9 +137,9 @@ def test_inspect_accounts_for_every_byte(mount, tool, simulator, prefix, compres
 def test_inspect_says_what_is_damaged(mount, tool, simulator, prefix):
     for name in ("magic", "footer", "format"):
         (mount("--compress", "zstd") / name).write_bytes(floats_and_text(3))
-    put_back(simulator, prefix + "magic", flipped(0))
+    simulator.damage(prefix + "magic", flipped(0))
     fails(tool("inspect", prefix + "magic"), "frame 0: ")
-    put_back(simulator, prefix + "footer", flipped(-1))
+    simulator.damage(prefix + "footer", flipped(-1))
     fails(tool("inspect", prefix + "footer"), "the frame table is damaged")
     simulator.client().copy_object(Bucket=BUCKET, Key=prefix + "format", CopySource=f"{BUCKET}/{prefix}format",
                                    Metadata={"ckptfs-format": "planes-9"}, MetadataDirective="REPLACE")
@@ -187,9 +172,9 @@ def test_verify_finds_all_damage_and_nothing_else(mount, tool, simulator, prefix
         data[begins[7] + 300] ^= 1
         return bytes(data)
 
-    put_back(simulator, large, two_frames)
-    put_back(simulator, prefix + "dir/zstd" + str(30 * MIB), lambda data: bytes(data[:-4096]))
-    put_back(simulator, prefix + "dir/zstd" + str(3 * MIB + 5), lambda data: b"")
+    simulator.damage(large, two_frames)
+    simulator.damage(prefix + "dir/zstd" + str(30 * MIB), lambda data: bytes(data[:-4096]))
+    simulator.damage(prefix + "dir/zstd" + str(3 * MIB + 5), lambda data: b"")
     ran = tool("verify", prefix)
     assert ran.returncode == 1 and ran.stderr == b""
     lines = ran.stdout.decode().splitlines()
@@ -230,7 +215,7 @@ def test_verify_says_what_it_could_not_check(mount, tool, simulator, prefix):
     assert len(lines) == 3 and lines[-1].endswith("3 objects, 3.0 MiB, 2 not checked")
     assert any("planes-9" in line and line.startswith("not checked: ") for line in lines)
     assert any("AccessDenied" in line and line.startswith("not checked: ") for line in lines)
-    put_back(simulator, prefix + "sound", flipped(1000))
+    simulator.damage(prefix + "sound", flipped(1000))
     assert tool("verify", prefix).returncode == 1, "damage comes first"
 
 

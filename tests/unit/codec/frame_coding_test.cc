@@ -3,24 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <string>
 #include <vector>
 
 #include "base/digest.h"
 #include "codec/container.h"
+#include "unit/codec/frame_fixture.h"
 
-namespace ckptfs {
+namespace ckptfs::testing {
 namespace {
-
-std::string random_bytes(std::size_t size) {
-    std::mt19937_64 random(size);
-    std::string bytes(size, '\0');
-    for (char& byte : bytes) {
-        byte = static_cast<char>(random());
-    }
-    return bytes;
-}
 
 std::string text(std::size_t size) {
     std::string bytes;
@@ -38,20 +29,6 @@ Payload in_pieces(const std::string& bytes) {
         payload.append(Payload::from_string(bytes.substr(begin, 100'000)));
     }
     return payload;
-}
-
-struct Coded {
-    EncodedFrame frame;
-    std::string stored;
-};
-
-Coded encode(const Payload& raw, FrameCoding coding = {}) {
-    std::vector<std::byte> output(kMaxStoredFrame);
-    Coded coded;
-    coded.frame = encode_frame(raw, output, coding).value();
-    coded.stored = coded.frame.stored ? coded.frame.stored->to_string()
-                                      : std::string(as_text(ByteSpan(output).first(coded.frame.record.stored_size)));
-    return coded;
 }
 
 std::string decode(const std::string& stored, std::size_t size, std::uint32_t checksum,
@@ -126,4 +103,4 @@ TEST(FrameCoding, RefusesACodingOfAnotherVersion) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::testing

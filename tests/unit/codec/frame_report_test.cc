@@ -8,26 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "codec/container.h"
-#include "codec/frame_coding.h"
+#include "unit/codec/frame_fixture.h"
 
-namespace ckptfs {
+namespace ckptfs::testing {
 namespace {
 
 std::string stored_frame(const std::string& raw, CodingChoice choice) {
-    std::vector<std::byte> output(kMaxStoredFrame);
-    const EncodedFrame frame = encode_frame(Payload::from_string(raw), output, FrameCoding{choice}).value();
-    return frame.stored ? frame.stored->to_string()
-                        : std::string(as_text(ByteSpan(output).first(frame.record.stored_size)));
-}
-
-std::string random_bytes(std::size_t size) {
-    std::mt19937_64 random(size);
-    std::string bytes(size, '\0');
-    for (char& byte : bytes) {
-        byte = static_cast<char>(random());
-    }
-    return bytes;
+    return encode(Payload::from_string(raw), FrameCoding{choice}).stored;
 }
 
 // fp32 whose upper halves repeat and whose lower halves do not.
@@ -96,4 +83,4 @@ TEST(FrameReport, RefusesWhatIsNoFrame) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::testing
