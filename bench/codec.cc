@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compression saves and costs on one core, file by file:
+// What compression saves and costs, file by file:
 //
-//   bench_codec [--mib N] [--passes N] FILE...
+//   bench_codec [--mib N] [--passes N] [--threads N] FILE...
 //
 // Each file is cut into frames of 1 MiB, which every method compresses one by one; the first N MiB count (64). Rates
-// are bytes of the file by seconds of CPU time, the best of N passes (3). ckptfs's rows hash what they read and what
+// are bytes of the file by seconds of CPU time, the best of N passes (3). With --threads, so many do it side by side,
+// and the sum of their rates counts. ckptfs's rows hash what they read and what
 // they store, as the filesystem does; the others compress and nothing else. bench/codec_data.py makes files.
 #include <zstd.h>
 
@@ -18,6 +19,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/digest.h"
@@ -164,28 +166,59 @@ Bytes read_file(const std::string& path, std::size_t limit) {
     return bytes;
 }
 
-void measure(const std::string& path, std::size_t limit, int passes) {
-    const Bytes file = read_file(path, limit);
-    const std::vector<Method> methods = {planes("ckptfs", PlaneEffort::kFull),
-                                         planes("ckptfs, fast", PlaneEffort::kFast),
-                                         zstd(1),
-                                         zstd(3),
-                                         shuffled(2),
-                                         shuffled(4)};
-    std::vector<Figures> figures(methods.size());
+std::vector<Method> all_methods() {
+    return {planes("ckptfs", PlaneEffort::kFull),
+            planes("ckptfs, fast", PlaneEffort::kFast),
+            zstd(1),
+            zstd(3),
+            shuffled(2),
+            shuffled(4)};
+}
+
+struct Settings {
+    std::size_t limit = std::size_t{64} << 20;
+    int passes = 3;
+    int threads = 1;
+};
+
+// What one of the threads works with.
+struct Worker {
+    std::vector<Method> methods = all_methods();
+    std::vector<Figures> figures = std::vector<Figures>(methods.size());
+};
+
+double rate(const std::vector<Worker>& workers, std::size_t method, double size, double Figures::*seconds) {
+    double sum = 0;
+    for (const Worker& worker : workers) {
+        sum += size / (worker.figures[method].*seconds) / 1e9;
+    }
+    return sum;
+}
+
+void measure(const std::string& path, const Settings& settings) {
+    const Bytes file = read_file(path, settings.limit);
+    std::vector<Worker> workers(static_cast<std::size_t>(settings.threads));
+    const std::vector<Method>& methods = workers[0].methods;
     // In turn, so that what else the machine does meets all of them.
-    for (int pass = 0; pass < passes; ++pass) {
+    for (int pass = 0; pass < settings.passes; ++pass) {
         for (std::size_t i = 0; i < methods.size(); ++i) {
-            run_pass(methods[i], file, figures[i]);
+            std::vector<std::thread> threads;
+            threads.reserve(workers.size());
+            for (Worker& worker : workers) {
+                threads.emplace_back([&] { run_pass(worker.methods[i], file, worker.figures[i]); });
+            }
+            for (std::thread& thread : threads) {
+                thread.join();
+            }
         }
     }
     const auto size = static_cast<double>(file.size());
     std::printf("%s, %.1f MB\n", std::filesystem::path(path).filename().c_str(), size / 1e6);
+    const auto compress = [&](std::size_t i) { return rate(workers, i, size, &Figures::compress_seconds); };
     for (std::size_t i = 0; i < methods.size(); ++i) {
         std::printf("  %-18s %6.2f %% saved  compress %6.3f GB/s  decompress %6.3f GB/s  %5.2f x zstd 1\n",
-                    methods[i].name.c_str(), 100 * (1 - static_cast<double>(figures[i].stored) / size),
-                    size / figures[i].compress_seconds / 1e9, size / figures[i].decompress_seconds / 1e9,
-                    figures[2].compress_seconds / figures[i].compress_seconds);
+                    methods[i].name.c_str(), 100 * (1 - static_cast<double>(workers[0].figures[i].stored) / size),
+                    compress(i), rate(workers, i, size, &Figures::decompress_seconds), compress(i) / compress(2));
     }
     std::fflush(stdout);
 }
@@ -194,23 +227,23 @@ void measure(const std::string& path, std::size_t limit, int passes) {
 }  // namespace ckptfs
 
 int main(int count, char** arguments) {
-    std::size_t limit = std::size_t{64} << 20;
-    int passes = 3;
+    ckptfs::Settings settings;
     int next = 1;
     for (; next + 1 < count && std::string_view(arguments[next]).starts_with("--"); next += 2) {
+        const std::string_view name = arguments[next];
         const int value = std::max(std::atoi(arguments[next + 1]), 1);
-        if (std::string_view(arguments[next]) == "--mib") {
-            limit = static_cast<std::size_t>(value) << 20;
+        if (name == "--mib") {
+            settings.limit = static_cast<std::size_t>(value) << 20;
         } else {
-            passes = value;
+            (name == "--threads" ? settings.threads : settings.passes) = value;
         }
     }
     if (next >= count) {
-        std::fprintf(stderr, "usage: %s [--mib N] [--passes N] FILE...\n", arguments[0]);
+        std::fprintf(stderr, "usage: %s [--mib N] [--passes N] [--threads N] FILE...\n", arguments[0]);
         return 2;
     }
     for (; next < count; ++next) {
-        ckptfs::measure(arguments[next], limit, passes);
+        ckptfs::measure(arguments[next], settings);
     }
     return 0;
 }

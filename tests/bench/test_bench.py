@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from harness.programs import BUILD, ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
@@ -41,6 +42,35 @@ def test_a_quick_run_covers_every_row_and_writes_its_results(tmp_path):
         assert f"## {model.title}" in table
     assert (tmp_path / "rates.png").read_bytes().startswith(b"\x89PNG")
     assert not list(tmp_path.glob("disk-*")), "the files on the local disk were left behind"
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"weight": torch.randn(256, 1024), "moment": torch.randn(256, 1024) ** 2}, path)
+    return path
+
+
+def script(name: str, *arguments) -> str:
+    done = subprocess.run([sys.executable, ROOT / "bench" / name, *arguments],
+                          env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "CKPTFS_BUILD": str(BUILD)},
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_codecs_beside_their_peers(tmp_path, checkpoint):
+    table = script("codec_peers.py", "--mib", "1", "--passes", "1", "--output", tmp_path, checkpoint)
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| checkpoint.pt")]
+    for method in ("ckptfs", "zstd 1", "zstd 3", "DCP ZStandard"):
+        assert any(row[1] == method for row in rows), table
+    assert (tmp_path / "codec.png").read_bytes().startswith(b"\x89PNG")
+    assert table.strip() == (tmp_path / "codec.md").read_text().strip()
+
+
+def test_dcp_with_its_extension_and_without(checkpoint):
+    printed = script("dcp_extension.py", checkpoint, "--copies", "1", "--pairs", "1", "--max-memory", "64M")
+    assert [line.split("save")[0].strip() for line in printed.splitlines()[1:]] == ["ckptfs", "ZStandard extension", "neither"]
 
 
 def result(target: str, wall_s: float, repetition: int = 1, **more) -> bench_plan.Result:
