@@ -16,17 +16,6 @@
 namespace ckptfs::testing {
 namespace {
 
-// Bytes that cannot be compressed.
-std::string noise(std::uint64_t size, unsigned seed) {
-    std::string text(size, '\0');
-    std::mt19937 random(seed);
-    for (std::uint64_t at = 0; at < size; at += sizeof(std::uint32_t)) {
-        const auto bits = static_cast<std::uint32_t>(random());
-        std::memcpy(text.data() + at, &bits, std::min<std::uint64_t>(sizeof bits, size - at));
-    }
-    return text;
-}
-
 class ContainerTest : public ::testing::Test, protected WriterFixture {
 protected:
     explicit ContainerTest(std::uint64_t max_memory = 64 * kMiB) : WriterFixture(max_memory, {}, "zstd:1") {}

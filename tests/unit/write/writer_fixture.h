@@ -131,9 +131,9 @@ struct WriterFixture {
     }
 
     // The file that an object of the store holds; "damaged: …" where it cannot be read.
-    [[nodiscard]] std::string file(const std::string& key) const {
-        const ObjectInfo object = store.info(key);
-        const Payload stored = Payload::from_string(store.content(key));
+    [[nodiscard]] std::string file(const std::string& key) const { return file(store.info(key), store.content(key)); }
+    [[nodiscard]] std::string file(const ObjectInfo& object, const std::string& content) const {
+        const Payload stored = Payload::from_string(content);
         const auto layout = codec->layout(object, stored);
         if (!layout) {
             return "damaged: " + layout.error().message;
