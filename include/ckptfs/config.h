@@ -50,6 +50,8 @@ struct WriteConfig {
     // when it is sent.
     int max_parts_in_flight = 48;
     std::string staging_dir = "/var/tmp";
+    // File names that are kept in the staging directory from open on, so that they can be written in any order.
+    std::vector<std::string> stage;
     std::vector<std::string> keep_on_kill = {"*.log", "*.out", "*.err", "*.txt", "*.jsonl", "events.out.tfevents.*"};
 };
 

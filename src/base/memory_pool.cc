@@ -204,8 +204,10 @@ void MemoryPool::watch_waiters() {
 
 void MemoryPool::serve_or_queue(Waiter waiter) {
     const MemoryUse use = waiter.use;
+    // What keeps its use takes nothing from those who wait, and they may wait for it.
+    const bool keeps_use = waiter.data != nullptr && waiter.from == use;
     std::unique_lock lock(mutex_);
-    if (waits(use) || !may_serve(waiter)) {
+    if (!keeps_use && (waits(use) || !may_serve(waiter))) {
         waiter.ticket = ++last_ticket_;
         waiters_[index_of(use)].push_back(std::move(waiter));
         watch_waiters();

@@ -53,7 +53,11 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
         reply(bad_handle());
         return;
     }
-    read_with(handle, offset, size, true, std::move(reply));
+    if (handle->changing != nullptr) {
+        handle->changing->read(offset, size, std::move(reply));
+    } else {
+        read_with(handle, offset, size, true, std::move(reply));
+    }
 }
 
 void OpenFiles::read_with(const HandlePtr& handle, std::uint64_t offset, std::size_t size, bool may_reopen,
@@ -123,6 +127,10 @@ bool OpenFiles::reopen_and_read(const HandlePtr& handle, const std::shared_ptr<F
 // --- writing
 
 void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
+    // Pages of a mapping are written by the kernel for nobody in particular.
+    if (caller.thread == 0) {
+        return;
+    }
     if (handle.last_writer_thread.exchange(caller.thread) != caller.thread) {
         handle.last_writer = state_.env.processes.thread_group(caller.thread).value_or(0);
     }
@@ -358,14 +366,11 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
         } else if (writer == nullptr) {
             writer = node->writer;
         }
-        if (possible && writer == nullptr && size == 0) {
-            // truncate(2) by name: an empty file, published at once.
-            writer = FileWriter::create(state_.env.write, state_.key(lock, *node), std::nullopt);
+        const ObjectVersion version = node != nullptr ? node->committed.value_or(ObjectVersion{}) : ObjectVersion{};
+        if (possible && writer == nullptr && version.size != size) {
+            // truncate(2) by name: published at once.
             temporary = true;
-        }
-        if (possible && writer == nullptr && !(node->committed && node->committed->size == size)) {
-            possible = failure(EOPNOTSUPP, state_.key(lock, *node) +
-                                               ": a file in the bucket can be truncated to 0 only; write it anew");
+            writer = state_.make_writer(state_.key(lock, *node), O_RDWR, committed_object(version));
         }
     }
     const auto answer = [this, node, reply](const Status& done) {
@@ -383,7 +388,13 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
     if (!possible || writer == nullptr) {
         answer(possible);
     } else if (temporary) {
-        commit_in_order(node, writer, CommitReason::kClose, [writer, answer](const Status& done) { answer(done); });
+        writer->truncate(size, [this, node, writer, answer](const Status& cut) {
+            if (cut) {
+                commit_in_order(node, writer, CommitReason::kClose, answer);
+            } else {
+                answer(cut);
+            }
+        });
     } else {
         writer->truncate(size, answer);
     }

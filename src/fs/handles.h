@@ -24,6 +24,8 @@ struct Handle {
     pid_t opener = 0;
     // Set once at open; empty for handles that only read.
     std::shared_ptr<FileWriter> writer;
+    // Set once at open: who answers reads of a file that is being changed, in place of `reader`.
+    std::shared_ptr<FileWriter> changing;
 
     // The last thread that wrote, and its process; written together, read for the close rule.
     std::atomic<pid_t> last_writer_thread = 0;

@@ -18,10 +18,6 @@ bool writes(int flags) {
     return (flags & O_ACCMODE) != O_RDONLY;
 }
 
-std::optional<CommittedObject> base_of(const ObjectVersion& version) {
-    return CommittedObject{version.etag, version.stored_size, version.size, version.modified};
-}
-
 }  // namespace
 
 Status OpenFiles::may_write() const {
@@ -81,7 +77,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             state_.note_name(lock, **parent, name);
             const std::string key = state_.key(lock, *request.node);
             CreatedFile file;
-            file.opened = add_handle(lock, request, FileWriter::create(state_.env.write, key, std::nullopt), nullptr);
+            file.opened = add_handle(lock, request, state_.make_writer(key, flags, std::nullopt), nullptr);
             file.entry = state_.entry(lock, *request.node);
             created = file;
         }
@@ -144,6 +140,11 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock&, const OpenRequest& requ
     handle->node = node;
     handle->opener = request.opener;
     handle->writer = writer;
+    if (reader == nullptr && node->writer != nullptr && node->writer->readable()) {
+        handle->changing = node->writer;
+    } else if (writer != nullptr && writer->readable()) {
+        handle->changing = writer;
+    }
     ++node->open_handles;
     OpenedFile opened;
     // What is shown of a file being written is longer than what can be read of it: the page cache would fill up the
@@ -189,7 +190,9 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
         const NodePtr& node = request->node;
         key = state_.key(lock, *node);
         if (node->writer != nullptr && node->writer->dirty()) {
-            if (!node->committed) {
+            if (node->writer->readable() && !node->writer->failed()) {
+                answer = add_handle(lock, *request, nullptr, nullptr);
+            } else if (!node->committed) {
                 answer = failure(EBUSY, key + " is being written; it can be read once it is closed");
             } else {
                 etag = node->committed->etag;
@@ -262,7 +265,7 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
         } else {
             node->pages_etag.clear();
             answer = add_handle(lock, *request,
-                                FileWriter::create(state_.env.write, state_.key(lock, *node), std::nullopt), nullptr);
+                                state_.make_writer(state_.key(lock, *node), request->flags, std::nullopt), nullptr);
         }
     }
     request->reply(std::move(answer));
@@ -311,7 +314,8 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
         } else {
             node->checked = state_.env.clock.now();
             answer = add_handle(lock, *request,
-                                FileWriter::create(state_.env.write, object->key, base_of(*node->committed)), nullptr);
+                                state_.make_writer(object->key, request->flags, committed_object(*node->committed)),
+                                nullptr);
         }
     }
     request->reply(std::move(answer));

@@ -1,7 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/shared_state.h"
 
+#include <fcntl.h>
+
+#include <utility>
+
+#include "base/globs.h"
+#include "ckptfs/format.h"
+
 namespace ckptfs {
+
+// Who only writes a new file, or only appends, is taken to write in order; who may read, or changes what is there, may
+// be anywhere in the file.
+std::shared_ptr<FileWriter> SharedState::make_writer(const std::string& key, int flags,
+                                                     std::optional<CommittedObject> base) const {
+    const bool asked_for = matches_any(key.substr(key.rfind('/') + 1), env.write.config.stage);
+    const bool reads = (flags & O_ACCMODE) == O_RDWR;
+    const bool changes = base && base->size > 0 && (flags & O_APPEND) == 0;
+    if (!asked_for && !reads && !changes) {
+        return FileWriter::create(env.write, key, std::move(base));
+    }
+    const StagedEnvironment environment{env.write, env.read, env.prefix + std::string(kTemporaryPrefix)};
+    return make_staged_file(environment, key, std::move(base),
+                            asked_for ? Streaming::kNever : Streaming::kWhileInOrder);
+}
 
 Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) const {
     Attributes attributes;

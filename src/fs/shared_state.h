@@ -10,6 +10,7 @@
 #include "fs/file_system.h"
 #include "fs/key_order.h"
 #include "fs/nodes.h"
+#include "staged/staged_file.h"
 
 namespace ckptfs {
 
@@ -27,6 +28,9 @@ struct SharedState {
     [[nodiscard]] std::string key(const NodeTable::Lock& lock, const Node& node) const {
         return env.prefix + nodes.path(lock, node);
     }
+    // For a file opened with these flags of open(2); empty `base` for a new or truncated one.
+    [[nodiscard]] std::shared_ptr<FileWriter> make_writer(const std::string& key, int flags,
+                                                          std::optional<CommittedObject> base) const;
     [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node) const;
     // Counts one lookup.
     Entry entry(const NodeTable::Lock& lock, Node& node) const;
@@ -42,6 +46,10 @@ struct SharedState {
     // ESTALE for a node the table does not know, ENOTDIR for a file.
     [[nodiscard]] Result<NodePtr> directory(const NodeTable::Lock& lock, NodeId id) const;
 };
+
+[[nodiscard]] inline CommittedObject committed_object(const ObjectVersion& version) {
+    return CommittedObject{version.etag, version.stored_size, version.size, version.modified};
+}
 
 // `size`: of the file.
 [[nodiscard]] inline ObjectVersion version_of(const ObjectInfo& info, std::uint64_t size) {

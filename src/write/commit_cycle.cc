@@ -45,7 +45,7 @@ void FileWriterImpl::begin_upload() {
     const bool whole = copy_.pieces.size() == 1 && copy_.pieces[0].length == committed_->stored_size;
     int number = 0;
     for (const CopyPlan::Piece& piece : copy_.pieces) {
-        CopySource source{key_, committed_->etag, piece.length, std::nullopt};
+        CopySource source{committed_key(), committed_->etag, piece.length, std::nullopt};
         if (!whole) {
             source.range = ByteRange{piece.offset, piece.length, false};
         }

@@ -34,7 +34,7 @@ bool FileWriterImpl::committed_is_known() {
         return true;
     }
     if (!std::exchange(fetching_, true)) {
-        outbox_.add([keep = self(), cycle = cycle_, key = key_, committed = *committed_] {
+        outbox_.add([keep = self(), cycle = cycle_, key = committed_key(), committed = *committed_] {
             read_committed_frames(keep->environment_.store, keep->environment_.codec, key, committed,
                                   [keep, cycle](Result<CommittedFrames> frames) {
                                       std::unique_lock lock(keep->mutex_);
@@ -96,7 +96,7 @@ void FileWriterImpl::begin_cycle() {
 void FileWriterImpl::fetch_block() {
     fetching_ = true;
     auto fetch = std::make_shared<Fetch>();
-    fetch->key = key_;
+    fetch->key = committed_key();
     fetch->etag = committed_->etag;
     fetch->offset = sequencer_.end();
     fetch->wanted =

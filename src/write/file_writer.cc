@@ -20,6 +20,11 @@ constexpr int kZeroPartsUnderWay = 16;
 
 std::shared_ptr<FileWriter> FileWriter::create(WriteEnvironment& environment, std::string key,
                                                std::optional<CommittedObject> base) {
+    return StreamWriter::create(environment, std::move(key), std::move(base));
+}
+
+std::shared_ptr<StreamWriter> StreamWriter::create(WriteEnvironment& environment, std::string key,
+                                                   std::optional<CommittedObject> base) {
     return std::make_shared<FileWriterImpl>(environment, std::move(key), std::move(base));
 }
 
@@ -30,6 +35,7 @@ FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, s
       committed_(std::move(base)) {
     if (committed_) {
         size_ = kept_size_ = committed_->size;
+        dirty_ = committed_key() != key_;
     } else {
         dirty_ = true;
     }
@@ -43,6 +49,10 @@ FileWriterImpl::~FileWriterImpl() {
 
 void FileWriterImpl::write(std::uint64_t offset, WriteData data, WriteDone done) {
     enqueue(PendingWrite{offset, std::move(data), std::move(done)});
+}
+
+void FileWriterImpl::write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) {
+    enqueue(PendingWrite{offset, std::move(data), std::move(done), std::move(out_of_order)});
 }
 
 void FileWriterImpl::append(WriteData data, WriteDone done) {
@@ -85,7 +95,7 @@ void FileWriterImpl::abort(Error why, Done done) {
 
 bool FileWriterImpl::move_to(std::string key) {
     const std::lock_guard lock(mutex_);
-    if (failure_ || committed_ || upload_ || commit_) {
+    if (failure_ || (committed_ && committed_->key.empty()) || upload_ || commit_) {
         return false;
     }
     const bool commit_waits = std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
@@ -96,6 +106,15 @@ bool FileWriterImpl::move_to(std::string key) {
     }
     key_ = std::move(key);
     return true;
+}
+
+void FileWriterImpl::go_on_at(std::string key) {
+    const std::lock_guard lock(mutex_);
+    if (committed_ && !upload_ && key != key_) {
+        committed_->key = committed_key();
+        key_ = std::move(key);
+        dirty_ = true;
+    }
 }
 
 void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
@@ -239,6 +258,10 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
             if (sequencer_.under_way() > 0) {
                 return false;
             }
+            if (!patchable(offset, offset + length) && write.out_of_order) {
+                give_back(pending);
+                return true;
+            }
             if (!patchable(offset, offset + length)) {
                 fail(out_of_order(offset, length));
                 return false;
@@ -263,6 +286,14 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
     discard(std::move(write.data.buffer));
     pending_.pop_front();
     return true;
+}
+
+void FileWriterImpl::give_back(const PendingPointer& pending) {
+    outbox_.add([pending] {
+        auto& write = std::get<PendingWrite>(*pending);
+        write.out_of_order(std::move(write.data));
+    });
+    pending_.pop_front();
 }
 
 std::optional<Slice> FileWriterImpl::charge(const PendingPointer& pending) {

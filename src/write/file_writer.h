@@ -12,7 +12,7 @@
 //
 // Writes come in order. What is allowed besides: patches inside the first or the last part of the upload under way;
 // a jump forward, which is filled with zeros; everything else fails the file with EOPNOTSUPP and one line naming key
-// and offsets, and that file publishes nothing.
+// and offsets, and that file publishes nothing. Files that may be written anywhere are staged/staged_file.h's.
 //
 // Ownership: create() returns shared ownership; the writer keeps itself alive while requests are in flight. The
 // destructor aborts, it never completes.
@@ -59,6 +59,8 @@ struct CommittedObject {
     // Of the file.
     std::uint64_t size = 0;
     WallTime modified{};
+    // Where it lies; empty for under the writer's own key.
+    std::string key{};
 };
 
 // One write as it came from the kernel: `data` lies inside `buffer`, so that large writes need no copy.
@@ -81,6 +83,7 @@ public:
     using WriteDone = std::function<void(Status)>;
     using CommitDone = std::function<void(Result<CommittedObject>)>;
     using Done = std::function<void(Status)>;
+    using ReadDone = std::function<void(Result<Payload>)>;
 
     // `base` is empty for a new or truncated file.
     static std::shared_ptr<FileWriter> create(WriteEnvironment& environment, std::string key,
@@ -98,12 +101,19 @@ public:
     // Ends the upload and keeps `why` for every later call; what was committed before stays. `done` is called when
     // nothing is left in the store.
     virtual void abort(Error why, Done done) = 0;
-    // Only while no upload has begun (the file is still wholly in memory): later commits go to the new key, and the
-    // old one is never written. False otherwise.
+    // Only while no upload has begun and nothing is committed under the old key: later commits go to the new key, and
+    // the old one is never written. False otherwise.
     virtual bool move_to(std::string key) = 0;
     // The committed object was copied to another key (a rename of an open file without unpublished bytes): later
     // commits start from that copy and go to its key.
     virtual void committed_moved(std::string key, CommittedObject copy) = 0;
+
+    // Whether what was written can be read before it is committed.
+    [[nodiscard]] virtual bool readable() const { return false; }
+    // Only where readable(). At most BufferPool::kPayloadSize bytes; short only at the end of the file.
+    virtual void read(std::uint64_t /*offset*/, std::size_t /*size*/, ReadDone done) {
+        done(failure(EOPNOTSUPP, "what is being written cannot be read before it is closed or synced"));
+    }
 
     [[nodiscard]] virtual std::string key() const = 0;
     // Bytes written so far, as stat shows them.

@@ -28,6 +28,7 @@
 #include "write/frame_sequencer.h"
 #include "write/outbox.h"
 #include "write/part_assembler.h"
+#include "write/stream_writer.h"
 #include "write/upload.h"
 #include "write/writer_group.h"
 
@@ -47,7 +48,7 @@ struct ActiveCommit {
     std::uint64_t stored_size = 0;
 };
 
-class FileWriterImpl final : public FileWriter, public MemoryHolder {
+class FileWriterImpl final : public StreamWriter, public MemoryHolder {
 public:
     FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base);
     ~FileWriterImpl() override;
@@ -55,11 +56,13 @@ public:
     FileWriterImpl& operator=(const FileWriterImpl&) = delete;
 
     void write(std::uint64_t offset, WriteData data, WriteDone done) override;
+    void write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) override;
     void append(WriteData data, WriteDone done) override;
     void truncate(std::uint64_t size, Done done) override;
     void commit(CommitReason reason, CommitDone done) override;
     void abort(Error why, Done done) override;
     bool move_to(std::string key) override;
+    void go_on_at(std::string key) override;
     void committed_moved(std::string key, CommittedObject copy) override;
 
     [[nodiscard]] std::string key() const override;
@@ -78,6 +81,8 @@ private:
         std::optional<std::uint64_t> offset;
         WriteData data;
         WriteDone done;
+        // Empty: being out of order fails the file.
+        OutOfOrder out_of_order{};
         // `data.buffer` counts as file data.
         bool charged = false;
     };
@@ -117,6 +122,7 @@ private:
 
     // --- file_writer.cc: the queue and the stream. All hold the mutex, but those that end a call or a completion.
     void enqueue(Pending pending);
+    void give_back(const PendingPointer& pending);
     void advance();
     // One step; true when another may follow at once.
     [[nodiscard]] bool step();
@@ -158,6 +164,7 @@ private:
     // True when the stream begins to take bytes; false while the committed object's last bytes are being fetched.
     [[nodiscard]] bool cycle_ready();
     [[nodiscard]] bool committed_is_known();
+    [[nodiscard]] const std::string& committed_key() const { return committed_->key.empty() ? key_ : committed_->key; }
     void know_committed(Result<CommittedFrames> frames);
     void begin_cycle();
     void fetch_block();

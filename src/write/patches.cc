@@ -35,7 +35,7 @@ Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) con
     }
     return failure(EOPNOTSUPP,
                    format("write {}: {} bytes at offset {} lie before {}, from where bytes can still be changed (the "
-                          "file ends at {}); write the file in order, or on a local disk and copy it here",
+                          "file ends at {}); mount with --stage and a glob that matches it, or write it in order",
                           escaped(key_), size, offset, assembler_->patchable_from(), size_))
         .value();
 }

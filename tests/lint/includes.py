@@ -36,9 +36,10 @@ ROOMS = {
     "s3": {"base", "s3"},
     "read": {"base", "read"},
     "write": {"base", "write"},
-    "fs": {"base", "read", "write", "fs"},
+    "staged": {"base", "read", "write", "staged"},
+    "fs": {"base", "read", "write", "staged", "fs"},
     "fuse": {"base", "fs", "fuse"},
-    "cli": {"base", "codec", "http", "s3", "read", "write", "fs", "fuse", "cli"},
+    "cli": {"base", "codec", "http", "s3", "read", "write", "staged", "fs", "fuse", "cli"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.MULTILINE)

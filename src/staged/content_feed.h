@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends what a file being changed holds through a writer, in order and as fast as the writer takes it.
+//
+// Holds one buffer of file data at a time. Zeros are not sent: the writer fills them in.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "staged/content_view.h"
+#include "write/file_writer.h"
+
+namespace ckptfs {
+
+struct FeedSource {
+    StagedContent content;
+    std::shared_ptr<const StagedBytes> staged;
+    std::shared_ptr<BaseReader> base;
+};
+
+// The writer's bytes end at `run.begin` or before. `done` runs on any thread.
+void feed(WriteEnvironment& environment, FeedSource source, ByteRun run, std::shared_ptr<FileWriter> writer,
+          std::function<void(Status)> done);
+
+}  // namespace ckptfs

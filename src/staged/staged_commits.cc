@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "staged/staged_file_impl.h"
+
+namespace ckptfs {
+
+FeedSource StagedFile::source() const {
+    return FeedSource{content_, staged_, base_ ? base_->reader : nullptr};
+}
+
+std::shared_ptr<StreamWriter> StagedFile::open_writer(const std::string& key, std::uint64_t prefix) {
+    std::optional<CommittedObject> start;
+    if (prefix > 0) {
+        start = base_->object;
+    }
+    auto writer = StreamWriter::create(environment_.write, key, std::move(start));
+    outbox_.add([writer, prefix, cut = prefix < content_.base_size(), size = content_.size()] {
+        // What goes wrong is told by what follows.
+        const auto ignore = [](const Status&) {};
+        if (prefix > 0 && cut) {
+            writer->truncate(prefix, ignore);
+        }
+        if (size > prefix) {
+            writer->truncate(size, ignore);
+        }
+    });
+    return writer;
+}
+
+void StagedFile::start_commit() {
+    if (stream_) {
+        commit_stream();
+    } else {
+        commit_staged();
+    }
+}
+
+void StagedFile::commit_stream() {
+    const auto publish = [keep = self()](Result<CommittedObject> object) { keep->published(std::move(object)); };
+    if (stream_->move_to(key_)) {
+        // Nothing has left yet.
+        outbox_.add([stream = stream_, publish] { stream->commit(CommitReason::kClose, publish); });
+        return;
+    }
+    outbox_.add([keep = self(), stream = stream_, publish] {
+        stream->commit(CommitReason::kClose, [keep, stream, publish](Result<CommittedObject> object) {
+            std::unique_lock lock(keep->mutex_);
+            if (object && !keep->failure_) {
+                keep->temporaries_.push_back(stream->key());
+                stream->go_on_at(keep->key_);
+                keep->outbox_.add([stream, publish] { stream->commit(CommitReason::kClose, publish); });
+            } else {
+                if (object) {
+                    keep->remove_temporary(stream->key());
+                }
+                keep->outbox_.add([object = std::move(object), publish] { publish(object); });
+            }
+            keep->deliver(lock);
+        });
+    });
+}
+
+void StagedFile::commit_staged() {
+    const std::uint64_t prefix = prefix_to_copy(content_);
+    committer_ = open_writer(key_, prefix);
+    outbox_.add([keep = self(), source = source(), run = ByteRun{prefix, content_.size()}, writer = committer_] {
+        feed(keep->environment_.write, source, run, writer, [keep, writer](const Status& sent) {
+            if (!sent) {
+                keep->published(failure(sent.error()));
+                return;
+            }
+            writer->commit(CommitReason::kClose,
+                           [keep](Result<CommittedObject> object) { keep->published(std::move(object)); });
+        });
+    });
+}
+
+void StagedFile::published(Result<CommittedObject> object) {
+    std::unique_lock lock(mutex_);
+    committing_ = false;
+    if (object && !failure_) {
+        object->key = key_;
+        start_from(std::move(*object));
+        stream_ = nullptr;
+        committer_ = nullptr;
+        dirty_ = false;
+        for (const std::string& key : std::exchange(temporaries_, {})) {
+            remove_temporary(key);
+        }
+        answer_commit();
+    } else {
+        if (!object) {
+            stop_for(committer_ ? committer_ : stream_, std::move(object.error()));
+        }
+        next();
+    }
+    deliver(lock);
+}
+
+void StagedFile::start_from(CommittedObject object) {
+    auto reader = std::make_shared<BaseReader>(environment_.read, object.key, object);
+    content_ = StagedContent(object.size);
+    base_ = Base{std::move(object), std::move(reader)};
+    discard_staged();
+}
+
+// Reads that are under way keep what they need.
+void StagedFile::discard_staged() {
+    outbox_.add(
+        [keep = std::exchange(staged_, std::make_shared<StagedBytes>(environment_.write.config.staging_dir, key_))] {});
+}
+
+void StagedFile::answer_commit() {
+    // Whoever unmounts next leaves nothing behind.
+    if (ending_ > 0) {
+        commit_waits_ = true;
+        return;
+    }
+    commit_waits_ = false;
+    CommittedObject object = base_ ? base_->object : CommittedObject();
+    object.key.clear();
+    for (CommitDone& done : std::exchange(commit_done_, {})) {
+        outbox_.add([done = std::move(done), object] { done(object); });
+    }
+    next();
+}
+
+}  // namespace ckptfs

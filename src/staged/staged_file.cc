@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staged/staged_file.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
+#include "staged/staged_file_impl.h"
+#include "write/writer_group.h"
+
+namespace ckptfs {
+
+std::shared_ptr<FileWriter> make_staged_file(const StagedEnvironment& environment, std::string key,
+                                             std::optional<CommittedObject> base, Streaming streaming) {
+    return std::make_shared<StagedFile>(environment, std::move(key), std::move(base), streaming);
+}
+
+StagedFile::StagedFile(StagedEnvironment environment, std::string key, std::optional<CommittedObject> base,
+                       Streaming streaming)
+    : environment_(std::move(environment)),
+      reachable_size_(environment_.write.writers.get(environment_.write)->plan().reachable_size(kMaxObjectSize)),
+      key_(std::move(key)),
+      dirty_(!base),
+      may_stream_(streaming == Streaming::kWhileInOrder) {
+    discard_staged();
+    if (base) {
+        base->key = key_;
+        start_from(std::move(*base));
+    }
+}
+
+StagedFile::~StagedFile() {
+    for (const std::string& key : temporaries_) {
+        environment_.write.store.remove(key, [key](const Status& status) {
+            if (!status) {
+                log_warning(
+                    format("{}: a temporary object is left: {}", escaped(key), escaped(status.error().message)));
+            }
+        });
+    }
+}
+
+// --- calls from the outside
+
+void StagedFile::write(std::uint64_t offset, WriteData data, WriteDone done) {
+    enqueue(PendingWrite{offset, std::move(data), std::move(done)});
+}
+
+void StagedFile::append(WriteData data, WriteDone done) {
+    enqueue(PendingWrite{std::nullopt, std::move(data), std::move(done)});
+}
+
+void StagedFile::truncate(std::uint64_t size, Done done) {
+    enqueue(PendingTruncate{size, std::move(done)});
+}
+
+void StagedFile::commit(CommitReason reason, CommitDone done) {
+    enqueue(PendingCommit{reason, std::move(done)});
+}
+
+void StagedFile::enqueue(Pending pending) {
+    const auto keep = self();
+    auto pointer = std::make_shared<Pending>(std::move(pending));
+    std::unique_lock lock(mutex_);
+    if (failure_) {
+        outbox_.add(
+            [pointer, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pointer); });
+    } else {
+        pending_.push_back(std::move(pointer));
+        advance();
+    }
+    deliver(lock);
+}
+
+void StagedFile::abort(Error why, Done done) {
+    const auto keep = self();
+    std::unique_lock lock(mutex_);
+    stop(std::move(why));
+    aborted_.push_back(std::move(done));
+    answer_aborts();
+    deliver(lock);
+}
+
+bool StagedFile::move_to(std::string key) {
+    const std::lock_guard lock(mutex_);
+    const bool commit_waits = std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
+        return std::holds_alternative<PendingCommit>(*pending);
+    });
+    if (failure_ || committing_ || commit_waits) {
+        return false;
+    }
+    key_ = std::move(key);
+    return true;
+}
+
+void StagedFile::committed_moved(std::string key, CommittedObject copy) {
+    const auto keep = self();
+    std::unique_lock lock(mutex_);
+    if ((stream_ || committing_) && !failure_) {
+        fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
+                                 "write the file anew",
+                                 escaped(key_), escaped(key)))
+                 .value());
+    }
+    key_ = std::move(key);
+    // The bytes are the same.
+    copy.key = key_;
+    auto reader = std::make_shared<BaseReader>(environment_.read, key_, copy);
+    base_ = Base{std::move(copy), std::move(reader)};
+    deliver(lock);
+}
+
+std::string StagedFile::key() const {
+    const std::lock_guard lock(mutex_);
+    return key_;
+}
+
+std::uint64_t StagedFile::size() const {
+    const std::lock_guard lock(mutex_);
+    return content_.size();
+}
+
+bool StagedFile::dirty() const {
+    const std::lock_guard lock(mutex_);
+    return dirty_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
+               return std::holds_alternative<PendingWrite>(*pending) ||
+                      std::holds_alternative<PendingTruncate>(*pending);
+           });
+}
+
+bool StagedFile::pristine() const {
+    const std::lock_guard lock(mutex_);
+    return !touched_ && !base_;
+}
+
+std::optional<Error> StagedFile::failed() const {
+    const std::lock_guard lock(mutex_);
+    return !failure_ && stream_ ? stream_->failed() : failure_;
+}
+
+WriterProgress StagedFile::progress() const {
+    const std::lock_guard lock(mutex_);
+    WriterProgress progress;
+    const std::shared_ptr<StreamWriter>& writer = committer_ ? committer_ : stream_;
+    if (writer) {
+        progress = writer->progress();
+    }
+    progress.size = content_.size();
+    progress.bytes_acknowledged = bytes_acknowledged_;
+    return progress;
+}
+
+// --- the queue
+
+void StagedFile::deliver(std::unique_lock<std::mutex>& lock) {
+    outbox_.deliver(lock);
+}
+
+void StagedFile::advance() {
+    if (busy_ || failure_ || pending_.empty()) {
+        return;
+    }
+    busy_ = true;
+    outbox_.add([keep = self(), pending = std::move(pending_.front())] { keep->carry_out(pending); });
+    pending_.pop_front();
+}
+
+void StagedFile::next() {
+    busy_ = false;
+    answer_aborts();
+    advance();
+}
+
+void StagedFile::carry_out(const PendingPointer& pending) {
+    std::unique_lock lock(mutex_);
+    if (failure_) {
+        outbox_.add(
+            [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });
+        next();
+    } else {
+        std::visit([&](auto& call) { carry_out(pending, call); }, *pending);
+    }
+    deliver(lock);
+}
+
+// --- changes
+
+Status StagedFile::check_reach(std::uint64_t offset, std::uint64_t length, std::string_view what) const {
+    if (offset <= reachable_size_ && length <= reachable_size_ - offset) {
+        return {};
+    }
+    return failure(EFBIG, format("{} {}: byte {} is beyond the largest size this memory budget can upload, {} bytes; "
+                                 "use a larger --max-memory",
+                                 what, escaped(key_), offset + length, reachable_size_));
+}
+
+void StagedFile::carry_out(const PendingPointer& pending, PendingWrite& write) {
+    const std::uint64_t offset = write.offset.value_or(content_.size());
+    if (write.data.data.empty()) {
+        answer<PendingWrite>(pending);
+        return;
+    }
+    if (Status reached = check_reach(offset, write.data.data.size(), "write"); !reached) {
+        fail(std::move(reached.error()));
+        answer<PendingWrite>(pending);
+        return;
+    }
+    touched_ = dirty_ = true;
+    if (stream_) {
+        write_through(pending, offset);
+    } else {
+        // What is not at the end will not be either when the file has grown.
+        may_stream_ = may_stream_ && (!content_.any_staged() || offset == last_end_);
+        write_to_disk(pending, offset);
+    }
+}
+
+void StagedFile::write_to_disk(const PendingPointer& pending, std::uint64_t offset) {
+    outbox_.add([keep = self(), pending, offset, staged = staged_] {
+        keep->environment_.write.staging.post([keep, pending, offset, staged] {
+            const ByteSpan data = std::get<PendingWrite>(*pending).data.data;
+            const Status status = staged->write(offset, data);
+            std::unique_lock lock(keep->mutex_);
+            if (!status && !keep->failure_ && keep->can_stream(offset)) {
+                keep->last_end_ = offset;
+                keep->start_stream(pending);
+            } else {
+                if (!status) {
+                    keep->fail(status.error());
+                }
+                keep->written(pending, offset, data.size(), status);
+            }
+            keep->deliver(lock);
+        });
+    });
+}
+
+void StagedFile::written(const PendingPointer& pending, std::uint64_t offset, std::uint64_t length,
+                         const Status& status) {
+    if (status && !failure_) {
+        content_.write(offset, offset + length);
+        bytes_acknowledged_ += length;
+        last_end_ = stream_ ? std::max(last_end_, offset + length) : offset + length;
+        if (!stream_ && should_stream(offset + length)) {
+            outbox_.add([pending] { std::get<PendingWrite>(*pending).done({}); });
+            start_stream(nullptr);
+            return;
+        }
+    }
+    answer<PendingWrite>(pending);
+}
+
+void StagedFile::carry_out(const PendingPointer& pending, PendingTruncate& truncate) {
+    const std::uint64_t size = truncate.size;
+    if (size == content_.size()) {
+        answer<PendingTruncate>(pending);
+        return;
+    }
+    if (Status reached = check_reach(size, 0, "truncate"); !reached) {
+        fail(std::move(reached.error()));
+        answer<PendingTruncate>(pending);
+        return;
+    }
+    if (stream_ && size > 0) {
+        truncate_stream(pending, size);
+        return;
+    }
+    touched_ = dirty_ = true;
+    content_.truncate(size);
+    if (size == 0) {
+        end_writer(std::exchange(stream_, nullptr));
+        discard_staged();
+        answer<PendingTruncate>(pending);
+        return;
+    }
+    outbox_.add([keep = self(), pending, size, staged = staged_] {
+        keep->environment_.write.staging.post([keep, pending, size, staged] {
+            staged->truncate(size);
+            std::unique_lock lock(keep->mutex_);
+            keep->answer<PendingTruncate>(pending);
+            keep->deliver(lock);
+        });
+    });
+}
+
+void StagedFile::carry_out(const PendingPointer& /*pending*/, PendingCommit& commit) {
+    const bool nothing_to_publish = !dirty_ || (commit.reason == CommitReason::kFsync && !touched_ && !base_);
+    commit_done_.push_back(std::move(commit.done));
+    if (nothing_to_publish) {
+        answer_commit();
+        return;
+    }
+    while (!pending_.empty() && std::holds_alternative<PendingCommit>(*pending_.front())) {
+        commit_done_.push_back(std::move(std::get<PendingCommit>(*pending_.front()).done));
+        pending_.pop_front();
+    }
+    committing_ = true;
+    start_commit();
+}
+
+void StagedFile::carry_out(const PendingPointer& pending, PendingRead& /*read*/) {
+    if (stream_) {
+        leave_stream(pending);
+        return;
+    }
+    outbox_.add([keep = self(), pending] {
+        auto& read = std::get<PendingRead>(*pending);
+        keep->read(read.offset, read.size, std::move(read.done));
+    });
+    next();
+}
+
+// --- the end
+
+void StagedFile::fail(Error error) {
+    if (!failure_) {
+        // Whether or not a later call on the file comes to hear of it.
+        outbox_.add([line = escaped(error.message)] { log_error(line); });
+        stop(std::move(error));
+    }
+}
+
+void StagedFile::stop(Error error) {
+    if (failure_) {
+        return;
+    }
+    failure_ = std::move(error);
+    for (const PendingPointer& pending : pending_) {
+        outbox_.add(
+            [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });
+    }
+    pending_.clear();
+    for (CommitDone& done : std::exchange(commit_done_, {})) {
+        outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
+    }
+    end_writer(std::exchange(stream_, nullptr));
+    end_writer(std::exchange(committer_, nullptr));
+    for (const std::string& key : std::exchange(temporaries_, {})) {
+        remove_temporary(key);
+    }
+    discard_staged();
+}
+
+void StagedFile::stop_for(const std::shared_ptr<StreamWriter>& writer, Error error) {
+    if (writer && writer->failed()) {
+        stop(std::move(error));
+    } else {
+        fail(std::move(error));
+    }
+}
+
+void StagedFile::end_writer(const std::shared_ptr<FileWriter>& writer) {
+    if (!writer) {
+        return;
+    }
+    ++ending_;
+    Error why = failure_.value_or(Error());
+    why.message = failure_ ? why.message : key_ + " was started over";
+    outbox_.add([keep = self(), writer, why = std::move(why)] {
+        writer->abort(why, [keep](const Status& status) { keep->ended(status); });
+    });
+}
+
+void StagedFile::remove_temporary(const std::string& key) {
+    ++ending_;
+    outbox_.add([keep = self(), key] {
+        keep->environment_.write.store.remove(key, [keep, key](const Status& status) {
+            if (!status) {
+                log_warning(
+                    format("{}: a temporary object is left: {}", escaped(key), escaped(status.error().message)));
+            }
+            keep->ended(status);
+        });
+    });
+}
+
+void StagedFile::ended(const Status& status) {
+    std::unique_lock lock(mutex_);
+    if (!status) {
+        ending_status_ = status;
+    }
+    --ending_;
+    answer_aborts();
+    if (commit_waits_) {
+        answer_commit();
+    }
+    deliver(lock);
+}
+
+void StagedFile::answer_aborts() {
+    if (busy_ || ending_ > 0) {
+        return;
+    }
+    for (Done& done : std::exchange(aborted_, {})) {
+        outbox_.add([done = std::move(done), status = ending_status_] { done(status); });
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "staged/staged_file_impl.h"
+
+namespace ckptfs {
+
+void StagedFile::read(std::uint64_t offset, std::size_t size, ReadDone done) {
+    size = std::min(size, BufferPool::kPayloadSize);
+    const auto keep = self();
+    std::unique_lock lock(mutex_);
+    if (failure_) {
+        outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
+        deliver(lock);
+        return;
+    }
+    ContentView view{content_.pieces(offset, offset + size), staged_, base_ ? base_->reader : nullptr};
+    const bool changed = std::any_of(view.pieces.begin(), view.pieces.end(),
+                                     [](const ContentPiece& piece) { return piece.source == ByteSource::kStaged; });
+    if (changed && stream_) {
+        pending_.push_back(std::make_shared<Pending>(PendingRead{offset, size, std::move(done)}));
+        advance();
+    } else {
+        // Who reads what was just written will do so again.
+        may_stream_ = may_stream_ && !changed;
+        outbox_.add([keep, view = std::move(view), offset, done = std::move(done)]() mutable {
+            keep->serve(std::move(view), offset, std::move(done));
+        });
+    }
+    deliver(lock);
+}
+
+void StagedFile::serve(ContentView view, std::uint64_t offset, ReadDone done) {
+    const auto size = static_cast<std::size_t>(view.size());
+    if (view.pieces.empty()) {
+        done(Payload());
+    } else if (view.only(ByteSource::kBase)) {
+        read_base(view.base, offset, size, std::move(done));
+    } else {
+        environment_.write.pool.take(MemoryUse::kRead, [keep = self(), view = std::move(view), size,
+                                                        done = std::move(done)](Buffer buffer) {
+            const MutableByteSpan target = buffer.bytes().first(size);
+            const auto owner = std::move(buffer).share();
+            read_content(keep->environment_.write.staging, view, target, [target, owner, done](const Status& status) {
+                if (!status) {
+                    log_error(escaped(status.error().message));
+                    done(failure(status.error()));
+                    return;
+                }
+                Payload bytes;
+                bytes.append(Slice{owner, target});
+                done(std::move(bytes));
+            });
+        });
+    }
+}
+
+void StagedFile::read_base(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size,
+                           ReadDone done) {
+    base->read(offset, size, [keep = self(), base, offset, size, done = std::move(done)](Result<Payload> bytes) {
+        if (!bytes && bytes.error().errno_value == ESTALE) {
+            std::unique_lock lock(keep->mutex_);
+            const bool moved = keep->base_ && keep->base_->reader != base;
+            lock.unlock();
+            if (moved) {
+                keep->read(offset, size, done);
+                return;
+            }
+        }
+        if (!bytes) {
+            log_error(escaped(bytes.error().message));
+        }
+        done(std::move(bytes));
+    });
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "base/uuid.h"
+#include "ckptfs/codec.h"
+#include "ckptfs/log.h"
+#include "staged/staged_file_impl.h"
+
+namespace ckptfs {
+namespace {
+
+// A part and a little: what stays below is one request, whatever is done to it until then.
+constexpr std::uint64_t kStagedAtFirst = std::uint64_t{8} << 20;
+// Who leaves more out is not writing in order.
+constexpr std::uint64_t kLargestGap = kFrameSize;
+
+}  // namespace
+
+bool StagedFile::should_stream(std::uint64_t end) const {
+    const std::optional<ByteRun> run = content_.run_behind_base();
+    return may_stream_ && run && run->end == end && run->end - run->begin >= kStagedAtFirst;
+}
+
+bool StagedFile::can_stream(std::uint64_t offset) const {
+    const std::optional<ByteRun> run = content_.run_behind_base();
+    return may_stream_ && offset == (run ? run->end : content_.unchanged_prefix()) && (run || !content_.any_staged());
+}
+
+void StagedFile::start_stream(const PendingPointer& pending) {
+    const std::uint64_t prefix = prefix_to_copy(content_);
+    const std::uint64_t end = last_end_;
+    // With the name, by which it is decided how the file is stored.
+    stream_ =
+        open_writer(environment_.temporary_prefix + random_uuid() + "/" + key_.substr(key_.rfind('/') + 1), prefix);
+    outbox_.add([keep = self(), pending, source = source(), run = ByteRun{prefix, end}, writer = stream_] {
+        feed(keep->environment_.write, source, run, writer,
+             [keep, pending](const Status& status) { keep->stream_started(pending, status); });
+    });
+}
+
+void StagedFile::stream_started(const PendingPointer& pending, const Status& status) {
+    std::unique_lock lock(mutex_);
+    if (status && !failure_) {
+        discard_staged();
+    } else if (!status) {
+        stop_for(stream_, status.error());
+    }
+    if (pending) {
+        outbox_.add([keep = self(), pending] { keep->carry_out(pending); });
+    } else {
+        next();
+    }
+    deliver(lock);
+}
+
+void StagedFile::write_through(const PendingPointer& pending, std::uint64_t offset) {
+    if (offset > last_end_ + kLargestGap) {
+        leave_stream(pending);
+        return;
+    }
+    const std::uint64_t length = std::get<PendingWrite>(*pending).data.data.size();
+    outbox_.add([keep = self(), pending, offset, length, stream = stream_] {
+        stream->write_in_order(
+            offset, std::move(std::get<PendingWrite>(*pending).data),
+            [keep, pending, offset, length](const Status& status) {
+                std::unique_lock lock(keep->mutex_);
+                if (!status) {
+                    keep->stop(status.error());
+                }
+                keep->written(pending, offset, length, status);
+                keep->deliver(lock);
+            },
+            [keep, pending](WriteData data) {
+                std::get<PendingWrite>(*pending).data = std::move(data);
+                std::unique_lock lock(keep->mutex_);
+                keep->leave_stream(pending);
+                keep->deliver(lock);
+            });
+    });
+}
+
+void StagedFile::truncate_stream(const PendingPointer& pending, std::uint64_t size) {
+    if (size < last_end_) {
+        leave_stream(pending);
+        return;
+    }
+    touched_ = dirty_ = true;
+    content_.truncate(size);
+    outbox_.add([keep = self(), pending, size, stream = stream_] {
+        stream->truncate(size, [keep, pending](const Status& status) {
+            std::unique_lock lock(keep->mutex_);
+            if (!status) {
+                keep->stop(status.error());
+            }
+            keep->answer<PendingTruncate>(pending);
+            keep->deliver(lock);
+        });
+    });
+}
+
+void StagedFile::leave_stream(const PendingPointer& pending) {
+    may_stream_ = false;
+    if (!stream_) {
+        outbox_.add([keep = self(), pending] { keep->carry_out(pending); });
+        return;
+    }
+    outbox_.add([keep = self(), pending, stream = stream_, end = last_end_] {
+        // Zeros that were only announced need not be sent.
+        stream->truncate(end, [](const Status&) {});
+        stream->commit(CommitReason::kClose, [keep, pending, key = stream->key()](Result<CommittedObject> object) {
+            if (object) {
+                object->key = key;
+            }
+            keep->stream_left(pending, std::move(object));
+        });
+    });
+}
+
+void StagedFile::stream_left(const PendingPointer& pending, Result<CommittedObject> object) {
+    std::unique_lock lock(mutex_);
+    if (!object) {
+        stop(std::move(object.error()));
+    } else if (failure_) {
+        remove_temporary(object->key);
+    } else {
+        const std::uint64_t size = content_.size();
+        temporaries_.push_back(object->key);
+        start_from(std::move(*object));
+        content_.truncate(size);
+        stream_ = nullptr;
+    }
+    outbox_.add([keep = self(), pending] { keep->carry_out(pending); });
+    deliver(lock);
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A FileWriter for who knows another way when writes do not come in order, or has another place for what is written:
+// staged/ keeps such files.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "write/file_writer.h"
+
+namespace ckptfs {
+
+class StreamWriter : public FileWriter {
+public:
+    // Gives back what cannot be written in order.
+    using OutOfOrder = std::function<void(WriteData)>;
+
+    static std::shared_ptr<StreamWriter> create(WriteEnvironment& environment, std::string key,
+                                                std::optional<CommittedObject> base);
+
+    // As write(), but what would fail the file for its place is given back, and nothing has changed.
+    virtual void write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) = 0;
+    // Right after a commit: what was committed stays where it is; the next commit starts from it and goes to `key`.
+    virtual void go_on_at(std::string key) = 0;
+};
+
+}  // namespace ckptfs

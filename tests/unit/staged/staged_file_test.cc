@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staged/staged_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "read/block_cache.h"
+#include "unit/write/writer_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+constexpr char kKey[] = "dir/file";
+
+// Nothing that compresses: where parts begin is known.
+std::string bytes(std::uint64_t size, std::uint64_t seed = 0) {
+    std::mt19937_64 random(seed);
+    std::string text(size, '\0');
+    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= size; at += sizeof(std::uint64_t)) {
+        const std::uint64_t bits = random();
+        std::memcpy(text.data() + at, &bits, sizeof bits);
+    }
+    return text;
+}
+
+class StagedFileTest : public ::testing::TestWithParam<const char*>, protected WriterFixture {
+protected:
+    StagedFileTest() : WriterFixture(256 * kMiB, {}, GetParam()) {}
+    // A task that has answered may still hold a file that reads through what is destroyed here.
+    ~StagedFileTest() override {
+        staging.stop();
+        executor.stop();
+    }
+
+    std::shared_ptr<FileWriter> open_staged(std::optional<CommittedObject> base = std::nullopt,
+                                            Streaming streaming = Streaming::kWhileInOrder) {
+        return make_staged_file({environment, read_environment, "tmp/"}, kKey, std::move(base), streaming);
+    }
+    // A file that is in the bucket, as writers made it.
+    CommittedObject save(std::string_view content) {
+        const auto writer = open();
+        EXPECT_TRUE(write(*writer, 0, content));
+        CommittedObject object = commit(*writer).value();
+        store.reset_calls();
+        return object;
+    }
+    static Result<std::string> read(FileWriter& file, std::uint64_t offset = 0, std::size_t size = 100 * kMiB) {
+        std::string text;
+        while (text.size() < size) {
+            Answer<Result<Payload>> answer;
+            file.read(offset + text.size(), size - text.size(), answer.callback());
+            const Result<Payload> got = answer.get();
+            if (!got) {
+                return failure(got.error());
+            }
+            if (got->empty()) {
+                break;
+            }
+            text += got->to_string();
+        }
+        return text;
+    }
+    void change(FileWriter& staged, std::string& text, std::uint64_t offset, const std::string& more) {
+        ASSERT_TRUE(write(staged, offset, more));
+        text.resize(std::max<std::size_t>(text.size(), offset + more.size()), '\0');
+        text.replace(offset, more.size(), more);
+    }
+    [[nodiscard]] std::string saved() const { return file(kKey); }
+    void expect_nothing_else_is_left() const {
+        EXPECT_EQ(store.keys(), std::vector<std::string>{kKey});
+        EXPECT_EQ(store.open_uploads(), 0);
+    }
+    void make_staging_fail() { environment.config.staging_dir = "/nonexistent"; }
+
+    BlockCache cache{*pool, clock};
+    ReadEnvironment read_environment{store, *pool, executor, clock, *codec, cache, ReadConfig{}};
+};
+INSTANTIATE_TEST_SUITE_P(Codecs, StagedFileTest, ::testing::Values("none", "auto"));
+
+TEST_P(StagedFileTest, ChangesLieOverTheBaseUntilTheCommit) {
+    std::string text = bytes(12 * kMiB + 77);
+    const auto staged = open_staged(save(text));
+    const std::string before = text;
+    for (const std::uint64_t offset : {std::uint64_t{5}, 6 * kMiB - 3, 12 * kMiB + 74}) {
+        change(*staged, text, offset, "changed");
+    }
+    EXPECT_EQ(read(*staged).value(), text);
+    EXPECT_EQ(saved(), before);
+    EXPECT_TRUE(staged->dirty());
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_FALSE(staged->dirty());
+    EXPECT_EQ(saved(), text);
+    EXPECT_EQ(read(*staged).value(), text);
+    expect_nothing_else_is_left();
+}
+
+TEST_P(StagedFileTest, WhatComesBeforeTheFirstChangeIsCopiedInTheStore) {
+    std::string text = bytes(30 * kMiB);
+    const auto staged = open_staged(save(text));
+    change(*staged, text, 29 * kMiB + 5, "changed");
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_EQ(saved(), text);
+    EXPECT_EQ(store.calls(Operation::kUploadPartCopy), 1);
+    EXPECT_EQ(store.calls(Operation::kUploadPart), 1);
+}
+
+TEST_P(StagedFileTest, OpenedAndNotChangedItIsNotWritten) {
+    const std::string text = bytes(3 * kMiB);
+    const auto staged = open_staged(save(text));
+    EXPECT_EQ(read(*staged, 5, 100).value(), text.substr(5, 100));
+    EXPECT_FALSE(staged->dirty());
+    const Result<CommittedObject> object = commit(*staged);
+    ASSERT_TRUE(object);
+    EXPECT_EQ(store.calls(Operation::kPut) + store.calls(Operation::kCreateUpload), 0);
+}
+
+TEST_P(StagedFileTest, ANewFileInOrderNeedsNoDisk) {
+    const std::string text = bytes(30 * kMiB);
+    const auto staged = open_staged();
+    ASSERT_TRUE(write(*staged, 0, std::string_view(text).substr(0, 9 * kMiB)));
+    make_staging_fail();
+    ASSERT_TRUE(write(*staged, 9 * kMiB, std::string_view(text).substr(9 * kMiB)));
+    EXPECT_GT(staged->progress().bytes_in_store, 0U);
+    EXPECT_FALSE(store.exists(kKey));
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_EQ(saved(), text);
+    expect_nothing_else_is_left();
+}
+
+TEST_P(StagedFileTest, ANewFileThatIsSmallIsOneRequest) {
+    std::string text;
+    const auto staged = open_staged();
+    change(*staged, text, 300'000, "back");
+    change(*staged, text, 10, "forth");
+    EXPECT_EQ(read(*staged).value(), text);
+    EXPECT_EQ(store.calls(), 0);
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_EQ(store.calls(), 1);
+    EXPECT_EQ(saved(), text);
+}
+
+TEST_P(StagedFileTest, GoesBackAfterItBeganToStream) {
+    std::string text = bytes(40 * kMiB);
+    const auto staged = open_staged();
+    ASSERT_TRUE(write(*staged, 0, text));
+    EXPECT_EQ(store.calls(Operation::kCreateUpload), 1);
+    change(*staged, text, 20 * kMiB, "middle");
+    EXPECT_FALSE(store.exists(kKey));
+    change(*staged, text, 41 * kMiB, "behind a hole");
+    EXPECT_EQ(read(*staged).value(), text);
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_EQ(saved(), text);
+    expect_nothing_else_is_left();
+}
+
+TEST_P(StagedFileTest, IsReadBackAfterItBeganToStream) {
+    const std::string text = bytes(40 * kMiB);
+    const auto staged = open_staged();
+    ASSERT_TRUE(write(*staged, 0, text));
+    EXPECT_EQ(read(*staged).value(), text);
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_EQ(saved(), text);
+    expect_nothing_else_is_left();
+}
+
+TEST_P(StagedFileTest, AppendsToTheBaseAsAStream) {
+    std::string text = bytes(20 * kMiB + 3);
+    const auto staged = open_staged(save(text));
+    const std::string more = bytes(20 * kMiB, 7);
+    ASSERT_TRUE(write(*staged, text.size(), more));
+    EXPECT_EQ(store.calls(Operation::kCreateUpload), 1);
+    // Of the base, without leaving the stream.
+    EXPECT_EQ(read(*staged, 100, 50).value(), text.substr(100, 50));
+    EXPECT_EQ(store.calls(Operation::kCompleteUpload), 0);
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_EQ(saved(), text + more);
+    expect_nothing_else_is_left();
+}
+
+TEST_P(StagedFileTest, IsCutWhileItStreams) {
+    const std::string text = bytes(40 * kMiB);
+    for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{5}, 25 * kMiB, 39 * kMiB, 45 * kMiB}) {
+        const auto staged = open_staged();
+        ASSERT_TRUE(write(*staged, 0, text));
+        ASSERT_TRUE(truncate(*staged, size));
+        EXPECT_EQ(staged->size(), size);
+        std::string expected = text;
+        expected.resize(size);
+        EXPECT_EQ(read(*staged).value(), expected);
+        ASSERT_TRUE(commit(*staged));
+        EXPECT_EQ(saved(), expected);
+        expect_nothing_else_is_left();
+    }
+}
+
+TEST_P(StagedFileTest, IsCommittedUnderTheNameItHasByThen) {
+    for (const std::uint64_t size : {kMiB, 30 * kMiB}) {
+        const std::string text = bytes(size);
+        const auto staged = open_staged();
+        ASSERT_TRUE(write(*staged, 0, text));
+        ASSERT_TRUE(staged->move_to("dir/renamed"));
+        ASSERT_TRUE(commit(*staged));
+        EXPECT_EQ(file("dir/renamed"), text);
+        EXPECT_EQ(store.keys(), std::vector<std::string>{"dir/renamed"});
+    }
+}
+
+TEST_P(StagedFileTest, GoesOnAfterACommit) {
+    std::string text;
+    const auto staged = open_staged();
+    for (int round = 0; round < 3; ++round) {
+        change(*staged, text, text.size(), bytes(10 * kMiB, static_cast<std::uint64_t>(round)));
+        change(*staged, text, 3 * kMiB, std::string(5, static_cast<char>('a' + round)));
+        ASSERT_TRUE(commit(*staged, CommitReason::kFsync));
+        EXPECT_EQ(saved(), text);
+        EXPECT_EQ(read(*staged).value(), text);
+        expect_nothing_else_is_left();
+    }
+}
+
+TEST_P(StagedFileTest, AFullDiskFailsTheFileAndHarmsNothing) {
+    const std::string text = bytes(6 * kMiB);
+    environment.config.staging_dir = "/proc/self";
+    const auto staged = open_staged(save(text));
+    const Status status = write(*staged, 3, "changed");
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().message.find("dir/file"), std::string::npos);
+    EXPECT_NE(status.error().message.find("--staging-dir /proc/self"), std::string::npos);
+    EXPECT_FALSE(write(*staged, 3, "again"));
+    EXPECT_FALSE(commit(*staged));
+    EXPECT_EQ(saved(), text);
+}
+
+TEST_P(StagedFileTest, AbortLeavesNothingBehind) {
+    const std::string text = bytes(40 * kMiB);
+    for (const bool back : {false, true}) {
+        const CommittedObject base = save("before");
+        const auto staged = open_staged();
+        ASSERT_TRUE(write(*staged, 0, text));
+        if (back) {
+            ASSERT_TRUE(write(*staged, 20 * kMiB, "changed"));
+        }
+        ASSERT_TRUE(abort(*staged));
+        EXPECT_EQ(saved(), "before");
+        expect_nothing_else_is_left();
+        EXPECT_FALSE(commit(*staged));
+        EXPECT_FALSE(read(*staged));
+    }
+}
+
+TEST_P(StagedFileTest, AFailureOfTheStoreIsKeptAndPublishesNothing) {
+    const std::string text = bytes(40 * kMiB);
+    for (const Operation operation :
+         {Operation::kUploadPart, Operation::kCompleteUpload, Operation::kUploadPartCopy, Operation::kCreateUpload}) {
+        const CommittedObject base = save("before");
+        for (int skip = 0; skip < 3; ++skip) {
+            store.inject(Fault{operation, "", store_error(EIO, "InternalError", 400), skip, 1, false});
+            const auto staged = open_staged();
+            static_cast<void>(write(*staged, 0, text));
+            const Result<CommittedObject> object = commit(*staged);
+            if (!object) {
+                EXPECT_EQ(saved(), "before");
+                EXPECT_FALSE(write(*staged, 0, "again"));
+                EXPECT_TRUE(staged->failed());
+                static_cast<void>(abort(*staged));
+            } else {
+                EXPECT_EQ(saved(), text);
+                save("before");
+            }
+            store.clear_faults();
+            EXPECT_TRUE(eventually([&] { return store.open_uploads() == 0; }));
+            expect_nothing_else_is_left();
+        }
+    }
+}
+
+TEST_P(StagedFileTest, ABaseThatIsGoneFailsTheCommit) {
+    const std::string text = bytes(6 * kMiB);
+    const CommittedObject base = save(text);
+    save("another version");
+    const auto staged = open_staged(base);
+    ASSERT_TRUE(write(*staged, 5, "changed"));
+    EXPECT_FALSE(commit(*staged));
+    EXPECT_EQ(saved(), "another version");
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
