@@ -6,23 +6,19 @@
 namespace ckptfs {
 
 void BaseReader::read(std::uint64_t offset, std::size_t size, FileReader::ReadDone done) {
-    std::shared_ptr<FileReader> reader;
-    std::shared_ptr<ReadStream> stream;
-    {
-        const std::lock_guard lock(mutex_);
-        reader = reader_;
-        stream = stream_;
-        if (reader == nullptr) {
-            waiting_.push_back({offset, size, std::move(done)});
-            if (waiting_.size() > 1) {
-                return;
-            }
-        }
-    }
-    if (reader != nullptr) {
+    std::unique_lock lock(mutex_);
+    if (reader_ != nullptr) {
+        const std::shared_ptr<FileReader> reader = reader_;
+        const std::shared_ptr<ReadStream> stream = stream_;
+        lock.unlock();
         reader->read(stream, offset, size, std::move(done));
         return;
     }
+    waiting_.push_back({offset, size, std::move(done)});
+    if (waiting_.size() > 1) {
+        return;
+    }
+    lock.unlock();
     FileReader::open(
         environment_, key_, etag_, empty_,
         [self = shared_from_this()](Result<std::shared_ptr<FileReader>> result) { self->opened(std::move(result)); });
