@@ -5,8 +5,9 @@
 //
 // Each file is cut into frames of 1 MiB, which every method compresses one by one; the first N MiB count (64). Rates
 // are bytes of the file by seconds of CPU time, the best of N passes (3). With --threads, so many do it side by side,
-// and the sum of their rates counts. ckptfs's rows hash what they read and what
-// they store, as the filesystem does; the others compress and nothing else. bench/codec_data.py makes files.
+// and the sum of their rates counts. ckptfs's rows hash what they read and what they store, as the filesystem does; the
+// others compress and nothing else. Where a frame refers to earlier bytes of the file, decompressing it does not
+// include decompressing those. bench/codec_data.py makes files.
 #include <zstd.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include "base/digest.h"
 #include "codec/plane_frame.h"
 #include "codec/plane_split.h"
+#include "codec/reference_index.h"
 
 namespace ckptfs {
 namespace {
@@ -32,6 +34,8 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kFrame = kMaxPlaneFrameRaw;
+// As a mount of the default size has.
+constexpr std::uint64_t kIndexMemory = std::uint64_t{16} << 20;
 
 double cpu_seconds() {
     timespec time{};
@@ -44,6 +48,8 @@ struct Method {
     // The bytes written to `out`.
     std::function<std::size_t(ByteSpan raw, MutableByteSpan out)> compress;
     std::function<bool(ByteSpan stored, MutableByteSpan raw)> decompress;
+    // Called with each file before its first frame, where frames are not independent.
+    std::function<void(ByteSpan file)> begin = [](ByteSpan /*file*/) {};
 };
 
 Method planes(std::string name, PlaneEffort effort) {
@@ -51,29 +57,44 @@ Method planes(std::string name, PlaneEffort effort) {
     struct State {
         PlaneCoder coder;
         std::uint64_t sums = 0;
+        ByteSpan file;
+        std::unique_ptr<ReferenceIndex> index;
+        // Of the frame that was compressed last.
+        Payload referenced;
     };
     auto state = std::make_shared<State>();
-    return {std::move(name),
-            [state, effort](ByteSpan raw, MutableByteSpan out) {
-                state->sums += crc32c(raw);
-                const std::size_t written = state->coder.encode(raw, out, effort);
-                if (written == 0) {
-                    state->sums += crc32c(raw);
-                    return raw.size();
-                }
-                state->sums += crc32c(out.first(written));
-                return written;
-            },
-            [state](ByteSpan stored, MutableByteSpan raw) {
-                if (stored.size() == raw.size()) {
-                    // Handed out where it lies.
-                    state->sums += crc32c(stored);
-                    return true;
-                }
-                const bool good = state->coder.decode(stored, raw).has_value();
-                state->sums += crc32c(raw);
-                return good;
-            }};
+    Method method;
+    method.name = std::move(name);
+    method.begin = [state](ByteSpan file) {
+        state->file = file;
+        state->index = std::make_unique<ReferenceIndex>(kIndexMemory);
+    };
+    method.compress = [state, effort](ByteSpan raw, MutableByteSpan out) {
+        state->sums += crc32c(raw);
+        const auto offset = static_cast<std::uint64_t>(raw.data() - state->file.data());
+        const PlaneCoder::Encoded encoded = state->coder.encode_in_file(raw, offset, *state->index, out, effort);
+        if (encoded.size == 0) {
+            state->sums += crc32c(raw);
+            return raw.size();
+        }
+        state->sums += crc32c(out.first(encoded.size));
+        state->referenced = Payload();
+        for (const FileRange& range : encoded.references) {
+            state->referenced.append(Slice{nullptr, state->file.subspan(range.offset, range.size)});
+        }
+        return encoded.size;
+    };
+    method.decompress = [state](ByteSpan stored, MutableByteSpan raw) {
+        if (stored.size() == raw.size()) {
+            // Handed out where it lies.
+            state->sums += crc32c(stored);
+            return true;
+        }
+        const bool good = state->coder.decode(stored, state->referenced, raw).has_value();
+        state->sums += crc32c(raw);
+        return good;
+    };
+    return method;
 }
 
 Method zstd(int level) {
@@ -130,11 +151,12 @@ struct Figures {
 };
 
 void run_pass(const Method& method, const Bytes& file, Figures& figures) {
-    Bytes stored(ZSTD_compressBound(kFrame) + 1024);
+    Bytes stored(std::max(ZSTD_compressBound(kFrame), PlaneCoder::bound_in_file(kFrame)) + 1024);
     Bytes back(kFrame);
     double compress_seconds = 0;
     double decompress_seconds = 0;
     figures.stored = 0;
+    method.begin(file);
     for (std::size_t offset = 0; offset < file.size(); offset += kFrame) {
         const ByteSpan raw = ByteSpan(file).subspan(offset, std::min(kFrame, file.size() - offset));
         const double started = cpu_seconds();

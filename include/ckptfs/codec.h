@@ -45,6 +45,15 @@ struct FrameRecord {
     std::uint32_t checksum = 0;
 };
 
+// Bytes of a file.
+struct FileRange {
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+
+    [[nodiscard]] std::uint64_t end() const { return offset + size; }
+    friend bool operator==(const FileRange&, const FileRange&) = default;
+};
+
 struct EncodedFrame {
     // Shares the raw bytes where they are stored as they are; absent where the first record.stored_size bytes of the
     // output are what is stored.
@@ -52,12 +61,24 @@ struct EncodedFrame {
     // Of the stored bytes; parts combine it into theirs.
     std::uint32_t crc32c = 0;
     FrameRecord record;
+    // Earlier bytes of the file that decoding takes. They stand in the output behind what is stored, one range behind
+    // the other.
+    std::vector<FileRange> references;
 };
 
 enum class EncodeEffort : std::uint8_t {
     kNormal,
     // As little time as the container allows: something waits for the processors, not for the store.
     kLeast,
+};
+
+// What the frames of one file know of those that were encoded before them, so that later ones may refer to their bytes.
+class FrameHistory {
+public:
+    virtual ~FrameHistory() = default;
+    // These bytes of the file are about to change, or to go: no frame that is encoded from now on refers to them. No
+    // frame is being encoded meanwhile.
+    virtual void forget(std::uint64_t begin, std::uint64_t end) = 0;
 };
 
 class FrameEncoder {
@@ -67,8 +88,26 @@ public:
     [[nodiscard]] virtual bool identity() const = 0;
     // `output` holds kMaxStoredFrame bytes, or nothing for an identity encoder.
     virtual Result<EncodedFrame> encode(const Payload& raw, MutableByteSpan output, EncodeEffort effort) const = 0;
+    // For one new file, of so many bytes of memory at most; null where frames never refer to each other.
+    [[nodiscard]] virtual std::unique_ptr<FrameHistory> new_history(std::uint64_t /*max_bytes*/) const {
+        return nullptr;
+    }
+    // As encode(), of a whole frame at `offset` of the file: it may refer to bytes before it, and be referred to. Bytes
+    // that are referred to must not change any more without the frame that does.
+    virtual Result<EncodedFrame> encode_in_file(const Payload& raw, std::uint64_t /*offset*/, FrameHistory& /*history*/,
+                                                MutableByteSpan output, EncodeEffort effort) const {
+        return encode(raw, output, effort);
+    }
     // The reverse: fills `raw`, whose size is that of the frame. EIO where the frame is damaged.
-    virtual Status decode(const Payload& stored, MutableByteSpan raw, std::uint32_t checksum) const = 0;
+    // `referenced`: the bytes of references(stored), one range behind the other.
+    virtual Status decode(const Payload& stored, const Payload& referenced, MutableByteSpan raw,
+                          std::uint32_t checksum) const = 0;
+    // Earlier bytes of the file that decoding a frame takes, which begins at `offset`; nothing for most. They are in
+    // frames that refer to none. EIO where the frame is damaged, or names others.
+    [[nodiscard]] virtual Result<std::vector<FileRange>> references(const Payload& /*stored*/,
+                                                                    std::uint64_t /*offset*/) const {
+        return std::vector<FileRange>();
+    }
     // Stands before a frame that must be longer than it is; 8 bytes or more. A part must not be under 5 MiB.
     [[nodiscard]] virtual Payload padding(std::uint64_t size) const = 0;
     // What stands behind the last frame of an object that holds these, for a file of this size.
@@ -89,8 +128,14 @@ public:
     [[nodiscard]] virtual bool identity() const = 0;
     // Of all frames in order; nothing for a plain object.
     [[nodiscard]] virtual const std::vector<FrameRecord>& records() const = 0;
+    // As FrameEncoder says it.
+    [[nodiscard]] virtual Result<std::vector<FileRange>> references(const Frame& /*frame*/,
+                                                                    const Payload& /*stored*/) const {
+        return std::vector<FileRange>();
+    }
     // `target` holds frame.size bytes. EIO where the frame is damaged.
-    virtual Status decode(const Frame& frame, const Payload& stored, MutableByteSpan target) const = 0;
+    virtual Status decode(const Frame& frame, const Payload& stored, const Payload& referenced,
+                          MutableByteSpan target) const = 0;
 };
 
 class Codec {

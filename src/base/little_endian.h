@@ -16,7 +16,17 @@ static_assert(std::endian::native == std::endian::little, "written for x86-64 an
     return value;
 }
 
+[[nodiscard]] inline std::uint64_t load_u64(const void* from) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
 inline void store_u32(void* to, std::uint32_t value) {
+    std::memcpy(to, &value, sizeof value);
+}
+
+inline void store_u64(void* to, std::uint64_t value) {
     std::memcpy(to, &value, sizeof value);
 }
 

@@ -4,6 +4,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#if defined(__x86_64__)
+// Of the library: it chooses by the processor, which what is inlined cannot.
+extern "C" XXH64_hash_t XXH3_64bits_dispatch(const void* input, std::size_t length);
+#endif
+
 namespace ckptfs {
 
 std::uint64_t xxh64(ByteSpan bytes) {
@@ -21,6 +26,14 @@ std::uint64_t xxh64(const Payload& payload) {
 
 std::uint64_t xxh3(std::string_view text) {
     return XXH3_64bits(text.data(), text.size());
+}
+
+std::uint64_t xxh3_long(ByteSpan bytes) {
+#if defined(__x86_64__)
+    return XXH3_64bits_dispatch(bytes.data(), bytes.size());
+#else
+    return XXH3_64bits(bytes.data(), bytes.size());
+#endif
 }
 
 }  // namespace ckptfs

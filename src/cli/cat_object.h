@@ -13,7 +13,7 @@
 namespace ckptfs {
 
 // `write` is never called concurrently. What comes before an error has been written; nothing of a damaged frame.
-// Takes 12 MiB at most for each of kToolThreads.
+// Takes 15 MiB at most for each of kToolThreads.
 Status cat_object(ObjectStore& store, const Codec& codec, const std::string& key,
                   const std::function<Status(ByteSpan)>& write);
 

@@ -95,6 +95,9 @@ void ObjectReport::add(const Frame& frame, const FrameReport& report) {
     for (const StoredPlane& plane : report.planes) {
         planes[{plane.width, plane.plane, plane.coding}].add(plane.size, plane.stored_size);
     }
+    for (const StoredReference& reference : report.references) {
+        references.add(reference.size, reference.stored_size);
+    }
 }
 
 Result<ObjectReport> inspect_object(ObjectStore& store, const Codec& codec, const std::string& key) {
@@ -169,6 +172,10 @@ std::string describe(const ObjectReport& report) {
     text += "planes    by width of the element, plane (0: its lowest byte) and coding\n";
     for (const auto& [key, totals] : report.planes) {
         text += row(format("{}.{} {}", key.width, key.plane, name_of(key.coding)).c_str(), totals, "blocks");
+    }
+    if (report.references.count > 0) {
+        text += "references  upper halves of fp32 that follow from bf16 earlier in the file\n";
+        text += row("4.2-4.3", report.references, "blocks");
     }
     return text;
 }

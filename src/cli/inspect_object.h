@@ -52,6 +52,8 @@ struct ObjectReport {
     // By FrameKind.
     std::array<Totals, kFrameKinds> kinds{};
     std::map<PlaneKey, Totals> planes;
+    // Upper halves of floats that are not stored; one for each sub-block that refers to others.
+    Totals references;
 
     [[nodiscard]] bool plain() const { return checksum.empty(); }
     [[nodiscard]] std::uint64_t frames() const;

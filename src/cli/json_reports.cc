@@ -38,6 +38,7 @@ std::string json_of(const ObjectReport& report) {
         plane.update(json_of(totals));
         json["planes"].push_back(std::move(plane));
     }
+    json["references"] = json_of(report.references);
     return line(json);
 }
 

@@ -136,18 +136,83 @@ Result<ByteSpan> RunReader::decode(const OpenObject& from, const FrameRun& run, 
     }
     const Frame& wanted = run.frames[frame];
     const MutableByteSpan target(decoded_.get(), wanted.size);
-    Payload payload;
-    payload.append(Slice{nullptr, stored(frame)});
-    if (from.layout->decode(wanted, payload, target)) {
+    const Status decoded = decode_stored(from, wanted, stored(frame), target);
+    if (decoded) {
         return target;
+    }
+    if (decoded.error().errno_value != kDamaged) {
+        return failure(decoded.error());
     }
     if (Status again = fetch_range(from, wanted.stored_offset, stored_memory(frame)); !again) {
         return failure(std::move(again.error()));
     }
-    if (Status decoded = from.layout->decode(wanted, payload, target); !decoded) {
-        return damaged(std::move(decoded.error()));
+    if (Status second = decode_stored(from, wanted, stored(frame), target); !second) {
+        return failure(std::move(second.error()));
     }
     return target;
+}
+
+Status RunReader::decode_stored(const OpenObject& from, const Frame& frame, ByteSpan stored, MutableByteSpan target) {
+    Payload payload;
+    payload.append(Slice{nullptr, stored});
+    const auto references = from.layout->references(frame, payload);
+    if (!references) {
+        return damaged(references.error());
+    }
+    const Result<Payload> referenced = read_references(from, *references);
+    if (!referenced) {
+        return failure(referenced.error());
+    }
+    return from.layout->decode(frame, payload, *referenced, target).map_error([](Error error) {
+        error.errno_value = kDamaged;
+        return error;
+    });
+}
+
+Result<Payload> RunReader::read_references(const OpenObject& from, const std::vector<FileRange>& ranges) {
+    std::string bytes;
+    for (const FileRange& range : ranges) {
+        for (std::uint64_t at = range.offset; at < range.end();) {
+            const Frame frame = from.layout->frame_at(at);
+            if (Status read = read_referenced_frame(from, frame); !read) {
+                return failure(std::move(read.error()));
+            }
+            const std::uint64_t end = std::min(range.end(), frame.offset + frame.size);
+            bytes.append(as_text(ByteSpan(referenced_).subspan(at - frame.offset, end - at)));
+            at = end;
+        }
+    }
+    return Payload::from_string(std::move(bytes));
+}
+
+Status RunReader::read_referenced_frame(const OpenObject& from, const Frame& frame) {
+    if (referenced_from_ == from.layout && referenced_index_ == frame.index) {
+        return {};
+    }
+    referenced_from_ = nullptr;
+    referenced_.resize(frame.size);
+    std::vector<std::byte> bytes(frame.stored_size);
+    Payload stored;
+    stored.append(Slice{nullptr, bytes});
+    Status decoded;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        if (Status fetched = fetch_range(from, frame.stored_offset, bytes); !fetched) {
+            return fetched;
+        }
+        const auto references = from.layout->references(frame, stored);
+        if (references && !references->empty()) {
+            decoded = failure(
+                EIO, format("{}: frame {}: refers to others, and is referred to", from.object.key, frame.index));
+        } else {
+            decoded = references ? from.layout->decode(frame, stored, {}, referenced_) : failure(references.error());
+        }
+        if (decoded) {
+            referenced_from_ = from.layout;
+            referenced_index_ = frame.index;
+            return {};
+        }
+    }
+    return damaged(std::move(decoded.error()));
 }
 
 void on_threads(int threads, const std::function<void()>& work) {

@@ -73,6 +73,11 @@ public:
     Result<ByteSpan> decode(const OpenObject& from, const FrameRun& run, std::size_t frame);
 
 private:
+    [[nodiscard]] Status decode_stored(const OpenObject& from, const Frame& frame, ByteSpan stored,
+                                       MutableByteSpan target);
+    // The bytes of earlier frames, fetched one after the other.
+    Result<Payload> read_references(const OpenObject& from, const std::vector<FileRange>& ranges);
+    Status read_referenced_frame(const OpenObject& from, const Frame& frame);
     Status fetch_range(const OpenObject& from, std::uint64_t offset, MutableByteSpan target);
     [[nodiscard]] MutableByteSpan stored_memory(std::size_t frame) const;
 
@@ -81,6 +86,10 @@ private:
     std::unique_ptr<std::byte[]> decoded_;
     // Where each frame of the run begins in stored_, and where the last one ends.
     std::vector<std::size_t> begins_;
+    // The frame that was referred to last, and the layout that it is of.
+    std::shared_ptr<const FrameLayout> referenced_from_;
+    std::uint64_t referenced_index_ = 0;
+    std::vector<std::byte> referenced_;
 };
 
 // Runs `work` on so many threads and returns when all have returned.

@@ -44,7 +44,7 @@ struct VerifyEvents {
 };
 
 // `key`: of one object; where there is none, or it is empty or ends in '/', everything below. ENOENT where nothing is.
-// Objects that are removed meanwhile are passed over. Takes 12 MiB at most for each of kToolThreads.
+// Objects that are removed meanwhile are passed over. Takes 15 MiB at most for each of kToolThreads.
 Result<VerifyTotals> verify_objects(ObjectStore& store, const Codec& codec, const std::string& key,
                                     const VerifyEvents& events);
 

@@ -12,6 +12,7 @@
 #include "codec/container.h"
 #include "codec/frame_coding.h"
 #include "codec/plain.h"
+#include "codec/reference_index.h"
 
 namespace ckptfs {
 namespace {
@@ -27,11 +28,13 @@ struct ContainerFormat {
     FrameCoding coding;
     // What is left of it where time is short.
     CodingChoice least;
+    // Whether frames may refer to others.
+    bool references;
 };
 constexpr ContainerFormat kZstdFormat{
-    "zstd-1", "zstd", {CodingChoice::kZstd, 3, FrameChecksum::kXxh64}, CodingChoice::kZstd};
+    "zstd-1", "zstd", {CodingChoice::kZstd, 3, FrameChecksum::kXxh64}, CodingChoice::kZstd, false};
 constexpr ContainerFormat kPlanesFormat{
-    "planes-1", "", {CodingChoice::kPlanes, 0, FrameChecksum::kCrc32c}, CodingChoice::kRaw};
+    "planes-1", "", {CodingChoice::kPlanes, 0, FrameChecksum::kCrc32c}, CodingChoice::kRaw, true};
 
 const ContainerFormat* find_format(const std::string& name) {
     for (const ContainerFormat* format : {&kZstdFormat, &kPlanesFormat}) {
@@ -52,14 +55,22 @@ public:
 
     [[nodiscard]] bool identity() const override { return false; }
     Result<EncodedFrame> encode(const Payload& raw, MutableByteSpan output, EncodeEffort effort) const override {
-        FrameCoding coding = format_.coding;
-        if (effort == EncodeEffort::kLeast) {
-            coding.choice = format_.least;
-        }
-        return encode_frame(raw, output, coding);
+        return encode_frame(raw, output, coding(effort));
     }
-    Status decode(const Payload& stored, MutableByteSpan raw, std::uint32_t checksum) const override {
-        return decode_frame(stored, raw, format_.coding.checksum, checksum);
+    [[nodiscard]] std::unique_ptr<FrameHistory> new_history(std::uint64_t max_bytes) const override {
+        return format_.references ? std::make_unique<ReferenceIndex>(max_bytes) : nullptr;
+    }
+    Result<EncodedFrame> encode_in_file(const Payload& raw, std::uint64_t offset, FrameHistory& history,
+                                        MutableByteSpan output, EncodeEffort effort) const override {
+        return encode_frame_in_file(raw, offset, static_cast<ReferenceIndex&>(history), output, coding(effort));
+    }
+    Status decode(const Payload& stored, const Payload& referenced, MutableByteSpan raw,
+                  std::uint32_t checksum) const override {
+        return decode_frame(stored, referenced, raw, format_.coding.checksum, checksum);
+    }
+    [[nodiscard]] Result<std::vector<FileRange>> references(const Payload& stored,
+                                                            std::uint64_t offset) const override {
+        return frame_references(stored, offset);
     }
     [[nodiscard]] Payload padding(std::uint64_t size) const override { return skippable_frame(size); }
     [[nodiscard]] Payload tail(const std::vector<FrameRecord>& frames, std::uint64_t size) const override {
@@ -75,6 +86,14 @@ public:
     [[nodiscard]] std::string content_encoding() const override { return format_.content_encoding; }
 
 private:
+    [[nodiscard]] FrameCoding coding(EncodeEffort effort) const {
+        FrameCoding coding = format_.coding;
+        if (effort == EncodeEffort::kLeast) {
+            coding.choice = format_.least;
+        }
+        return coding;
+    }
+
     const ContainerFormat format_;
 };
 
@@ -87,15 +106,23 @@ public:
     [[nodiscard]] Frame frame_at(std::uint64_t offset) const override { return table_.frame(offset / kFrameSize); }
     [[nodiscard]] bool identity() const override { return false; }
     [[nodiscard]] const std::vector<FrameRecord>& records() const override { return table_.records(); }
-    Status decode(const Frame& frame, const Payload& stored, MutableByteSpan target) const override {
-        Status decoded = decode_frame(stored, target, checksum_, table_.records()[frame.index].checksum);
-        if (!decoded) {
-            decoded.error().message = format("{}: frame {}: {}", key_, frame.index, decoded.error().message);
-        }
-        return decoded;
+    [[nodiscard]] Result<std::vector<FileRange>> references(const Frame& frame, const Payload& stored) const override {
+        return frame_references(stored, frame.offset).map_error([&](Error error) {
+            return about(frame, std::move(error));
+        });
+    }
+    Status decode(const Frame& frame, const Payload& stored, const Payload& referenced,
+                  MutableByteSpan target) const override {
+        return decode_frame(stored, referenced, target, checksum_, table_.records()[frame.index].checksum)
+            .map_error([&](Error error) { return about(frame, std::move(error)); });
     }
 
 private:
+    [[nodiscard]] Error about(const Frame& frame, Error error) const {
+        error.message = format("{}: frame {}: {}", key_, frame.index, error.message);
+        return error;
+    }
+
     const std::string key_;
     const FrameTable table_;
     const FrameChecksum checksum_;

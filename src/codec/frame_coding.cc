@@ -11,6 +11,7 @@
 #include "codec/container.h"
 #include "codec/plane_frame.h"
 #include "codec/plane_frame_format.h"
+#include "codec/plane_references.h"
 #include "codec/raw_blocks.h"
 #include "codec/zstd_frames.h"
 
@@ -39,30 +40,58 @@ ByteSpan in_one_piece(const Payload& payload, Workshop& shop) {
     return memory.first(payload.copy_to(0, memory));
 }
 
+// Without the padding in front of it.
+Result<ByteSpan> frame_in(const Payload& stored, Workshop& shop) {
+    if (stored.size() > kMaxStoredFrame) {
+        return failure(EIO, format("a frame of {} bytes", stored.size()));
+    }
+    const ByteSpan bytes = in_one_piece(stored, shop);
+    return leading_skippable(bytes).map([bytes](std::uint64_t padding) { return bytes.subspan(padding); });
+}
+
 std::uint32_t checksum_of(ByteSpan raw, FrameChecksum kind) {
     return kind == FrameChecksum::kXxh64 ? static_cast<std::uint32_t>(xxh64(raw)) : crc32c(raw);
 }
 
-// The bytes written; 0 where the frame is to be stored raw.
-std::size_t shrink(ByteSpan raw, MutableByteSpan output, const FrameCoding& coding, Workshop& shop) {
-    switch (coding.choice) {
-        case CodingChoice::kRaw:
-            return 0;
-        case CodingChoice::kZstd:
-            // What does not save one percent is not worth decoding.
-            return shop.zstd.compress(raw, output.first(raw.size() - raw.size() / 100), coding.zstd_level);
-        case CodingChoice::kFastPlanes:
-            return shop.planes.encode(raw, output, PlaneEffort::kFast);
-        case CodingChoice::kPlanes:
-            return shop.planes.encode(raw, output, PlaneEffort::kFull);
+// Where a frame stands, and what is known of the file before it.
+struct Place {
+    std::uint64_t offset = 0;
+    ReferenceIndex* index = nullptr;
+};
+
+PlaneCoder::Encoded encode_planes(ByteSpan raw, const Place& place, MutableByteSpan output, PlaneEffort effort,
+                                  PlaneCoder& planes) {
+    if (place.index != nullptr) {
+        return planes.encode_in_file(raw, place.offset, *place.index, output, effort);
     }
-    return 0;
+    return {planes.encode(raw, output, effort), {}};
 }
 
-Status expand(ByteSpan stored, MutableByteSpan raw, Workshop& shop) {
-    const std::uint32_t magic = stored.size() < sizeof(std::uint32_t) ? 0 : load_u32(stored.data());
+// The bytes written; 0 where the frame is to be stored raw.
+PlaneCoder::Encoded shrink(ByteSpan raw, const Place& place, MutableByteSpan output, const FrameCoding& coding,
+                           Workshop& shop) {
+    switch (coding.choice) {
+        case CodingChoice::kRaw:
+            return {};
+        case CodingChoice::kZstd:
+            // What does not save one percent is not worth decoding.
+            return {shop.zstd.compress(raw, output.first(raw.size() - raw.size() / 100), coding.zstd_level), {}};
+        case CodingChoice::kFastPlanes:
+            return encode_planes(raw, place, output, PlaneEffort::kFast, shop.planes);
+        case CodingChoice::kPlanes:
+            return encode_planes(raw, place, output, PlaneEffort::kFull, shop.planes);
+    }
+    return {};
+}
+
+std::uint32_t magic_of(ByteSpan stored) {
+    return stored.size() < sizeof(std::uint32_t) ? 0 : load_u32(stored.data());
+}
+
+Status expand(ByteSpan stored, const Payload& referenced, MutableByteSpan raw, Workshop& shop) {
+    const std::uint32_t magic = magic_of(stored);
     if (magic == plane_format::kMagic) {
-        return shop.planes.decode(stored, raw);
+        return shop.planes.decode(stored, referenced, raw);
     }
     if (magic != kZstdMagic) {
         return failure(EIO, "a coding that this version does not know; a newer ckptfs may have written it");
@@ -73,9 +102,8 @@ Status expand(ByteSpan stored, MutableByteSpan raw, Workshop& shop) {
     return {};
 }
 
-}  // namespace
-
-Result<EncodedFrame> encode_frame(const Payload& raw, MutableByteSpan output, const FrameCoding& coding) {
+Result<EncodedFrame> encode_at(const Payload& raw, const Place& place, MutableByteSpan output,
+                               const FrameCoding& coding) {
     if (raw.empty() || raw.size() > kFrameSize || output.size() < kMaxStoredFrame) {
         return failure(EINVAL, format("{} bytes are no frame", raw.size()));
     }
@@ -84,10 +112,11 @@ Result<EncodedFrame> encode_frame(const Payload& raw, MutableByteSpan output, co
                                ? ByteSpan()
                                : in_one_piece(raw, shop);
     EncodedFrame frame;
-    if (const std::size_t written = shrink(bytes, output, coding, shop); written > 0) {
-        frame.record.stored_size = static_cast<std::uint32_t>(written);
+    if (PlaneCoder::Encoded encoded = shrink(bytes, place, output, coding, shop); encoded.size > 0) {
+        frame.record.stored_size = static_cast<std::uint32_t>(encoded.size);
         frame.record.checksum = checksum_of(bytes, coding.checksum);
-        frame.crc32c = crc32c(output.first(written));
+        frame.crc32c = crc32c(output.first(encoded.size));
+        frame.references = std::move(encoded.references);
         return frame;
     }
     RawBlocks blocks = raw_blocks(raw);
@@ -99,17 +128,36 @@ Result<EncodedFrame> encode_frame(const Payload& raw, MutableByteSpan output, co
     return frame;
 }
 
-Status decode_frame(const Payload& stored, MutableByteSpan raw, FrameChecksum kind, std::uint32_t checksum) {
-    if (stored.size() > kMaxStoredFrame) {
-        return failure(EIO, format("a frame of {} bytes", stored.size()));
+}  // namespace
+
+Result<EncodedFrame> encode_frame(const Payload& raw, MutableByteSpan output, const FrameCoding& coding) {
+    return encode_at(raw, {}, output, coding);
+}
+
+Result<EncodedFrame> encode_frame_in_file(const Payload& raw, std::uint64_t offset, ReferenceIndex& index,
+                                          MutableByteSpan output, const FrameCoding& coding) {
+    return encode_at(raw, {offset, &index}, output, coding);
+}
+
+Result<std::vector<FileRange>> frame_references(const Payload& stored, std::uint64_t offset) {
+    const Result<ByteSpan> frame = frame_in(stored, workshop());
+    if (!frame) {
+        return failure(frame.error());
     }
+    if (magic_of(*frame) != plane_format::kMagic) {
+        return std::vector<FileRange>();
+    }
+    return plane_references(*frame, offset);
+}
+
+Status decode_frame(const Payload& stored, const Payload& referenced, MutableByteSpan raw, FrameChecksum kind,
+                    std::uint32_t checksum) {
     Workshop& shop = workshop();
-    const ByteSpan bytes = in_one_piece(stored, shop);
-    const Result<std::uint64_t> padding = leading_skippable(bytes);
-    if (!padding) {
-        return failure(padding.error());
+    const Result<ByteSpan> frame = frame_in(stored, shop);
+    if (!frame) {
+        return failure(frame.error());
     }
-    if (Status expanded = expand(bytes.subspan(*padding), raw, shop); !expanded) {
+    if (Status expanded = expand(*frame, referenced, raw, shop); !expanded) {
         return expanded;
     }
     if (checksum_of(raw, kind) != checksum) {

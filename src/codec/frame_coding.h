@@ -5,10 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ckptfs/codec.h"
 
 namespace ckptfs {
+
+class ReferenceIndex;
 
 enum class CodingChoice : std::uint8_t {
     kRaw,
@@ -39,7 +42,13 @@ inline constexpr int kLowestZstdLevel = 1;
 inline constexpr int kHighestZstdLevel = 19;
 
 Result<EncodedFrame> encode_frame(const Payload& raw, MutableByteSpan output, const FrameCoding& coding);
+// Of a frame at `offset` of a file of which `index` knows what stands before; only planes refer to that.
+Result<EncodedFrame> encode_frame_in_file(const Payload& raw, std::uint64_t offset, ReferenceIndex& index,
+                                          MutableByteSpan output, const FrameCoding& coding);
+// Of a frame that begins at `offset` of its file: what decode_frame() takes besides (codec.h).
+Result<std::vector<FileRange>> frame_references(const Payload& stored, std::uint64_t offset);
 // `raw` holds what the frame must decode to. EIO where it does not, or not to bytes of this checksum.
-Status decode_frame(const Payload& stored, MutableByteSpan raw, FrameChecksum kind, std::uint32_t checksum);
+Status decode_frame(const Payload& stored, const Payload& referenced, MutableByteSpan raw, FrameChecksum kind,
+                    std::uint32_t checksum);
 
 }  // namespace ckptfs

@@ -19,10 +19,10 @@ Failure damaged(const char* what) {
     return failure(EIO, format("frame headers: {}", what));
 }
 
-// Takes bytes from the front of a frame that may lie about what follows.
-class Reader {
+// As plane_format has it, for numbers of any size.
+class NumberReader {
 public:
-    explicit Reader(ByteSpan bytes) : bytes_(bytes) {}
+    explicit NumberReader(ByteSpan bytes) : bytes_(bytes) {}
 
     [[nodiscard]] bool skip(std::size_t size) {
         if (size > bytes_.size()) {
@@ -46,7 +46,7 @@ private:
 };
 
 // The header behind the magic number (RFC 8878, 3.1.1.1).
-bool skip_zstd_header(Reader& reader) {
+bool skip_zstd_header(NumberReader& reader) {
     std::uint32_t descriptor = 0;
     if (!reader.take(1, descriptor)) {
         return false;
@@ -60,7 +60,7 @@ bool skip_zstd_header(Reader& reader) {
     return reader.skip(window + dictionary + size);
 }
 
-Result<FrameKind> zstd_kind(Reader reader) {
+Result<FrameKind> zstd_kind(NumberReader reader) {
     if (!skip_zstd_header(reader)) {
         return damaged("a zstd frame ends too early");
     }
@@ -83,14 +83,23 @@ Result<FrameKind> zstd_kind(Reader reader) {
     return kind;
 }
 
-Status report_sub_block(Reader& reader, std::uint32_t word, std::vector<StoredPlane>& planes) {
-    const auto [layout, size, reference, reserved] = header_of(word);
-    if (reserved || reference || size == 0 || layout.phase > size) {
+Status report_sub_block(NumberReader& reader, std::uint32_t word, FrameReport& report) {
+    const SubBlockHeader sub_block = header_of(word);
+    const PlaneLayout& layout = sub_block.layout;
+    if (impossible(sub_block)) {
         return damaged("a sub-block that this version does not know");
     }
-    const std::size_t count = (size - layout.phase) / layout.width;
-    std::size_t bodies = size - count * layout.width;
-    for (unsigned plane = 0; plane < layout.width; ++plane) {
+    const std::size_t count = (sub_block.size - layout.phase) / layout.width;
+    std::size_t bodies = sub_block.size - count * layout.width;
+    if (sub_block.reference) {
+        std::uint32_t exceptions = 0;
+        if (!reader.skip(kReferenceHeader - sizeof(exceptions)) || !reader.take(sizeof(exceptions), exceptions)) {
+            return damaged("a plane frame ends too early");
+        }
+        bodies += kExceptionSize * std::size_t{exceptions};
+        report.references.push_back({2 * count, kExceptionSize * std::size_t{exceptions} + kReferenceHeader});
+    }
+    for (unsigned plane = 0; plane < stored_planes(sub_block); ++plane) {
         std::uint32_t header = 0;
         if (!reader.take(kPlaneHeader, header)) {
             return damaged("a plane frame ends too early");
@@ -99,7 +108,7 @@ Status report_sub_block(Reader& reader, std::uint32_t word, std::vector<StoredPl
         if (coding > Coding::kCentred) {
             return damaged("a coding that this version does not know");
         }
-        planes.push_back({layout.width, plane, coding, count, packed_number(header)});
+        report.planes.push_back({layout.width, plane, coding, count, packed_number(header)});
         bodies += packed_number(header);
     }
     if (!reader.skip(bodies)) {
@@ -108,7 +117,7 @@ Status report_sub_block(Reader& reader, std::uint32_t word, std::vector<StoredPl
     return {};
 }
 
-Status report_planes(Reader reader, std::vector<StoredPlane>& planes) {
+Status report_planes(NumberReader reader, FrameReport& report) {
     std::uint32_t version_and_size = 0;
     if (!reader.take(sizeof(version_and_size), version_and_size) || packed_byte(version_and_size) != kVersion) {
         return damaged("a plane frame of a newer version");
@@ -119,7 +128,7 @@ Status report_planes(Reader reader, std::vector<StoredPlane>& planes) {
         if (!reader.take(kSubBlockHeader, word) || header_of(word).size > left) {
             return damaged("a plane frame ends too early");
         }
-        if (Status known = report_sub_block(reader, word, planes); !known) {
+        if (Status known = report_sub_block(reader, word, report); !known) {
             return known;
         }
         left -= header_of(word).size;
@@ -136,14 +145,14 @@ Result<FrameReport> report_frame(ByteSpan stored) {
     }
     FrameReport report;
     report.padding = *padding;
-    Reader reader(stored.subspan(*padding));
+    NumberReader reader(stored.subspan(*padding));
     std::uint32_t magic = 0;
     if (!reader.take(sizeof(magic), magic)) {
         return damaged("nothing but padding");
     }
     if (magic == kMagic) {
         report.kind = FrameKind::kPlanes;
-        if (const Status known = report_planes(reader, report.planes); !known) {
+        if (const Status known = report_planes(reader, report); !known) {
             return failure(known.error());
         }
         return report;

@@ -21,7 +21,8 @@ public:
         frame.stored = raw;
         return frame;
     }
-    Status decode(const Payload& stored, MutableByteSpan raw, std::uint32_t /*checksum*/) const override {
+    Status decode(const Payload& stored, const Payload& /*referenced*/, MutableByteSpan raw,
+                  std::uint32_t /*checksum*/) const override {
         if (stored.size() != raw.size()) {
             return failure(EIO, format("{} bytes instead of {}", stored.size(), raw.size()));
         }
@@ -52,7 +53,8 @@ public:
     }
     [[nodiscard]] bool identity() const override { return true; }
     [[nodiscard]] const std::vector<FrameRecord>& records() const override { return none_; }
-    Status decode(const Frame& frame, const Payload& stored, MutableByteSpan target) const override {
+    Status decode(const Frame& frame, const Payload& stored, const Payload& /*referenced*/,
+                  MutableByteSpan target) const override {
         if (stored.size() != frame.size || target.size() != frame.size) {
             return failure(EIO, format("read {}: frame {} has {} bytes instead of {}", key_, frame.index, stored.size(),
                                        frame.size));

@@ -12,13 +12,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "ckptfs/bytes.h"
+#include "ckptfs/codec.h"
 #include "ckptfs/status.h"
 
 namespace ckptfs {
 
 inline constexpr std::size_t kMaxPlaneFrameRaw = std::size_t{1} << 20;
+
+class ReferenceIndex;
 
 enum class PlaneEffort : std::uint8_t {
     // Huffman codes only.
@@ -41,8 +45,22 @@ public:
     // stores as it is. raw: 1 byte to kMaxPlaneFrameRaw; out: at least bound(raw.size()).
     std::size_t encode(ByteSpan raw, MutableByteSpan out, PlaneEffort effort);
 
-    // EIO where `stored` does not decode to exactly raw.size() bytes; what `raw` holds then is undefined.
-    Status decode(ByteSpan stored, MutableByteSpan raw);
+    // As encode(), of a frame at `offset` of a file of which `index` knows what stands before; the frame is added to
+    // it.
+    struct Encoded {
+        std::size_t size = 0;
+        // What plane_references() says of the frame; the bytes stand in `out` behind it.
+        std::vector<FileRange> references;
+    };
+    // out: at least bound_in_file(raw.size()).
+    Encoded encode_in_file(ByteSpan raw, std::uint64_t offset, ReferenceIndex& index, MutableByteSpan out,
+                           PlaneEffort effort);
+    // Never more than raw_size + 4096.
+    [[nodiscard]] static std::size_t bound_in_file(std::size_t raw_size);
+
+    // EIO where `stored` does not decode to exactly raw.size() bytes; what `raw` holds then is undefined. `referenced`:
+    // the bytes that plane_references() names, one range behind the other.
+    Status decode(ByteSpan stored, const Payload& referenced, MutableByteSpan raw);
 
 private:
     struct Memory;

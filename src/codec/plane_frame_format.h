@@ -17,6 +17,13 @@ inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::size_t kFrameHeader = 8;
 inline constexpr std::size_t kSubBlockHeader = 4;
 inline constexpr std::size_t kPlaneHeader = 4;
+// What a reference sub-block has besides: where the bytes stand and how many exceptions there are, and each of those.
+inline constexpr std::size_t kReferenceHeader = 12;
+inline constexpr std::size_t kExceptionSize = 6;
+inline constexpr std::uint32_t kReferenceBit = std::uint32_t{1} << 29;
+// Of one frame, so that reading it cannot take many others.
+inline constexpr std::size_t kMaxReferences = 16;
+inline constexpr std::size_t kMaxReferencedFrames = 4;
 
 enum class Coding : std::uint8_t { kRaw = 0, kRepeatedByte = 1, kZstd = 2, kPackedBits = 3, kCentred = 4 };
 
@@ -59,6 +66,18 @@ struct SubBlockHeader {
     return header;
 }
 
+// Bodies of planes that a sub-block has.
+[[nodiscard]] constexpr unsigned stored_planes(const SubBlockHeader& header) {
+    return header.reference ? 2 : header.layout.width;
+}
+// What no sub-block has, whatever follows.
+[[nodiscard]] constexpr bool impossible(const SubBlockHeader& header) {
+    const PlaneLayout& layout = header.layout;
+    return header.reserved || header.size == 0 || layout.phase >= layout.width || layout.phase > header.size ||
+           (layout.width == 1 && layout.rotation > 0) ||
+           (header.reference && (layout.width != 4 || layout.rotation > 0));
+}
+
 // Little endian, as the machines are that this runs on.
 inline void store_word(std::byte* target, std::uint32_t word) {
     std::memcpy(target, &word, sizeof(word));
@@ -68,5 +87,36 @@ inline void store_word(std::byte* target, std::uint32_t word) {
     std::memcpy(&word, source, sizeof(word));
     return word;
 }
+
+// Takes bytes from the front of a frame that may lie about what follows.
+class Reader {
+public:
+    explicit Reader(ByteSpan bytes) : bytes_(bytes) {}
+
+    [[nodiscard]] bool take(std::size_t size, ByteSpan& taken) {
+        if (size > bytes_.size()) {
+            return false;
+        }
+        taken = bytes_.first(size);
+        bytes_ = bytes_.subspan(size);
+        return true;
+    }
+    [[nodiscard]] bool skip(std::size_t size) {
+        ByteSpan skipped;
+        return take(size, skipped);
+    }
+    [[nodiscard]] bool take_word(std::uint32_t& word) {
+        ByteSpan taken;
+        if (!take(sizeof(word), taken)) {
+            return false;
+        }
+        word = load_word(taken.data());
+        return true;
+    }
+    [[nodiscard]] bool empty() const { return bytes_.empty(); }
+
+private:
+    ByteSpan bytes_;
+};
 
 }  // namespace ckptfs::plane_format

@@ -69,6 +69,8 @@ struct Block {
 
     std::vector<Waiter> waiters;
     bool was_read = false;
+    // Its frame refers to others, so that none may refer to it. Set before it is filled.
+    std::atomic<bool> refers{false};
     // Empty once the block was given up or has failed: it is then no longer found.
     CachedVersion* version = nullptr;
     BlockRun* run = nullptr;
@@ -81,6 +83,8 @@ struct Block {
 struct BlockRun {
     std::vector<std::shared_ptr<Block>> blocks;
     bool read_ahead = false;
+    // Another frame refers to these. Set before the fetch begins.
+    bool referenced = false;
     // Some read waits for it, or several streams want it (cache's mutex).
     bool wanted = false;
     // Nobody does any more: the fetch may end early.

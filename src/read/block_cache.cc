@@ -140,23 +140,13 @@ BlockCache::Lookup BlockCache::try_read(CachedVersion& version, std::uint64_t of
 
 void BlockCache::read(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch) {
     Wanted wanted{std::move(version), std::move(read), std::move(fetch), {}};
-    bool must_queue = false;
+    bool others_wait = false;
     {
         std::lock_guard lock(mutex_);
-        must_queue = !queue_.empty();
+        others_wait = !queue_.empty();
     }
-    while (!must_queue) {
-        const std::size_t missing = attach(wanted);
-        if (missing == 0) {
-            return;
-        }
-        for (std::size_t taken = 0; taken < missing && !must_queue; ++taken) {
-            if (std::optional<Buffer> buffer = take_now(Need::kRead)) {
-                wanted.spare.push_back(std::move(*buffer));
-            } else {
-                must_queue = true;
-            }
-        }
+    if (!others_wait && attach_now(wanted)) {
+        return;
     }
     wanted.spare.clear();
     {
@@ -168,6 +158,35 @@ void BlockCache::read(std::shared_ptr<CachedVersion> version, std::shared_ptr<Pe
         queue_served_ = true;
     }
     serve_queue();
+}
+
+bool BlockCache::attach_now(Wanted& wanted) {
+    while (const std::size_t missing = attach(wanted)) {
+        for (std::size_t taken = 0; taken < missing; ++taken) {
+            std::optional<Buffer> buffer = take_now(Need::kRead);
+            if (!buffer) {
+                return false;
+            }
+            wanted.spare.push_back(std::move(*buffer));
+        }
+    }
+    return true;
+}
+
+bool BlockCache::read_now(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch) {
+    Wanted wanted{std::move(version), std::move(read), std::move(fetch), {}};
+    return attach_now(wanted);
+}
+
+bool BlockCache::refers(const CachedVersion& version, FileRange range) const {
+    std::lock_guard lock(mutex_);
+    for (std::uint64_t index = range.offset / kFrameSize; index * kFrameSize < range.end(); ++index) {
+        const std::shared_ptr<Block> block = find_block(version, index);
+        if (block != nullptr && block->refers.load()) {
+            return true;
+        }
+    }
+    return false;
 }
 
 // Runs on one thread at a time (queue_served_): first that of the read that found the queue idle, then those that

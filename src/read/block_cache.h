@@ -38,6 +38,7 @@
 #include "read/pending_read.h"
 #include "read/read_shares.h"
 #include "read/read_window.h"
+#include "read/reference_read.h"
 
 namespace ckptfs {
 
@@ -86,6 +87,10 @@ public:
     // Waits for the blocks that are being fetched, and has `fetch` called with runs of those that are not.
     using Fetch = std::function<void(std::shared_ptr<BlockRun>)>;
     void read(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch);
+    // As read(), but never waits for memory: false where there is not enough, and nothing has been asked for.
+    [[nodiscard]] bool read_now(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch);
+    // Whether a frame that holds bytes of this range, which an answer still holds, refers to others.
+    [[nodiscard]] bool refers(const CachedVersion& version, FileRange range) const;
 
     // --- read-ahead
     // Runs of the absent blocks of `span`, and the first block for which there was no memory or no free request.
@@ -102,6 +107,7 @@ public:
     ReadShares& shares() { return shares_; }
 
     // --- fetches
+    DirectReads& direct_reads() { return direct_reads_; }
     // Stored bytes of the object that the first request brought, while they are kept; empty if any is missing.
     [[nodiscard]] Payload stored_tail(const CachedVersion& version, std::uint64_t offset, std::uint64_t size);
     // More of the block has been filled than some waiter needs, or all of it.
@@ -140,6 +146,8 @@ private:
                                                 std::vector<Buffer>& spare);
     void forget_unused_versions();
 
+    // Takes what the read still needs, as far as there is memory; true when it has been attached.
+    [[nodiscard]] bool attach_now(Wanted& wanted);
     // Attaches the read when the buffers suffice; else says how many more are needed and changes nothing.
     [[nodiscard]] std::size_t attach(Wanted& wanted);
     void serve_queue();
@@ -159,6 +167,7 @@ private:
     // Somebody waits for memory that the cache could not give when it was asked.
     std::atomic<bool> owes_memory_{false};
     ReadShares shares_;
+    DirectReads direct_reads_;
     // The pool keeps its listeners for good.
     std::shared_ptr<BlockCache*> self_;
 

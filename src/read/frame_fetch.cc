@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "read/block_cache.h"
 #include "read/block_fetch.h"
+#include "read/reference_read.h"
 
 namespace ckptfs {
 
@@ -38,7 +39,9 @@ public:
     }
 
     [[nodiscard]] ReadEnvironment& environment() const { return environment_; }
-    [[nodiscard]] CachedVersion& version() const { return *version_; }
+    [[nodiscard]] const CachedVersion& version() const { return *version_; }
+    [[nodiscard]] const std::shared_ptr<CachedVersion>& shared_version() const { return version_; }
+    [[nodiscard]] bool referenced() const { return run_->referenced; }
     [[nodiscard]] bool abandoned() const { return run_->abandoned.load(std::memory_order_relaxed); }
 
 private:
@@ -142,18 +145,54 @@ private:
     }
 
     void decode(WantedFrame wanted, Payload stored) {
-        run_->environment().executor.post([self = shared_from_this(), wanted = std::move(wanted),
-                                           stored = std::move(stored)]() mutable {
-            const Status decoded = self->run_->version().layout->decode(wanted.frame, stored, wanted.block->bytes());
-            stored = Payload{};
-            if (decoded) {
-                wanted.block->stored.reset();
-                wanted.block->filled.store(wanted.block->size);
-                self->run_->environment().cache.filled(std::move(wanted.block));
-                return;
-            }
-            self->decode_failed(std::move(wanted), decoded.error());
-        });
+        run_->environment().executor.post(
+            [self = shared_from_this(), wanted = std::move(wanted), stored = std::move(stored)]() mutable {
+                auto references = self->run_->version().layout->references(wanted.frame, stored);
+                if (!references) {
+                    stored = Payload{};
+                    self->decode_failed(std::move(wanted), references.error());
+                } else if (references->empty()) {
+                    self->decode_with(std::move(wanted), std::move(stored), Payload());
+                } else {
+                    self->follow(std::move(*references), std::move(wanted), std::move(stored));
+                }
+            });
+    }
+
+    void follow(std::vector<FileRange> references, WantedFrame wanted, Payload stored) {
+        if (run_->referenced()) {
+            run_->fail(failure(EIO, format("{}: damaged: the frame at offset {} refers to others, and is referred to",
+                                           run_->version().key, wanted.frame.offset))
+                           .value());
+            return;
+        }
+        wanted.block->refers.store(true);
+        read_references(run_->environment(), run_->shared_version(), std::move(references),
+                        [self = shared_from_this(), wanted = std::move(wanted),
+                         stored = std::move(stored)](Result<Payload> referenced) mutable {
+                            if (referenced) {
+                                self->decode_with(std::move(wanted), std::move(stored), std::move(*referenced));
+                                return;
+                            }
+                            Error error = std::move(referenced.error());
+                            error.message =
+                                format("{} (the frame at offset {} needs it)", error.message, wanted.frame.offset);
+                            self->run_->fail(error);
+                        });
+    }
+
+    // On the executor.
+    void decode_with(WantedFrame wanted, Payload stored, Payload referenced) {
+        const Status decoded = run_->version().layout->decode(wanted.frame, stored, referenced, wanted.block->bytes());
+        stored = Payload{};
+        referenced = Payload{};
+        if (decoded) {
+            wanted.block->stored.reset();
+            wanted.block->filled.store(wanted.block->size);
+            run_->environment().cache.filled(std::move(wanted.block));
+            return;
+        }
+        decode_failed(std::move(wanted), decoded.error());
     }
 
     void decode_failed(WantedFrame wanted, const Error& why) {

@@ -46,8 +46,8 @@ Status for_each_block(const Frames& frames, const Do& act) {
 Status compose(const PartFrame& frame, const FrameEncoder& encoder, MutableByteSpan block) {
     const std::uint64_t begin = frame.offset % kFrameSize;
     if (frame.encoded) {
-        if (Status decoded =
-                encoder.decode(frame.bytes, block.subspan(begin, frame.encoded_size), frame.record.checksum);
+        if (Status decoded = encoder.decode(frame.stored_bytes(), frame.referenced_bytes(),
+                                            block.subspan(begin, frame.encoded_size), frame.record.checksum);
             !decoded) {
             return decoded;
         }
@@ -129,7 +129,7 @@ Status verify_loaded(Frames& frames) {
     };
     bool damaged = false;
     for (PartFrame& frame : frames) {
-        damaged = damaged || (std::exchange(frame.unverified, false) && differs(frame.bytes, frame.crc32c));
+        damaged = damaged || (std::exchange(frame.unverified, false) && differs(frame.stored_bytes(), frame.crc32c));
         for (auto& [offset, patch] : frame.patches) {
             // All that was staged has been loaded.
             if (patch.staged_size > 0) {
@@ -213,7 +213,7 @@ void pad_frames(Frames& frames, const FrameEncoder& encoder, std::uint64_t least
         }
         Payload padded = encoder.padding(
             std::clamp<std::uint64_t>(least - size, kLeastPadding, kMaxStoredFrame - frame.record.stored_size));
-        frame.crc32c = crc32c_combine(crc32c(padded), frame.crc32c.value_or(0), frame.bytes.size());
+        frame.crc32c = crc32c_combine(crc32c(padded), frame.crc32c.value_or(0), frame.record.stored_size);
         size += padded.size();
         frame.record.stored_size += static_cast<std::uint32_t>(padded.size());
         padded.append(std::move(frame.bytes));
@@ -227,6 +227,7 @@ void take_encoded(PartFrame& frame, const FrameEncoder& encoder, EncodedFrame en
     frame.encoded_size = frame.size;
     frame.crc32c = encoded.crc32c;
     frame.record = encoded.record;
+    frame.references = std::move(encoded.references);
     frame.patches.clear();
     frame.stale = false;
 }

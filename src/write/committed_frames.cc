@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "write/committed_frames.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/range_fetch.h"
@@ -13,6 +14,16 @@ std::uint64_t CommittedFrames::stored_offset(std::uint64_t frame) const {
         offset += records[before].stored_size;
     }
     return offset;
+}
+
+CommittedFrame CommittedFrames::frame_at(std::uint64_t offset, std::uint64_t size) const {
+    const std::uint64_t index = offset / kFrameSize;
+    CommittedFrame frame;
+    frame.offset = index * kFrameSize;
+    frame.size = std::min<std::uint64_t>(kFrameSize, size - frame.offset);
+    frame.range = ByteRange{stored_offset(index), records[index].stored_size, false};
+    frame.checksum = records[index].checksum;
+    return frame;
 }
 
 void read_committed_frames(ObjectStore& store, const Codec& codec, const std::string& key,

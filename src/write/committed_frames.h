@@ -17,6 +17,15 @@
 
 namespace ckptfs {
 
+struct CommittedFrame {
+    // In the file.
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    // In the object.
+    ByteRange range;
+    std::uint32_t checksum = 0;
+};
+
 struct CommittedFrames {
     // Reads what is there, and goes on with it. An identity encoder for a plain object.
     std::shared_ptr<const FrameEncoder> encoder;
@@ -26,6 +35,8 @@ struct CommittedFrames {
     [[nodiscard]] bool plain() const { return encoder->identity(); }
     // Where the frame begins in the object.
     [[nodiscard]] std::uint64_t stored_offset(std::uint64_t frame) const;
+    // The frame that holds this byte of a file of `size` bytes.
+    [[nodiscard]] CommittedFrame frame_at(std::uint64_t offset, std::uint64_t size) const;
 };
 
 // Looks at the end of an object. `done` is called exactly once, on any thread.

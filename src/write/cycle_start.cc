@@ -103,12 +103,9 @@ void FileWriterImpl::fetch_block() {
         static_cast<std::size_t>(std::min<std::uint64_t>(BufferPool::kPayloadSize, kept_size_ - fetch->offset));
     fetch->range = ByteRange{fetch->offset, fetch->wanted, false};
     if (!committed_frames_->plain()) {
-        const std::uint64_t frame = fetch->offset / kFrameSize;
-        const FrameRecord& record = committed_frames_->records[frame];
-        fetch->range = ByteRange{committed_frames_->stored_offset(frame), record.stored_size, false};
         fetch->decoder = committed_frames_->encoder;
-        fetch->frame_size = std::min<std::uint64_t>(kFrameSize, committed_->size - fetch->offset);
-        fetch->checksum = record.checksum;
+        fetch->frame = committed_frames_->frame_at(fetch->offset, committed_->size);
+        fetch->range = fetch->frame.range;
     }
     outbox_.add([keep = self(), cycle = cycle_, fetch] {
         keep->environment_.pool.take(MemoryUse::kWrite, [keep, cycle, fetch](Buffer buffer) {
@@ -159,18 +156,77 @@ void FileWriterImpl::fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& 
         block_here(cycle, fetch, {});
         return;
     }
-    environment_.executor.post([keep = self(), cycle, fetch] {
-        Payload stored;
-        stored.append(Slice{nullptr, fetch->stored.bytes().first(fetch->filled)});
-        Status decoded =
-            fetch->decoder->decode(stored, fetch->buffer.bytes().first(fetch->frame_size), fetch->checksum);
-        if (!decoded) {
-            decoded.error().message = format("write {}: what is there cannot be read at offset {}: {}",
-                                             escaped(fetch->key), fetch->offset, decoded.error().message);
+    environment_.executor.post([keep = self(), cycle, fetch] { keep->decode_block(cycle, fetch); });
+}
+
+void FileWriterImpl::decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch) {
+    Payload stored;
+    stored.append(Slice{nullptr, fetch->stored.bytes().first(fetch->filled)});
+    Status good;
+    bool complete = false;
+    if (!fetch->missing.empty()) {
+        good = take_referenced(*fetch, stored);
+    } else if (fetch->referenced.empty()) {
+        const auto references = fetch->decoder->references(stored, fetch->frame.offset);
+        complete = references && references->empty();
+        if (!references) {
+            good = failure(references.error());
+        } else if (!complete && !find_referenced(cycle, *fetch, *references)) {
+            return;
         }
-        fetch->stored.reset();
-        keep->block_here(cycle, fetch, decoded);
-    });
+    } else {
+        complete = true;
+    }
+    if (good && !complete) {
+        fetch->range = fetch->missing.empty() ? fetch->frame.range : fetch->missing.front().frame.range;
+        fetch->filled = 0;
+        get_block(cycle, fetch);
+        return;
+    }
+    if (good) {
+        good = fetch->decoder->decode(stored, Payload::from_string(std::move(fetch->referenced)),
+                                      fetch->buffer.bytes().first(fetch->frame.size), fetch->frame.checksum);
+    }
+    if (!good) {
+        good.error().message = format("write {}: what is there cannot be read at offset {}: {}", escaped(fetch->key),
+                                      fetch->offset, good.error().message);
+    }
+    fetch->stored.reset();
+    block_here(cycle, fetch, good);
+}
+
+Status FileWriterImpl::take_referenced(Fetch& fetch, const Payload& stored) {
+    const CommittedFrame frame = fetch.missing.front().frame;
+    const auto references = fetch.decoder->references(stored, frame.offset);
+    if (!references || !references->empty()) {
+        return references ? failure(EIO, "it refers to bytes that refer to others") : failure(references.error());
+    }
+    const MutableByteSpan raw = fetch.buffer.bytes().first(frame.size);
+    if (Status decoded = fetch.decoder->decode(stored, {}, raw, frame.checksum); !decoded) {
+        return decoded;
+    }
+    while (!fetch.missing.empty() && fetch.missing.front().frame.offset == frame.offset) {
+        fetch.referenced += as_text(ByteSpan(raw).subspan(fetch.missing.front().begin, fetch.missing.front().size));
+        fetch.missing.pop_front();
+    }
+    return {};
+}
+
+// False where nobody waits for the block any more.
+bool FileWriterImpl::find_referenced(std::uint64_t cycle, Fetch& fetch, const std::vector<FileRange>& references) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || cycle != cycle_) {
+        return false;
+    }
+    for (const FileRange& range : references) {
+        for (std::uint64_t at = range.offset; at < range.end();) {
+            const CommittedFrame frame = committed_frames_->frame_at(at, committed_->size);
+            const std::uint64_t end = std::min(range.end(), frame.offset + frame.size);
+            fetch.missing.push_back({frame, at - frame.offset, end - at});
+            at = end;
+        }
+    }
+    return true;
 }
 
 void FileWriterImpl::block_here(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, const Status& status) {

@@ -97,6 +97,12 @@ private:
     using Pending = std::variant<PendingWrite, PendingTruncate, PendingCommit>;
     using PendingPointer = std::shared_ptr<Pending>;
 
+    // Bytes of one frame.
+    struct ReferencedPiece {
+        CommittedFrame frame;
+        std::uint64_t begin = 0;
+        std::uint64_t size = 0;
+    };
     // A block of the committed object on its way into the stream.
     struct Fetch {
         std::string key;
@@ -110,10 +116,13 @@ private:
         Buffer buffer;
         Buffer stored;
         std::size_t filled = 0;
-        // Where they are encoded: by whom, and what they decode to.
+        // Where they are encoded: by whom, and as which frame.
         std::shared_ptr<const FrameEncoder> decoder;
-        std::uint64_t frame_size = 0;
-        std::uint32_t checksum = 0;
+        CommittedFrame frame;
+        // Bytes that the frame refers to and that are still missing. They come by way of the same two buffers, before
+        // the frame is fetched again.
+        std::deque<ReferencedPiece> missing;
+        std::string referenced;
     };
 
     [[nodiscard]] std::shared_ptr<FileWriterImpl> self() {
@@ -170,6 +179,10 @@ private:
     void fetch_block();
     void get_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     void fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result);
+    // On the executor.
+    void decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
+    Status take_referenced(Fetch& fetch, const Payload& stored);
+    [[nodiscard]] bool find_referenced(std::uint64_t cycle, Fetch& fetch, const std::vector<FileRange>& references);
     void block_here(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, const Status& status);
 
     // --- commit_cycle.cc: from the stream to the bucket.

@@ -67,6 +67,7 @@ void cut_short(PartFrame& frame, std::uint64_t size) {
 
 void replace(PartFrame& frame, Payload bytes) {
     frame.bytes = std::move(bytes);
+    frame.references.clear();
     frame.encoded = false;
     frame.staged = nullptr;
     frame.crc32c.reset();
@@ -203,6 +204,16 @@ void Part::patch(std::uint64_t offset, const Payload& bytes) {
     }
 }
 
+bool Part::stop_referring_to(std::uint64_t offset, std::uint64_t end) {
+    bool any = false;
+    for (PartFrame& frame : frames_) {
+        if (frame.refers_to(offset, end)) {
+            frame.stale = any = true;
+        }
+    }
+    return any;
+}
+
 Payload Part::cut(std::uint64_t end) {
     Payload rest;
     while (!frames_.empty() && frames_.back().end() > end) {
@@ -246,7 +257,7 @@ void Part::set_tail(Payload tail) {
 Payload Part::body() const {
     Payload body;
     for (const PartFrame& frame : frames_) {
-        body.append(frame.bytes);
+        body.append(frame.stored_bytes());
     }
     body.append(tail_);
     return body;
@@ -255,7 +266,7 @@ Payload Part::body() const {
 std::uint32_t Part::crc32c() const {
     std::uint32_t crc = 0;
     for (const PartFrame& frame : frames_) {
-        crc = crc32c_combine(crc, frame.crc32c.value_or(0), frame.bytes.size());
+        crc = crc32c_combine(crc, frame.crc32c.value_or(0), frame.stored_bytes().size());
     }
     return tail_.empty() ? crc : crc32c_combine(crc, ckptfs::crc32c(tail_), tail_.size());
 }

@@ -7,6 +7,7 @@
 // Values, not synchronised.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -47,10 +48,13 @@ struct PartFrame {
     // file's. The first `size` bytes count.
     bool encoded = false;
     std::uint64_t encoded_size = 0;
-    // Of `bytes`, or of what is staged; absent for bytes that changed in memory.
+    // Of stored_bytes(), or of what is staged of them; absent for bytes that changed in memory.
     std::optional<std::uint32_t> crc32c;
     // Of what was encoded last.
     FrameRecord record;
+    // Earlier bytes of the file that the encoded frame refers to. As long as the frame may change they are kept with
+    // it, at the end of `bytes`: what left for the store cannot be read before the file is committed.
+    std::vector<FileRange> references;
     // What is stored of it is not what it holds now.
     bool stale = false;
     // Counts changes of the bytes.
@@ -63,6 +67,17 @@ struct PartFrame {
     bool unverified = false;
 
     [[nodiscard]] std::uint64_t end() const { return offset + size; }
+    // Of a frame in memory.
+    [[nodiscard]] Payload stored_bytes() const {
+        return references.empty() ? bytes : bytes.subrange(0, record.stored_size);
+    }
+    [[nodiscard]] Payload referenced_bytes() const {
+        return references.empty() ? Payload() : bytes.subrange(record.stored_size, bytes.size());
+    }
+    [[nodiscard]] bool refers_to(std::uint64_t begin, std::uint64_t end) const {
+        return std::any_of(references.begin(), references.end(),
+                           [=](const FileRange& range) { return range.offset < end && range.end() > begin; });
+    }
     // Of the object, as far as is known.
     [[nodiscard]] std::uint64_t stored_size() const { return stale ? size : record.stored_size; }
 };
@@ -112,6 +127,8 @@ public:
     [[nodiscard]] std::uint64_t blocks_to_encode(std::uint64_t offset, std::uint64_t end) const;
     // Replaces the bytes from `offset` of the file.
     void patch(std::uint64_t offset, const Payload& bytes);
+    // These bytes of the file change: frames that refer to them are encoded anew. True where there are any.
+    bool stop_referring_to(std::uint64_t offset, std::uint64_t end);
     // Drops everything from `end` of the file on; returns the beginning of the frame that was cut, which is no longer
     // in the part. A frame that is staged or encoded stays, shorter.
     Payload cut(std::uint64_t end);

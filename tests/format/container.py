@@ -52,10 +52,34 @@ def skip_padding(frame: bytes) -> bytes:
     return frame
 
 
-def decode_frame(frame: bytes, size: int) -> bytes:
+class Pieces:
+    """What has been decoded of a file."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        # Whether the frame of each refers to others.
+        self.referring: list[bool] = []
+
+    def read(self, offset: int, size: int) -> bytes:
+        first, last = offset // PIECE, (offset + size - 1) // PIECE
+        expect(last < len(self.pieces) and not any(self.referring[first:last + 1]), "a reference")
+        return b"".join(self.pieces[first:last + 1])[offset - first * PIECE:][:size]
+
+
+def references_of(frame: bytes) -> list[tuple[int, int]]:
+    frame = skip_padding(frame)
+    if frame[:4] != plane_frames.MAGIC:
+        return []
+    found = plane_frames.references(frame)
+    frames = {offset // PIECE for offset, _ in found} | {(offset + size - 1) // PIECE for offset, size in found}
+    expect(len(found) <= 16 and len(frames) <= 4, "too many references")
+    return found
+
+
+def decode_frame(frame: bytes, size: int, before: Pieces) -> bytes:
     frame = skip_padding(frame)
     if frame[:4] == plane_frames.MAGIC:
-        return plane_frames.decode_plane_frame(frame)
+        return plane_frames.decode_plane_frame(frame, before.read)
     expect(frame[:4] == struct.pack("<I", 0xFD2FB528), "a frame of unknown kind")
     piece = zstandard.ZstdDecompressor().decompress(frame, max_output_size=size)
     expect(len(piece) == size, "a frame of another size")
@@ -73,8 +97,12 @@ def pieces_of_object(data: bytes, metadata: dict[str, str]) -> Iterator[bytes]:
     size = sum(raw for _, raw, _ in entries)
     expect(int(metadata.get("ckptfs-size", size)) == size, "another size than described")
     offset = 0
+    before = Pieces()
     for stored, raw, checksum in entries:
-        piece = decode_frame(data[offset:offset + stored], raw)
+        frame = data[offset:offset + stored]
+        piece = decode_frame(frame, raw, before)
+        before.pieces.append(piece)
+        before.referring.append(bool(references_of(frame)))
         expect(CHECKSUMS[metadata["ckptfs-format"]](piece) == checksum, "a checksum")
         yield piece
         offset += stored

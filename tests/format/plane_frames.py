@@ -104,7 +104,7 @@ def decode_sub_block(reader: Reader, left: int, read_file: Callable[[int, int], 
         raise Damaged("a sub-block that cannot be")
     count, trailing = divmod(size - phase, width)
     if reference:
-        if width != 4 or rotation or read_file is None:
+        if width != 4 or rotation or count == 0 or read_file is None:
             raise Damaged("a reference that cannot be followed")
         offset, exceptions = struct.unpack("<QI", reader.take(12))
         planes, edges = decode_planes(reader, 2, count, phase + trailing)
@@ -119,6 +119,31 @@ def decode_sub_block(reader: Reader, left: int, read_file: Callable[[int, int], 
             numbers = np.frombuffer(elements, f"<u{width}")
             elements = (numbers >> rotation | numbers << (8 * width - rotation)).astype(f"<u{width}").tobytes()
     return edges[:phase] + elements + edges[phase:]
+
+
+def references(frame: bytes) -> list[tuple[int, int]]:
+    """The bytes of the file that the sub-blocks of a frame refer to, as offsets and sizes."""
+    reader = Reader(frame)
+    reader.take(4)
+    left = reader.packed()[1]
+    found = []
+    while left > 0:
+        (word,) = struct.unpack("<I", reader.take(4))
+        width, phase, size = 1 << (word & 3), word >> 5 & 7, word >> 8 & 0x1FFFFF
+        if not max(phase, 1) <= size <= left:
+            raise Damaged("a sub-block that cannot be")
+        count, trailing = divmod(size - phase, width)
+        bodies = phase + trailing
+        planes = width
+        if word >> 29 & 1:
+            offset, exceptions = struct.unpack("<QI", reader.take(12))
+            found.append((offset, 2 * count))
+            bodies += 6 * exceptions
+            planes = 2
+        bodies += sum([reader.packed()[1] for _ in range(planes)])
+        reader.take(bodies)
+        left -= size
+    return found
 
 
 def decode_plane_frame(frame: bytes, read_file: Callable[[int, int], bytes] | None = None) -> bytes:

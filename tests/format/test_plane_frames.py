@@ -12,7 +12,7 @@ from harness.programs import BUILD, ROOT
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from plane_frames import Damaged, decode_plane_frame  # noqa: E402
+from plane_frames import Damaged, decode_plane_frame, references  # noqa: E402
 
 FRAME = 1 << 20
 RANDOM = np.random.default_rng(1)
@@ -89,6 +89,7 @@ def test_references_are_what_rounding_leaves():
     frame += b"".join(struct.pack("<IH", i, bits[i] >> 16) for i in different)
     file = bytes(77) + rounded.tobytes()
     raw = decode_plane_frame(frame, lambda offset, count: file[offset : offset + count])
+    assert references(frame) == [(77, 2000)]
     assert raw == b"ab" + master.tobytes() + b"c"
 
 

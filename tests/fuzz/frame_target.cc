@@ -9,6 +9,7 @@
 #include "base/little_endian.h"
 #include "codec/frame_coding.h"
 #include "codec/frame_report.h"
+#include "referenced_bytes.h"
 #include "require.h"
 
 namespace ckptfs {
@@ -34,12 +35,16 @@ void check(ByteSpan input) {
     const ByteSpan frame = input.subspan(kHeader);
     Payload stored;
     stored.append(Slice{nullptr, frame});
-    const Status decoded = decode_frame(stored, raw, kind, load_u32(input.data() + 4));
+    const auto references = frame_references(stored, kFrameSize);
+    CKPTFS_REQUIRE(references || references.error().errno_value == EIO);
+    const Payload referenced = references ? referenced_bytes(*references) : Payload();
+    CKPTFS_REQUIRE(referenced.size() <= kFrameSize / 2);
+    const Status decoded = decode_frame(stored, referenced, raw, kind, load_u32(input.data() + 4));
     CKPTFS_REQUIRE(decoded || (decoded.error().errno_value == EIO && !decoded.error().message.empty()));
     const Result<FrameReport> report = report_frame(frame);
     CKPTFS_REQUIRE(report || report.error().errno_value == EIO);
     if (decoded || decoded.error().message == "the checksum differs") {
-        CKPTFS_REQUIRE(report);
+        CKPTFS_REQUIRE(report && (!references || report->references.size() == references->size()));
         check_report(*report, frame.size(), raw.size());
     }
 }

@@ -4,7 +4,11 @@
 #include <cstring>
 #include <vector>
 
+#include "codec/bf16.h"
 #include "codec/plane_frame.h"
+#include "codec/plane_references.h"
+#include "codec/reference_index.h"
+#include "referenced_bytes.h"
 #include "require.h"
 
 namespace ckptfs {
@@ -21,7 +25,10 @@ std::size_t claimed_size(ByteSpan stored) {
 
 void check_decoder(PlaneCoder& coder, ByteSpan stored) {
     std::vector<std::byte> raw(claimed_size(stored));
-    const Status decoded = coder.decode(stored, raw);
+    const auto references = plane_references(stored, kFrameSize);
+    CKPTFS_REQUIRE(references || references.error().errno_value == EIO);
+    const Payload referenced = references ? referenced_bytes(*references) : Payload();
+    const Status decoded = coder.decode(stored, referenced, raw);
     if (!decoded) {
         CKPTFS_REQUIRE(decoded.error().errno_value == EIO && !decoded.error().message.empty());
     }
@@ -37,7 +44,34 @@ void check_round_trip(PlaneCoder& coder, ByteSpan raw, PlaneEffort effort) {
     stored.resize(written);
     stored.shrink_to_fit();
     std::vector<std::byte> back(raw.size());
-    CKPTFS_REQUIRE(coder.decode(stored, back));
+    CKPTFS_REQUIRE(coder.decode(stored, {}, back));
+    CKPTFS_REQUIRE(std::equal(back.begin(), back.end(), raw.begin()));
+}
+
+// Behind a frame that its own second half refers to, as far as it has floats.
+void check_references(PlaneCoder& coder, ByteSpan raw) {
+    std::vector<std::byte> file(kFrameSize + raw.size());
+    std::vector<std::uint16_t> rounded(raw.size() / 4);
+    round_to_bf16(raw.data(), rounded.size(), rounded.data());
+    if (!rounded.empty()) {
+        std::memcpy(file.data(), rounded.data(), 2 * rounded.size());
+    }
+    ReferenceIndex index(kFrameSize);
+    std::vector<std::byte> stored(PlaneCoder::bound_in_file(kFrameSize));
+    coder.encode_in_file(ByteSpan(file).first(kFrameSize), 0, index, stored, PlaneEffort::kFast);
+    const auto encoded = coder.encode_in_file(raw, kFrameSize, index, stored, PlaneEffort::kFast);
+    if (encoded.size == 0) {
+        return;
+    }
+    const ByteSpan frame = ByteSpan(stored).first(encoded.size);
+    const auto references = plane_references(frame, kFrameSize);
+    CKPTFS_REQUIRE(references && *references == encoded.references);
+    Payload referenced;
+    for (const FileRange& range : *references) {
+        referenced.append(Slice{nullptr, ByteSpan(file).subspan(range.offset, range.size)});
+    }
+    std::vector<std::byte> back(raw.size());
+    CKPTFS_REQUIRE(coder.decode(frame, referenced, back));
     CKPTFS_REQUIRE(std::equal(back.begin(), back.end(), raw.begin()));
 }
 
@@ -52,6 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     if (size > 0 && size <= kMaxPlaneFrameRaw) {
         check_round_trip(coder, bytes, PlaneEffort::kFast);
         check_round_trip(coder, bytes, PlaneEffort::kFull);
+        check_references(coder, bytes);
     }
     return 0;
 }

@@ -75,7 +75,7 @@ TEST(Codecs, ReadWhatTheyWroteWhateverTheyWrite) {
         EXPECT_FALSE((*layout)->identity());
         const Frame frame = (*layout)->frame_at(kFrameSize + 7);
         std::string raw(frame.size, '\0');
-        ASSERT_TRUE((*layout)->decode(frame, one.tail().subrange(frame.stored_offset, frame.stored_size),
+        ASSERT_TRUE((*layout)->decode(frame, one.tail().subrange(frame.stored_offset, frame.stored_size), {},
                                       std::as_writable_bytes(std::span(raw))));
         EXPECT_EQ(raw, std::string(5000, 'b'));
         // What is kept of it goes on as a container, also where new files are plain.

@@ -35,7 +35,7 @@ std::string decode(const std::string& stored, std::size_t size, std::uint32_t ch
                    FrameChecksum kind = FrameChecksum::kXxh64) {
     std::string raw(size, '\0');
     const Status decoded =
-        decode_frame(Payload::from_string(stored), std::as_writable_bytes(std::span(raw)), kind, checksum);
+        decode_frame(Payload::from_string(stored), {}, std::as_writable_bytes(std::span(raw)), kind, checksum);
     return decoded ? raw : "error: " + decoded.error().message;
 }
 

@@ -55,9 +55,9 @@ TEST(Plain, FramesLieWhereTheyLieInTheFile) {
 TEST(Plain, RefusesFramesOfAnotherSize) {
     const auto layout = make_plain_layout(object_of(10));
     std::array<std::byte, 10> target{};
-    EXPECT_TRUE(layout->decode(layout->frame_at(0), Payload::from_string("0123456789"), target));
+    EXPECT_TRUE(layout->decode(layout->frame_at(0), Payload::from_string("0123456789"), {}, target));
     EXPECT_EQ(as_text(target), "0123456789");
-    const auto damaged = layout->decode(layout->frame_at(0), Payload::from_string("012345678"), target);
+    const auto damaged = layout->decode(layout->frame_at(0), Payload::from_string("012345678"), {}, target);
     ASSERT_FALSE(damaged);
     EXPECT_EQ(damaged.error().errno_value, EIO);
     EXPECT_NE(damaged.error().message.find("run/model.pt"), std::string::npos);

@@ -26,7 +26,7 @@ Bytes encode(const Bytes& raw, PlaneEffort effort = PlaneEffort::kFull) {
 
 Status decode(const Bytes& stored, Bytes& raw) {
     PlaneCoder coder;
-    return coder.decode(stored, raw);
+    return coder.decode(stored, {}, raw);
 }
 
 // How much is saved, in percent.

@@ -52,7 +52,8 @@ public:
     }
     [[nodiscard]] bool identity() const override { return false; }
     [[nodiscard]] const std::vector<FrameRecord>& records() const override { return none_; }
-    Status decode(const Frame& frame, const Payload& stored, MutableByteSpan target) const override {
+    Status decode(const Frame& frame, const Payload& stored, const Payload& /*referenced*/,
+                  MutableByteSpan target) const override {
         const std::string bytes = stored.to_string();
         for (std::size_t i = 0; i < frame.size; ++i) {
             target[i] = ~static_cast<std::byte>(bytes[kFrameHeader + i]);

@@ -142,8 +142,16 @@ struct WriterFixture {
         for (std::uint64_t offset = 0; offset < bytes.size(); offset += kFrameSize) {
             const Frame frame = (*layout)->frame_at(offset);
             const auto target = std::as_writable_bytes(std::span(bytes)).subspan(frame.offset, frame.size);
-            if (const Status decoded =
-                    (*layout)->decode(frame, stored.subrange(frame.stored_offset, frame.stored_size), target);
+            const Payload frame_bytes = stored.subrange(frame.stored_offset, frame.stored_size);
+            const auto references = (*layout)->references(frame, frame_bytes);
+            if (!references) {
+                return "damaged: " + references.error().message;
+            }
+            std::string referenced;
+            for (const FileRange& range : *references) {
+                referenced += bytes.substr(range.offset, range.size);
+            }
+            if (const Status decoded = (*layout)->decode(frame, frame_bytes, Payload::from_string(referenced), target);
                 !decoded) {
                 return "damaged: " + decoded.error().message;
             }

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/reference_search.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "base/xxhash.h"
+#include "codec/plane_frame_format.h"
+
+namespace ckptfs {
+namespace {
+
+using Piece = ReferenceIndex::Piece;
+
+constexpr std::size_t kFloat = sizeof(float);
+constexpr std::size_t kBf16 = sizeof(std::uint16_t);
+constexpr std::size_t kPieceElements = ReferenceIndex::kPieceElements;
+constexpr std::size_t kWindowElements = ReferenceIndex::kWindowElements;
+// Places of a frame that are looked at first, where pieces are as small as can be.
+constexpr std::size_t kSamples = 4;
+// Hashes of a frame that may differ where a window was equal.
+constexpr int kMaxFailures = 64;
+// An exception takes six bytes, where two are saved.
+constexpr std::size_t kElementsPerException = 64;
+
+// Elements that lie on one grid, without gaps.
+struct Span {
+    std::size_t begin = 0;
+    std::size_t count = 0;
+
+    [[nodiscard]] std::size_t end(std::size_t width) const { return begin + count * width; }
+};
+
+// Of all sub-blocks of this width.
+template <class Visit>
+void for_each_span(std::span<const SubBlock> blocks, std::size_t width, Visit visit) {
+    Span span;
+    for (const SubBlock& block : blocks) {
+        if (block.kind != SubBlockKind::kElements || block.layout.width != width) {
+            continue;
+        }
+        const std::size_t begin = block.offset + block.layout.phase;
+        const std::size_t end = block.offset + block.size;
+        const std::size_t whole = end < begin ? 0 : (end - begin) / width * width;
+        const std::size_t span_end = span.end(width);
+        // An element that the cut between two sub-blocks goes through belongs to none of them.
+        if (span.count > 0 && span_end == begin && block.layout.phase == 0) {
+            span.count += whole / width;
+            continue;
+        }
+        if (span.count > 0) {
+            visit(span);
+        }
+        span = {begin, whole / width};
+    }
+    if (span.count > 0) {
+        visit(span);
+    }
+}
+
+std::size_t elements_of(std::span<const SubBlock> blocks, std::size_t width) {
+    std::size_t elements = 0;
+    for_each_span(blocks, width, [&](const Span& span) { elements += span.count; });
+    return elements;
+}
+
+std::size_t elements_of(std::span<const FoundReference> found) {
+    std::size_t elements = 0;
+    for (const FoundReference& reference : found) {
+        elements += reference.count;
+    }
+    return elements;
+}
+
+std::uint64_t window_at(const void* bf16) {
+    std::uint64_t window = 0;
+    static_assert(sizeof(window) == kWindowElements * kBf16);
+    std::memcpy(&window, bf16, sizeof(window));
+    return window;
+}
+
+std::uint64_t hash_of_piece(const void* bf16) {
+    return xxh3_long({static_cast<const std::byte*>(bf16), kPieceElements * kBf16});
+}
+
+std::uint64_t hash_at(const std::uint16_t* bf16, unsigned level) {
+    if (level == 0) {
+        return hash_of_piece(bf16);
+    }
+    const std::size_t half = kPieceElements << (level - 1);
+    return ReferenceIndex::joined(hash_at(bf16, level - 1), hash_at(bf16 + half, level - 1));
+}
+
+struct Match {
+    // Element of the span.
+    std::size_t at = 0;
+    std::uint64_t offset = 0;
+};
+
+}  // namespace
+
+// One frame that is being searched.
+class ReferenceSearch::Frame {
+public:
+    Frame(ReferenceSearch& search, ByteSpan raw, std::uint64_t offset, ReferenceIndex& index)
+        : search_(search), raw_(raw), offset_(offset), lookup_(index), piece_(kPieceElements << lookup_.level()) {}
+
+    // Whether a sample of the span has what is looked for.
+    [[nodiscard]] bool sample(const Span& span) {
+        const std::size_t stretch = 2 * piece_ + kWindowElements;
+        const std::size_t samples =
+            std::max<std::size_t>(1, std::min(span.count / stretch, kSamples >> lookup_.level()));
+        for (std::size_t i = 0; i < samples; ++i) {
+            const std::size_t room = span.count - std::min(span.count, stretch);
+            const std::size_t from = samples == 1 ? room / 2 : room * i / (samples - 1);
+            const std::size_t count = std::min(stretch, span.count - from);
+            std::uint16_t* const rounded = round(span, from, count);
+            if (count >= piece_ && next_match(rounded, 0, count)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    void search(const Span& span) {
+        const std::uint16_t* const rounded = round(span, 0, span.count);
+        std::size_t at = 0;
+        while (search_.found_.size() < plane_format::kMaxReferences) {
+            const std::optional<Match> match = next_match(rounded, at, span.count);
+            if (!match) {
+                return;
+            }
+            std::size_t end = match->at + piece_;
+            while (goes_on(rounded, end, span.count, match->offset + (end - match->at) * kBf16)) {
+                end += piece_;
+            }
+            take(span, rounded, *match, end - match->at);
+            at = end;
+        }
+    }
+
+private:
+    std::uint16_t* round(const Span& span, std::size_t from, std::size_t count) {
+        const std::size_t begin = span.begin + from * kFloat;
+        // Spans do not overlap, and neither do their places here.
+        std::uint16_t* const rounded = search_.rounded_.data() + begin / kFloat;
+        round_to_bf16(raw_.data() + begin, count, rounded);
+        return rounded;
+    }
+
+    // The first piece that begins at `from` or behind it and ends with `count`.
+    std::optional<Match> next_match(const std::uint16_t* rounded, std::size_t from, std::size_t count) {
+        for (std::size_t at = from; at + piece_ <= count; ++at) {
+            const std::uint64_t window = window_at(rounded + at);
+            if (!lookup_.may_have(window)) {
+                continue;
+            }
+            std::size_t probe = 0;
+            while (const Piece* const piece = lookup_.find(window, probe)) {
+                if (!may_refer_to(piece->offset)) {
+                    continue;
+                }
+                if (hash_at(rounded + at, lookup_.level()) == piece->hash) {
+                    note_reference(piece->offset);
+                    return Match{at, piece->offset};
+                }
+                if (++failures_ > kMaxFailures) {
+                    return std::nullopt;
+                }
+            }
+        }
+        return std::nullopt;
+    }
+
+    bool goes_on(const std::uint16_t* rounded, std::size_t at, std::size_t count, std::uint64_t offset) {
+        if (at + piece_ > count || !may_refer_to(offset)) {
+            return false;
+        }
+        const std::uint64_t window = window_at(rounded + at);
+        std::size_t probe = 0;
+        while (const Piece* const piece = lookup_.find(window, probe)) {
+            if (piece->offset == offset && hash_at(rounded + at, lookup_.level()) == piece->hash) {
+                note_reference(offset);
+                return true;
+            }
+        }
+        return false;
+    }
+
+    // The index may have bytes of later frames, too, which were encoded earlier.
+    [[nodiscard]] bool may_refer_to(std::uint64_t offset) const {
+        const std::uint64_t end = offset + piece_ * kBf16;
+        std::ptrdiff_t more = 0;
+        for (std::uint64_t frame = offset / kFrameSize; frame * kFrameSize < end; ++frame) {
+            more += refers_to(frame) ? 0 : 1;
+        }
+        return end <= offset_ && frame_count_ + more <= static_cast<std::ptrdiff_t>(frames_.size());
+    }
+
+    void note_reference(std::uint64_t offset) {
+        for (std::uint64_t frame = offset / kFrameSize; frame * kFrameSize < offset + piece_ * kBf16; ++frame) {
+            if (!refers_to(frame)) {
+                frames_[static_cast<std::size_t>(frame_count_++)] = frame;
+            }
+        }
+    }
+
+    [[nodiscard]] bool refers_to(std::uint64_t frame) const {
+        const auto end = frames_.begin() + frame_count_;
+        return std::find(frames_.begin(), end, frame) != end;
+    }
+
+    void take(const Span& span, const std::uint16_t* rounded, const Match& match, std::size_t count) {
+        FoundReference found;
+        found.begin = span.begin + match.at * kFloat;
+        found.count = count;
+        found.offset = match.offset;
+        found.rounded = rounded + match.at;
+        found.first_exception = search_.exceptions_.size();
+        const std::size_t limit = std::min(found.first_exception + count / kElementsPerException, kMaxExceptions);
+        if (!find_exceptions(raw_.data() + found.begin, found.rounded, count, limit, search_.exceptions_)) {
+            search_.exceptions_.resize(found.first_exception);
+            return;
+        }
+        found.exceptions = search_.exceptions_.size() - found.first_exception;
+        search_.found_.push_back(found);
+    }
+
+    ReferenceSearch& search_;
+    const ByteSpan raw_;
+    const std::uint64_t offset_;
+    const ReferenceIndex::Lookup lookup_;
+    const std::size_t piece_;
+    int failures_ = 0;
+    std::array<std::uint64_t, plane_format::kMaxReferencedFrames> frames_{};
+    std::ptrdiff_t frame_count_ = 0;
+};
+
+std::span<const FoundReference> ReferenceSearch::find(ByteSpan raw, std::uint64_t offset,
+                                                      std::span<const SubBlock> blocks, ReferenceIndex& index) {
+    found_.clear();
+    exceptions_.clear();
+    if (index.empty()) {
+        return found_;
+    }
+    rounded_.resize(kFrameSize / kFloat + kWindowElements);
+    Frame frame(*this, raw, offset, index);
+    bool promising = index.found_lately();
+    if (!promising) {
+        for_each_span(blocks, kFloat, [&](const Span& span) { promising = promising || frame.sample(span); });
+    }
+    if (promising) {
+        for_each_span(blocks, kFloat, [&](const Span& span) { frame.search(span); });
+        index.note_search(!found_.empty());
+    }
+    if (!found_.empty() && elements_of(blocks, kBf16) > elements_of(found_)) {
+        found_.clear();
+    }
+    return found_;
+}
+
+void ReferenceSearch::remember(ByteSpan raw, std::uint64_t offset, std::span<const SubBlock> blocks,
+                               ReferenceIndex& index) {
+    for_each_span(blocks, kBf16, [&](const Span& span) {
+        pieces_.clear();
+        for (std::size_t at = 0; at + kPieceElements <= span.count; at += kPieceElements) {
+            const std::size_t begin = span.begin + at * kBf16;
+            const std::byte* const piece = raw.data() + begin;
+            pieces_.push_back({window_at(piece), hash_of_piece(piece), offset + begin});
+        }
+        index.add(pieces_);
+    });
+}
+
+}  // namespace ckptfs

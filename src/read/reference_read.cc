@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "read/reference_read.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/range_fetch.h"
+#include "base/text.h"
+#include "read/block_cache.h"
+#include "read/block_fetch.h"
+
+namespace ckptfs {
+
+using Done = std::function<void(Result<Payload>)>;
+
+namespace {
+
+Failure refers_further(const CachedVersion& version, std::uint64_t offset) {
+    return failure(
+        EIO, format("{}: damaged: the frame at offset {} refers to others, and is referred to", version.key, offset));
+}
+
+}  // namespace
+
+class DirectRead : public std::enable_shared_from_this<DirectRead> {
+public:
+    DirectRead(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::vector<FileRange> ranges,
+               Done done)
+        : environment_(environment), version_(std::move(version)), ranges_(std::move(ranges)), done_(std::move(done)) {}
+
+    void start(std::function<void()> ended) {
+        ended_ = std::move(ended);
+        next();
+    }
+
+private:
+    // Takes what the frame at hand has of the ranges, then fetches the next, until there is nothing left.
+    void next() {
+        while (current_ < ranges_.size()) {
+            const FileRange& range = ranges_[current_];
+            const std::uint64_t at = range.offset + taken_;
+            const Frame frame = version_->layout->frame_at(at);
+            if (!decoded_ || decoded_->index != frame.index) {
+                fetch(frame);
+                return;
+            }
+            const std::uint64_t end = std::min(range.end(), frame.offset + frame.size);
+            bytes_.append(raw_, at - frame.offset, end - at);
+            taken_ = end - range.offset;
+            if (end == range.end()) {
+                ++current_;
+                taken_ = 0;
+            }
+        }
+        end(Payload::from_string(std::move(bytes_)));
+    }
+
+    void fetch(const Frame& frame) {
+        decoded_.reset();
+        fetch_range(environment_.store, version_->key, version_->etag,
+                    ByteRange{frame.stored_offset, frame.stored_size, false},
+                    [self = shared_from_this(), frame](Result<FetchedRange> fetched) {
+                        self->environment_.executor.post([self, frame, fetched = std::move(fetched)]() mutable {
+                            if (fetched) {
+                                self->environment_.cache.count_fetched(fetched->bytes.size());
+                                self->decode(frame, fetched->bytes);
+                            } else {
+                                self->end(failure(read_error(std::move(fetched.error()), self->version_->key)));
+                            }
+                        });
+                    });
+    }
+
+    void decode(const Frame& frame, const Payload& stored) {
+        const FrameLayout& layout = *version_->layout;
+        const auto references = layout.references(frame, stored);
+        if (!references || !references->empty()) {
+            end(references ? refers_further(*version_, frame.offset) : failure(references.error()));
+            return;
+        }
+        raw_.resize(frame.size);
+        if (const Status decoded = layout.decode(frame, stored, Payload(), std::as_writable_bytes(std::span(raw_)));
+            !decoded) {
+            end(failure(decoded.error()));
+            return;
+        }
+        decoded_ = frame;
+        next();
+    }
+
+    void end(Result<Payload> result) {
+        raw_ = std::string();
+        const auto ended = std::exchange(ended_, nullptr);
+        std::exchange(done_, nullptr)(std::move(result));
+        ended();
+    }
+
+    ReadEnvironment& environment_;
+    const std::shared_ptr<CachedVersion> version_;
+    const std::vector<FileRange> ranges_;
+    Done done_;
+    std::function<void()> ended_;
+    // The range that is being read, and how much of it there is.
+    std::size_t current_ = 0;
+    std::uint64_t taken_ = 0;
+    std::string bytes_;
+    // The frame whose bytes `raw_` holds.
+    std::optional<Frame> decoded_;
+    std::string raw_;
+};
+
+void DirectReads::enqueue(std::shared_ptr<DirectRead> read) {
+    {
+        const std::lock_guard lock(mutex_);
+        reads_.push_back(std::move(read));
+        if (reads_.size() > 1) {
+            return;
+        }
+    }
+    go_on();
+}
+
+void DirectReads::go_on() {
+    std::shared_ptr<DirectRead> first;
+    {
+        const std::lock_guard lock(mutex_);
+        first = reads_.front();
+    }
+    first->start([this] {
+        {
+            const std::lock_guard lock(mutex_);
+            reads_.pop_front();
+            if (reads_.empty()) {
+                return;
+            }
+        }
+        go_on();
+    });
+}
+
+namespace {
+
+// All ranges through the cache; answers when the last of them is there.
+class CachedRead : public std::enable_shared_from_this<CachedRead> {
+public:
+    CachedRead(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::vector<FileRange> ranges,
+               Done done)
+        : environment_(environment),
+          version_(std::move(version)),
+          ranges_(std::move(ranges)),
+          done_(std::move(done)),
+          payloads_(ranges_.size()),
+          missing_(ranges_.size()) {}
+
+    void start() {
+        // Once the last is on its way, `ranges_` belongs to whoever settles it.
+        const std::size_t count = ranges_.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            auto read = std::make_shared<PendingRead>(
+                environment_.executor, ranges_[i].offset, ranges_[i].size,
+                [self = shared_from_this(), i](Result<Payload> bytes) { self->here(i, std::move(bytes)); });
+            const auto fetch = [self = shared_from_this()](std::shared_ptr<BlockRun> run) {
+                run->referenced = true;
+                start_fetch(self->environment_, self->version_, std::move(run));
+            };
+            if (!environment_.cache.read_now(version_, std::move(read), fetch)) {
+                no_memory_ = true;
+                settle();
+            }
+        }
+    }
+
+private:
+    void here(std::size_t i, Result<Payload> bytes) {
+        if (bytes && environment_.cache.refers(*version_, ranges_[i])) {
+            bytes = refers_further(*version_, ranges_[i].offset);
+        }
+        if (bytes) {
+            payloads_[i] = std::move(*bytes);
+        } else {
+            const std::lock_guard lock(mutex_);
+            error_ = std::move(bytes.error());
+        }
+        settle();
+    }
+
+    void settle() {
+        if (missing_.fetch_sub(1) > 1) {
+            return;
+        }
+        // Nobody else is left.
+        if (error_) {
+            done_(failure(std::move(*error_)));
+        } else if (no_memory_) {
+            payloads_.clear();
+            environment_.cache.direct_reads().enqueue(
+                std::make_shared<DirectRead>(environment_, version_, std::move(ranges_), std::move(done_)));
+        } else {
+            Payload all;
+            for (Payload& payload : payloads_) {
+                all.append(std::move(payload));
+            }
+            done_(std::move(all));
+        }
+    }
+
+    ReadEnvironment& environment_;
+    const std::shared_ptr<CachedVersion> version_;
+    std::vector<FileRange> ranges_;
+    Done done_;
+    std::vector<Payload> payloads_;
+    std::atomic<std::size_t> missing_;
+    std::atomic<bool> no_memory_{false};
+    std::mutex mutex_;
+    // Guarded by mutex_ until nothing is missing.
+    std::optional<Error> error_;
+};
+
+}  // namespace
+
+void read_references(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
+                     std::vector<FileRange> ranges, std::function<void(Result<Payload>)> done) {
+    std::make_shared<CachedRead>(environment, std::move(version), std::move(ranges), std::move(done))->start();
+}
+
+}  // namespace ckptfs

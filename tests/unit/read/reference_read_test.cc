@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading frames that refer to earlier bytes of their file.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "read/reading.h"
+
+namespace ckptfs::testing {
+namespace {
+
+constexpr std::uint64_t kFrames = 8;
+constexpr std::size_t kHalf = kFrameSize / 2;
+constexpr std::uint64_t kShift = 300'000;
+
+// The frames of the second half of the file begin with bytes of its first half, which are zeros in the object.
+FileRange referenced_by(std::uint64_t frame) {
+    return frame < kFrames ? FileRange{} : FileRange{(frame - kFrames) * kHalf + kShift, kHalf};
+}
+
+std::string referring_content() {
+    std::string content = content_of(2 * kFrames * kFrameSize);
+    for (std::uint64_t frame = kFrames; frame < 2 * kFrames; ++frame) {
+        const FileRange range = referenced_by(frame);
+        content.replace(frame * kFrameSize, range.size, content.substr(range.offset, range.size));
+    }
+    return content;
+}
+
+std::string stored_form(std::string content) {
+    for (std::uint64_t frame = kFrames; frame < 2 * kFrames; ++frame) {
+        content.replace(frame * kFrameSize, kHalf, std::string(kHalf, '\0'));
+    }
+    return content;
+}
+
+class ReferringLayout : public FrameLayout {
+public:
+    ReferringLayout(std::uint64_t size, bool chained) : plain_(make_plain_layout(described(size))), chained_(chained) {}
+
+    [[nodiscard]] std::uint64_t size() const override { return plain_->size(); }
+    [[nodiscard]] Frame frame_at(std::uint64_t offset) const override { return plain_->frame_at(offset); }
+    [[nodiscard]] bool identity() const override { return false; }
+    [[nodiscard]] const std::vector<FrameRecord>& records() const override { return plain_->records(); }
+    [[nodiscard]] Result<std::vector<FileRange>> references(const Frame& frame, const Payload&) const override {
+        if (frame.index < kFrames) {
+            return std::vector<FileRange>();
+        }
+        if (chained_ && frame.index == 2 * kFrames - 1) {
+            return std::vector<FileRange>{{frame.offset - kHalf, kHalf}};
+        }
+        const FileRange range = referenced_by(frame.index);
+        return std::vector<FileRange>{{range.offset, 1000}, {range.offset + 1000, kHalf - 1000}};
+    }
+    Status decode(const Frame& frame, const Payload& stored, const Payload& referenced,
+                  MutableByteSpan target) const override {
+        if (Status copied = plain_->decode(frame, stored, {}, target); !copied) {
+            return copied;
+        }
+        if (frame.index >= kFrames && referenced.copy_to(0, target) != kHalf) {
+            return failure(EIO, "something is missing");
+        }
+        return {};
+    }
+
+private:
+    static ObjectInfo described(std::uint64_t size) {
+        ObjectInfo object;
+        object.size = size;
+        return object;
+    }
+
+    const std::shared_ptr<const FrameLayout> plain_;
+    const bool chained_;
+};
+
+class ReferringCodec : public PlainCodec {
+public:
+    Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload&) const override {
+        return std::make_shared<const ReferringLayout>(object.size, chained);
+    }
+    bool chained = false;
+};
+
+struct ReferringReading : Reading {
+    explicit ReferringReading(std::size_t buffers = 300) : Reading(buffers) {
+        store.put_object("k", stored_form(content));
+    }
+
+    std::shared_ptr<FileReader> open() {
+        Awaited<std::shared_ptr<FileReader>> opened;
+        FileReader::open(referring_environment, "k", "", false, opened.callback());
+        return opened.get().value();
+    }
+    [[nodiscard]] std::uint64_t fetched() const { return cache.statistics().bytes_fetched; }
+
+    const std::string content = referring_content();
+    ReferringCodec referring;
+    ThreadPool threads{"test", 3};
+    ReadEnvironment referring_environment{store, pool, threads, clock, referring, cache, {}};
+};
+
+constexpr std::size_t kFile = 2 * kFrames * kFrameSize;
+
+TEST(ReferenceRead, BytesThatFramesReferToAreFetchedOnce) {
+    ReferringReading reading;
+    const auto reader = reading.open();
+    const auto stream = reader->open_stream();
+    for (std::size_t offset = kFile / 2; offset < kFile; offset += kFrameSize) {
+        ASSERT_EQ(Reading::read(*reader, stream, offset, kFrameSize).value(),
+                  reading.content.substr(offset, kFrameSize));
+    }
+    expect_disjoint(reading.store.ranges());
+    EXPECT_LE(reading.fetched(), kFile / 2 + (kFrames / 2 + 1) * kFrameSize);
+    EXPECT_EQ(reading.cache.statistics().requests_in_flight, 0U);
+}
+
+TEST(ReferenceRead, EveryByteOfTheFileIsItsOwn) {
+    ReferringReading reading;
+    const auto reader = reading.open();
+    const auto stream = reader->open_stream();
+    std::mt19937 random(1);
+    for (int n = 0; n < 60; ++n) {
+        const std::size_t offset = random() % (kFile - 3 * kMiB);
+        ASSERT_TRUE(Reading::read(*reader, stream, offset, 2 * kMiB).value() ==
+                    reading.content.substr(offset, 2 * kMiB));
+    }
+}
+
+TEST(ReferenceRead, FramesThatWaitForOthersDoNotWaitForEachOther) {
+    // A frame takes two buffers, and those that it refers to four more.
+    for (const std::size_t buffers : {2U, 3U, 4U, 5U, 9U}) {
+        ReferringReading reading(buffers);
+        reading.store.answer_from_threads(4);
+        const auto reader = reading.open();
+        std::vector<std::thread> readers;
+        std::atomic<int> wrong{0};
+        for (std::uint32_t i = 0; i < 8; ++i) {
+            readers.emplace_back([&, i] {
+                std::mt19937 random(i);
+                const auto stream = reader->open_stream();
+                for (int n = 0; n < 12; ++n) {
+                    const std::size_t offset = kFile / 2 + random() % kFrames * kFrameSize + 10;
+                    const auto bytes = Reading::read(*reader, stream, offset, 1000);
+                    wrong += bytes && *bytes == reading.content.substr(offset, 1000) ? 0 : 1;
+                }
+            });
+        }
+        for (std::thread& thread : readers) {
+            thread.join();
+        }
+        EXPECT_EQ(wrong, 0) << buffers;
+        EXPECT_LE(reading.pool.usage().peak_in_use, buffers);
+    }
+}
+
+TEST(ReferenceRead, ReferencesAreFollowedOnce) {
+    constexpr std::size_t kLast = kFile - kFrameSize;
+    for (const std::size_t buffers : {2U, 300U}) {
+        for (const bool cached : {false, true}) {
+            ReferringReading reading(buffers);
+            reading.referring.chained = true;
+            const auto reader = reading.open();
+            const auto stream = reader->open_stream();
+            if (cached) {
+                ASSERT_TRUE(Reading::read(*reader, stream, kLast - kFrameSize, kFrameSize).has_value());
+            }
+            const auto bytes = Reading::read(*reader, stream, kLast, 1000);
+            ASSERT_FALSE(bytes);
+            EXPECT_EQ(bytes.error().errno_value, EIO);
+            EXPECT_NE(bytes.error().message.find("damaged"), std::string::npos) << bytes.error().message;
+            // The frame in between is sound.
+            EXPECT_EQ(Reading::read(*reader, stream, kLast - kFrameSize, 1000).value(),
+                      reading.content.substr(kLast - kFrameSize, 1000));
+        }
+    }
+}
+
+TEST(ReferenceRead, WhatTheStoreDoesNotGiveIsAnError) {
+    for (const std::size_t buffers : {2U, 300U}) {
+        ReferringReading reading(buffers);
+        const auto reader = reading.open();
+        const auto stream = reader->open_stream();
+        Fault fault;
+        fault.operation = Operation::kGet;
+        fault.skip = 1;
+        fault.error = store_error(EIO, "InternalError", 500);
+        reading.store.inject(fault);
+        const auto bytes = Reading::read(*reader, stream, kFile - kFrameSize, 1000);
+        ASSERT_FALSE(bytes) << buffers;
+        EXPECT_EQ(bytes.error().errno_value, EIO);
+        EXPECT_EQ(Reading::read(*reader, stream, kFile - kFrameSize, 1000).value(),
+                  reading.content.substr(kFile - kFrameSize, 1000));
+    }
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
