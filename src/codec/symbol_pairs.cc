@@ -41,29 +41,42 @@ std::array<Quarter, 4> quarters_of(ByteSpan bytes) {
     return quarters;
 }
 
-using FindPairs = void (*)(const std::uint8_t* bytes, std::size_t blocks, std::uint8_t window, std::uint16_t* pairs,
-                           std::uint8_t* inside);
+// Half of all blocks, in an order (of Thue and Morse) that no stride of a tensor falls in with.
+constexpr std::uint64_t kCountedBlocks = 0x9669699669969669;
+constexpr std::uint32_t kPerCounted = 2;
 
-void portable_pairs(const std::uint8_t* bytes, std::size_t blocks, std::uint8_t window, std::uint16_t* pairs,
-                    std::uint8_t* inside) {
+using PlaceRange = SymbolPairs::PlaceRange;
+using FindPairs = PlaceRange (*)(const std::uint8_t* bytes, std::size_t blocks, std::uint8_t window,
+                                 std::uint16_t* pairs, std::uint8_t* inside);
+
+PlaceRange portable_pairs(const std::uint8_t* bytes, std::size_t blocks, std::uint8_t window, std::uint16_t* pairs,
+                          std::uint8_t* inside) {
+    PlaceRange range{kWindow - 1, 0};
     for (std::size_t block = 0; block < blocks; ++block, bytes += kBlock, pairs += kBlockPairs) {
         bool all = true;
         for (std::size_t i = 0; i < kBlockPairs; ++i) {
             const auto low = static_cast<std::uint8_t>(bytes[2 * i] - window);
             const auto high = static_cast<std::uint8_t>(bytes[2 * i + 1] - window);
             all = all && low < kWindow && high < kWindow;
-            pairs[i] = static_cast<std::uint16_t>((low & (kWindow - 1)) + (high & (kWindow - 1)) * kWindow);
+            const auto first = static_cast<std::uint8_t>(low & (kWindow - 1));
+            const auto second = static_cast<std::uint8_t>(high & (kWindow - 1));
+            pairs[i] = static_cast<std::uint16_t>(first + second * kWindow);
+            range.least = std::min({range.least, first, second});
+            range.most = std::max({range.most, first, second});
         }
         inside[block] = all ? 1 : 0;
     }
+    return range;
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] void avx2_pairs(const std::uint8_t* bytes, std::size_t blocks, std::uint8_t window,
-                                        std::uint16_t* pairs, std::uint8_t* inside) {
+[[gnu::target("avx2")]] PlaceRange avx2_pairs(const std::uint8_t* bytes, std::size_t blocks, std::uint8_t window,
+                                              std::uint16_t* pairs, std::uint8_t* inside) {
     const __m256i first = _mm256_set1_epi8(static_cast<char>(window));
     const __m256i low_bits = _mm256_set1_epi8(kWindow - 1);
     const __m256i one_and_window = _mm256_set1_epi16(kWindow << 8 | 1);
+    __m256i least = low_bits;
+    __m256i most = _mm256_setzero_si256();
     for (std::size_t block = 0; block < blocks; ++block) {
         const auto* source = reinterpret_cast<const __m256i*>(bytes + block * kBlock);
         const __m256i places = _mm256_sub_epi8(_mm256_loadu_si256(source), first);
@@ -71,7 +84,14 @@ void portable_pairs(const std::uint8_t* bytes, std::size_t blocks, std::uint8_t 
         inside[block] = _mm256_movemask_epi8(_mm256_cmpeq_epi8(places, within)) == -1 ? 1 : 0;
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs + block * kBlockPairs),
                             _mm256_maddubs_epi16(within, one_and_window));
+        least = _mm256_min_epu8(least, within);
+        most = _mm256_max_epu8(most, within);
     }
+    std::array<std::uint8_t, kBlock> all_least{};
+    std::array<std::uint8_t, kBlock> all_most{};
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(all_least.data()), least);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(all_most.data()), most);
+    return {*std::min_element(all_least.begin(), all_least.end()), *std::max_element(all_most.begin(), all_most.end())};
 }
 #endif
 
@@ -202,9 +222,12 @@ void SymbolPairs::prepare(ByteSpan bytes, std::uint8_t window) {
     const std::size_t blocks = quarters[3].blocks_before + quarters[3].blocks;
     pairs_.resize(std::max(pairs_.size(), blocks * kBlockPairs));
     inside_.resize(std::max(inside_.size(), blocks));
+    places_ = {kWindow - 1, 0};
     for (const Quarter& quarter : quarters) {
-        find_pairs(quarter.bytes, quarter.blocks, window, pairs_.data() + quarter.blocks_before * kBlockPairs,
-                   inside_.data() + quarter.blocks_before);
+        const PlaceRange found =
+            find_pairs(quarter.bytes, quarter.blocks, window, pairs_.data() + quarter.blocks_before * kBlockPairs,
+                       inside_.data() + quarter.blocks_before);
+        places_ = {std::min(places_.least, found.least), std::max(places_.most, found.most)};
     }
 }
 
@@ -217,6 +240,9 @@ void SymbolPairs::count(ByteCounts& counts) {
                 for (std::size_t i = 0; i < kBlock; ++i) {
                     ++counts[bytes[i]];
                 }
+                continue;
+            }
+            if ((kCountedBlocks >> (block % 64) & 1) == 0) {
                 continue;
             }
             const std::uint16_t* const pairs = pairs_.data() + (quarter.blocks_before + block) * kBlockPairs;
@@ -235,9 +261,13 @@ void SymbolPairs::count(ByteCounts& counts) {
     for (std::size_t high = 0; high < kWindow; ++high) {
         for (std::size_t low = 0; low < kWindow; ++low) {
             const std::uint32_t both = pair_counts_[high * kWindow + low] + pair_counts_[1024 + high * kWindow + low];
-            counts[(window_ + low) % counts.size()] += both;
-            counts[(window_ + high) % counts.size()] += both;
+            counts[(window_ + low) % counts.size()] += both * kPerCounted;
+            counts[(window_ + high) % counts.size()] += both * kPerCounted;
         }
+    }
+    for (std::size_t place = places_.least; place <= places_.most; ++place) {
+        std::uint32_t& count = counts[(window_ + place) % counts.size()];
+        count = std::max(count, 1U);
     }
 }
 
