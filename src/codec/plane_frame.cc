@@ -70,9 +70,10 @@ struct PlaneCoder::Memory {
     ReferenceSearch search;
 
     [[nodiscard]] bool plan(ByteSpan raw);
-    // The sub-blocks, but for what was found elsewhere.
-    std::size_t encode_all(ByteSpan raw, std::span<const FoundReference> found, MutableByteSpan out,
-                           PlaneEffort effort);
+    // The sub-blocks, but for what was found elsewhere. `begin` is called before each of them.
+    template <class Begin>
+    std::size_t encode_all(ByteSpan raw, std::span<const FoundReference> found, MutableByteSpan out, PlaneEffort effort,
+                           Begin begin);
     std::size_t encode(const SubBlock& block, ByteSpan raw, MutableByteSpan out, PlaneEffort effort);
     std::size_t encode_reference(const FoundReference& found, ByteSpan raw, MutableByteSpan out);
     std::size_t encode_elements(const SubBlock& block, ByteSpan raw, MutableByteSpan out);
@@ -95,8 +96,37 @@ std::size_t PlaneCoder::bound_in_file(std::size_t raw_size) {
     return bound(raw_size) + kMaxReferences * kBoundPerReference + ReferenceSearch::kMaxExceptions * kExceptionSize;
 }
 
+template <class Begin>
+std::size_t PlaneCoder::Memory::encode_all(ByteSpan raw, std::span<const FoundReference> found, MutableByteSpan out,
+                                           PlaneEffort effort, Begin begin) {
+    store_word(out.data(), kMagic);
+    store_word(out.data() + 4, packed(kVersion, raw.size()));
+    std::size_t written = kFrameHeader;
+    // Of the frame, so far.
+    std::size_t done = 0;
+    const auto encode_until = [&](const SubBlock& block, std::size_t end) {
+        if (done < end) {
+            const SubBlock piece = piece_of(block, done, end);
+            written += encode(piece, raw.subspan(piece.offset, piece.size), out.subspan(written), effort);
+            done = end;
+        }
+    };
+    for (const SubBlock& block : sub_blocks) {
+        begin(block);
+        const std::size_t end = block.offset + block.size;
+        while (!found.empty() && found.front().begin < end) {
+            encode_until(block, found.front().begin);
+            written += encode_reference(found.front(), raw, out.subspan(written));
+            done = found.front().end();
+            found = found.subspan(1);
+        }
+        encode_until(block, end);
+    }
+    return written + raw.size() / 100 < raw.size() ? written : 0;
+}
+
 std::size_t PlaneCoder::encode(ByteSpan raw, MutableByteSpan out, PlaneEffort effort) {
-    return memory_->plan(raw) ? memory_->encode_all(raw, {}, out, effort) : 0;
+    return memory_->plan(raw) ? memory_->encode_all(raw, {}, out, effort, [](const SubBlock& /*block*/) {}) : 0;
 }
 
 PlaneCoder::Encoded PlaneCoder::encode_in_file(ByteSpan raw, std::uint64_t offset, ReferenceIndex& index,
@@ -106,11 +136,13 @@ PlaneCoder::Encoded PlaneCoder::encode_in_file(ByteSpan raw, std::uint64_t offse
         return encoded;
     }
     const auto found = memory_->search.find(raw, offset, memory_->sub_blocks, index);
-    encoded.size = memory_->encode_all(raw, found, out, effort);
-    if (found.empty()) {
-        memory_->search.remember(raw, offset, memory_->sub_blocks, index);
-        return encoded;
-    }
+    const auto note = [&](const SubBlock& block) {
+        if (found.empty()) {
+            memory_->search.note(raw, offset, block);
+        }
+    };
+    encoded.size = memory_->encode_all(raw, found, out, effort, note);
+    memory_->search.remember(index);
     std::size_t end = encoded.size;
     for (const FoundReference& reference : found) {
         if (encoded.size > 0) {
@@ -127,33 +159,6 @@ bool PlaneCoder::Memory::plan(ByteSpan raw) {
     plan_sub_blocks(raw, sub_blocks);
     return std::any_of(sub_blocks.begin(), sub_blocks.end(),
                        [](const SubBlock& block) { return block.kind != SubBlockKind::kRandom; });
-}
-
-std::size_t PlaneCoder::Memory::encode_all(ByteSpan raw, std::span<const FoundReference> found, MutableByteSpan out,
-                                           PlaneEffort effort) {
-    store_word(out.data(), kMagic);
-    store_word(out.data() + 4, packed(kVersion, raw.size()));
-    std::size_t written = kFrameHeader;
-    // Of the frame, so far.
-    std::size_t done = 0;
-    const auto encode_until = [&](const SubBlock& block, std::size_t end) {
-        if (done < end) {
-            const SubBlock piece = piece_of(block, done, end);
-            written += encode(piece, raw.subspan(piece.offset, piece.size), out.subspan(written), effort);
-            done = end;
-        }
-    };
-    for (const SubBlock& block : sub_blocks) {
-        const std::size_t end = block.offset + block.size;
-        while (!found.empty() && found.front().begin < end) {
-            encode_until(block, found.front().begin);
-            written += encode_reference(found.front(), raw, out.subspan(written));
-            done = found.front().end();
-            found = found.subspan(1);
-        }
-        encode_until(block, end);
-    }
-    return written + raw.size() / 100 < raw.size() ? written : 0;
 }
 
 std::size_t PlaneCoder::Memory::encode_reference(const FoundReference& found, ByteSpan raw, MutableByteSpan out) {

@@ -13,7 +13,7 @@ namespace {
 // Of a piece with its places in the table and the filter, and what a growing vector takes besides.
 constexpr std::uint64_t kBytesPerPiece = 64;
 constexpr std::size_t kFilterBitsPerPiece = 32;
-constexpr int kCredit = 8;
+constexpr int kCredit = 2;
 
 std::uint64_t size_of_pieces(unsigned level) {
     return std::uint64_t{ReferenceIndex::kPieceElements * sizeof(std::uint16_t)} << level;
@@ -48,7 +48,12 @@ void ReferenceIndex::add(std::span<const Piece> pieces) {
     }
     const std::size_t joined_pieces = std::size_t{1} << level_;
     std::array<std::uint64_t, std::size_t{1} << kMaxLevel> hashes{};
-    for (; pieces.size() >= joined_pieces && pieces_.size() < max_pieces_; pieces = pieces.subspan(joined_pieces)) {
+    while (pieces.size() >= joined_pieces && pieces_.size() < max_pieces_) {
+        if (pieces[joined_pieces - 1].offset - pieces[0].offset != size_of_pieces(0) * (joined_pieces - 1)) {
+            // Not behind one another.
+            pieces = pieces.subspan(1);
+            continue;
+        }
         for (std::size_t i = 0; i < joined_pieces; ++i) {
             hashes[i] = pieces[i].hash;
         }
@@ -58,6 +63,7 @@ void ReferenceIndex::add(std::span<const Piece> pieces) {
             }
         }
         pieces_.push_back({pieces[0].window, hashes[0], pieces[0].offset});
+        pieces = pieces.subspan(joined_pieces);
     }
     count_.store(pieces_.size(), std::memory_order_relaxed);
 }

@@ -25,11 +25,11 @@ namespace ckptfs {
 
 class ReferenceIndex final : public FrameHistory {
 public:
-    static constexpr std::size_t kPieceElements = 2048;
+    static constexpr std::size_t kPieceElements = 4096;
     // Its first elements, by which a piece is found. Not looked for where all of them are equal.
     static constexpr std::size_t kWindowElements = 4;
     // Larger pieces would not be found within a frame.
-    static constexpr unsigned kMaxLevel = 5;
+    static constexpr unsigned kMaxLevel = 4;
 
     struct Piece {
         std::uint64_t window = 0;
@@ -41,7 +41,7 @@ public:
     explicit ReferenceIndex(std::uint64_t max_bytes);
 
     void forget(std::uint64_t begin, std::uint64_t end) override;
-    // Pieces of level 0 that lie behind one another in the file.
+    // Pieces of level 0, in the order of the file.
     void add(std::span<const Piece> pieces);
     [[nodiscard]] bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
 

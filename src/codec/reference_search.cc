@@ -17,52 +17,64 @@ using Piece = ReferenceIndex::Piece;
 constexpr std::size_t kFloat = sizeof(float);
 constexpr std::size_t kBf16 = sizeof(std::uint16_t);
 constexpr std::size_t kPieceElements = ReferenceIndex::kPieceElements;
+constexpr std::size_t kPieceBytes = kPieceElements * kBf16;
 constexpr std::size_t kWindowElements = ReferenceIndex::kWindowElements;
 // Places of a frame that are looked at first, where pieces are as small as can be.
-constexpr std::size_t kSamples = 4;
+constexpr std::size_t kSamples = 2;
+// One piece in so many is looked for; those around it follow.
+constexpr std::size_t kStride = 3;
 // Hashes of a frame that may differ where a window was equal.
 constexpr int kMaxFailures = 64;
 // An exception takes six bytes, where two are saved.
 constexpr std::size_t kElementsPerException = 64;
 
-// Elements that lie on one grid, without gaps.
+bool looks_like_floats(const SubBlock& block) {
+    return block.kind == SubBlockKind::kElements && block.layout.width == kFloat;
+}
+
+// The exponent of fp16 does not fill a byte when it is rotated.
+bool looks_like_bf16(const SubBlock& block) {
+    return block.kind == SubBlockKind::kElements && block.layout.width == kBf16 && block.layout.rotation > 0;
+}
+
+// Floats that lie on one grid, without gaps.
 struct Span {
     std::size_t begin = 0;
     std::size_t count = 0;
 
-    [[nodiscard]] std::size_t end(std::size_t width) const { return begin + count * width; }
+    [[nodiscard]] std::size_t end() const { return begin + count * kFloat; }
 };
 
-// Of all sub-blocks of this width.
 template <class Visit>
-void for_each_span(std::span<const SubBlock> blocks, std::size_t width, Visit visit) {
+void for_each_span(std::span<const SubBlock> blocks, Visit visit) {
     Span span;
     for (const SubBlock& block : blocks) {
-        if (block.kind != SubBlockKind::kElements || block.layout.width != width) {
+        if (!looks_like_floats(block)) {
             continue;
         }
         const std::size_t begin = block.offset + block.layout.phase;
         const std::size_t end = block.offset + block.size;
-        const std::size_t whole = end < begin ? 0 : (end - begin) / width * width;
-        const std::size_t span_end = span.end(width);
+        const std::size_t count = end < begin ? 0 : (end - begin) / kFloat;
         // An element that the cut between two sub-blocks goes through belongs to none of them.
-        if (span.count > 0 && span_end == begin && block.layout.phase == 0) {
-            span.count += whole / width;
+        if (span.count > 0 && span.end() == begin && block.layout.phase == 0) {
+            span.count += count;
             continue;
         }
         if (span.count > 0) {
             visit(span);
         }
-        span = {begin, whole / width};
+        span = {begin, count};
     }
     if (span.count > 0) {
         visit(span);
     }
 }
 
-std::size_t elements_of(std::span<const SubBlock> blocks, std::size_t width) {
+std::size_t bf16_elements(std::span<const SubBlock> blocks) {
     std::size_t elements = 0;
-    for_each_span(blocks, width, [&](const Span& span) { elements += span.count; });
+    for (const SubBlock& block : blocks) {
+        elements += looks_like_bf16(block) ? block.size / kBf16 : 0;
+    }
     return elements;
 }
 
@@ -82,7 +94,7 @@ std::uint64_t window_at(const void* bf16) {
 }
 
 std::uint64_t hash_of_piece(const void* bf16) {
-    return xxh3_long({static_cast<const std::byte*>(bf16), kPieceElements * kBf16});
+    return xxh3_long({static_cast<const std::byte*>(bf16), kPieceBytes});
 }
 
 std::uint64_t hash_at(const std::uint16_t* bf16, unsigned level) {
@@ -126,18 +138,24 @@ public:
 
     void search(const Span& span) {
         const std::uint16_t* const rounded = round(span, 0, span.count);
-        std::size_t at = 0;
-        while (search_.found_.size() < plane_format::kMaxReferences) {
-            const std::optional<Match> match = next_match(rounded, at, span.count);
+        std::size_t done = 0;
+        for (std::size_t at = 0; at + piece_ <= span.count && search_.found_.size() < plane_format::kMaxReferences;) {
+            std::optional<Match> match = next_match(rounded, at, std::min(at + 2 * piece_, span.count));
             if (!match) {
-                return;
+                at += kStride * piece_;
+                continue;
             }
             std::size_t end = match->at + piece_;
             while (goes_on(rounded, end, span.count, match->offset + (end - match->at) * kBf16)) {
                 end += piece_;
             }
+            while (match->at >= done + piece_ && match->offset >= piece_ * kBf16 &&
+                   goes_on(rounded, match->at - piece_, span.count, match->offset - piece_ * kBf16)) {
+                match->at -= piece_;
+                match->offset -= piece_ * kBf16;
+            }
             take(span, rounded, *match, end - match->at);
-            at = end;
+            at = done = end;
         }
     }
 
@@ -242,36 +260,42 @@ std::span<const FoundReference> ReferenceSearch::find(ByteSpan raw, std::uint64_
                                                       std::span<const SubBlock> blocks, ReferenceIndex& index) {
     found_.clear();
     exceptions_.clear();
-    if (index.empty()) {
+    pieces_.clear();
+    const bool has_floats = std::any_of(blocks.begin(), blocks.end(), looks_like_floats);
+    if (index.empty() || !has_floats) {
         return found_;
     }
     rounded_.resize(kFrameSize / kFloat + kWindowElements);
     Frame frame(*this, raw, offset, index);
     bool promising = index.found_lately();
     if (!promising) {
-        for_each_span(blocks, kFloat, [&](const Span& span) { promising = promising || frame.sample(span); });
+        for_each_span(blocks, [&](const Span& span) { promising = promising || frame.sample(span); });
     }
     if (promising) {
-        for_each_span(blocks, kFloat, [&](const Span& span) { frame.search(span); });
+        for_each_span(blocks, [&](const Span& span) { frame.search(span); });
         index.note_search(!found_.empty());
     }
-    if (!found_.empty() && elements_of(blocks, kBf16) > elements_of(found_)) {
+    if (!found_.empty() && bf16_elements(blocks) > elements_of(found_)) {
         found_.clear();
     }
     return found_;
 }
 
-void ReferenceSearch::remember(ByteSpan raw, std::uint64_t offset, std::span<const SubBlock> blocks,
-                               ReferenceIndex& index) {
-    for_each_span(blocks, kBf16, [&](const Span& span) {
-        pieces_.clear();
-        for (std::size_t at = 0; at + kPieceElements <= span.count; at += kPieceElements) {
-            const std::size_t begin = span.begin + at * kBf16;
-            const std::byte* const piece = raw.data() + begin;
-            pieces_.push_back({window_at(piece), hash_of_piece(piece), offset + begin});
-        }
+void ReferenceSearch::note(ByteSpan raw, std::uint64_t offset, const SubBlock& block) {
+    if (!looks_like_bf16(block)) {
+        return;
+    }
+    const std::size_t end = block.offset + block.size;
+    for (std::size_t at = block.offset + block.layout.phase; at + kPieceBytes <= end; at += kPieceBytes) {
+        const std::byte* const piece = raw.data() + at;
+        pieces_.push_back({window_at(piece), hash_of_piece(piece), offset + at});
+    }
+}
+
+void ReferenceSearch::remember(ReferenceIndex& index) {
+    if (!pieces_.empty()) {
         index.add(pieces_);
-    });
+    }
 }
 
 }  // namespace ckptfs

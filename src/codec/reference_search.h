@@ -46,8 +46,11 @@ public:
     [[nodiscard]] std::span<const RoundingException> exceptions(const FoundReference& found) const {
         return std::span(exceptions_).subspan(found.first_exception, found.exceptions);
     }
-    // Adds what the frame has of bf16 to the index.
-    void remember(ByteSpan raw, std::uint64_t offset, std::span<const SubBlock> blocks, ReferenceIndex& index);
+    // Of a frame to which others may refer: notes what a sub-block has of bf16. Each in turn, before its bytes are used
+    // for something else, so that they are fetched from memory once.
+    void note(ByteSpan raw, std::uint64_t offset, const SubBlock& block);
+    // Adds what was noted to the index.
+    void remember(ReferenceIndex& index);
 
 private:
     class Frame;

@@ -166,7 +166,9 @@ Status refresh_plain(Frames& frames, const FrameEncoder& encoder) {
 std::uint64_t blocks_to_encode(const Frames& frames, std::uint64_t offset, std::uint64_t end) {
     std::uint64_t blocks = 0;
     static_cast<void>(for_each_block(frames, [&](std::size_t first, std::size_t count) -> Status {
-        const bool replaced = frames[first].offset < end && frames[first + count - 1].end() > offset;
+        const bool replaced = (frames[first].offset < end && frames[first + count - 1].end() > offset) ||
+                              std::any_of(&frames[first], &frames[first] + count,
+                                          [=](const PartFrame& frame) { return frame.refers_to(offset, end); });
         blocks += replaced || must_encode(frames, first, count) ? 1 : 0;
         return {};
     }));

@@ -22,6 +22,7 @@ void FileWriterImpl::end_cycle() {
     discard(encoded_room_->release());
     encoded_room_ = std::make_shared<EncodedRoom>();
     copy_ = CopyPlan();
+    history_.reset();
     parts_under_way_ = parts_being_prepared_ = 0;
     latest_sending_.clear();
     holds_since_ = 0;

@@ -85,6 +85,7 @@ void FileWriterImpl::begin_cycle() {
         records_ = committed_frames_->records;
         records_.resize(std::min<std::size_t>(records_.size(), copy_.fetch_from / kFrameSize));
     }
+    history_ = encoder_->new_history(group_->history_memory());
     sequencer_ = FrameSequencer(copy_.fetch_from);
     assembler_.emplace(group_->plan(), static_cast<int>(copy_.pieces.size()), copy_.fetch_from, stored_begin,
                        !encoder_->identity());

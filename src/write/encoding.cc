@@ -19,6 +19,15 @@ PartFrame unencoded(FrameSequencer::RawFrame raw) {
     return frame;
 }
 
+// With what the frame refers to.
+std::size_t bytes_in_output(const EncodedFrame& encoded) {
+    std::size_t bytes = encoded.record.stored_size;
+    for (const FileRange& range : encoded.references) {
+        bytes += range.size;
+    }
+    return bytes;
+}
+
 // Of a plain object.
 Result<PartFrame> plain(const FrameEncoder& encoder, FrameSequencer::RawFrame raw) {
     PartFrame frame;
@@ -54,6 +63,7 @@ void FileWriterImpl::encode(FrameSequencer::RawFrame frame) {
 void FileWriterImpl::encode_into(const FrameSequencer::RawFrame& frame, std::uint64_t cycle, Buffer output) {
     std::shared_ptr<const FrameEncoder> encoder;
     std::shared_ptr<EncodedRoom> room;
+    std::shared_ptr<FrameHistory> history;
     {
         const std::lock_guard lock(mutex_);
         if (failure_ || cycle != cycle_) {
@@ -61,15 +71,19 @@ void FileWriterImpl::encode_into(const FrameSequencer::RawFrame& frame, std::uin
         }
         encoder = encoder_;
         room = encoded_room_;
+        history = history_;
     }
     group_->begins_to_encode();
-    environment_.executor.post([keep = self(), cycle, encoder, room, raw = frame,
+    environment_.executor.post([keep = self(), cycle, encoder, room, history, raw = frame,
                                 shared_output = std::make_shared<Buffer>(std::move(output))]() mutable {
         const std::uint64_t sequence = raw.sequence;
         PartFrame frame_of_part;
         frame_of_part.offset = raw.offset;
         frame_of_part.size = raw.raw.size();
-        Result<EncodedFrame> result = encoder->encode(raw.raw, shared_output->bytes(), keep->group_->encode_effort());
+        const EncodeEffort effort = keep->group_->encode_effort();
+        Result<EncodedFrame> result =
+            history ? encoder->encode_in_file(raw.raw, raw.offset, *history, shared_output->bytes(), effort)
+                    : encoder->encode(raw.raw, shared_output->bytes(), effort);
         keep->group_->has_encoded();
         // Freed before anybody looks for memory.
         raw.raw = Payload();
@@ -81,7 +95,7 @@ void FileWriterImpl::encode_into(const FrameSequencer::RawFrame& frame, std::uin
         if (result->stored) {
             shared_output->reset();
         } else {
-            placed = room->place(std::move(*shared_output), result->record.stored_size);
+            placed = room->place(std::move(*shared_output), bytes_in_output(*result));
         }
         take_encoded(frame_of_part, *encoder, std::move(*result), std::move(placed));
         keep->encoded(cycle, sequence, std::move(frame_of_part));

@@ -241,6 +241,8 @@ private:
     std::uint64_t cycle_ = 0;
     bool cycle_begun_ = false;
     std::shared_ptr<const FrameEncoder> encoder_;
+    // What frames may refer to; none where they never do.
+    std::shared_ptr<FrameHistory> history_;
     CopyPlan copy_;
     bool fetching_ = false;
     FrameSequencer sequencer_;

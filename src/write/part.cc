@@ -204,6 +204,11 @@ void Part::patch(std::uint64_t offset, const Payload& bytes) {
     }
 }
 
+bool Part::refers_to(std::uint64_t offset, std::uint64_t end) const {
+    return std::any_of(frames_.begin(), frames_.end(),
+                       [=](const PartFrame& frame) { return frame.refers_to(offset, end); });
+}
+
 bool Part::stop_referring_to(std::uint64_t offset, std::uint64_t end) {
     bool any = false;
     for (PartFrame& frame : frames_) {

@@ -123,10 +123,11 @@ public:
 
     // What it takes to load all that is staged, and to keep what is not.
     [[nodiscard]] std::uint64_t bytes_to_prepare() const;
-    // How many blocks encode() has to encode once these bytes of the file have been replaced.
+    // How many blocks encode() has to encode once these bytes of the file have been replaced, in this part or before.
     [[nodiscard]] std::uint64_t blocks_to_encode(std::uint64_t offset, std::uint64_t end) const;
     // Replaces the bytes from `offset` of the file.
     void patch(std::uint64_t offset, const Payload& bytes);
+    [[nodiscard]] bool refers_to(std::uint64_t offset, std::uint64_t end) const;
     // These bytes of the file change: frames that refer to them are encoded anew. True where there are any.
     bool stop_referring_to(std::uint64_t offset, std::uint64_t end);
     // Drops everything from `end` of the file on; returns the beginning of the frame that was cut, which is no longer

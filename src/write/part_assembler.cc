@@ -2,9 +2,27 @@
 #include "write/part_assembler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace ckptfs {
+namespace {
+
+// Ranges stay apart: what touches becomes one.
+void add_range(std::map<std::uint64_t, std::uint64_t>& ranges, std::uint64_t begin, std::uint64_t end) {
+    auto next = ranges.upper_bound(begin);
+    if (next != ranges.begin() && std::prev(next)->second >= begin) {
+        --next;
+    }
+    while (next != ranges.end() && next->first <= end) {
+        begin = std::min(begin, next->first);
+        end = std::max(end, next->second);
+        next = ranges.erase(next);
+    }
+    ranges.emplace(begin, end);
+}
+
+}  // namespace
 
 PartAssembler::PartAssembler(const PartPlan& plan, int copied_parts, std::uint64_t begin, std::uint64_t stored_begin,
                              bool whole_blocks)
@@ -18,10 +36,11 @@ bool PartAssembler::full() const {
         return false;
     }
     const std::uint64_t planned = plan_.part_size(open_.number(), open_.stored_offset(), known_size_);
-    // What was cut or changed may take more memory than it makes of the object. So many bytes of the file can be padded
-    // to a part of the least size.
+    // What was cut or changed, or refers to others, may take more memory than it makes of the object. So many bytes of
+    // the file can be padded to a part of the least size.
     const bool takes_more = whole_blocks_ && open_.end() - open_.begin() >= kMinPartSize;
-    return open_.stored_size() >= planned || (takes_more && open_.bytes_to_prepare() >= planned);
+    const std::uint64_t most = std::max(planned, std::min(2 * planned, plan_.largest_part()));
+    return open_.stored_size() >= planned || (takes_more && open_.bytes_to_prepare() >= most);
 }
 
 std::vector<Part> PartAssembler::add(PartFrame frame) {
@@ -48,12 +67,35 @@ void PartAssembler::seal_into(std::vector<Part>& parts) {
     if (last_ && last_->patched) {
         parts.push_back(last_->part);
     }
+    if (last_) {
+        keep_references(last_->part);
+    }
     discard(last_);
     Part sealed =
         std::exchange(open_, Part(open_.number() + 1, open_.end(), open_.stored_offset() + open_.stored_size()));
     std::optional<Kept>& place = sealed.number() == 1 && !first_is_copied_ ? first_ : last_;
     place = Kept{sealed, false};
     parts.push_back(std::move(sealed));
+}
+
+void PartAssembler::keep_references(const Part& part) {
+    if (!first_) {
+        return;
+    }
+    const std::uint64_t limit = first_->part.end();
+    for (const PartFrame& frame : part.frames()) {
+        for (const FileRange& range : frame.references) {
+            // What is stale is encoded without references.
+            if (range.offset < limit && !frame.stale) {
+                add_range(referred_to_, range.offset, range.end());
+            }
+        }
+    }
+}
+
+bool PartAssembler::referred_to(std::uint64_t offset, std::uint64_t end) const {
+    const auto next = referred_to_.lower_bound(end);
+    return next != referred_to_.begin() && std::prev(next)->second > offset;
 }
 
 Part PartAssembler::take_last() {
@@ -86,15 +128,15 @@ std::vector<const PartAssembler::Kept*> PartAssembler::kept() const {
 
 bool PartAssembler::may_change(const Part& part, std::uint64_t offset, std::uint64_t end) const {
     const std::uint64_t from = std::max(offset, part.begin());
-    const std::uint64_t to = std::min(end, part.end());
-    return !whole_blocks_ || from >= to ||
+    const std::uint64_t to = std::max(from, std::min(end, part.end()));
+    return !whole_blocks_ || (from == to && !part.refers_to(offset, end)) ||
            (part.bytes_to_prepare() + (to - from) <= plan_.largest_part() + 2 * kFrameSize &&
-            part.blocks_to_encode(from, to) <= plan_.largest_part() / kFrameSize + 1);
+            part.blocks_to_encode(offset, end) <= plan_.largest_part() / kFrameSize + 1);
 }
 
 bool PartAssembler::patchable(std::uint64_t offset, std::uint64_t end) const {
     const std::vector<const Kept*> parts = kept();
-    return holds(offset, end) && may_change(open_, offset, end) &&
+    return holds(offset, end) && !referred_to(offset, end) && may_change(open_, offset, end) &&
            std::all_of(parts.begin(), parts.end(),
                        [&](const Kept* place) { return may_change(place->part, offset, end); });
 }
@@ -130,15 +172,20 @@ std::uint64_t PartAssembler::patchable_from() const {
 }
 
 void PartAssembler::patch(std::uint64_t offset, const Payload& bytes) {
+    const std::uint64_t end = offset + bytes.size();
     discarded_.push_back(open_);
     for (Kept* place : kept()) {
-        if (offset < place->part.end() && offset + bytes.size() > place->part.begin()) {
+        if (offset < place->part.end() && end > place->part.begin()) {
             discarded_.push_back(place->part);
             place->part.patch(offset, bytes);
             place->patched = true;
         }
+        if (place->part.stop_referring_to(offset, end)) {
+            place->patched = true;
+        }
     }
     open_.patch(offset, bytes);
+    static_cast<void>(open_.stop_referring_to(offset, end));
 }
 
 std::vector<Part> PartAssembler::take_patched() {
@@ -165,6 +212,9 @@ Payload PartAssembler::cut(std::uint64_t end) {
         std::optional<Kept>& place = last_ && last_->part.begin() <= end ? last_ : first_;
         discarded_.push_back(std::exchange(open_, std::move(place->part)));
         place.reset();
+        if (!first_) {
+            referred_to_.clear();
+        }
         if (last_ && last_->part.number() >= open_.number()) {
             discard(last_);
         }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -45,8 +46,11 @@ public:
 
     // Whether all bytes from `offset` to the smaller of `end` and end() are still here.
     [[nodiscard]] bool holds(std::uint64_t offset, std::uint64_t end) const;
-    // Whether they can be changed, too: not so many frames of one part that it could not be encoded as a whole.
+    // Whether they can be changed, too: not so many frames of one part that it could not be encoded as a whole, and no
+    // frame that is gone refers to them.
     [[nodiscard]] bool patchable(std::uint64_t offset, std::uint64_t end) const;
+    // Whether frames that cannot be encoded anew any more refer to any of these bytes.
+    [[nodiscard]] bool referred_to(std::uint64_t offset, std::uint64_t end) const;
     // The lowest offset from which everything up to the end can still be changed.
     [[nodiscard]] std::uint64_t patchable_from() const;
     void patch(std::uint64_t offset, const Payload& bytes);
@@ -81,6 +85,8 @@ private:
     [[nodiscard]] bool may_change(const Part& part, std::uint64_t offset, std::uint64_t end) const;
     void seal_into(std::vector<Part>& parts);
     void discard(std::optional<Kept>& place);
+    // The part is about to be let go of.
+    void keep_references(const Part& part);
     [[nodiscard]] std::vector<Kept*> kept();
     [[nodiscard]] std::vector<const Kept*> kept() const;
 
@@ -91,6 +97,8 @@ private:
     Part open_;
     std::optional<Kept> first_;
     std::optional<Kept> last_;
+    // Bytes of the first part that frames of parts refer to which are not kept any more: end by begin, apart.
+    std::map<std::uint64_t, std::uint64_t> referred_to_;
     std::vector<Part> discarded_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/text.h"
@@ -17,6 +18,9 @@ void FileWriterImpl::patch(std::uint64_t offset, const Slice& slice) {
     Payload bytes;
     bytes.append(slice);
     bytes = bytes.subrange(0, sequencer_.end() - offset);
+    if (history_) {
+        history_->forget(offset, offset + bytes.size());
+    }
     if (offset < open) {
         assembler_->patch(offset, bytes.subrange(0, open - offset));
     }
@@ -27,6 +31,15 @@ void FileWriterImpl::patch(std::uint64_t offset, const Slice& slice) {
 }
 
 Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) const {
+    if (assembler_->referred_to(offset, offset + size)) {
+        return failure(
+                   EOPNOTSUPP,
+                   format("write {}: {} bytes at offset {} would change bf16 weights of which fp32 weights that are "
+                          "already in the store only have the difference; write the file in order, or with "
+                          "--compress none",
+                          escaped(key_), size, offset))
+            .value();
+    }
     if (assembler_->holds(offset, offset + size)) {
         return failure(EOPNOTSUPP, format("write {}: {} bytes at offset {} would change more of a compressed part than "
                                           "memory can hold; use a larger --max-memory, or write the file in order",
@@ -63,6 +76,9 @@ bool FileWriterImpl::cut(std::uint64_t size) {
                                         escaped(key_), size, assembler_->patchable_from()))
                  .value());
         return false;
+    }
+    if (history_) {
+        history_->forget(size, std::numeric_limits<std::uint64_t>::max());
     }
     Payload open = assembler_->cut(size);
     const std::uint64_t open_offset = size - open.size();

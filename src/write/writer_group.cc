@@ -43,6 +43,7 @@ WriterGroup::WriterGroup(WriteEnvironment& environment)
     : pool_(environment.pool),
       clock_(environment.clock),
       plan_(environment.config, write_budget(environment.pool)),
+      history_memory_(std::uint64_t{environment.pool.usage().total_buffers} * BufferPool::kPayloadSize / 64),
       staging_(std::make_shared<Staging>(environment.pool, environment.staging, environment.executor,
                                          environment.config.staging_dir)),
       pace_(static_cast<std::size_t>(processor_count()), enough_leaving(environment.pool)) {}

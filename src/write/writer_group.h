@@ -40,6 +40,9 @@ public:
     [[nodiscard]] const PartPlan& plan() const { return plan_; }
     [[nodiscard]] Staging& staging() { return *staging_; }
 
+    // What a file may take to find what its frames refer to.
+    [[nodiscard]] std::uint64_t history_memory() const { return history_memory_; }
+
     // From its first byte to its commit or failure.
     void enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder);
     void leave(const MemoryHolder* key);
@@ -69,6 +72,7 @@ private:
     BufferPool& pool_;
     Clock& clock_;
     const PartPlan plan_;
+    const std::uint64_t history_memory_;
     const std::shared_ptr<Staging> staging_;
 
     std::atomic<std::uint64_t> turns_{0};

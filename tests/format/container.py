@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what ckptfs stores, from ckptfs-format(5) alone."""
 
+import functools
+import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import google_crc32c
 import xxhash
@@ -52,34 +54,47 @@ def skip_padding(frame: bytes) -> bytes:
     return frame
 
 
-class Pieces:
-    """What has been decoded of a file."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        # Whether the frame of each refers to others.
-        self.referring: list[bool] = []
-
-    def read(self, offset: int, size: int) -> bytes:
-        first, last = offset // PIECE, (offset + size - 1) // PIECE
-        expect(last < len(self.pieces) and not any(self.referring[first:last + 1]), "a reference")
-        return b"".join(self.pieces[first:last + 1])[offset - first * PIECE:][:size]
-
-
 def references_of(frame: bytes) -> list[tuple[int, int]]:
     frame = skip_padding(frame)
     if frame[:4] != plane_frames.MAGIC:
         return []
     found = plane_frames.references(frame)
-    frames = {offset // PIECE for offset, _ in found} | {(offset + size - 1) // PIECE for offset, size in found}
-    expect(len(found) <= 16 and len(frames) <= 4, "too many references")
+    pieces = {place // PIECE for offset, size in found for place in (offset, offset + size - 1)}
+    expect(len(found) <= 16 and len(pieces) <= 4, "too many references")
     return found
 
 
-def decode_frame(frame: bytes, size: int, before: Pieces) -> bytes:
+class Frames:
+    """The frames of a container, for those that refer to others."""
+
+    def __init__(self, data: bytes, entries: list[tuple[int, int, int]]) -> None:
+        self.data = data
+        self.sizes = [raw for _, raw, _ in entries]
+        self.begins = [0, *itertools.accumulate(stored for stored, _, _ in entries)]
+        self.referenced = functools.lru_cache(maxsize=4)(self.decode_referenced)
+
+    def frame(self, index: int) -> bytes:
+        return self.data[self.begins[index]:self.begins[index + 1]]
+
+    def decode_referenced(self, index: int) -> bytes:
+        expect(not references_of(self.frame(index)), "a reference to what refers itself")
+        return decode_frame(self.frame(index), self.sizes[index])
+
+    def decode(self, index: int) -> bytes:
+        def read(offset: int, size: int) -> bytes:
+            expect(offset + size <= index * PIECE, "a reference to what is not before it")
+            first, last = offset // PIECE, (offset + size - 1) // PIECE
+            joined = b"".join(self.referenced(place) for place in range(first, last + 1))
+            return joined[offset - first * PIECE:][:size]
+
+        references_of(self.frame(index))
+        return decode_frame(self.frame(index), self.sizes[index], read)
+
+
+def decode_frame(frame: bytes, size: int, read_file: Callable[[int, int], bytes] | None = None) -> bytes:
     frame = skip_padding(frame)
     if frame[:4] == plane_frames.MAGIC:
-        return plane_frames.decode_plane_frame(frame, before.read)
+        return plane_frames.decode_plane_frame(frame, read_file)
     expect(frame[:4] == struct.pack("<I", 0xFD2FB528), "a frame of unknown kind")
     piece = zstandard.ZstdDecompressor().decompress(frame, max_output_size=size)
     expect(len(piece) == size, "a frame of another size")
@@ -96,16 +111,11 @@ def pieces_of_object(data: bytes, metadata: dict[str, str]) -> Iterator[bytes]:
     entries = read_table(data)
     size = sum(raw for _, raw, _ in entries)
     expect(int(metadata.get("ckptfs-size", size)) == size, "another size than described")
-    offset = 0
-    before = Pieces()
-    for stored, raw, checksum in entries:
-        frame = data[offset:offset + stored]
-        piece = decode_frame(frame, raw, before)
-        before.pieces.append(piece)
-        before.referring.append(bool(references_of(frame)))
+    frames = Frames(data, entries)
+    for index, (_, _, checksum) in enumerate(entries):
+        piece = frames.decode(index)
         expect(CHECKSUMS[metadata["ckptfs-format"]](piece) == checksum, "a checksum")
         yield piece
-        offset += stored
 
 
 def decode_object(data: bytes, metadata: dict[str, str]) -> bytes:

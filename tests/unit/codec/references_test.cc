@@ -251,8 +251,8 @@ TEST(References, LittleMemoryMakesLargerPieces) {
     const Bytes floats = testing::fp32(16 * kMiB);
     const Bytes file = testing::joined({rounded(floats), testing::random_bytes(4099), floats});
     std::size_t last = 0;
-    // Pieces of 4, 8, 16 KiB.
-    for (const std::uint64_t memory : {std::uint64_t{1} << 20, std::uint64_t{64} << 10, std::uint64_t{32} << 10}) {
+    // Pieces of 8, 16, 32 KiB.
+    for (const std::uint64_t memory : {std::uint64_t{1} << 20, std::uint64_t{32} << 10, std::uint64_t{16} << 10}) {
         ReferenceIndex index(memory);
         const StoredFile stored = store(file, index);
         expect_back(file, stored);
