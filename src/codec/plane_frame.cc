@@ -99,8 +99,8 @@ std::size_t PlaneCoder::bound_in_file(std::size_t raw_size) {
 template <class Begin>
 std::size_t PlaneCoder::Memory::encode_all(ByteSpan raw, std::span<const FoundReference> found, MutableByteSpan out,
                                            PlaneEffort effort, Begin begin) {
-    store_word(out.data(), kMagic);
-    store_word(out.data() + 4, packed(kVersion, raw.size()));
+    store_u32(out.data(), kMagic);
+    store_u32(out.data() + 4, packed(kVersion, raw.size()));
     std::size_t written = kFrameHeader;
     // Of the frame, so far.
     std::size_t done = 0;
@@ -169,18 +169,18 @@ std::size_t PlaneCoder::Memory::encode_reference(const FoundReference& found, By
     }
     plane_kernels().split(raw.data() + found.begin, count, 4, 0, plane);
     const auto exceptions = search.exceptions(found);
-    store_word(out.data(), header_word({.width = 4, .phase = 0, .rotation = 0}, 4 * count) | kReferenceBit);
+    store_u32(out.data(), header_word({.width = 4, .phase = 0, .rotation = 0}, 4 * count) | kReferenceBit);
     store_u64(out.data() + kSubBlockHeader, found.offset);
-    store_word(out.data() + kSubBlockHeader + 8, static_cast<std::uint32_t>(exceptions.size()));
+    store_u32(out.data() + kSubBlockHeader + 8, static_cast<std::uint32_t>(exceptions.size()));
     std::byte* const plane_headers = out.data() + kSubBlockHeader + kReferenceHeader;
     std::size_t written = kSubBlockHeader + kReferenceHeader + 2 * kPlaneHeader;
     for (unsigned k = 0; k < 2; ++k) {
         const CodedPlane coded = blocks.encode_plane({plane[k], count}, out.subspan(written));
-        store_word(plane_headers + k * kPlaneHeader, packed(static_cast<std::uint8_t>(coded.coding), coded.size));
+        store_u32(plane_headers + k * kPlaneHeader, packed(static_cast<std::uint8_t>(coded.coding), coded.size));
         written += coded.size;
     }
     for (const RoundingException& exception : exceptions) {
-        store_word(out.data() + written, exception.index);
+        store_u32(out.data() + written, exception.index);
         std::memcpy(out.data() + written + sizeof(exception.index), &exception.upper_half,
                     sizeof(exception.upper_half));
         written += kExceptionSize;
@@ -192,7 +192,7 @@ std::size_t PlaneCoder::Memory::encode(const SubBlock& block, ByteSpan raw, Muta
     if (block.layout.width > 1) {
         return encode_elements(block, raw, out);
     }
-    store_word(out.data(), header_word(block.layout, raw.size()));
+    store_u32(out.data(), header_word(block.layout, raw.size()));
     const MutableByteSpan body = out.subspan(kSubBlockHeader + kPlaneHeader);
     CodedPlane coded;
     switch (block.kind) {
@@ -206,7 +206,7 @@ std::size_t PlaneCoder::Memory::encode(const SubBlock& block, ByteSpan raw, Muta
             coded = blocks.encode_opaque(raw, body, effort);
             break;
     }
-    store_word(out.data() + kSubBlockHeader, packed(static_cast<std::uint8_t>(coded.coding), coded.size));
+    store_u32(out.data() + kSubBlockHeader, packed(static_cast<std::uint8_t>(coded.coding), coded.size));
     return kSubBlockHeader + kPlaneHeader + coded.size;
 }
 
@@ -224,7 +224,7 @@ std::size_t PlaneCoder::Memory::encode_elements(const SubBlock& block, ByteSpan 
         layout.rotation = 1;
         plane_kernels().split(raw.data() + layout.phase, count, layout.width, layout.rotation, plane);
     }
-    store_word(out.data(), header_word(layout, raw.size()));
+    store_u32(out.data(), header_word(layout, raw.size()));
 
     // Below the exponent's bits in the highest byte.
     const unsigned mantissa_bits = layout.rotation > 0 ? layout.rotation - 1 : 0;
@@ -237,7 +237,7 @@ std::size_t PlaneCoder::Memory::encode_elements(const SubBlock& block, ByteSpan 
         const CodedPlane coded = has_exponent
                                      ? blocks.encode_exponents({plane[k], count}, mantissa_bits, out.subspan(written))
                                      : blocks.encode_plane({plane[k], count}, out.subspan(written));
-        store_word(plane_headers + k * kPlaneHeader, packed(static_cast<std::uint8_t>(coded.coding), coded.size));
+        store_u32(plane_headers + k * kPlaneHeader, packed(static_cast<std::uint8_t>(coded.coding), coded.size));
         written += coded.size;
     }
     return written;
@@ -293,7 +293,7 @@ Status PlaneCoder::Memory::decode_planes(Reader& reader, Elements elements, unsi
         return damaged("ends too early");
     }
     for (unsigned k = 0; k < width; ++k) {
-        const std::uint32_t header = load_word(plane_headers.data() + k * kPlaneHeader);
+        const std::uint32_t header = load_u32(plane_headers.data() + k * kPlaneHeader);
         ByteSpan body;
         if (!reader.take(packed_number(header), body)) {
             return damaged("ends too early");
@@ -346,12 +346,12 @@ Status PlaneCoder::Memory::decode_reference(Reader& reader, const PlaneLayout& l
     std::byte* const floats = raw.data() + layout.phase;
     restore_floats(plane[0], plane[1], rounded, elements.count, floats);
     std::uint64_t least = 0;
-    for (std::uint32_t left = load_word(reference.data() + 8); left > 0; --left) {
+    for (std::uint32_t left = load_u32(reference.data() + 8); left > 0; --left) {
         ByteSpan exception;
         if (!reader.take(kExceptionSize, exception)) {
             return damaged("ends too early");
         }
-        const std::uint32_t index = load_word(exception.data());
+        const std::uint32_t index = load_u32(exception.data());
         if (index < least || index >= elements.count) {
             return damaged("an exception that cannot be");
         }

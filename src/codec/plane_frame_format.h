@@ -4,8 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "base/little_endian.h"
 #include "ckptfs/bytes.h"
 #include "codec/plane_layout.h"
 
@@ -78,16 +78,6 @@ struct SubBlockHeader {
            (header.reference && (layout.width != 4 || layout.rotation > 0));
 }
 
-// Little endian, as the machines are that this runs on.
-inline void store_word(std::byte* target, std::uint32_t word) {
-    std::memcpy(target, &word, sizeof(word));
-}
-[[nodiscard]] inline std::uint32_t load_word(const std::byte* source) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, source, sizeof(word));
-    return word;
-}
-
 // Takes bytes from the front of a frame that may lie about what follows.
 class Reader {
 public:
@@ -110,7 +100,7 @@ public:
         if (!take(sizeof(word), taken)) {
             return false;
         }
-        word = load_word(taken.data());
+        word = load_u32(taken.data());
         return true;
     }
     [[nodiscard]] bool empty() const { return bytes_.empty(); }

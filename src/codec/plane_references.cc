@@ -26,7 +26,7 @@ bool pass(Reader& reader, const SubBlockHeader& header, std::vector<FileRange>& 
             return false;
         }
         references.push_back({load_u64(reference.data()), 2 * count});
-        rest += kExceptionSize * std::size_t{load_word(reference.data() + 8)};
+        rest += kExceptionSize * std::size_t{load_u32(reference.data() + 8)};
     }
     for (unsigned plane = 0; plane < stored_planes(header); ++plane) {
         std::uint32_t word = 0;

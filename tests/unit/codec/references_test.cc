@@ -286,13 +286,13 @@ Bytes small_frame(std::uint64_t offset, std::uint32_t exceptions = 0) {
     namespace format = plane_format;
     Bytes frame(format::kFrameHeader + format::kSubBlockHeader + format::kReferenceHeader + 2 * format::kPlaneHeader +
                 8 + format::kExceptionSize * exceptions);
-    format::store_word(frame.data(), format::kMagic);
-    format::store_word(frame.data() + 4, format::packed(format::kVersion, 16));
-    format::store_word(frame.data() + 8, format::header_word({4, 0, 0}, 16) | format::kReferenceBit);
+    store_u32(frame.data(), format::kMagic);
+    store_u32(frame.data() + 4, format::packed(format::kVersion, 16));
+    store_u32(frame.data() + 8, format::header_word({4, 0, 0}, 16) | format::kReferenceBit);
     store_u64(frame.data() + 12, offset);
-    format::store_word(frame.data() + 20, exceptions);
-    format::store_word(frame.data() + 24, format::packed(0, 4));
-    format::store_word(frame.data() + 28, format::packed(0, 4));
+    store_u32(frame.data() + 20, exceptions);
+    store_u32(frame.data() + 24, format::packed(0, 4));
+    store_u32(frame.data() + 28, format::packed(0, 4));
     return frame;
 }
 
@@ -322,14 +322,14 @@ TEST(References, AreNotAsManyAsOneLikes) {
     const Bytes one(many.begin() + 8, many.end());
     for (std::uint32_t count = 2; count <= 17; ++count) {
         many = testing::joined({many, one});
-        plane_format::store_word(many.data() + 4, plane_format::packed(plane_format::kVersion, 16 * count));
+        store_u32(many.data() + 4, plane_format::packed(plane_format::kVersion, 16 * count));
         EXPECT_EQ(frame_references(payload_of(many), kMiB).has_value(), count <= 16) << count;
     }
     Bytes far = small_frame(0);
     for (std::uint32_t count = 2; count <= 5; ++count) {
         const Bytes next = small_frame(count * kMiB);
         far = testing::joined({far, Bytes(next.begin() + 8, next.end())});
-        plane_format::store_word(far.data() + 4, plane_format::packed(plane_format::kVersion, 16 * count));
+        store_u32(far.data() + 4, plane_format::packed(plane_format::kVersion, 16 * count));
         EXPECT_EQ(frame_references(payload_of(far), 100 * kMiB).has_value(), count <= 4) << count;
     }
 }
@@ -347,8 +347,8 @@ TEST(References, ExceptionsThatCannotBeAreRefused) {
     Bytes frame = small_frame(0, 2);
     std::byte* const exceptions = frame.data() + frame.size() - 2 * plane_format::kExceptionSize;
     const auto set = [&](std::uint32_t first, std::uint32_t second) {
-        plane_format::store_word(exceptions, first);
-        plane_format::store_word(exceptions + plane_format::kExceptionSize, second);
+        store_u32(exceptions, first);
+        store_u32(exceptions + plane_format::kExceptionSize, second);
         return decode_small(frame).error().message == "the checksum differs";
     };
     EXPECT_TRUE(set(0, 1));
@@ -357,7 +357,7 @@ TEST(References, ExceptionsThatCannotBeAreRefused) {
     EXPECT_FALSE(set(2, 1));
     EXPECT_FALSE(set(3, 4));
     EXPECT_FALSE(set(UINT32_MAX, UINT32_MAX));
-    plane_format::store_word(frame.data() + 20, UINT32_MAX);
+    store_u32(frame.data() + 20, UINT32_MAX);
     EXPECT_FALSE(set(0, 1));
     expect_refused(frame_references(payload_of(frame), kMiB));
 }
