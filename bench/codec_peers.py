@@ -115,7 +115,14 @@ def main() -> None:
     parser.add_argument("--output", type=pathlib.Path, default=BUILD.parent / "bench")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    report = [] if zipnn else ["zipnn is not installed: it is left out.\n"]
+    report = []
+
+    def say(text: str) -> None:
+        report.append(text)
+        print(text, flush=True)
+
+    if not zipnn:
+        say("zipnn is not installed: it is left out.\n")
     for threads in map(int, arguments.threads.split(",")):
         results = {}
         for path in arguments.file:
@@ -127,8 +134,7 @@ def main() -> None:
             if threads == 1:
                 methods["DCP ZStandard"] = of_extension(data, arguments.passes)
             results[path.name] = methods
-        report.append(table(results, threads))
-        print(report[-1], flush=True)
+        say(table(results, threads))
         if threads == 1:
             plot(arguments.output / "codec.png", results)
     (arguments.output / "codec.md").write_text("\n".join(report))
