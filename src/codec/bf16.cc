@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/always_inline.h"
+
 namespace ckptfs {
 namespace {
-
-#define CKPTFS_INLINE [[gnu::always_inline]] inline
 
 // Vectorised by the compiler, for each instruction set that calls them.
 constexpr std::uint32_t kInfinity = 0x7f800000;

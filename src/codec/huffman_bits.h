@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Inlined into functions for other instruction sets as well.
-#define CKPTFS_INLINE [[gnu::always_inline]] inline
+#include "base/always_inline.h"
 
 namespace ckptfs {
 
