@@ -152,9 +152,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set_text(c.write.staging_dir, v); }},
     {kWriting, "stage", "", "GLOB,…", "", "files that are written in any order",
      "For programs that open a new file for writing only and then go back in it: it is kept in --staging-dir until it "
-     "is "
-     "closed or synced. Files opened for reading and writing, and files that exist, need no such option. May be given "
-     "more than once.",
+     "is closed or synced. Files opened for reading and writing, and files that exist, need no such option. May be "
+     "given more than once.",
      [](Config& c, std::string_view v) -> Status {
          for (std::string& glob : parse_list(v)) {
              c.write.stage.push_back(std::move(glob));

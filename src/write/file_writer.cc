@@ -258,11 +258,11 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
             if (sequencer_.under_way() > 0) {
                 return false;
             }
-            if (!patchable(offset, offset + length) && write.out_of_order) {
-                give_back(pending);
-                return true;
-            }
             if (!patchable(offset, offset + length)) {
+                if (write.out_of_order) {
+                    give_back(pending);
+                    return true;
+                }
                 fail(out_of_order(offset, length));
                 return false;
             }
