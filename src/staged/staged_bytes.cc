@@ -3,42 +3,121 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/text.h"
 #include "base/unlinked_file.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs {
 
+StagedBytes::PageRange StagedBytes::first_page(std::uint64_t offset, std::size_t size) {
+    const std::size_t begin = offset % kPageSize;
+    return {offset / kPageSize, begin, std::min(begin + size, kPageSize)};
+}
+
 Status StagedBytes::write(std::uint64_t offset, ByteSpan bytes) {
+    const std::unique_lock lock(mutex_);
     if (!file_) {
         file_ = open_unlinked(directory_);
         if (!file_) {
             return cannot_write(errno);
         }
     }
-    Payload payload;
-    payload.append(Slice{nullptr, bytes});
-    const int problem = write_all(file_.get(), std::move(payload), offset);
-    return problem == 0 ? Status() : cannot_write(problem);
-}
-
-Status StagedBytes::read(std::uint64_t offset, MutableByteSpan target) const {
-    if (const int problem = read_all(file_.get(), target, offset); problem != 0) {
-        return failure(EIO, format("read {}: what was put into --staging-dir {} cannot be read back: {}",
-                                   escaped(name_), escaped(directory_), std::strerror(problem)));
+    while (!bytes.empty()) {
+        const PageRange range = first_page(offset, bytes.size());
+        if (Status written = write_page(range, bytes.first(range.size())); !written) {
+            return written;
+        }
+        offset += range.size();
+        bytes = bytes.subspan(range.size());
     }
     return {};
 }
 
+Status StagedBytes::write_page(const PageRange& range, ByteSpan bytes) {
+    Page page;
+    if (!range.whole()) {
+        if (Status read = read_page(range.page, page); !read) {
+            return read;
+        }
+    }
+    const MutableByteSpan changed = MutableByteSpan(page).subspan(range.begin, range.size());
+    std::copy(bytes.begin(), bytes.end(), changed.begin());
+    Payload payload;
+    payload.append(Slice{nullptr, bytes});
+    const int problem = write_all(file_.get(), std::move(payload), range.offset());
+    // What lies around a piece that was written in part is still good.
+    if (problem == 0 || read_unchecked(range.offset(), changed) == 0) {
+        checksums_[range.page] = crc32c(page);
+    }
+    return problem == 0 ? Status() : cannot_write(problem);
+}
+
+Status StagedBytes::read(std::uint64_t offset, MutableByteSpan target) const {
+    const std::shared_lock lock(mutex_);
+    Page page;
+    while (!target.empty()) {
+        const PageRange range = first_page(offset, target.size());
+        const MutableByteSpan wanted = target.first(range.size());
+        if (Status read = read_page(range.page, range.whole() ? wanted : MutableByteSpan(page)); !read) {
+            return read;
+        }
+        if (!range.whole()) {
+            std::memcpy(wanted.data(), page.data() + range.begin, wanted.size());
+        }
+        offset += range.size();
+        target = target.subspan(range.size());
+    }
+    return {};
+}
+
+Status StagedBytes::read_page(std::uint64_t index, MutableByteSpan page) const {
+    const auto checksum = checksums_.find(index);
+    if (checksum == checksums_.end()) {
+        std::fill(page.begin(), page.end(), std::byte{});
+        return {};
+    }
+    const int problem = read_unchecked(index * kPageSize, page);
+    if (problem == 0 && crc32c(page) == checksum->second) {
+        return {};
+    }
+    return failure(
+        EIO, format("{}: what was put into --staging-dir {} did not come back as it was ({}); check that "
+                    "disk, and write the file again",
+                    escaped(name_), escaped(directory_), problem == 0 ? "another checksum" : std::strerror(problem)));
+}
+
+// 0, or an errno; what lies behind the end of the file is zeros.
+int StagedBytes::read_unchecked(std::uint64_t offset, MutableByteSpan target) const {
+    std::fill(target.begin(), target.end(), std::byte{});
+    const int problem = read_all(file_.get(), target, offset);
+    return problem == ENODATA ? 0 : problem;
+}
+
 void StagedBytes::truncate(std::uint64_t size) {
+    const std::unique_lock lock(mutex_);
+    if (!file_) {
+        return;
+    }
+    const PageRange kept{size / kPageSize, 0, size % kPageSize};
+    Page last{};
+    const bool good = kept.size() == 0 || read_page(kept.page, last).has_value();
     // A disk that does not take space back has it back with the file.
-    if (file_ && ::ftruncate(file_.get(), static_cast<off_t>(size)) != 0) {
+    if (::ftruncate(file_.get(), static_cast<off_t>(size)) != 0) {
         log_warning(format("{}: --staging-dir {} keeps its space: {}", escaped(name_), escaped(directory_),
                            std::strerror(errno)));
+        return;
+    }
+    std::erase_if(checksums_, [&](const auto& entry) { return entry.first >= kept.page + (kept.size() > 0 ? 1 : 0); });
+    if (const auto checksum = checksums_.find(kept.page); checksum != checksums_.end() && good) {
+        std::fill(last.begin() + static_cast<std::ptrdiff_t>(kept.end), last.end(), std::byte{});
+        checksum->second = crc32c(last);
     }
 }
 

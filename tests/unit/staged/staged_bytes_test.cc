@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staged/staged_bytes.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/file_descriptor.h"
+#include "support/pattern.h"
+
+namespace ckptfs::testing {
+namespace {
+
+class Directory {
+public:
+    Directory() {
+        std::string name = (std::filesystem::temp_directory_path() / "staged-bytes-XXXXXX").string();
+        path = ::mkdtemp(name.data());
+    }
+    ~Directory() { std::filesystem::remove_all(path); }
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
+
+    // The only file there, which has no name any more.
+    void flip_a_bit_at(std::uint64_t offset) const {
+        for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+            std::error_code gone;
+            if (!std::filesystem::read_symlink(entry, gone).string().starts_with(path + "/")) {
+                continue;
+            }
+            const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+            char byte = 0;
+            ASSERT_EQ(::pread(file.get(), &byte, 1, static_cast<off_t>(offset)), 1);
+            byte = static_cast<char>(byte ^ 1);
+            ASSERT_EQ(::pwrite(file.get(), &byte, 1, static_cast<off_t>(offset)), 1);
+            return;
+        }
+        FAIL() << "no file in " << path;
+    }
+
+    std::string path;
+};
+
+struct StagedBytesTest : ::testing::Test {
+    Result<std::string> read(std::uint64_t offset, std::size_t size) const {
+        std::string text(size, '\0');
+        const Status got = bytes.read(offset, std::as_writable_bytes(std::span(text)));
+        return got ? Result<std::string>(std::move(text)) : failure(got.error());
+    }
+
+    Directory directory;
+    StagedBytes bytes{directory.path, "dir/file"};
+};
+
+TEST_F(StagedBytesTest, DamageOnTheDiskIsAnErrorThatNamesFileAndDirectory) {
+    ASSERT_TRUE(bytes.write(100, as_bytes(pattern(300'000))));
+    ASSERT_TRUE(read(100, 300'000));
+    directory.flip_a_bit_at(200'000);
+    EXPECT_EQ(read(100, 50'000).value(), pattern(50'000));
+    const auto damaged = read(199'000, 10);
+    ASSERT_FALSE(damaged);
+    EXPECT_EQ(damaged.error().errno_value, EIO);
+    EXPECT_NE(damaged.error().message.find("dir/file"), std::string::npos);
+    EXPECT_NE(damaged.error().message.find(directory.path), std::string::npos);
+}
+
+TEST_F(StagedBytesTest, DamageIsNotWrittenOver) {
+    ASSERT_TRUE(bytes.write(0, as_bytes(pattern(70'000))));
+    directory.flip_a_bit_at(10);
+    EXPECT_FALSE(bytes.write(20, as_bytes(pattern(5))));
+    bytes.truncate(1'000);
+    EXPECT_FALSE(read(0, 1'000));
+}
+
+RC_GTEST_FIXTURE_PROP(StagedBytesTest, HoldWhatWasWritten, ()) {
+    constexpr std::size_t kSize = 300'000;
+    std::string model(kSize, '\0');
+    const auto steps = *rc::gen::inRange(1, 20);
+    for (int step = 0; step < steps; ++step) {
+        const auto begin = *rc::gen::inRange<std::size_t>(0, kSize);
+        if (*rc::gen::weightedElement<bool>({{1, true}, {4, false}})) {
+            bytes.truncate(begin);
+            std::fill(model.begin() + static_cast<std::ptrdiff_t>(begin), model.end(), '\0');
+            continue;
+        }
+        const auto size = *rc::gen::inRange<std::size_t>(1, kSize - begin + 1);
+        const std::string text = noise(size, static_cast<unsigned>(step));
+        RC_ASSERT(bytes.write(begin, as_bytes(text)).has_value());
+        model.replace(begin, size, text);
+        const auto from = *rc::gen::inRange<std::size_t>(0, kSize);
+        RC_ASSERT(read(from, kSize - from).value() == model.substr(from));
+    }
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
