@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace ckptfs {
@@ -23,5 +24,19 @@ inline constexpr std::string_view kMountsPrefix = ".ckptfs/mounts/";
 inline constexpr std::size_t kMaxKeyBytes = 1024;
 // NAME_MAX of Linux.
 inline constexpr std::size_t kMaxNameBytes = 255;
+
+// An object that is more than its bytes has a size with this remainder, so that a list tells by size alone that nearly
+// all others are plain files. Odd, so that no file made of whole words, blocks or pages has it.
+inline constexpr std::uint64_t kSizeMarkModulus = 4096;
+inline constexpr std::uint64_t kSizeMarkRemainder = 3223;
+
+[[nodiscard]] inline constexpr bool has_marked_size(std::uint64_t stored_size) {
+    return stored_size % kSizeMarkModulus == kSizeMarkRemainder;
+}
+
+// The least such size that is not less.
+[[nodiscard]] inline constexpr std::uint64_t next_marked_size(std::uint64_t least) {
+    return least + (kSizeMarkModulus + kSizeMarkRemainder - least % kSizeMarkModulus) % kSizeMarkModulus;
+}
 
 }  // namespace ckptfs

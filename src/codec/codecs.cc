@@ -8,6 +8,7 @@
 
 #include "base/globs.h"
 #include "base/text.h"
+#include "ckptfs/format.h"
 #include "ckptfs/log.h"
 #include "codec/container.h"
 #include "codec/frame_coding.h"
@@ -150,7 +151,7 @@ Status check_container(const ObjectInfo& object) {
                                    "ckptfs",
                                    escaped(object.key), escaped(object.metadata.at(kFormatMetadata))));
     }
-    if (!has_container_size(object.size)) {
+    if (!has_marked_size(object.size)) {
         return failure(EIO, format("{}: described as compressed, but {} bytes are no whole container; write it anew",
                                    escaped(object.key), object.size));
     }
@@ -225,9 +226,7 @@ public:
     [[nodiscard]] std::string format_name(const ObjectInfo& object) const override {
         return is_container(object) ? object.metadata.at(kFormatMetadata) : kPlainName;
     }
-    [[nodiscard]] bool may_be_encoded(std::uint64_t stored_size) const override {
-        return has_container_size(stored_size);
-    }
+    [[nodiscard]] bool may_be_encoded(std::uint64_t stored_size) const override { return has_marked_size(stored_size); }
     [[nodiscard]] std::optional<std::uint64_t> described_size(const ObjectInfo& object) const override {
         if (!is_container(object)) {
             return object.size;

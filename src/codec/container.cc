@@ -7,6 +7,7 @@
 
 #include "base/little_endian.h"
 #include "base/text.h"
+#include "ckptfs/format.h"
 #include "ckptfs/store_limits.h"
 
 namespace ckptfs {
@@ -73,8 +74,7 @@ std::string container_tail(const std::vector<FrameRecord>& frames, std::uint64_t
                         [](std::uint64_t sum, const FrameRecord& frame) { return sum + frame.stored_size; });
     const std::uint64_t table = table_bytes(frames.size());
     const std::uint64_t least = frames_size + kSkippableHeader + table;
-    const std::uint64_t padding =
-        (kContainerModulus + kContainerRemainder - least % kContainerModulus) % kContainerModulus;
+    const std::uint64_t padding = next_marked_size(least) - least;
     std::string tail(kSkippableHeader + padding + table, '\0');
     char* next = tail.data();
     store_u32(next, kPaddingMagic);

@@ -15,15 +15,6 @@
 
 namespace ckptfs {
 
-// Every container's size leaves this remainder, so that a list tells by size alone that nearly all other objects are
-// plain. Odd, so that no file made of whole words, blocks or pages has it.
-inline constexpr std::uint64_t kContainerModulus = 4096;
-inline constexpr std::uint64_t kContainerRemainder = 3223;
-
-[[nodiscard]] inline bool has_container_size(std::uint64_t stored_size) {
-    return stored_size % kContainerModulus == kContainerRemainder;
-}
-
 // The tail of an object whose frames take `frames_size` bytes, for a file of `size` bytes cut into frames.size()
 // frames.
 [[nodiscard]] std::string container_tail(const std::vector<FrameRecord>& frames, std::uint64_t size);

@@ -41,7 +41,7 @@ Result<std::vector<DirectoryEntry>> DirectoryListing::read(std::uint64_t offset,
             return failure(listed.error());
         }
     }
-    if (with_attributes && !std::exchange(sizes_found_, true)) {
+    if (!std::exchange(sizes_found_, true)) {
         find_sizes();
     }
     return entries_from(offset, max_entries, with_attributes);
@@ -115,7 +115,7 @@ void DirectoryListing::take_page(const std::string& directory_key, const ListRes
         add(prefix, {});
     }
     for (const ObjectInfo& object : page.objects) {
-        add(object.key, version_of(object, object.size));
+        add(object.key, version_of(object, {FileType::kFile, object.size}));
     }
 }
 
@@ -133,9 +133,12 @@ void DirectoryListing::find_sizes() {
             object.key = listed.key;
             object.etag = listed.version.etag;
             object.size = listed.version.stored_size;
-            state_.sizes.find(object, [&listed, done = std::move(done)](Result<std::uint64_t> size) {
-                listed.size_is_known = size.has_value();
-                listed.version.size = size.value_or(listed.version.stored_size);
+            state_.contents.find(object, [&listed, done = std::move(done)](Result<ObjectContent> content) {
+                listed.size_is_known = content.has_value();
+                if (content) {
+                    listed.version.type = content->type;
+                    listed.version.size = content->size;
+                }
                 done({});
             });
         }));
@@ -184,7 +187,7 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
     DirectoryEntry entry;
     entry.name = listed.name;
     if (!with_attributes) {
-        entry.entry.attributes.type = listed.is_directory ? FileType::kDirectory : FileType::kFile;
+        entry.entry.attributes.type = listed.is_directory ? FileType::kDirectory : listed.version.type;
         const NodePtr known = state_.nodes.child(lock, directory_, listed.name);
         entry.entry.attributes.inode =
             known != nullptr ? known->inode : inode_number(state_.nodes.path(lock, *directory_) + listed.name);

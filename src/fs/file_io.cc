@@ -176,7 +176,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
     writer->commit(reason, [this, node, writer, reply = std::move(reply),
                             ended = std::move(ended)](Result<CommittedObject> object) {
         if (object) {
-            state_.sizes.remember(writer->key(), object->etag, object->size);
+            state_.contents.remember(writer->key(), object->etag, {FileType::kFile, object->size});
             note_committed(node, *object);
             reply({});
             ended();

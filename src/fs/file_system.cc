@@ -15,6 +15,7 @@
 #include "fs/open_files.h"
 #include "fs/renames.h"
 #include "fs/shared_state.h"
+#include "fs/symlinks.h"
 
 namespace ckptfs {
 
@@ -43,6 +44,7 @@ public:
         : state_(std::move(environment)),
           lookups_(state_),
           directories_(state_, lookups_),
+          symlinks_(state_, lookups_),
           open_files_(state_, lookups_),
           extended_(state_),
           renames_(state_, lookups_, directories_, open_files_) {}
@@ -87,6 +89,12 @@ public:
     void list_extended(NodeId node, Reply<std::vector<std::string>> reply) override {
         extended_.list(node, std::move(reply));
     }
+
+    void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) override {
+        symlinks_.create(parent, std::move(name), std::move(target), logged(std::move(reply)));
+    }
+
+    void readlink(NodeId node, Reply<std::string> reply) override { symlinks_.read(node, logged(std::move(reply))); }
 
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply) override {
         directories_.mkdir(parent, std::move(name), logged(std::move(reply)));
@@ -157,6 +165,7 @@ private:
     SharedState state_;
     Lookups lookups_;
     Directories directories_;
+    Symlinks symlinks_;
     OpenFiles open_files_;
     ExtendedAttributes extended_;
     Renames renames_;

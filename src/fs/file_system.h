@@ -48,7 +48,7 @@ struct Caller {
     gid_t gid = 0;
 };
 
-enum class FileType : std::uint8_t { kFile, kDirectory };
+enum class FileType : std::uint8_t { kFile, kDirectory, kSymlink };
 
 struct Attributes {
     std::uint64_t inode = 0;
@@ -126,6 +126,9 @@ public:
     // Extended attributes: ENODATA for a name that the node does not have. None of them can be set.
     virtual void get_extended(NodeId node, std::string_view name, Reply<std::string> reply) = 0;
     virtual void list_extended(NodeId node, Reply<std::vector<std::string>> reply) = 0;
+
+    virtual void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) = 0;
+    virtual void readlink(NodeId node, Reply<std::string> reply) = 0;
 
     virtual void mkdir(NodeId parent, std::string name, Reply<Entry> reply) = 0;
     virtual void rmdir(NodeId parent, std::string name, Reply<void> reply) = 0;

@@ -49,17 +49,18 @@ void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Ent
     const SteadyTime asked = state_.env.clock.now();
     find(std::move(key), [this, parent_id, name, attempts, asked, reply](Result<FoundName> found) {
         if (!found || found->is_directory || !found->object) {
-            reply(found ? apply(parent_id, name, *found, 0, asked) : Result<Entry>(failure(std::move(found.error()))));
+            reply(found ? apply(parent_id, name, *found, {}, asked) : Result<Entry>(failure(std::move(found.error()))));
             return;
         }
         const ObjectInfo object = *found->object;
-        state_.sizes.find_described(object, [=, this, found = std::move(*found)](Result<std::uint64_t> size) {
-            if (size) {
-                reply(apply(parent_id, name, found, *size, asked));
-            } else if (attempts > 1 && (size.error().errno_value == ENOENT || size.error().errno_value == ESTALE)) {
+        state_.contents.find_described(object, [=, this, found = std::move(*found)](Result<ObjectContent> content) {
+            if (content) {
+                reply(apply(parent_id, name, found, *content, asked));
+            } else if (attempts > 1 &&
+                       (content.error().errno_value == ENOENT || content.error().errno_value == ESTALE)) {
                 lookup(parent_id, name, attempts - 1, reply);
             } else {
-                reply(failure(std::move(size.error())));
+                reply(failure(std::move(content.error())));
             }
         });
     });
@@ -115,7 +116,7 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
     });
 }
 
-Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const FoundName& found, std::uint64_t size,
+Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const FoundName& found, ObjectContent content,
                              SteadyTime asked) {
     if (found.is_directory && found.object) {
         report_hidden(found.object->key);
@@ -134,7 +135,7 @@ Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const Fo
         return state_.entry(lock, *found_directory(lock, *parent, name, found.has_marker));
     }
     if (found.object) {
-        return state_.entry(lock, *found_file(lock, *parent, name, version_of(*found.object, size)));
+        return state_.entry(lock, *found_file(lock, *parent, name, version_of(*found.object, content)));
     }
     found_nothing(lock, *parent, name);
     return failure(ENOENT, name + ": no such file");
@@ -143,10 +144,10 @@ Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const Fo
 NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
                             const ObjectVersion& version) {
     NodePtr node = state_.nodes.child(lock, parent, name);
-    const bool same = node != nullptr && node->type == FileType::kFile &&
+    const bool same = node != nullptr && node->type == version.type &&
                       (node->writer != nullptr || (node->committed && node->committed->etag == version.etag));
     if (!same) {
-        node = state_.nodes.link_new(lock, parent, name, FileType::kFile);
+        node = state_.nodes.link_new(lock, parent, name, version.type);
     }
     if (node->writer == nullptr) {
         node->committed = version;

@@ -49,8 +49,8 @@ private:
     void lookup(NodeId parent, std::string name, int attempts, Reply<Entry> reply);
     // An answer that needs no request; else empty, and `key` is what to ask for.
     std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, std::string& key);
-    // `size`: of the file, where one was found.
-    Result<Entry> apply(NodeId parent_id, const std::string& name, const FoundName& found, std::uint64_t size,
+    // `content`: of the object, where one was found.
+    Result<Entry> apply(NodeId parent_id, const std::string& name, const FoundName& found, ObjectContent content,
                         SteadyTime asked);
 
     SharedState& state_;

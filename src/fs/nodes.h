@@ -35,10 +35,11 @@ namespace ckptfs {
 
 struct ObjectVersion {
     std::string etag;
-    // Of the file.
+    // Of the file, or of a symbolic link's target.
     std::uint64_t size = 0;
     std::uint64_t stored_size = 0;
     WallTime modified{};
+    FileType type = FileType::kFile;
 };
 
 class Node;
@@ -77,6 +78,9 @@ public:
     WallTime written{};
     // Just made because open() found this version: the open that follows takes `reader` without asking again.
     bool opened_by_estale = false;
+
+    // Symbolic links; empty until it has been read.
+    std::string symlink_target;
 
     // Directories.
     std::map<std::string, Node*, std::less<>> children;

@@ -116,6 +116,9 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
             found = failure(ESTALE, "the file is gone");
         } else if (request->node->type == FileType::kDirectory) {
             found = failure(EISDIR, "a directory");
+        } else if (request->node->type == FileType::kSymlink) {
+            // The kernel took the name for a file: it is to look again.
+            found = failure(ESTALE, "a symbolic link");
         }
     }
     if (found && writes(flags)) {
@@ -169,7 +172,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock&, const OpenRequest& requ
 
 Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
                                  std::shared_ptr<FileReader> reader) {
-    const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, FileType::kFile);
+    const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, version.type);
     fresh->committed = version;
     fresh->checked = state_.env.clock.now();
     fresh->opened_by_estale = reader != nullptr;
@@ -244,8 +247,10 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             node->checked = state_.env.clock.now();
             answer = add_handle(lock, *request, nullptr, *reader);
         } else if (node->linked) {
-            state_.sizes.remember((*reader)->object().key, (*reader)->object().etag, (*reader)->size());
-            answer = give_new_node(lock, node, version_of((*reader)->object(), (*reader)->size()), *reader);
+            const ObjectInfo& object = (*reader)->object();
+            const ObjectContent content = content_of(object, (*reader)->size());
+            state_.contents.remember(object.key, object.etag, content);
+            answer = give_new_node(lock, node, version_of(object, content), *reader);
         } else {
             answer = failure(ESTALE, "the file is gone");
         }
@@ -306,8 +311,8 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
         } else if (!node->linked) {
             answer = failure(ESTALE, "the file is gone");
         } else if (!node->committed || node->committed->etag != object->etag) {
-            answer = give_new_node(lock, node, version_of(*object, object->size), nullptr);
-            if (!state_.sizes.known(*object)) {
+            answer = give_new_node(lock, node, version_of(*object, content_of(*object, object->size)), nullptr);
+            if (!state_.contents.known(*object)) {
                 // The lookup that follows asks for its size.
                 state_.nodes.child(lock, node->parent, node->name)->checked = SteadyTime{};
             }

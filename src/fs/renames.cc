@@ -231,9 +231,10 @@ std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, Node
         node.pages_etag = version.etag;
     }
     node.checked = state_.env.clock.now();
+    version.type = node.type;
     if (node.committed && node.committed->stored_size == version.stored_size) {
         version.size = node.committed->size;
-        state_.sizes.remember(state_.key(lock, node), version.etag, version.size);
+        state_.contents.remember(state_.key(lock, node), version.etag, {node.type, version.size});
     } else if (state_.env.codec.may_be_encoded(version.stored_size)) {
         // The next lookup asks for its size.
         node.checked = SteadyTime{};

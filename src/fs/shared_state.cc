@@ -37,7 +37,8 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
         attributes.modified = mounted;
         return attributes;
     }
-    attributes.mode = env.names.file_mode;
+    // Nobody asks for a symbolic link's mode (symlink(7)).
+    attributes.mode = node.type == FileType::kSymlink ? 0777 : env.names.file_mode;
     if (node.writer != nullptr) {
         attributes.size = node.writer->size();
         attributes.modified = node.written;

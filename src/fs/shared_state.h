@@ -6,22 +6,22 @@
 #include <atomic>
 #include <string>
 
-#include "fs/file_sizes.h"
 #include "fs/file_system.h"
 #include "fs/key_order.h"
 #include "fs/nodes.h"
+#include "fs/object_contents.h"
 #include "staged/staged_file.h"
 
 namespace ckptfs {
 
 struct SharedState {
     explicit SharedState(FileSystemEnvironment environment)
-        : env(std::move(environment)), sizes(env.store, env.codec), mounted(env.clock.wall_now()) {}
+        : env(std::move(environment)), contents(env.store, env.codec), mounted(env.clock.wall_now()) {}
 
     FileSystemEnvironment env;
     NodeTable nodes;
     KeyOrder key_order;
-    FileSizes sizes;
+    ObjectContents contents;
     const WallTime mounted;
     std::atomic<bool> draining = false;
 
@@ -51,9 +51,8 @@ struct SharedState {
     return CommittedObject{version.etag, version.stored_size, version.size, version.modified};
 }
 
-// `size`: of the file.
-[[nodiscard]] inline ObjectVersion version_of(const ObjectInfo& info, std::uint64_t size) {
-    return ObjectVersion{info.etag, size, info.size, info.last_modified};
+[[nodiscard]] inline ObjectVersion version_of(const ObjectInfo& info, ObjectContent content) {
+    return ObjectVersion{info.etag, content.size, info.size, info.last_modified, content.type};
 }
 
 }  // namespace ckptfs

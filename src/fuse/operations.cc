@@ -180,6 +180,21 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
     }
 }
 
+void op_symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
+    if (auto request = begin(req)) {
+        FileSystem& fs = *serving(req).fs;
+        fs.symlink(parent, name, target, entry_reply(fs, std::move(request)));
+    }
+}
+
+void op_readlink(fuse_req_t req, fuse_ino_t node) {
+    if (auto request = begin(req)) {
+        serving(req).fs->readlink(node, [request = std::move(request)](Result<std::string> target) {
+            target ? static_cast<void>(request->bytes(*target)) : static_cast<void>(request->error(target.error()));
+        });
+    }
+}
+
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name,
                unsigned flags) {
     if (auto request = begin(req)) {
@@ -321,12 +336,8 @@ void op_statfs(fuse_req_t req, fuse_ino_t /*node*/) {
     fuse_reply_statfs(req, &statistics);
 }
 
+// EPERM is what link(2) and mknod(2) name for a filesystem that does not support them.
 void op_link(fuse_req_t req, fuse_ino_t /*node*/, fuse_ino_t /*parent*/, const char* /*name*/) {
-    fuse_reply_err(req, EPERM);
-}
-
-// EPERM is what link(2), symlink(2) and mknod(2) name for a filesystem that does not support them.
-void op_symlink(fuse_req_t req, const char* /*target*/, fuse_ino_t /*parent*/, const char* /*name*/) {
     fuse_reply_err(req, EPERM);
 }
 
@@ -370,6 +381,7 @@ fuse_lowlevel_ops make_operations() {
     ops.statfs = op_statfs;
     ops.link = op_link;
     ops.symlink = op_symlink;
+    ops.readlink = op_readlink;
     ops.mknod = op_mknod;
     ops.ioctl = op_ioctl;
     return ops;

@@ -22,13 +22,25 @@ timespec to_timespec(WallTime time) {
     return result;
 }
 
+mode_t mode_of(FileType type) {
+    switch (type) {
+        case FileType::kDirectory:
+            return S_IFDIR;
+        case FileType::kSymlink:
+            return S_IFLNK;
+        case FileType::kFile:
+            break;
+    }
+    return S_IFREG;
+}
+
 }  // namespace
 
 struct stat to_stat(const Attributes& attributes) {
     struct stat result {};
     const bool directory = attributes.type == FileType::kDirectory;
     result.st_ino = attributes.inode;
-    result.st_mode = (attributes.mode & 07777U) | (directory ? mode_t{S_IFDIR} : mode_t{S_IFREG});
+    result.st_mode = (attributes.mode & 07777U) | mode_of(attributes.type);
     result.st_nlink = directory ? 2 : 1;
     result.st_uid = attributes.uid;
     result.st_gid = attributes.gid;

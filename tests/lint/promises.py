@@ -6,6 +6,16 @@ import re
 
 from repository import ROOT, report
 
+
+def exists(place: str, test: str) -> bool:
+    """test_name in tests/FILE.py, or Suite.Name in a file of the folder tests/unit/ROOM."""
+    if place.startswith("unit/"):
+        definition = re.compile(r"\(" + r",\s*".join(map(re.escape, test.split("."))) + r"[,)]")
+        return any(definition.search(path.read_text()) for path in (ROOT / "tests" / place).glob("*.cc"))
+    path = ROOT / "tests" / f"{place}.py"
+    return path.exists() and f"def {test}(" in path.read_text()
+
+
 manual = (ROOT / "man/ckptfs-semantics.7.scd").read_text()
 problems = []
 for place in re.findall(r"\[([^\]]+)\]", manual):
@@ -14,9 +24,8 @@ for place in re.findall(r"\[([^\]]+)\]", manual):
         # "file: test, test of the same file, other file: test"
         *named, test = (part.strip() for part in name.split(":"))
         file = named[0] if named else file
-        path = ROOT / "tests" / f"{file}.py"
-        if not path.exists() or f"def {test}(" not in path.read_text():
-            problems.append(f"ckptfs-semantics.7.scd: no test {test} in tests/{file}.py")
+        if not exists(file, test):
+            problems.append(f"ckptfs-semantics.7.scd: no test {test} in tests/{file}")
 promised = len(re.findall(r"^\*[^\n]*\*$", manual, re.MULTILINE))
 kept = len(re.findall(r"\[[^\]]+\]", manual))
 if promised != kept:

@@ -205,6 +205,28 @@ void MemoryFileSystem::list_extended(NodeId /*node*/, Reply<std::vector<std::str
     answer<std::vector<std::string>>("listxattr", std::move(reply), std::vector<std::string>{"user.name", "user.b"});
 }
 
+void MemoryFileSystem::symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) {
+    const auto make = [&]() -> Result<Entry> {
+        const std::lock_guard lock(mutex_);
+        const auto directory = find_directory(parent);
+        if (!directory) {
+            return failure(directory.error());
+        }
+        const NodePointer node = add(**directory, name, FileType::kSymlink);
+        node->size = target.size();
+        node->data = std::move(target);
+        return entry_of(*node);
+    };
+    answer("symlink", std::move(reply), make());
+}
+
+void MemoryFileSystem::readlink(NodeId id, Reply<std::string> reply) {
+    std::unique_lock lock(mutex_);
+    Result<std::string> target = find(id).map([](const NodePointer& node) { return node->data; });
+    lock.unlock();
+    answer("readlink", std::move(reply), std::move(target));
+}
+
 void MemoryFileSystem::mkdir(NodeId parent, std::string name, Reply<Entry> reply) {
     const auto make = [&]() -> Result<Entry> {
         const std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/little_endian.h"
+#include "ckptfs/format.h"
 
 namespace ckptfs {
 namespace {
@@ -26,10 +27,10 @@ std::vector<FrameRecord> three() {
 
 TEST(Container, HasASizeThatTellsItApart) {
     for (std::uint32_t stored = 1; stored < 9000; stored += 7) {
-        EXPECT_TRUE(has_container_size(object_of({{stored, 0}}, 100).size())) << stored;
+        EXPECT_TRUE(has_marked_size(object_of({{stored, 0}}, 100).size())) << stored;
     }
-    EXPECT_FALSE(has_container_size(0));
-    EXPECT_FALSE(has_container_size(kContainerModulus));
+    EXPECT_FALSE(has_marked_size(0));
+    EXPECT_FALSE(has_marked_size(kSizeMarkModulus));
 }
 
 TEST(Container, TellsWhereEachFrameLies) {

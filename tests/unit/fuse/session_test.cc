@@ -379,10 +379,18 @@ TEST_F(SessionTest, ErrorsReachTheProgramAndEnosysNever) {
 TEST_F(SessionTest, RefusesWhatS3CannotHold) {
     serve(1);
     EXPECT_EQ(kernel_.call(FUSE_LINK, FUSE_ROOT_ID, raw(fuse_link_in{2}) + name_argument("hard")).error, EPERM);
-    EXPECT_EQ(kernel_.call(FUSE_SYMLINK, FUSE_ROOT_ID, name_argument("soft") + name_argument("f")).error, EPERM);
     EXPECT_EQ(kernel_.call(FUSE_MKNOD, FUSE_ROOT_ID, raw(fuse_mknod_in{}) + name_argument("pipe")).error, EPERM);
     EXPECT_EQ(kernel_.call(FUSE_IOCTL, FUSE_ROOT_ID, raw(fuse_ioctl_in{})).error, ENOTTY);
     EXPECT_EQ(kernel_.call(FUSE_FSYNCDIR, FUSE_ROOT_ID, raw(fuse_fsync_in{})).error, 0);
+}
+
+TEST_F(SessionTest, MakesAndReadsSymbolicLinks) {
+    serve(1);
+    const auto made = kernel_.call(FUSE_SYMLINK, FUSE_ROOT_ID, name_argument("soft") + name_argument("target"));
+    const auto entry = made.as<fuse_entry_out>();
+    EXPECT_EQ(entry.attr.mode & S_IFMT, mode_t{S_IFLNK});
+    EXPECT_EQ(entry.attr.size, 6U);
+    EXPECT_EQ(kernel_.call(FUSE_READLINK, entry.nodeid, "").body, "target");
 }
 
 TEST_F(SessionTest, ReadOnlyHandlesNeedNoFlush) {

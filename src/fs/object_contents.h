@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an object holds, where its own size does not tell: how long the file in it is, or that it is a symbolic link.
+//
+// Nearly all objects show by their size that they are plain files (has_marked_size). Of the rest the end is asked
+// for, once for each version. The size of a damaged one is that of the object, so that it can still be listed and
+// removed; opening it says what is wrong.
+//
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "ckptfs/codec.h"
+#include "ckptfs/object_store.h"
+#include "fs/file_system.h"
+
+namespace ckptfs {
+
+struct ObjectContent {
+    FileType type = FileType::kFile;
+    // As stat shows it.
+    std::uint64_t size = 0;
+};
+
+// Of a file of this size in an object that is described with its metadata; else the symbolic link that it is.
+[[nodiscard]] ObjectContent content_of(const ObjectInfo& object, std::uint64_t file_size);
+
+class ObjectContents {
+public:
+    using Found = std::function<void(Result<ObjectContent>)>;
+
+    ObjectContents(ObjectStore& store, const Codec& codec) : store_(store), codec_(codec) {}
+
+    // Without a request; empty where one is needed.
+    [[nodiscard]] std::optional<ObjectContent> known(const ObjectInfo& object) const;
+    // `object` as a list described it. ENOENT or ESTALE where this version is gone.
+    void find(const ObjectInfo& object, Found done);
+    // The same, as HeadObject described it, which may tell all.
+    void find_described(const ObjectInfo& object, Found done);
+    void remember(const std::string& key, const std::string& etag, ObjectContent content);
+
+private:
+    ObjectContent read_tail(const ObjectInfo& listed, const ObjectInfo& fetched, const Payload& tail);
+
+    ObjectStore& store_;
+    const Codec& codec_;
+
+    mutable std::mutex mutex_;
+    // By hash of key and ETag; guarded by mutex_.
+    std::unordered_map<std::uint64_t, ObjectContent> contents_;
+};
+
+}  // namespace ckptfs

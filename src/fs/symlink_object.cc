@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/symlink_object.h"
+
+#include <cerrno>
+#include <charconv>
+#include <utility>
+
+#include "base/text.h"
+#include "base/uuid.h"
+#include "ckptfs/format.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr const char* kSymlinkMetadata = "ckptfs-symlink";
+
+}  // namespace
+
+PutRequest symlink_object(std::string key, std::string_view target) {
+    std::string body(target);
+    body.resize(next_marked_size(body.size()));
+    PutRequest request;
+    request.key = std::move(key);
+    request.body = Payload::from_string(std::move(body));
+    request.content_type = "application/octet-stream";
+    request.metadata = {{kSymlinkMetadata, std::to_string(target.size())}, {kWriteIdMetadata, random_uuid()}};
+    request.if_none_match = true;
+    return request;
+}
+
+std::optional<std::uint64_t> symlink_size(const ObjectInfo& object) {
+    const auto found = object.metadata.find(kSymlinkMetadata);
+    if (found == object.metadata.end() || !has_marked_size(object.size)) {
+        return std::nullopt;
+    }
+    const std::string& digits = found->second;
+    std::uint64_t size = 0;
+    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), size);
+    const bool valid = problem == std::errc() && end == digits.data() + digits.size();
+    return valid && size > 0 && size <= kMaxSymlinkTarget && size <= object.size ? std::optional(size) : std::nullopt;
+}
+
+Result<std::string> symlink_target(const ObjectInfo& object, const Payload& body) {
+    const std::optional<std::uint64_t> size = symlink_size(object);
+    std::string target = body.to_string();
+    if (size && *size <= target.size()) {
+        target.resize(*size);
+        if (target.find('\0') == std::string::npos) {
+            return target;
+        }
+    }
+    return failure(EIO, format("{}: the object of this symbolic link is damaged; remove it, and make it again",
+                               escaped(object.key)));
+}
+
+}  // namespace ckptfs

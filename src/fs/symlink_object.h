@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The object of a symbolic link: ckptfs-format(5), "Symbolic links". Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ckptfs/object_store.h"
+
+namespace ckptfs {
+
+// PATH_MAX of Linux, the final zero included.
+inline constexpr std::uint64_t kMaxSymlinkTarget = 4095;
+
+// Makes a new object, never over another one.
+[[nodiscard]] PutRequest symlink_object(std::string key, std::string_view target);
+// Length of the target in bytes; empty where the object, described with its metadata, is no symbolic link.
+[[nodiscard]] std::optional<std::uint64_t> symlink_size(const ObjectInfo& object);
+// EIO where the object holds no such target.
+[[nodiscard]] Result<std::string> symlink_target(const ObjectInfo& object, const Payload& body);
+
+}  // namespace ckptfs
