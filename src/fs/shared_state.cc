@@ -14,15 +14,16 @@ namespace ckptfs {
 // be anywhere in the file.
 std::shared_ptr<FileWriter> SharedState::make_writer(const std::string& key, int flags,
                                                      std::optional<CommittedObject> base) const {
+    const Overwrite overwrite = (flags & O_EXCL) != 0 && !base ? Overwrite::kRefused : Overwrite::kAllowed;
     const bool asked_for = matches_any(key.substr(key.rfind('/') + 1), env.write.config.stage);
     const bool reads = (flags & O_ACCMODE) == O_RDWR;
     const bool changes = base && base->size > 0 && (flags & O_APPEND) == 0;
     if (!asked_for && !reads && !changes) {
-        return FileWriter::create(env.write, key, std::move(base));
+        return FileWriter::create(env.write, key, std::move(base), overwrite);
     }
     const StagedEnvironment environment{env.write, env.read, env.prefix + std::string(kTemporaryPrefix)};
-    return make_staged_file(environment, key, std::move(base),
-                            asked_for ? Streaming::kNever : Streaming::kWhileInOrder);
+    return make_staged_file(environment, key, std::move(base), asked_for ? Streaming::kNever : Streaming::kWhileInOrder,
+                            overwrite);
 }
 
 Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) const {

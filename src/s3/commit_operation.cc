@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "ckptfs/log.h"
 #include "s3/head_operation.h"
 
 namespace ckptfs {
@@ -46,11 +47,30 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
         finish(std::move(response_));
         return;
     }
+    if (drop_condition(outcome.error())) {
+        return;
+    }
     if (write_id_.empty() || outcome.error().errno_value == ECANCELED || !may_have_been_ours(outcome.error())) {
         finish(failure(std::move(outcome.error())));
         return;
     }
     look(std::move(outcome.error()));
+}
+
+bool CommitOperation::drop_condition(const Error& error) {
+    if (error.s3_code != "NotImplemented" || std::erase_if(call_->request.headers, [](const auto& header) {
+                                                 return header.first == "if-none-match";
+                                             }) == 0) {
+        return false;
+    }
+    if (sender_->found_no_write_conditions()) {
+        log_warning("the store knows no If-None-Match on writes: two mounts that make one name at once are not told");
+    }
+    // Its headers are there.
+    call_->prepare = nullptr;
+    call_->done = answer_handler();
+    sender_->send(call_);
+    return true;
 }
 
 void CommitOperation::look(Error error) {

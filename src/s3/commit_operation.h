@@ -5,6 +5,9 @@
 // After a timeout, a reset, a 5xx that may have taken effect, 404 NoSuchUpload or 412, the key is looked at before
 // anything is said: if it carries this commit's write id, the commit has succeeded. If not, what can be retried is
 // retried, and the rest is reported.
+//
+// A store that knows no If-None-Match on writes and says so (501) is asked again without: what it guards is then only
+// as safe as the look at the key before.
 #pragma once
 
 #include <functional>
@@ -29,6 +32,8 @@ public:
 private:
     [[nodiscard]] std::function<void(Result<HttpResponse>)> answer_handler();
     void on_answer(Result<HttpResponse> outcome);
+    // True where the same request goes on without If-None-Match.
+    bool drop_condition(const Error& error);
     void look(Error error);
     void go_on(Error error);
     void finish(Result<PutResponse> response);

@@ -10,6 +10,7 @@
 // thread.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -68,6 +69,8 @@ public:
     // Completes everything with ECANCELED and waits for it; must not be called from a callback.
     void stop();
     [[nodiscard]] S3Statistics statistics() const;
+    // True the first time: it is worth a line.
+    [[nodiscard]] bool found_no_write_conditions() { return !without_write_conditions_.exchange(true); }
     [[nodiscard]] const std::string& bucket() const { return bucket_; }
 
 private:
@@ -114,6 +117,8 @@ private:
     const bool anonymous_;
     const Milliseconds stall_timeout_;
     const RetryPolicy policy_;
+
+    std::atomic<bool> without_write_conditions_ = false;
 
     mutable std::mutex mutex_;
     std::condition_variable idle_;

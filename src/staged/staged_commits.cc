@@ -16,7 +16,7 @@ std::shared_ptr<StreamWriter> StagedFile::open_writer(const std::string& key, st
     if (prefix > 0) {
         start = base_->object;
     }
-    auto writer = StreamWriter::create(environment_.write, key, std::move(start));
+    auto writer = StreamWriter::create(environment_.write, key, std::move(start), overwrite_);
     outbox_.add([writer, prefix, cut = prefix < content_.base_size(), size = content_.size()] {
         // What goes wrong is told by what follows.
         const auto ignore = [](const Status&) {};
@@ -40,7 +40,7 @@ void StagedFile::start_commit() {
 
 void StagedFile::commit_stream() {
     const auto publish = [keep = self()](Result<CommittedObject> object) { keep->published(std::move(object)); };
-    if (stream_->move_to(key_)) {
+    if (stream_->move_to(key_, overwrite_)) {
         // Nothing has left yet.
         outbox_.add([stream = stream_, publish] { stream->commit(CommitReason::kClose, publish); });
         return;
@@ -50,7 +50,7 @@ void StagedFile::commit_stream() {
             std::unique_lock lock(keep->mutex_);
             if (object && !keep->failure_) {
                 keep->temporaries_.push_back(stream->key());
-                stream->go_on_at(keep->key_);
+                stream->go_on_at(keep->key_, keep->overwrite_);
                 keep->outbox_.add([stream, publish] { stream->commit(CommitReason::kClose, publish); });
             } else {
                 if (object) {
@@ -87,6 +87,7 @@ void StagedFile::published(Result<CommittedObject> object) {
         stream_ = nullptr;
         committer_ = nullptr;
         dirty_ = false;
+        overwrite_ = Overwrite::kAllowed;
         for (const std::string& key : std::exchange(temporaries_, {})) {
             remove_temporary(key);
         }

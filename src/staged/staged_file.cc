@@ -13,15 +13,17 @@
 namespace ckptfs {
 
 std::shared_ptr<FileWriter> make_staged_file(const StagedEnvironment& environment, std::string key,
-                                             std::optional<CommittedObject> base, Streaming streaming) {
-    return std::make_shared<StagedFile>(environment, std::move(key), std::move(base), streaming);
+                                             std::optional<CommittedObject> base, Streaming streaming,
+                                             Overwrite overwrite) {
+    return std::make_shared<StagedFile>(environment, std::move(key), std::move(base), streaming, overwrite);
 }
 
 StagedFile::StagedFile(StagedEnvironment environment, std::string key, std::optional<CommittedObject> base,
-                       Streaming streaming)
+                       Streaming streaming, Overwrite overwrite)
     : environment_(std::move(environment)),
       reachable_size_(environment_.write.writers.get(environment_.write)->plan().reachable_size(kMaxObjectSize)),
       key_(std::move(key)),
+      overwrite_(overwrite),
       dirty_(!base),
       may_stream_(streaming == Streaming::kWhileInOrder) {
     discard_staged();
@@ -92,6 +94,7 @@ bool StagedFile::move_to(std::string key) {
         return false;
     }
     key_ = std::move(key);
+    overwrite_ = Overwrite::kAllowed;
     return true;
 }
 

@@ -36,6 +36,7 @@ struct StagedEnvironment {
 enum class Streaming : std::uint8_t { kWhileInOrder, kNever };
 
 [[nodiscard]] std::shared_ptr<FileWriter> make_staged_file(const StagedEnvironment& environment, std::string key,
-                                                           std::optional<CommittedObject> base, Streaming streaming);
+                                                           std::optional<CommittedObject> base, Streaming streaming,
+                                                           Overwrite overwrite = Overwrite::kAllowed);
 
 }  // namespace ckptfs

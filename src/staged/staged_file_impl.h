@@ -29,8 +29,8 @@ namespace ckptfs {
 
 class StagedFile final : public FileWriter {
 public:
-    StagedFile(StagedEnvironment environment, std::string key, std::optional<CommittedObject> base,
-               Streaming streaming);
+    StagedFile(StagedEnvironment environment, std::string key, std::optional<CommittedObject> base, Streaming streaming,
+               Overwrite overwrite);
     ~StagedFile() override;
     StagedFile(const StagedFile&) = delete;
     StagedFile& operator=(const StagedFile&) = delete;
@@ -151,6 +151,7 @@ private:
     mutable std::mutex mutex_;
     Outbox outbox_;
     std::string key_;
+    Overwrite overwrite_;
     std::deque<PendingPointer> pending_;
     bool busy_ = false;
     std::optional<Error> failure_;

@@ -35,7 +35,8 @@ void FileWriterImpl::end_cycle() {
 // --- parts
 
 UploadTarget FileWriterImpl::target(std::optional<std::uint64_t> size) const {
-    return UploadTarget{key_, encoder_->metadata(size), encoder_->content_encoding()};
+    return UploadTarget{key_, encoder_->metadata(size), encoder_->content_encoding(),
+                        overwrite_ == Overwrite::kRefused};
 }
 
 void FileWriterImpl::begin_upload() {
@@ -312,6 +313,7 @@ void FileWriterImpl::published(const std::shared_ptr<Upload>& upload, Result<Put
             }
             kept_size_ = bytes_committed_ = size_;
             dirty_ = false;
+            overwrite_ = Overwrite::kAllowed;
             for (CommitDone& done : commit_->done) {
                 outbox_.add([done = std::move(done), object] { done(object); });
             }

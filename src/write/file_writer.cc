@@ -19,19 +19,21 @@ constexpr int kZeroPartsUnderWay = 16;
 }  // namespace
 
 std::shared_ptr<FileWriter> FileWriter::create(WriteEnvironment& environment, std::string key,
-                                               std::optional<CommittedObject> base) {
-    return StreamWriter::create(environment, std::move(key), std::move(base));
+                                               std::optional<CommittedObject> base, Overwrite overwrite) {
+    return StreamWriter::create(environment, std::move(key), std::move(base), overwrite);
 }
 
 std::shared_ptr<StreamWriter> StreamWriter::create(WriteEnvironment& environment, std::string key,
-                                                   std::optional<CommittedObject> base) {
-    return std::make_shared<FileWriterImpl>(environment, std::move(key), std::move(base));
+                                                   std::optional<CommittedObject> base, Overwrite overwrite) {
+    return std::make_shared<FileWriterImpl>(environment, std::move(key), std::move(base), overwrite);
 }
 
-FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base)
+FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base,
+                               Overwrite overwrite)
     : environment_(environment),
       group_(environment.writers.get(environment)),
       key_(std::move(key)),
+      overwrite_(overwrite),
       committed_(std::move(base)) {
     if (committed_) {
         size_ = kept_size_ = committed_->size;
@@ -93,7 +95,7 @@ void FileWriterImpl::abort(Error why, Done done) {
     deliver(lock);
 }
 
-bool FileWriterImpl::move_to(std::string key) {
+bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
     const std::lock_guard lock(mutex_);
     if (failure_ || (committed_ && committed_->key.empty()) || upload_ || commit_) {
         return false;
@@ -105,14 +107,16 @@ bool FileWriterImpl::move_to(std::string key) {
         return false;
     }
     key_ = std::move(key);
+    overwrite_ = overwrite;
     return true;
 }
 
-void FileWriterImpl::go_on_at(std::string key) {
+void FileWriterImpl::go_on_at(std::string key, Overwrite overwrite) {
     const std::lock_guard lock(mutex_);
     if (committed_ && !upload_ && key != key_) {
         committed_->key = committed_key();
         key_ = std::move(key);
+        overwrite_ = overwrite;
         dirty_ = true;
     }
 }

@@ -69,6 +69,10 @@ struct WriteData {
     ByteSpan data;
 };
 
+// What the first commit does where another client has made an object of its key: replaces it, or fails with EEXIST
+// (O_EXCL).
+enum class Overwrite : std::uint8_t { kAllowed, kRefused };
+
 enum class CommitReason : std::uint8_t { kClose, kFsync, kRename };
 
 struct WriterProgress {
@@ -87,7 +91,8 @@ public:
 
     // `base` is empty for a new or truncated file.
     static std::shared_ptr<FileWriter> create(WriteEnvironment& environment, std::string key,
-                                              std::optional<CommittedObject> base);
+                                              std::optional<CommittedObject> base,
+                                              Overwrite overwrite = Overwrite::kAllowed);
     virtual ~FileWriter() = default;
 
     virtual void write(std::uint64_t offset, WriteData data, WriteDone done) = 0;
@@ -102,7 +107,7 @@ public:
     // nothing is left in the store.
     virtual void abort(Error why, Done done) = 0;
     // Only while no upload has begun and nothing is committed under the old key: later commits go to the new key, and
-    // the old one is never written. False otherwise.
+    // the old one is never written; what is under the new one is replaced. False otherwise.
     virtual bool move_to(std::string key) = 0;
     // The committed object was copied to another key (a rename of an open file without unpublished bytes): later
     // commits start from that copy and go to its key.

@@ -50,7 +50,8 @@ struct ActiveCommit {
 
 class FileWriterImpl final : public StreamWriter, public MemoryHolder {
 public:
-    FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base);
+    FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base,
+                   Overwrite overwrite);
     ~FileWriterImpl() override;
     FileWriterImpl(const FileWriterImpl&) = delete;
     FileWriterImpl& operator=(const FileWriterImpl&) = delete;
@@ -61,8 +62,9 @@ public:
     void truncate(std::uint64_t size, Done done) override;
     void commit(CommitReason reason, CommitDone done) override;
     void abort(Error why, Done done) override;
-    bool move_to(std::string key) override;
-    void go_on_at(std::string key) override;
+    bool move_to(std::string key) override { return move_to(std::move(key), Overwrite::kAllowed); }
+    bool move_to(std::string key, Overwrite overwrite) override;
+    void go_on_at(std::string key, Overwrite overwrite) override;
     void committed_moved(std::string key, CommittedObject copy) override;
 
     [[nodiscard]] std::string key() const override;
@@ -220,6 +222,7 @@ private:
     mutable std::mutex mutex_;
     Outbox outbox_;
     std::string key_;
+    Overwrite overwrite_;
     std::deque<PendingPointer> pending_;
     // The front of the queue waits for memory.
     bool charging_ = false;

@@ -18,12 +18,16 @@ public:
     using OutOfOrder = std::function<void(WriteData)>;
 
     static std::shared_ptr<StreamWriter> create(WriteEnvironment& environment, std::string key,
-                                                std::optional<CommittedObject> base);
+                                                std::optional<CommittedObject> base,
+                                                Overwrite overwrite = Overwrite::kAllowed);
 
     // As write(), but what would fail the file for its place is given back, and nothing has changed.
     virtual void write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) = 0;
+    using FileWriter::move_to;
+    // For the first commit under the new key.
+    virtual bool move_to(std::string key, Overwrite overwrite) = 0;
     // Right after a commit: what was committed stays where it is; the next commit starts from it and goes to `key`.
-    virtual void go_on_at(std::string key) = 0;
+    virtual void go_on_at(std::string key, Overwrite overwrite) = 0;
 };
 
 }  // namespace ckptfs

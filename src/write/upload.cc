@@ -175,6 +175,7 @@ void Upload::put(Payload body, std::uint32_t crc32c, Published done) {
             request.crc32c = crc32c;
             request.metadata = target.metadata;
             request.content_encoding = target.content_encoding;
+            request.if_none_match = target.if_none_match;
             self->store_.put(std::move(request),
                              [self](Result<PutResponse> result) { self->completed(std::move(result)); });
         });
@@ -228,6 +229,7 @@ void Upload::complete_now() {
     CompleteRequest request;
     request.upload = *id_;
     request.write_id = write_id_;
+    request.if_none_match = target_.if_none_match;
     for (const auto& [number, part] : parts_) {
         if (!part.forgotten) {
             request.parts.push_back(*part.uploaded);

@@ -27,6 +27,8 @@ struct UploadTarget {
     std::string key;
     Metadata metadata;
     std::string content_encoding;
+    // Fails with EEXIST where the key exists.
+    bool if_none_match = false;
 };
 
 struct CopySource {

@@ -21,6 +21,7 @@ constexpr auto kActions = std::to_array<NamedAction>({
     {"409", FaultAction::kError, "ConditionalRequestConflict"},
     {"412", FaultAction::kError, "PreconditionFailed"},
     {"500", FaultAction::kError, "InternalError"},
+    {"501", FaultAction::kError, "NotImplemented"},
     {"503", FaultAction::kError, "ServiceUnavailable"},
     {"slowdown", FaultAction::kError, "SlowDown"},
     {"request-timeout", FaultAction::kError, "RequestTimeout"},
