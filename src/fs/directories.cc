@@ -31,7 +31,7 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
             return failure(EROFS, "mounted read-only");
         }
         const std::string parent_path = state_.nodes.path(lock, **parent);
-        if (const Status valid = check_new_name(state_.env.prefix, parent_path, name); !valid) {
+        if (const Status valid = check_new_directory_name(state_.env.prefix, parent_path, name); !valid) {
             return failure(valid.error());
         }
         key = state_.env.prefix + parent_path + name + "/";

@@ -73,7 +73,7 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return failure(parent.error());
     }
     const std::string parent_path = state_.nodes.path(lock, **parent);
-    if (const Status valid = check_new_name(state_.env.prefix, parent_path, name); !valid) {
+    if (const Status valid = check_name(state_.env.prefix, parent_path, name); !valid) {
         const bool too_long = valid.error().errno_value == ENAMETOOLONG;
         return failure(too_long ? ENAMETOOLONG : ENOENT, valid.error().message);
     }
@@ -91,6 +91,9 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
 void Lookups::find(std::string key, Reply<FoundName> reply) {
     auto inquiry = std::make_shared<Inquiry>();
     inquiry->reply = std::move(reply);
+    // Of the longest keys there are no directories.
+    const bool may_be_directory = key.size() < kMaxKeyBytes;
+    inquiry->answers_due = may_be_directory ? 2 : 1;
     ListRequest list;
     list.prefix = key + "/";
     list.max_keys = 1;
@@ -104,6 +107,9 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
             }
         });
     });
+    if (!may_be_directory) {
+        return;
+    }
     state_.env.store.list(list, [inquiry, marker = list.prefix](Result<ListResponse> below) {
         inquiry->answered([&](Inquiry& joined) {
             if (!below) {

@@ -15,8 +15,12 @@
 
 namespace ckptfs {
 
-// Success, or why no file of this name can be made: ENAMETOOLONG, EINVAL, or EPERM for the control directory.
+// Success, or why there is no file of this name: ENAMETOOLONG, EINVAL, or EPERM for the control directory.
+Status check_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
+// The same, and EILSEQ where S3 takes no such key, although another store may hold one.
 Status check_new_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
+// The same for a directory, the key of which has a '/' more.
+Status check_new_directory_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
 
 // What a listing of one directory shows for a key or common prefix below it; empty for keys that cannot be paths
 // ("", ".", "..", a name over 255 bytes, a '/' inside, a zero byte) and for the control directory.

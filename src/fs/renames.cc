@@ -109,7 +109,8 @@ Result<Renames::Move> Renames::resolve(NodeId parent, const std::string& name, N
     move.new_parent = *to;
     move.new_name = new_name;
     const std::string new_path = state_.nodes.path(lock, **to);
-    if (const Status valid = check_new_name(state_.env.prefix, new_path, new_name); !valid) {
+    const auto check = move.node->type == FileType::kDirectory ? check_new_directory_name : check_new_name;
+    if (const Status valid = check(state_.env.prefix, new_path, new_name); !valid) {
         return failure(valid.error());
     }
     if (move.node == *to || state_.nodes.is_below(lock, **to, *move.node)) {

@@ -16,8 +16,14 @@ TEST(NewName, RefusesWhatS3OrLinuxCannotKeep) {
     EXPECT_EQ(errno_of(check_new_name("p/", "d/", "name")), 0);
     EXPECT_EQ(errno_of(check_new_name("p/", "d/", std::string(255, 'x'))), 0);
     EXPECT_EQ(errno_of(check_new_name("p/", "d/", std::string(256, 'x'))), ENAMETOOLONG);
-    EXPECT_EQ(errno_of(check_new_name("", std::string(900, 'd') + "/", std::string(123, 'x'))), ENAMETOOLONG);
-    EXPECT_EQ(errno_of(check_new_name("", std::string(900, 'd') + "/", std::string(122, 'x'))), 0);
+    const std::string deep = std::string(900, 'd') + "/";
+    EXPECT_EQ(errno_of(check_new_name("", deep, std::string(124, 'x'))), ENAMETOOLONG);
+    EXPECT_EQ(errno_of(check_new_name("", deep, std::string(123, 'x'))), 0);
+    EXPECT_EQ(errno_of(check_new_directory_name("", deep, std::string(123, 'x'))), ENAMETOOLONG);
+    EXPECT_EQ(errno_of(check_new_directory_name("", deep, std::string(122, 'x'))), 0);
+    EXPECT_EQ(errno_of(check_new_directory_name("", "", "..")), EINVAL);
+    EXPECT_EQ(errno_of(check_new_name("", "", "caf\xe9")), EILSEQ);
+    EXPECT_EQ(errno_of(check_name("", "", "caf\xe9")), 0);
     EXPECT_EQ(errno_of(check_new_name("", "", "..")), EINVAL);
 }
 
