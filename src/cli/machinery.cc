@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/machinery.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <climits>
+#include <string>
 #include <utility>
 
 #include "base/executors.h"
@@ -24,6 +29,11 @@ constexpr int kStagingThreads = 2;
 constexpr Milliseconds kPrefaultAfter{500};
 // Somebody waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
+
+std::string host_name() {
+    std::array<char, HOST_NAME_MAX + 1> name{};
+    return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "a host without a name";
+}
 
 }  // namespace
 
@@ -79,8 +89,8 @@ Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
     cache_ = std::make_unique<BlockCache>(*pool_, clock_);
     write_.reset(new WriteEnvironment{client_->store(), *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
     read_.reset(new ReadEnvironment{client_->store(), *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
-    fs_ = FileSystem::create({client_->store(), *blocking_, clock_, processes_, kernel_cache, *codec_, *write_, *read_,
-                              config_.names, config_.store.prefix});
+    fs_ = FileSystem::create({client_->store(), *blocking_, clock_, *timer_, processes_, kernel_cache, *codec_, *write_,
+                              *read_, config_.names, config_.store.prefix, host_name()});
     return fs_.get();
 }
 

@@ -167,6 +167,18 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          c.write.keep_on_kill = parse_list(v);
          return {};
      }},
+    {kWriting, "commit-marker", "", "NAME,…", ".metadata,.snapshot_metadata,commit_success.txt",
+     "files that make a checkpoint one",
+     "While another file below its directory is known to have failed, on whatever mount, or is still being uploaded by "
+     "another mount, such a file can neither be renamed to its name nor be closed or synced under it: that fails with "
+     "EIO, and the log names the file. See ckptfs-semantics(7). An empty list switches it "
+     "off.",
+     [](Config& c, std::string_view v) -> Status {
+         c.write.commit_markers = parse_list(v);
+         return {};
+     }},
+    {kWriting, "failed-sibling-ttl", "", "TIME", "1h", "how long a file that failed holds a commit marker back", "",
+     [](Config& c, std::string_view v) { return set(c.write.failed_sibling_ttl, parse_duration(v)); }},
     {kWriting, "compress", "", "HOW", "auto", "how files are stored: auto, none, zstd or zstd:LEVEL",
      "With auto each MiB is coded by what it holds: floats byte by byte of their elements, whatever their type and "
      "offset, all else by zstd, and what does not shrink as it is; while the processors cannot keep up with the store, "

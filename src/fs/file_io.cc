@@ -6,6 +6,7 @@
 
 #include "base/globs.h"
 #include "ckptfs/log.h"
+#include "fs/all_ended.h"
 #include "fs/open_files.h"
 #include "fs/paths.h"
 #include "fs/store_wait.h"
@@ -17,31 +18,6 @@ namespace {
 Failure bad_handle() {
     return failure(EBADF, "not an open file");
 }
-
-// Replies once when all of several, and whoever starts them, are done.
-class AllEnded {
-public:
-    AllEnded(std::size_t count, Reply<void> reply) : left_(count + 1), reply_(std::move(reply)) {}
-
-    void one_more(const Status& status) {
-        {
-            const std::lock_guard lock(mutex_);
-            if (!status && status_) {
-                status_ = status;
-            }
-            if (--left_ > 0) {
-                return;
-            }
-        }
-        reply_(status_);
-    }
-
-private:
-    std::mutex mutex_;
-    std::size_t left_;
-    Status status_;
-    const Reply<void> reply_;
-};
 
 }  // namespace
 
@@ -157,6 +133,16 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
 
 void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                                 Reply<void> reply) {
+    const bool publishes = writer->dirty() && !(reason == CommitReason::kFsync && writer->pristine());
+    if (publishes && gate_.is_marker(writer->key())) {
+        commit_marker(node, writer, reason, std::move(reply));
+    } else {
+        commit_when_first(node, writer, reason, std::move(reply));
+    }
+}
+
+void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+                                  Reply<void> reply) {
     const std::string key = writer->key();
     const KeyOrder::Place place = state_.key_order.enter({key});
     state_.key_order.when_first(place, [this, node, writer, reason, key, place, reply = std::move(reply)] {
@@ -167,7 +153,7 @@ void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileW
         }
         // Renamed meanwhile: there is another line to wait in.
         leave();
-        commit_in_order(node, writer, reason, reply);
+        commit_when_first(node, writer, reason, reply);
     });
 }
 
@@ -178,6 +164,9 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         if (object) {
             state_.contents.remember(writer->key(), object->etag, {FileType::kFile, object->size});
             note_committed(node, *object);
+            if (!object->etag.empty()) {
+                state_.failed.clear(writer->key(), [] {});
+            }
             reply({});
             ended();
             return;
@@ -254,7 +243,7 @@ void OpenFiles::flush(HandleId id, Caller caller, Reply<void> reply) {
         return;
     }
     if (std::optional<Error> failed = handle->writer->failed()) {
-        reply(failure(std::move(*failed)));
+        answer_failed(*handle, *failed, [reply = std::move(reply), failed] { reply(failure(*failed)); });
         return;
     }
     switch (close_action(*handle, caller)) {
@@ -262,7 +251,14 @@ void OpenFiles::flush(HandleId id, Caller caller, Reply<void> reply) {
             reply({});
             return;
         case CloseAction::kCommit:
-            commit_in_order(handle->node, handle->writer, CommitReason::kClose, std::move(reply));
+            commit_in_order(handle->node, handle->writer, CommitReason::kClose,
+                            [this, handle, reply = std::move(reply)](Status committed) {
+                                if (committed) {
+                                    reply({});
+                                    return;
+                                }
+                                answer_failed(*handle, committed.error(), [reply, committed] { reply(committed); });
+                            });
             return;
         case CloseAction::kWaitForASurvivor:
             handle->left_by_killed_writer = true;
@@ -271,14 +267,16 @@ void OpenFiles::flush(HandleId id, Caller caller, Reply<void> reply) {
         case CloseAction::kAbort:
             break;
     }
-    abort_killed(*handle->writer, [reply = std::move(reply)] { reply({}); });
+    abort_killed(*handle, [reply = std::move(reply)] { reply({}); });
 }
 
-void OpenFiles::abort_killed(FileWriter& writer, std::function<void()> ended) {
+void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) {
     Error why;
-    why.message = writer.key() + " is not published: its writer was killed";
+    why.message = handle.writer->key() + " is not published: its writer was killed";
     log_warning(escaped(why.message));
-    writer.abort(std::move(why), [ended = std::move(ended)](const Status&) { ended(); });
+    handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
+        state_.failed.when_recorded(key, ended);
+    });
 }
 
 void OpenFiles::fsync(HandleId id, Reply<void> reply) {
@@ -309,7 +307,7 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
         return;
     }
     if (handle->left_by_killed_writer) {
-        abort_killed(*writer, [this, handle, reply] { finish_release(handle, {}, reply); });
+        abort_killed(*handle, [this, handle, reply] { finish_release(handle, {}, reply); });
         return;
     }
     commit_in_order(handle->node, writer, CommitReason::kClose,
@@ -346,6 +344,8 @@ void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {
     Error why;
     why.errno_value = ENOENT;
     why.message = writer->key() + " was removed or renamed over while it was written";
+    // Nobody misses it.
+    writer->when_failed(nullptr);
     const Status ended = wait_for<void>([&](auto done) { writer->abort(std::move(why), std::move(done)); });
     if (!ended) {
         log_warning(escaped(ended.error().message));
@@ -466,11 +466,15 @@ std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
     for (const std::shared_ptr<FileWriter>& writer : writers) {
         if (writer->dirty()) {
             lost.push_back(writer->key());
+        } else {
+            writer->when_failed(nullptr);
         }
         Error why;
         why.message = writer->key() + " was not saved: the mount ended before it was closed";
         // Those with nothing to save as well: what waits for memory on their behalf would wait for ever.
-        writer->abort(std::move(why), [all_ended](const Status& status) { all_ended->one_more(status); });
+        writer->abort(std::move(why), [this, key = writer->key(), all_ended](const Status& status) {
+            state_.failed.when_recorded(key, [all_ended, status] { all_ended->one_more(status); });
+        });
     }
     all_ended->one_more({});
     const std::lock_guard lock(drain_mutex_);

@@ -11,6 +11,7 @@
 #include "ckptfs/log.h"
 #include "fs/directories.h"
 #include "fs/extended_attributes.h"
+#include "fs/guarded_names.h"
 #include "fs/lookups.h"
 #include "fs/open_files.h"
 #include "fs/renames.h"
@@ -45,9 +46,11 @@ public:
           lookups_(state_),
           directories_(state_, lookups_),
           symlinks_(state_, lookups_),
-          open_files_(state_, lookups_),
+          gate_(state_),
+          open_files_(state_, lookups_, gate_),
           extended_(state_),
-          renames_(state_, lookups_, directories_, open_files_) {}
+          renames_(state_, lookups_, directories_, open_files_, gate_),
+          names_(state_, gate_, open_files_, renames_, directories_) {}
 
     void lookup(NodeId parent, std::string name, Reply<Entry> reply) override {
         lookups_.lookup(parent, std::move(name), logged(std::move(reply)));
@@ -101,23 +104,21 @@ public:
     }
 
     void rmdir(NodeId parent, std::string name, Reply<void> reply) override {
-        directories_.rmdir(parent, std::move(name), logged(std::move(reply)));
+        names_.rmdir(parent, name, logged(std::move(reply)));
     }
 
     void unlink(NodeId parent, std::string name, Reply<void> reply) override {
-        directories_.unlink(
-            parent, std::move(name), [this](const std::shared_ptr<FileWriter>& writer) { open_files_.orphan(writer); },
-            logged(std::move(reply)));
+        names_.unlink(parent, name, logged(std::move(reply)));
     }
 
-    void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
-                Caller /*caller*/, Reply<void> reply) override {
+    void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags, Caller caller,
+                Reply<void> reply) override {
         open_files_.rename_begins(name);
-        renames_.rename(parent, name, new_parent, std::move(new_name), flags,
-                        [this, name, reply = logged(std::move(reply))](Status renamed) {
-                            reply(std::move(renamed));
-                            open_files_.rename_ends(name);
-                        });
+        names_.rename(parent, name, new_parent, new_name, flags, caller,
+                      [this, name, reply = logged(std::move(reply))](Status renamed) {
+                          reply(std::move(renamed));
+                          open_files_.rename_ends(name);
+                      });
     }
 
     void create_file(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply) override {
@@ -166,9 +167,11 @@ private:
     Lookups lookups_;
     Directories directories_;
     Symlinks symlinks_;
+    CommitGate gate_;
     OpenFiles open_files_;
     ExtendedAttributes extended_;
     Renames renames_;
+    GuardedNames names_;
 };
 
 // A bucket has no size: programs that look for room find plenty.

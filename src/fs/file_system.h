@@ -103,6 +103,7 @@ struct FileSystemEnvironment {
     // Namespace operations wait for the store here.
     Executor& blocking;
     Clock& clock;
+    Timer& timer;
     ProcessInspector& processes;
     KernelCache& kernel_cache;
     const Codec& codec;
@@ -110,6 +111,8 @@ struct FileSystemEnvironment {
     ReadEnvironment& read;
     NameConfig names;
     std::string prefix;
+    // This machine, as others are told of it.
+    std::string host{};
 };
 
 class FileSystem {

@@ -155,6 +155,9 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock&, const OpenRequest& requ
     opened.direct_io = wants_direct_io(request.flags) || (node->writer != nullptr && node->writer->dirty());
     if (writer != nullptr) {
         ++node->writable_handles;
+        if (node->writer != writer) {
+            watch(node, writer, request.opener);
+        }
         node->writer = std::move(writer);
         node->written = state_.env.clock.wall_now();
     }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fs/close_rule.h"
+#include "fs/commit_gate.h"
 #include "fs/handles.h"
 #include "fs/lookups.h"
 #include "fs/shared_state.h"
@@ -24,7 +25,7 @@ namespace ckptfs {
 
 class OpenFiles {
 public:
-    OpenFiles(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
+    OpenFiles(SharedState& state, Lookups& lookups, CommitGate& gate) : state_(state), lookups_(lookups), gate_(gate) {}
 
     void create(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply);
     void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply);
@@ -45,6 +46,10 @@ public:
     // Ends the upload of a file whose name is removed, and waits until nothing of it is in flight; its handles go on
     // and lead nowhere. On the blocking executor only.
     void orphan(const std::shared_ptr<FileWriter>& writer);
+
+    // Before `source_key` is published as a commit marker: saves what else is being written below the marker's
+    // directory, and asks whether anything there has failed, on whatever mount.
+    void allow_marker(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
 
     // A rename copies for as long as its objects are large: draining waits for it as for a writer.
     void rename_begins(const std::string& name);
@@ -83,8 +88,20 @@ private:
     bool reopen_and_read(const HandlePtr& handle, const std::shared_ptr<FileReader>& reader, std::uint64_t offset,
                          std::size_t size, const Reply<Payload>& reply);
     void note_writer(Handle& handle, const Caller& caller) const;
+    void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+                           Reply<void> reply);
     // Publishes nothing, and says so.
-    static void abort_killed(FileWriter& writer, std::function<void()> ended);
+    void abort_killed(const Handle& handle, std::function<void()> ended);
+
+    // --- failed_files.cc
+    // From its first failure on, commit markers have to wait for the file.
+    void watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener);
+    void note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error);
+    // Answers when other mounts can see the failure, and nothing of the file is left in the store, or soon.
+    void answer_failed(const Handle& handle, const Error& error, std::function<void()> answer);
+    void commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
+    void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+                       Reply<void> reply);
     [[nodiscard]] CloseAction close_action(const Handle& handle, const Caller& caller) const;
     void note_committed(const NodePtr& node, const CommittedObject& object);
     void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
@@ -92,6 +109,7 @@ private:
 
     SharedState& state_;
     Lookups& lookups_;
+    CommitGate& gate_;
     HandleTable handles_;
 
     std::mutex drain_mutex_;

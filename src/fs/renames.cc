@@ -267,6 +267,9 @@ Status Renames::rename_directory(const Move& move) {
     if (!sources) {
         return failure(sources.error());
     }
+    if (const Status allowed = gate_.check_tree(*sources); !allowed) {
+        return allowed;
+    }
     const auto copied = copy_tree(state_.env.store, *sources, old_prefix, new_prefix);
     if (!copied) {
         return failure(copied.error());

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "fs/commit_gate.h"
 #include "fs/directories.h"
 #include "fs/open_files.h"
 #include "fs/shared_state.h"
@@ -25,8 +26,8 @@ namespace ckptfs {
 
 class Renames {
 public:
-    Renames(SharedState& state, Lookups& lookups, Directories& directories, OpenFiles& open_files)
-        : state_(state), lookups_(lookups), directories_(directories), open_files_(open_files) {}
+    Renames(SharedState& state, Lookups& lookups, Directories& directories, OpenFiles& open_files, CommitGate& gate)
+        : state_(state), lookups_(lookups), directories_(directories), open_files_(open_files), gate_(gate) {}
 
     void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                 Reply<void> reply);
@@ -77,6 +78,7 @@ private:
     Lookups& lookups_;
     Directories& directories_;
     OpenFiles& open_files_;
+    CommitGate& gate_;
 };
 
 }  // namespace ckptfs

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "fs/failed_siblings.h"
 #include "fs/file_system.h"
 #include "fs/key_order.h"
 #include "fs/nodes.h"
@@ -16,12 +17,17 @@ namespace ckptfs {
 
 struct SharedState {
     explicit SharedState(FileSystemEnvironment environment)
-        : env(std::move(environment)), contents(env.store, env.codec), mounted(env.clock.wall_now()) {}
+        : env(std::move(environment)),
+          contents(env.store, env.codec),
+          failed(env.store, env.clock, env.timer,
+                 RecordPlace{env.prefix, env.host, env.write.config.failed_sibling_ttl}),
+          mounted(env.clock.wall_now()) {}
 
     FileSystemEnvironment env;
     NodeTable nodes;
     KeyOrder key_order;
     ObjectContents contents;
+    FailedSiblings failed;
     const WallTime mounted;
     std::atomic<bool> draining = false;
 

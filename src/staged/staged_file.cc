@@ -115,6 +115,11 @@ void StagedFile::committed_moved(std::string key, CommittedObject copy) {
     deliver(lock);
 }
 
+void StagedFile::when_failed(std::function<void(const Error&)> told) {
+    const std::lock_guard lock(mutex_);
+    when_failed_ = std::move(told);
+}
+
 std::string StagedFile::key() const {
     const std::lock_guard lock(mutex_);
     return key_;
@@ -330,6 +335,9 @@ void StagedFile::stop(Error error) {
         return;
     }
     failure_ = std::move(error);
+    if (when_failed_) {
+        outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
+    }
     for (const PendingPointer& pending : pending_) {
         outbox_.add(
             [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });

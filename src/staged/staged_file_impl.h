@@ -42,6 +42,7 @@ public:
     void abort(Error why, Done done) override;
     bool move_to(std::string key) override;
     void committed_moved(std::string key, CommittedObject copy) override;
+    void when_failed(std::function<void(const Error&)> told) override;
     [[nodiscard]] bool readable() const override { return true; }
     void read(std::uint64_t offset, std::size_t size, ReadDone done) override;
 
@@ -125,6 +126,8 @@ private:
     // Then carries `pending` out once more, if there is one.
     void start_stream(const PendingPointer& pending);
     void stream_started(const PendingPointer& pending, const Status& status);
+    // The file fails with its stream, but hears of it with the next call only.
+    void stream_failed(const FileWriter* stream, const Error& error);
     // Then carries `pending` out once more.
     void leave_stream(const PendingPointer& pending);
     void stream_left(const PendingPointer& pending, Result<CommittedObject> object);
@@ -155,6 +158,7 @@ private:
     std::deque<PendingPointer> pending_;
     bool busy_ = false;
     std::optional<Error> failure_;
+    std::function<void(const Error&)> when_failed_;
 
     // What the file started from; its object's key says where it lies.
     std::optional<Base> base_;

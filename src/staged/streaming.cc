@@ -34,6 +34,11 @@ void StagedFile::start_stream(const PendingPointer& pending) {
     // With the name, by which it is decided how the file is stored.
     stream_ =
         open_writer(environment_.temporary_prefix + random_uuid() + "/" + key_.substr(key_.rfind('/') + 1), prefix);
+    stream_->when_failed([weak = std::weak_ptr(self()), stream = stream_.get()](const Error& error) {
+        if (const auto file = weak.lock()) {
+            file->stream_failed(stream, error);
+        }
+    });
     outbox_.add([keep = self(), pending, source = source(), run = ByteRun{prefix, end}, writer = stream_] {
         feed(keep->environment_.write, source, run, writer,
              [keep, pending](const Status& status) { keep->stream_started(pending, status); });
@@ -51,6 +56,14 @@ void StagedFile::stream_started(const PendingPointer& pending, const Status& sta
         outbox_.add([keep = self(), pending] { keep->carry_out(pending); });
     } else {
         next();
+    }
+    deliver(lock);
+}
+
+void StagedFile::stream_failed(const FileWriter* stream, const Error& error) {
+    std::unique_lock lock(mutex_);
+    if (stream == stream_.get() && when_failed_) {
+        outbox_.add([told = std::exchange(when_failed_, nullptr), error] { told(error); });
     }
     deliver(lock);
 }

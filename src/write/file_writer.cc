@@ -137,6 +137,11 @@ void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     deliver(lock);
 }
 
+void FileWriterImpl::when_failed(std::function<void(const Error&)> told) {
+    const std::lock_guard lock(mutex_);
+    when_failed_ = std::move(told);
+}
+
 std::string FileWriterImpl::key() const {
     const std::lock_guard lock(mutex_);
     return key_;
@@ -399,6 +404,9 @@ void FileWriterImpl::stop(Error error) {
         return;
     }
     failure_ = std::move(error);
+    if (when_failed_) {
+        outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
+    }
     for (const PendingPointer& pending : pending_) {
         outbox_.add(
             [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });

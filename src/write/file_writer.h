@@ -113,6 +113,10 @@ public:
     // commits start from that copy and go to its key.
     virtual void committed_moved(std::string key, CommittedObject copy) = 0;
 
+    // Called once the file fails or is aborted, before anybody is answered with that, also where nobody waits for an
+    // answer; at most once, and not from within this call. Replaces what was set before.
+    virtual void when_failed(std::function<void(const Error&)> told) = 0;
+
     // Whether what was written can be read before it is committed.
     [[nodiscard]] virtual bool readable() const { return false; }
     // Only where readable(). At most BufferPool::kPayloadSize bytes; short only at the end of the file.

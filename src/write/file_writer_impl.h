@@ -66,6 +66,7 @@ public:
     bool move_to(std::string key, Overwrite overwrite) override;
     void go_on_at(std::string key, Overwrite overwrite) override;
     void committed_moved(std::string key, CommittedObject copy) override;
+    void when_failed(std::function<void(const Error&)> told) override;
 
     [[nodiscard]] std::string key() const override;
     [[nodiscard]] std::uint64_t size() const override;
@@ -227,6 +228,7 @@ private:
     // The front of the queue waits for memory.
     bool charging_ = false;
     std::optional<Error> failure_;
+    std::function<void(const Error&)> when_failed_;
 
     // What is in the bucket, and how much of it the next commit keeps.
     std::optional<CommittedObject> committed_;

@@ -105,9 +105,18 @@ class Simulator:
 
     # --- the bucket as others see it
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def all_keys(self, prefix: str = "") -> list[str]:
         pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """All but the records of files that failed."""
+        return [key for key in self.all_keys(prefix) if "/.ckptfs/failed/" not in key]
+
+    def failed_files(self, prefix: str) -> list[str]:
+        """Paths that the mounts of the prefix have recorded as failed."""
+        place = prefix + ".ckptfs/failed/"
+        return [key.removeprefix(place) for key in self.all_keys(place)]
 
     def content(self, key: str) -> bytes:
         """The file that the object holds, read without ckptfs."""

@@ -6,10 +6,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +33,52 @@ public:
 
 private:
     std::atomic<std::int64_t> nanoseconds_ = std::chrono::nanoseconds(std::chrono::hours(1)).count();
+};
+
+// Runs nothing before the test says so.
+class HandTimer final : public Timer {
+public:
+    Id after(Milliseconds delay, std::function<void()> run) override {
+        std::lock_guard lock(mutex_);
+        waiting_.emplace(++last_id_, Waiting{delay, std::move(run)});
+        return last_id_;
+    }
+    void cancel(Id id) override {
+        std::lock_guard lock(mutex_);
+        waiting_.erase(id);
+    }
+    // What was asked for with exactly this delay, until now.
+    void run(Milliseconds delay) {
+        std::vector<std::function<void()>> due;
+        {
+            std::lock_guard lock(mutex_);
+            for (auto each = waiting_.begin(); each != waiting_.end();) {
+                if (each->second.delay == delay) {
+                    due.push_back(std::move(each->second.run));
+                    each = waiting_.erase(each);
+                } else {
+                    ++each;
+                }
+            }
+        }
+        for (const std::function<void()>& run : due) {
+            run();
+        }
+    }
+    [[nodiscard]] std::size_t waiting(Milliseconds delay) const {
+        std::lock_guard lock(mutex_);
+        return static_cast<std::size_t>(std::count_if(waiting_.begin(), waiting_.end(),
+                                                      [&](const auto& each) { return each.second.delay == delay; }));
+    }
+
+private:
+    struct Waiting {
+        Milliseconds delay;
+        std::function<void()> run;
+    };
+    mutable std::mutex mutex_;
+    std::map<Id, Waiting> waiting_;
+    Id last_id_ = 0;
 };
 
 // Every thread id is its own process; what is not told is one that runs and has no other descriptors.
@@ -74,8 +122,8 @@ protected:
     FileSystemTest() {
         NameConfig names;
         names.metadata_ttl = Milliseconds(1000);
-        fs = FileSystem::create(FileSystemEnvironment{store, *blocking, clock, processes, kernel_cache, *codec,
-                                                      write_environment, read_environment, names, "p/"});
+        fs = FileSystem::create(FileSystemEnvironment{store, *blocking, clock, timer, processes, kernel_cache, *codec,
+                                                      write_environment, read_environment, names, "p/", "here"});
     }
 
     template <class T, class Start>
@@ -179,6 +227,7 @@ protected:
         std::move(*MemoryPool::create(memory_shares(std::uint64_t{128} << 20, 8), executor.get(), nullptr));
     FakeStore store;
     StandingClock clock;
+    HandTimer timer;
     ToldProcesses processes;
     NotedKernelCache kernel_cache;
     std::unique_ptr<Codec> codec = std::move(*make_codec({"none", {}}));

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replies once when all of several, and whoever starts them, are done; with the first failure among them.
+// Threads: from any thread.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <utility>
+
+#include "fs/file_system.h"
+
+namespace ckptfs {
+
+class AllEnded {
+public:
+    AllEnded(std::size_t count, Reply<void> reply) : left_(count + 1), reply_(std::move(reply)) {}
+
+    void one_more(const Status& status) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (!status && status_) {
+                status_ = status;
+            }
+            if (--left_ > 0) {
+                return;
+            }
+        }
+        reply_(status_);
+    }
+
+private:
+    std::mutex mutex_;
+    std::size_t left_;
+    Status status_;
+    const Reply<void> reply_;
+};
+
+}  // namespace ckptfs

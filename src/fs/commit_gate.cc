@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/commit_gate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/format.h"
+#include "ckptfs/log.h"
+#include "fs/store_wait.h"
+#include "fs/tree_copy.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr std::size_t kRequestsAtOnce = 16;
+// Ours are a few lines.
+constexpr std::uint64_t kMaxRecordBytes = 4096;
+
+std::string minutes(Milliseconds time) {
+    return format("{} min", std::chrono::duration_cast<std::chrono::minutes>(time).count());
+}
+
+}  // namespace
+
+void CommitGate::check(std::string marker_key, Reply<void> reply) {
+    state_.env.blocking.post(
+        [this, marker_key = std::move(marker_key), reply = std::move(reply)] { reply(check_now(marker_key)); });
+}
+
+Status CommitGate::check_now(const std::string& marker_key) {
+    const std::string directory = directory_of(marker_key);
+    const WallTime now = state_.env.clock.wall_now();
+    const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
+    std::set<std::string> own = being_written();
+    auto uploads_asked = std::make_shared<std::promise<Result<std::vector<OpenUpload>>>>();
+    std::future<Result<std::vector<OpenUpload>>> uploads_answer = uploads_asked->get_future();
+    if (cannot_list_uploads_) {
+        uploads_asked->set_value(std::vector<OpenUpload>());
+    } else {
+        state_.env.store.list_uploads(directory,
+                                      [uploads_asked](auto answer) { uploads_asked->set_value(std::move(answer)); });
+    }
+    const Result<std::vector<FailedRecord>> failed = records(directory);
+    const Result<std::vector<OpenUpload>> uploads = of_others(directory, uploads_answer.get(), std::move(own));
+    if (!failed || !uploads) {
+        return failure(failed ? uploads.error() : failed.error());
+    }
+    std::set<std::string> keys;
+    for (const FailedRecord& record : *failed) {
+        keys.insert(record.key);
+        for (std::string above = directory_of(record.key); above.size() >= directory.size() && above.ends_with('/');
+             above = directory_of(above.substr(0, above.size() - 1))) {
+            keys.insert(above);
+        }
+    }
+    for (const OpenUpload& upload : *uploads) {
+        keys.insert(upload.upload.key);
+    }
+    const Result<States> states = look(keys);
+    if (!states) {
+        return failure(states.error());
+    }
+    for (const FailedRecord& record : *failed) {
+        if (Status allowed = check_record(record, state_of(record.key, directory, *states), marker_key); !allowed) {
+            return allowed;
+        }
+    }
+    for (const OpenUpload& upload : *uploads) {
+        if (is_in_the_making(upload, states->at(upload.upload.key), now, ttl)) {
+            return failure(EIO, format("{} is not committed: {} is being written by another mount, or was left by one "
+                                       "that ended; wait for it, or write that file again, then commit again; an "
+                                       "upload older than {} does not count",
+                                       marker_key, upload.upload.key, minutes(ttl)));
+        }
+    }
+    return {};
+}
+
+Status CommitGate::check_tree(const std::vector<ObjectInfo>& objects) {
+    for (const ObjectInfo& object : objects) {
+        if (is_marker(object.key)) {
+            if (Status allowed = check_now(object.key); !allowed) {
+                return allowed;
+            }
+        }
+    }
+    return {};
+}
+
+std::set<std::string> CommitGate::being_written() const {
+    std::set<std::string> keys;
+    const NodeTable::Lock lock = state_.nodes.lock();
+    for (const NodePtr& node : state_.nodes.with_writers(lock)) {
+        keys.insert(node->writer->key());
+    }
+    return keys;
+}
+
+Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directory) {
+    const std::string place = state_.failed.record_key(directory);
+    const Result<std::vector<ObjectInfo>> objects = list_all(state_.env.store, place);
+    if (!objects) {
+        return failure(objects.error());
+    }
+    // What this mount knows is newer than what it has written.
+    std::vector<FailedRecord> records = state_.failed.below(directory);
+    std::set<std::string> known;
+    for (const FailedRecord& record : records) {
+        known.insert(record.key);
+    }
+    for (std::string& key : state_.failed.being_cleared(directory)) {
+        known.insert(std::move(key));
+    }
+    for (const ObjectInfo& object : *objects) {
+        FailedRecord record;
+        record.key = directory + object.key.substr(place.size());
+        record.failed = object.last_modified;
+        if (!known.contains(record.key) && !may_be_missing(record.key, state_.env.write.config)) {
+            records.push_back(std::move(record));
+        }
+    }
+    return records;
+}
+
+Result<std::vector<OpenUpload>> CommitGate::of_others(const std::string& directory,
+                                                      Result<std::vector<OpenUpload>> uploads,
+                                                      std::set<std::string> own) {
+    if (!uploads && (uploads.error().errno_value == EACCES || uploads.error().errno_value == EOPNOTSUPP)) {
+        if (!cannot_list_uploads_.exchange(true)) {
+            log_warning(escaped("files that other mounts are still writing do not hold a commit back: " +
+                                uploads.error().message));
+        }
+        return std::vector<OpenUpload>();
+    }
+    if (!uploads) {
+        return uploads;
+    }
+    // Of before and after the list was made.
+    own.merge(being_written());
+    for (const FailedRecord& record : state_.failed.below(directory)) {
+        own.insert(record.key);
+    }
+    for (std::string& key : state_.failed.being_cleared(directory)) {
+        own.insert(std::move(key));
+    }
+    const std::string hidden = state_.env.prefix + std::string(kControlDirectory) + "/";
+    std::erase_if(*uploads, [&](const OpenUpload& upload) {
+        const std::string& key = upload.upload.key;
+        return own.contains(key) || key.starts_with(hidden) || may_be_missing(key, state_.env.write.config);
+    });
+    return uploads;
+}
+
+Result<CommitGate::States> CommitGate::look(const std::set<std::string>& keys) {
+    const std::vector<std::string> list(keys.begin(), keys.end());
+    std::vector<std::optional<ObjectInfo>> found(list.size());
+    const Status asked =
+        for_each_in_parallel(list.size(), kRequestsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+            state_.env.store.head(list[index], [&, index, done = std::move(done)](Result<ObjectInfo> object) {
+                if (object) {
+                    found[index] = std::move(*object);
+                } else if (object.error().errno_value != ENOENT) {
+                    done(failure(object.error()));
+                    return;
+                }
+                done({});
+            });
+        });
+    if (!asked) {
+        return failure(asked.error());
+    }
+    States states;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        states.emplace(list[i], std::move(found[i]));
+    }
+    return states;
+}
+
+NameState CommitGate::state_of(const std::string& key, const std::string& directory, const States& states) {
+    NameState state;
+    state.object = states.at(key);
+    for (std::string above = directory_of(key); above.size() >= directory.size() && above.ends_with('/');
+         above = directory_of(above.substr(0, above.size() - 1))) {
+        if (const auto found = states.find(above); found != states.end() && found->second) {
+            state.directory_made = std::max(state.directory_made, found->second->last_modified);
+        }
+    }
+    return state;
+}
+
+Status CommitGate::check_record(FailedRecord record, const NameState& state, const std::string& marker_key) {
+    const WallTime now = state_.env.clock.wall_now();
+    const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
+    if (!record.etag_before && still_failed(record, state, now, ttl)) {
+        Result<std::optional<FailedRecord>> told = read(record);
+        if (!told) {
+            return failure(told.error());
+        }
+        if (!*told) {
+            return {};
+        }
+        record = std::move(**told);
+    }
+    if (!still_failed(record, state, now, ttl)) {
+        discard(record.key);
+        return {};
+    }
+    return failure(EIO, format("{} is not committed: {} could not be written on {} ({}); write that file again, or "
+                               "remove it or its directory, then commit again; it is forgotten after {}",
+                               marker_key, record.key, record.host.empty() ? "another mount" : record.host,
+                               record.reason.empty() ? "its record does not say why" : record.reason, minutes(ttl)));
+}
+
+Result<std::optional<FailedRecord>> CommitGate::read(FailedRecord record) {
+    auto text = std::make_shared<std::string>();
+    GetRequest request;
+    request.key = state_.failed.record_key(record.key);
+    request.on_body = [text](ByteSpan bytes) {
+        text->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        return text->size() <= kMaxRecordBytes;
+    };
+    const Result<GetResponse> got =
+        wait_for<GetResponse>([&](auto done) { state_.env.store.get(std::move(request), done); });
+    if (!got && got.error().errno_value == ENOENT) {
+        return std::optional<FailedRecord>();
+    }
+    if (!got && text->size() <= kMaxRecordBytes) {
+        return failure(got.error());
+    }
+    FailedRecord told = parse_record(std::string_view(*text).substr(0, kMaxRecordBytes));
+    told.key = std::move(record.key);
+    told.failed = record.failed;
+    return std::optional<FailedRecord>(std::move(told));
+}
+
+void CommitGate::discard(const std::string& key) {
+    if (state_.failed.knows(key)) {
+        state_.failed.clear(key, [] {});
+        return;
+    }
+    state_.env.store.remove(state_.failed.record_key(key), [key](const Status& removed) {
+        if (!removed) {
+            log_debug(escaped("the record of " + key + " is left: " + removed.error().message));
+        }
+    });
+}
+
+}  // namespace ckptfs

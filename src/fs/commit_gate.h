@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a commit marker may appear: asks the bucket and this mount what failed, or is still being written, below its
+// directory.
+//
+// An ordinary commit costs two requests, at once: the list of records, and that of open uploads. Only what they name is
+// looked at further. A store that cannot list uploads, or does not let this user, is asked no more.
+//
+// Threads: all functions may be called from any thread. check() waits on the blocking executor.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fs/commit_policy.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class CommitGate {
+public:
+    explicit CommitGate(SharedState& state) : state_(state) {}
+
+    [[nodiscard]] bool is_marker(const std::string& key) const {
+        return is_commit_marker(key, state_.env.write.config);
+    }
+    // Success, or EIO with what stands in the way, where, and what to do.
+    void check(std::string marker_key, Reply<void> reply);
+    // The same, for whoever may wait.
+    Status check_now(const std::string& marker_key);
+    // Before a directory with these keys below it gets another name: for each marker among them.
+    Status check_tree(const std::vector<ObjectInfo>& objects);
+
+private:
+    // What the bucket holds under each key.
+    using States = std::map<std::string, std::optional<ObjectInfo>>;
+
+    [[nodiscard]] std::set<std::string> being_written() const;
+    // From the bucket and from this mount's memory.
+    Result<std::vector<FailedRecord>> records(const std::string& directory);
+    // `own`: what this mount was writing when they were asked for.
+    Result<std::vector<OpenUpload>> of_others(const std::string& directory, Result<std::vector<OpenUpload>> uploads,
+                                              std::set<std::string> own);
+    Result<States> look(const std::set<std::string>& keys);
+    [[nodiscard]] static NameState state_of(const std::string& key, const std::string& directory, const States& states);
+    Status check_record(FailedRecord record, const NameState& state, const std::string& marker_key);
+    // With what its object says of host, reason and version; empty where it is gone.
+    Result<std::optional<FailedRecord>> read(FailedRecord record);
+    // A record that stands for nothing any more.
+    void discard(const std::string& key);
+
+    SharedState& state_;
+    std::atomic<bool> cannot_list_uploads_ = false;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/commit_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "base/globs.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr std::string_view kHost = "host: ";
+constexpr std::string_view kReason = "reason: ";
+constexpr std::string_view kEtagBefore = "etag-before: ";
+
+constexpr std::array<std::string_view, 5> kTemporaryEndings{".tmp", ".temp", ".part", ".partial", ".incomplete"};
+// mkstemp(3) and its relatives put this many letters and digits behind a dot.
+constexpr std::size_t kRandomLetters = 6;
+
+}  // namespace
+
+std::string record_text(const FailedRecord& record) {
+    std::string text = format("{}{}\n{}{}\n", kHost, escaped(record.host), kReason, escaped(record.reason));
+    if (record.etag_before) {
+        text += format("{}{}\n", kEtagBefore, escaped(*record.etag_before));
+    }
+    return text;
+}
+
+FailedRecord parse_record(std::string_view text) {
+    FailedRecord record;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        const std::string_view line = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (line.starts_with(kHost)) {
+            record.host = line.substr(kHost.size());
+        } else if (line.starts_with(kReason)) {
+            record.reason = line.substr(kReason.size());
+        } else if (line.starts_with(kEtagBefore)) {
+            record.etag_before = line.substr(kEtagBefore.size());
+        }
+    }
+    return record;
+}
+
+std::string file_name(const std::string& key) {
+    return key.substr(key.rfind('/') + 1);
+}
+
+std::string directory_of(const std::string& key) {
+    return key.substr(0, key.rfind('/') + 1);
+}
+
+bool is_commit_marker(const std::string& key, const WriteConfig& config) {
+    const auto& markers = config.commit_markers;
+    return std::find(markers.begin(), markers.end(), file_name(key)) != markers.end();
+}
+
+bool may_be_missing(const std::string& key, const WriteConfig& config) {
+    return is_commit_marker(key, config) || matches_any(file_name(key), config.keep_on_kill);
+}
+
+bool is_temporary_name(std::string_view name) {
+    if (name.starts_with(".tmp") || std::any_of(kTemporaryEndings.begin(), kTemporaryEndings.end(),
+                                                [&](std::string_view ending) { return name.ends_with(ending); })) {
+        return true;
+    }
+    const std::size_t dot = name.rfind('.');
+    return name.starts_with('.') && dot != 0 && dot != std::string_view::npos &&
+           name.size() - dot - 1 == kRandomLetters &&
+           std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dot) + 1, name.end(),
+                       [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) != 0; });
+}
+
+bool still_failed(const FailedRecord& record, const NameState& state, WallTime now, Milliseconds ttl) {
+    if (now - record.failed > ttl || state.directory_made > record.failed) {
+        return false;
+    }
+    if (!state.object) {
+        return true;
+    }
+    // Within one second only the version tells, and of a large object the time is that at which its upload began.
+    const bool another_version = record.etag_before && *record.etag_before != state.object->etag;
+    return !another_version && state.object->last_modified <= record.failed;
+}
+
+bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,
+                      Milliseconds ttl) {
+    const bool written_since = object && object->last_modified >= upload.initiated;
+    return !written_since && now - upload.initiated <= ttl;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands in the way of a commit: pure decisions, and the record of a failed file as text.
+//
+// A program that publishes a checkpoint does so with one last file, its commit marker. When another file below the
+// marker's directory could not be written, on whatever node, the marker must not appear until that file was written
+// again or removed: some programs never hear of the failure, and would publish a checkpoint with a hole.
+//
+// All times but `now` are the store's, to the second.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/config.h"
+#include "ckptfs/object_store.h"
+
+namespace ckptfs {
+
+struct FailedRecord {
+    // Of the file.
+    std::string key;
+    std::string host;
+    // One line.
+    std::string reason;
+    // The version that stayed; empty where there was none. Absent where it is not known.
+    std::optional<std::string> etag_before;
+    // When the record was written.
+    WallTime failed{};
+};
+
+// The body of a record object; what it does not say (key, time) the object does.
+[[nodiscard]] std::string record_text(const FailedRecord& record);
+// Never fails: what cannot be read is absent.
+[[nodiscard]] FailedRecord parse_record(std::string_view text);
+
+// The part of a key behind its last '/'.
+[[nodiscard]] std::string file_name(const std::string& key);
+// The part of a key up to its last '/', that included.
+[[nodiscard]] std::string directory_of(const std::string& key);
+
+[[nodiscard]] bool is_commit_marker(const std::string& key, const WriteConfig& config);
+// Markers, and logs, whose loss makes no checkpoint wrong.
+[[nodiscard]] bool may_be_missing(const std::string& key, const WriteConfig& config);
+// A name that a program gives to a file only until it is whole (".tmpA1b2C3", "x.tmp", "x.partial", ".x.A1b2C3").
+[[nodiscard]] bool is_temporary_name(std::string_view name);
+
+// What the bucket holds where a file failed.
+struct NameState {
+    std::optional<ObjectInfo> object;
+    // When its directory, or one above it, was last made; the epoch where that is not known.
+    WallTime directory_made{};
+};
+
+// False once the file was written again, its directory was made anew, or `ttl` has passed.
+[[nodiscard]] bool still_failed(const FailedRecord& record, const NameState& state, WallTime now, Milliseconds ttl);
+// Whether an upload that another mount began may still be a file in the making; false for what a dead mount left and
+// somebody wrote again since, and for what is older than `ttl`.
+[[nodiscard]] bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,
+                                    Milliseconds ttl);
+
+}  // namespace ckptfs

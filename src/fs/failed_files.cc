@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that fail, and what must not be published over them.
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "fs/all_ended.h"
+#include "fs/open_files.h"
+
+namespace ckptfs {
+
+void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener) {
+    writer->when_failed(
+        [this, weak = std::weak_ptr(node), weak_writer = std::weak_ptr(writer), opener](const Error& error) {
+            const NodePtr failed = weak.lock();
+            const std::shared_ptr<FileWriter> its_writer = weak_writer.lock();
+            if (failed != nullptr && its_writer != nullptr) {
+                note_failed(*failed, *its_writer, opener, error);
+            }
+        });
+}
+
+void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error) {
+    FailedFile file;
+    file.key = writer.key();
+    file.reason = error.message;
+    file.process = opener;
+    if (may_be_missing(file.key, state_.env.write.config)) {
+        return;
+    }
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        // The name is nobody's, or stands for what another writer writes.
+        if (node.removed || !node.linked) {
+            return;
+        }
+        file.etag_before = node.committed ? node.committed->etag : "";
+    }
+    state_.failed.add(std::move(file));
+}
+
+// Whoever hears of it may go on to tell others, who commit from another node.
+void OpenFiles::answer_failed(const Handle& handle, const Error& error, std::function<void()> answer) {
+    const std::shared_ptr<FileWriter>& writer = handle.writer;
+    note_failed(*handle.node, *writer, handle.opener, error);
+    std::function<void()> in_time = state_.failed.in_time(std::move(answer));
+    writer->abort(error, [this, key = writer->key(), in_time = std::move(in_time)](const Status&) {
+        state_.failed.when_recorded(key, in_time);
+    });
+}
+
+void OpenFiles::allow_marker(const std::string& marker_key, const std::string& source_key, Reply<void> reply) {
+    commit_siblings(marker_key, source_key, [this, marker_key, reply = std::move(reply)](const Status& committed) {
+        if (committed) {
+            gate_.check(marker_key, reply);
+            return;
+        }
+        reply(failure(EIO, format("{} is not committed, because another file below its directory could not be: {}",
+                                  marker_key, committed.error().message)));
+    });
+}
+
+void OpenFiles::commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply) {
+    const std::string directory = directory_of(marker_key);
+    std::vector<std::pair<NodePtr, std::shared_ptr<FileWriter>>> unfinished;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        for (const NodePtr& node : state_.nodes.with_writers(lock)) {
+            const std::shared_ptr<FileWriter>& writer = node->writer;
+            const std::string key = writer->key();
+            if (key.starts_with(directory) && key != source_key && !may_be_missing(key, state_.env.write.config) &&
+                writer->dirty() && !writer->pristine() && !writer->failed() && !node->removed) {
+                unfinished.emplace_back(node, writer);
+            }
+        }
+    }
+    const auto all = std::make_shared<AllEnded>(unfinished.size(), std::move(reply));
+    for (const auto& [node, writer] : unfinished) {
+        commit_in_order(node, writer, CommitReason::kFsync, [all](const Status& status) { all->one_more(status); });
+    }
+    all->one_more({});
+}
+
+void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+                              Reply<void> reply) {
+    const std::string key = writer->key();
+    allow_marker(key, key, [this, node, writer, reason, reply = std::move(reply)](Status allowed) {
+        if (allowed) {
+            commit_when_first(node, writer, reason, reply);
+            return;
+        }
+        log_error(escaped(allowed.error().message));
+        writer->abort(allowed.error(), [reply, allowed](const Status&) { reply(allowed); });
+    });
+}
+
+}  // namespace ckptfs

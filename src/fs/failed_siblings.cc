@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/failed_siblings.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/format.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr Milliseconds kLongestPause{std::chrono::minutes(1)};
+// Doublings of kTick that stay below the longest pause.
+constexpr int kMostDoublings = 4;
+
+// Calls back when the last of several is done.
+std::function<void()> joined(std::size_t count, std::function<void()> then) {
+    auto left = std::make_shared<std::atomic<std::size_t>>(count);
+    return [left, then = std::move(then)] {
+        if (--*left == 0) {
+            then();
+        }
+    };
+}
+
+}  // namespace
+
+FailedSiblings::FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place)
+    : store_(store), clock_(clock), timer_(timer), place_(std::move(place)) {}
+
+FailedSiblings::~FailedSiblings() {
+    Timer::Id tick = 0;
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        tick = ticking_ ? tick_ : 0;
+    }
+    if (tick != 0) {
+        timer_.cancel(tick);
+    }
+}
+
+std::string FailedSiblings::record_key(const std::string& key) const {
+    return place_.prefix + std::string(kFailedPrefix) + key.substr(place_.prefix.size());
+}
+
+std::function<void()> FailedSiblings::in_time(std::function<void()> then) {
+    struct Once {
+        std::atomic<bool> called = false;
+        std::function<void()> then;
+    };
+    auto once = std::make_shared<Once>();
+    once->then = std::move(then);
+    auto call = [once] {
+        if (!once->called.exchange(true)) {
+            std::exchange(once->then, nullptr)();
+        }
+    };
+    timer_.after(kLongestWait, call);
+    return call;
+}
+
+// --- changes
+
+void FailedSiblings::add(FailedFile file) {
+    std::unique_lock lock(mutex_);
+    auto [found, is_new] = entries_.try_emplace(file.key);
+    Entry& entry = found->second;
+    if (!is_new && !entry.cleared) {
+        return;
+    }
+    entry.file = std::move(file);
+    entry.failed = clock_.wall_now();
+    entry.failed_at = clock_.now();
+    ++entry.failure_number;
+    entry.intended_key.clear();
+    entry.cleared = entry.recorded = false;
+    if (record_key(entry.file.key).size() > kMaxKeyBytes) {
+        outbox_.add([key = entry.file.key] {
+            log_warning(escaped(key) + ": other mounts cannot be told that it failed, the key is too long");
+        });
+        entry.recorded = true;
+    }
+    settle(found);
+    make_room();
+    start_ticking();
+    outbox_.deliver(lock);
+}
+
+void FailedSiblings::clear(const std::string& key, std::function<void()> then) {
+    std::unique_lock lock(mutex_);
+    if (const auto found = entries_.find(key); found != entries_.end()) {
+        clear_entry(found, std::move(then));
+    } else {
+        outbox_.add(std::move(then));
+    }
+    outbox_.deliver(lock);
+}
+
+void FailedSiblings::clear_below(const std::string& directory, std::function<void()> then) {
+    std::unique_lock lock(mutex_);
+    std::vector<Entries::iterator> found;
+    for (auto each = first_below(directory); each != entries_.end() && each->first.starts_with(directory); ++each) {
+        found.push_back(each);
+    }
+    const auto one_less = joined(found.size() + 1, std::move(then));
+    for (const auto each : found) {
+        clear_entry(each, one_less);
+    }
+    outbox_.add(one_less);
+    outbox_.deliver(lock);
+}
+
+void FailedSiblings::clear_entry(Entries::iterator entry, std::function<void()> then) {
+    entry->second.cleared = true;
+    entry->second.waiting.push_back(in_time(std::move(then)));
+    settle(entry);
+}
+
+void FailedSiblings::when_recorded(const std::string& key, std::function<void()> then) {
+    std::unique_lock lock(mutex_);
+    const auto found = entries_.find(key);
+    if (found != entries_.end() && found->second.in_flight) {
+        found->second.waiting.push_back(in_time(std::move(then)));
+    } else {
+        outbox_.add(std::move(then));
+    }
+    outbox_.deliver(lock);
+}
+
+void FailedSiblings::was_to_become(const std::string& old_key, const std::string& new_key) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = entries_.find(old_key); found != entries_.end()) {
+        found->second.intended_key = new_key;
+    }
+}
+
+void FailedSiblings::renamed(const RenamedFile& renamed, std::function<void()> then) {
+    std::unique_lock lock(mutex_);
+    std::vector<Entries::iterator> made_good;
+    for (auto each = entries_.begin(); each != entries_.end(); ++each) {
+        if (each->first == renamed.new_key || each->second.intended_key == renamed.new_key) {
+            made_good.push_back(each);
+        }
+    }
+    if (const auto retried = retried_by(renamed); made_good.empty() && retried != entries_.end()) {
+        made_good.push_back(retried);
+    }
+    const auto one_less = joined(made_good.size() + 1, std::move(then));
+    for (const auto each : made_good) {
+        clear_entry(each, one_less);
+    }
+    outbox_.add(one_less);
+    outbox_.deliver(lock);
+}
+
+FailedSiblings::Entries::iterator FailedSiblings::retried_by(const RenamedFile& renamed) {
+    const std::string directory = directory_of(renamed.old_key);
+    if (!is_temporary_name(file_name(renamed.old_key))) {
+        return entries_.end();
+    }
+    return std::find_if(entries_.begin(), entries_.end(), [&](const auto& each) {
+        const Entry& entry = each.second;
+        return !entry.cleared && directory_of(each.first) == directory && is_temporary_name(file_name(each.first)) &&
+               renamed.opened >= entry.failed &&
+               (entry.file.process == renamed.process || !renamed.runs(entry.file.process));
+    });
+}
+
+void FailedSiblings::directory_renamed(const std::string& old_directory, const std::string& new_directory,
+                                       std::function<void()> then) {
+    std::vector<FailedFile> moved;
+    {
+        const std::lock_guard lock(mutex_);
+        for (auto each = first_below(old_directory); each != entries_.end() && each->first.starts_with(old_directory);
+             ++each) {
+            if (!each->second.cleared) {
+                moved.push_back(each->second.file);
+            }
+        }
+    }
+    const auto one_less = joined(moved.size() + 1, std::move(then));
+    for (FailedFile& file : moved) {
+        file.key = new_directory + file.key.substr(old_directory.size());
+        const std::string key = file.key;
+        add(std::move(file));
+        when_recorded(key, one_less);
+    }
+    clear_below(old_directory, one_less);
+}
+
+// --- the bucket
+
+void FailedSiblings::settle(Entries::iterator found) {
+    Entry& entry = found->second;
+    if (entry.in_flight) {
+        return;
+    }
+    if (entry.cleared ? !entry.may_exist : entry.recorded) {
+        for (std::function<void()>& then : std::exchange(entry.waiting, {})) {
+            outbox_.add(std::move(then));
+        }
+        if (entry.cleared) {
+            entries_.erase(found);
+        }
+        return;
+    }
+    entry.in_flight = entry.may_exist = true;
+    if (entry.cleared) {
+        outbox_.add([this, key = found->first] {
+            store_.remove(record_key(key), [this, key](const Status& status) { answered(key, 0, status); });
+        });
+    } else {
+        write_record(found->first, entry);
+    }
+}
+
+void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
+    FailedRecord record;
+    record.host = place_.host;
+    record.reason = entry.file.reason;
+    record.etag_before = entry.file.etag_before;
+    outbox_.add([this, key, failure_number = entry.failure_number, text = record_text(record)] {
+        PutRequest request;
+        request.key = record_key(key);
+        request.body = Payload::from_string(text);
+        request.content_type = "text/plain";
+        store_.put(std::move(request), [this, key, failure_number](const Result<PutResponse>& result) {
+            answered(key, failure_number, result ? Status() : failure(result.error()));
+        });
+    });
+}
+
+void FailedSiblings::answered(const std::string& key, int written, const Status& status) {
+    std::unique_lock lock(mutex_);
+    const auto found = entries_.find(key);
+    Entry& entry = found->second;
+    entry.in_flight = false;
+    if (status) {
+        entry.failures = 0;
+        // It may have been cleared, and have failed again, meanwhile.
+        entry.recorded = written == entry.failure_number;
+        entry.may_exist = written != 0;
+        settle(found);
+        outbox_.deliver(lock);
+        return;
+    }
+    if (entry.failures == 0) {
+        outbox_.add([line = format("other mounts are not told yet that {} {}: {}", escaped(key),
+                                   written != 0 ? "failed" : "is good again", escaped(status.error().message))] {
+            log_warning(line);
+        });
+    }
+    entry.next_try = clock_.now() + std::min(kTick * (1 << std::min(entry.failures, kMostDoublings)), kLongestPause);
+    ++entry.failures;
+    // Nobody is to wait for what comes later.
+    for (std::function<void()>& then : std::exchange(entry.waiting, {})) {
+        outbox_.add(std::move(then));
+    }
+    outbox_.deliver(lock);
+}
+
+void FailedSiblings::make_room() {
+    if (entries_.size() <= kMaxFiles) {
+        return;
+    }
+    const auto known_elsewhere = std::find_if(entries_.begin(), entries_.end(), [](const auto& each) {
+        return each.second.recorded && !each.second.cleared && !each.second.in_flight;
+    });
+    if (known_elsewhere != entries_.end()) {
+        entries_.erase(known_elsewhere);
+        return;
+    }
+    const auto forgotten =
+        std::find_if(entries_.begin(), entries_.end(), [](const auto& each) { return !each.second.in_flight; });
+    if (forgotten != entries_.end()) {
+        outbox_.add([key = forgotten->first] {
+            log_error(escaped(key) + " failed and is forgotten: more files failed than are remembered");
+        });
+        entries_.erase(forgotten);
+    }
+}
+
+// --- time
+
+void FailedSiblings::start_ticking() {
+    if (!ticking_ && !stopping_) {
+        ticking_ = true;
+        tick_ = timer_.after(kTick, [this] { tick(); });
+    }
+}
+
+void FailedSiblings::tick() {
+    std::unique_lock lock(mutex_);
+    ticking_ = false;
+    const SteadyTime now = clock_.now();
+    for (auto each = entries_.begin(); each != entries_.end();) {
+        const auto entry = each++;
+        if (now - entry->second.failed_at > place_.ttl) {
+            entry->second.cleared = true;
+        }
+        if (entry->second.next_try <= now) {
+            settle(entry);
+        }
+    }
+    if (!entries_.empty()) {
+        start_ticking();
+    }
+    outbox_.deliver(lock);
+}
+
+// --- questions
+
+FailedSiblings::Entries::iterator FailedSiblings::first_below(const std::string& directory) {
+    return entries_.lower_bound(directory);
+}
+
+std::vector<FailedRecord> FailedSiblings::below(const std::string& directory) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<FailedRecord> files;
+    for (auto each = entries_.lower_bound(directory); each != entries_.end() && each->first.starts_with(directory);
+         ++each) {
+        const Entry& entry = each->second;
+        if (!entry.cleared) {
+            files.push_back(
+                FailedRecord{each->first, place_.host, entry.file.reason, entry.file.etag_before, entry.failed});
+        }
+    }
+    return files;
+}
+
+bool FailedSiblings::knows(const std::string& key) const {
+    const std::lock_guard lock(mutex_);
+    return entries_.contains(key);
+}
+
+std::vector<std::string> FailedSiblings::being_cleared(const std::string& directory) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> keys;
+    for (auto each = entries_.lower_bound(directory); each != entries_.end() && each->first.starts_with(directory);
+         ++each) {
+        if (each->second.cleared) {
+            keys.push_back(each->first);
+        }
+    }
+    return keys;
+}
+
+}  // namespace ckptfs

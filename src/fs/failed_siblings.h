@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of this mount that could not be written, and the records that tell other mounts of them.
+//
+// A record is a small object .ckptfs/failed/DIR/NAME. It is written when the file fails, and removed when the file was
+// written again or removed; both are tried until they succeed, and meanwhile this mount knows better than the bucket.
+//
+// Memory is bounded: of more than kMaxFiles, those whose records are in the bucket are remembered there only.
+// Threads: all functions may be called from any thread and return at once; callbacks run without locks held, on any
+// thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "fs/commit_policy.h"
+#include "write/outbox.h"
+
+namespace ckptfs {
+
+// What records of a mount have in common.
+struct RecordPlace {
+    // Of the mount's keys.
+    std::string prefix;
+    std::string host;
+    Milliseconds ttl{0};
+};
+
+struct FailedFile {
+    std::string key;
+    std::string reason;
+    // The version that stays; empty where there is none.
+    std::string etag_before;
+    pid_t process = 0;
+};
+
+// A rename that succeeded.
+struct RenamedFile {
+    std::string old_key;
+    std::string new_key;
+    // When the file was opened for writing.
+    WallTime opened{};
+    pid_t process = 0;
+    // Whether that process still runs.
+    std::function<bool(pid_t)> runs;
+};
+
+class FailedSiblings {
+public:
+    // Somebody waits for a record this long at most.
+    static constexpr Milliseconds kLongestWait{10'000};
+    static constexpr Milliseconds kTick{5'000};
+    static constexpr std::size_t kMaxFiles = 10'000;
+
+    FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place);
+    ~FailedSiblings();
+    FailedSiblings(const FailedSiblings&) = delete;
+    FailedSiblings& operator=(const FailedSiblings&) = delete;
+
+    // Once for each failure; again for the same file makes no difference before it is cleared.
+    void add(FailedFile file);
+    // The file was written again or removed. `then` comes when the bucket says so too, or the wait was long.
+    void clear(const std::string& key, std::function<void()> then);
+    // Everything whose key begins so.
+    void clear_below(const std::string& directory, std::function<void()> then);
+    // Calls back when the record of this file is in the bucket, at once where there is none to write.
+    void when_recorded(const std::string& key, std::function<void()> then);
+
+    // A rename of a failed file was refused: it was to become `new_key`.
+    void was_to_become(const std::string& old_key, const std::string& new_key);
+    // Clears what the rename makes good: the new name, files that were to become it, and one temporary file that the
+    // same program, or one that has ended, failed to write before it opened this one.
+    void renamed(const RenamedFile& renamed, std::function<void()> then);
+    // Those below go with it.
+    void directory_renamed(const std::string& old_directory, const std::string& new_directory,
+                           std::function<void()> then);
+
+    // Not cleared, with the time by this machine's clock.
+    [[nodiscard]] std::vector<FailedRecord> below(const std::string& directory) const;
+    [[nodiscard]] bool knows(const std::string& key) const;
+    // Keys that records may still stand for although their files were cleared.
+    [[nodiscard]] std::vector<std::string> being_cleared(const std::string& directory) const;
+    [[nodiscard]] std::string record_key(const std::string& key) const;
+    // What it returns may be called often, from any thread; `then` is called once, after kLongestWait at the latest.
+    [[nodiscard]] std::function<void()> in_time(std::function<void()> then);
+
+private:
+    struct Entry {
+        FailedFile file;
+        WallTime failed{};
+        SteadyTime failed_at{};
+        std::string intended_key;
+        // Counts from 1.
+        int failure_number = 0;
+        bool cleared = false;
+        // The bucket holds this record; it may hold one of this key.
+        bool recorded = false;
+        bool may_exist = false;
+        bool in_flight = false;
+        int failures = 0;
+        SteadyTime next_try{};
+        std::vector<std::function<void()>> waiting;
+    };
+    using Entries = std::map<std::string, Entry>;
+
+    // Those below hold the mutex.
+    void settle(Entries::iterator entry);
+    void write_record(const std::string& key, const Entry& entry);
+    void clear_entry(Entries::iterator entry, std::function<void()> then);
+    void make_room();
+    void start_ticking();
+    [[nodiscard]] Entries::iterator retried_by(const RenamedFile& renamed);
+    [[nodiscard]] Entries::iterator first_below(const std::string& directory);
+
+    // `written`: the failure whose record was to be written; 0 where it was to be removed.
+    void answered(const std::string& key, int written, const Status& status);
+    void tick();
+
+    ObjectStore& store_;
+    Clock& clock_;
+    Timer& timer_;
+    const RecordPlace place_;
+
+    mutable std::mutex mutex_;
+    // --- guarded by `mutex_`
+    Outbox outbox_;
+    Entries entries_;
+    bool ticking_ = false;
+    bool stopping_ = false;
+    Timer::Id tick_ = 0;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that fail, the records of them, and the commits they hold back.
+#include "fs/failed_siblings.h"
+
+#include <future>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+constexpr const char* kRecord = "p/.ckptfs/failed/shard";
+
+class FailedSiblingsTest : public FileSystemTest {
+protected:
+    // Of the data file only, unless `also` names another key.
+    void fail_shard() {
+        store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        const HandleId handle = create("shard")->opened.handle;
+        ASSERT_TRUE(write(handle, 0, "content"));
+        EXPECT_EQ(errno_of(close(handle)), EACCES);
+    }
+    Status commit() {
+        save("m.tmp", "metadata");
+        return rename("m.tmp", ".metadata");
+    }
+    void tick() { timer.run(FailedSiblings::kTick); }
+};
+
+TEST_F(FailedSiblingsTest, AFailedFileIsRecordedBeforeItsCloseReturns) {
+    fail_shard();
+    EXPECT_EQ(store.content(kRecord).find("host: here\nreason: "), 0U) << store.content(kRecord);
+    EXPECT_EQ(errno_of(commit()), EIO);
+    EXPECT_FALSE(store.exists("p/.metadata"));
+    save("shard", "again");
+    EXPECT_FALSE(store.exists(kRecord));
+    EXPECT_TRUE(commit());
+}
+
+TEST_F(FailedSiblingsTest, CloseWaitsForTheRecordButNotForEver) {
+    for (const bool store_answers : {true, false}) {
+        const std::string name = store_answers ? "first" : "second";
+        store.inject({Operation::kCreateUpload, "p/" + name, store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        store.hold(Operation::kPut);
+        const HandleId handle = create(name)->opened.handle;
+        for (std::uint64_t block = 0; block < 24; ++block) {
+            static_cast<void>(write(handle, block << 20, std::string(std::size_t{1} << 20, 'a')));
+        }
+        ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+        auto closed = std::async(std::launch::async, [&] { return flush(handle); });
+        EXPECT_EQ(closed.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+        if (store_answers) {
+            store.release(Operation::kPut);
+        } else {
+            timer.run(FailedSiblings::kLongestWait);
+        }
+        EXPECT_EQ(errno_of(closed.get()), EACCES);
+        EXPECT_EQ(store.exists("p/.ckptfs/failed/" + name), store_answers);
+        static_cast<void>(release(handle));
+    }
+    store.release(Operation::kPut);
+}
+
+TEST_F(FailedSiblingsTest, WithoutTheStoreItIsRememberedAndToldLater) {
+    store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 2, false});
+    fail_shard();
+    EXPECT_FALSE(store.exists(kRecord));
+    EXPECT_EQ(errno_of(commit()), EIO);
+    clock.advance(FailedSiblings::kTick);
+    tick();
+    EXPECT_FALSE(store.exists(kRecord)) << "the second try fails as well";
+    clock.advance(FailedSiblings::kTick * 2);
+    tick();
+    EXPECT_TRUE(store.exists(kRecord));
+}
+
+TEST_F(FailedSiblingsTest, ARecordThatCannotBeRemovedHoldsNothingBack) {
+    fail_shard();
+    store.inject({Operation::kRemove, kRecord, store_error(EIO, "InternalError", 500), 0, 1, false});
+    save("shard", "again");
+    EXPECT_TRUE(store.exists(kRecord));
+    EXPECT_TRUE(commit());
+    clock.advance(FailedSiblings::kTick);
+    tick();
+    EXPECT_FALSE(store.exists(kRecord));
+}
+
+TEST_F(FailedSiblingsTest, ItIsForgottenAfterItsTime) {
+    fail_shard();
+    clock.advance(WriteConfig().failed_sibling_ttl + Milliseconds(1));
+    tick();
+    EXPECT_FALSE(store.exists(kRecord));
+    EXPECT_TRUE(commit());
+}
+
+TEST_F(FailedSiblingsTest, WhatARecordOfAnotherMountSaysIsPassedOn) {
+    store.put_object(kRecord, "host: node7\nreason: no room\n");
+    const Status refused = commit();
+    ASSERT_EQ(errno_of(refused), EIO);
+    for (const char* word : {"p/.metadata", "p/shard", "node7", "no room"}) {
+        EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+    }
+}
+
+TEST_F(FailedSiblingsTest, AFileRemovedOrReplacedWhileItIsWrittenIsMissedByNobody) {
+    const HandleId removed = create("removed")->opened.handle;
+    ASSERT_TRUE(write(removed, 0, "content"));
+    ASSERT_TRUE(unlink("removed"));
+    const HandleId replaced = create("replaced")->opened.handle;
+    ASSERT_TRUE(write(replaced, 0, "content"));
+    save("new", "content");
+    ASSERT_TRUE(rename("new", "replaced"));
+    static_cast<void>(close(removed));
+    static_cast<void>(close(replaced));
+    EXPECT_TRUE(commit());
+    EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/.metadata", "p/replaced"}));
+}
+
+TEST_F(FailedSiblingsTest, AnOrdinaryCommitIsTwoRequestsMore) {
+    save("m.tmp", "metadata");
+    save("other", "metadata");
+    store.reset_calls();
+    ASSERT_TRUE(rename("other", "renamed"));
+    const int ordinary = store.calls();
+    store.reset_calls();
+    ASSERT_TRUE(rename("m.tmp", ".metadata"));
+    EXPECT_EQ(store.calls(), ordinary + 2);
+}
+
+TEST_F(FailedSiblingsTest, AnOpenFileOfThisMountIsSavedBeforeTheMarker) {
+    const HandleId handle = create("shard")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "so far"));
+    const HandleId lock = create(".lock")->opened.handle;
+    ASSERT_TRUE(commit());
+    EXPECT_EQ(store.content("p/shard"), "so far");
+    EXPECT_FALSE(store.exists("p/.lock"));
+    static_cast<void>(close(handle));
+    static_cast<void>(close(lock));
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
