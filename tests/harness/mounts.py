@@ -11,9 +11,9 @@ from .programs import CKPTFS, wait_until
 
 
 class Mount:
-    """One `ckptfs mount -f`; its log is kept in a file, and shown when a test fails."""
+    """One `ckptfs mount -f`, after the words of `within`; its log is kept in a file, and shown when a test fails."""
 
-    def __init__(self, source: str, environment: dict[str, str], *options: str) -> None:
+    def __init__(self, source: str, environment: dict[str, str], *options: str, within: list[str] = ()) -> None:
         if not os.path.exists("/dev/fuse"):
             raise AssertionError("/dev/fuse is missing: the mount tests need FUSE")
         self._directory = tempfile.TemporaryDirectory(prefix="ckptfs-test-")
@@ -23,7 +23,7 @@ class Mount:
         self._log = base / "log"
         self.source = source
         self.process = subprocess.Popen(
-            [CKPTFS, "mount", source, self.path, "-f", *options],
+            [*within, CKPTFS, "mount", source, self.path, "-f", *options],
             env={**os.environ, **environment}, stdout=self._log.open("w"), stderr=subprocess.STDOUT)
         wait_until(lambda: self.is_mounted() or self.process.poll() is not None, "the mount to answer", 30)
         if self.process.poll() is not None:

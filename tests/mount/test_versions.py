@@ -2,8 +2,10 @@
 """One version at a time: readers keep what they opened, new readers see all of what is new."""
 
 import os
+import time
 
 import pytest
+from harness.programs import wait_until
 
 pytestmark = pytest.mark.sanitized
 
@@ -61,3 +63,33 @@ def test_a_file_removed_by_another_client_is_gone_at_the_next_open(made, simulat
     simulator.client().delete_object(Bucket="bucket", Key=prefix + "file")
     with pytest.raises(FileNotFoundError):
         open(made / "file", "rb")
+
+
+def test_of_writers_on_two_mounts_the_last_commit_wins_whole(mount):
+    """Both have the file open at once, and what is read is always all of one of them."""
+    one, other, third = (mount("--metadata-ttl", "0") for _ in range(3))
+    size = 12 * MIB
+    for round_ in range(3):
+        first, second = open(one / "file", "wb", buffering=0), open(other / "file", "wb", buffering=0)
+        for _ in range(12):
+            first.write(b"1" * MIB)
+            second.write(b"2" * MIB)
+        order = [(first, b"1"), (second, b"2")]
+        if round_ % 2:
+            order.reverse()
+        for file, content in order:
+            file.close()
+            assert (third / "file").read_bytes() == content * size
+        for reader in (one, other):
+            assert (reader / "file").read_bytes() == order[-1][1] * size
+
+
+def test_stat_sees_another_mounts_commit_within_the_metadata_ttl(mount):
+    one, other = mount("--metadata-ttl", "1"), mount("--metadata-ttl", "1")
+    for size in (10, 20, 30):
+        (one / "file").write_bytes(b"x" * size)
+        committed = time.monotonic()
+        wait_until(lambda: (other / "file").exists() and (other / "file").stat().st_size == size, "the new size", 20)
+        # The TTL, and time for a slow machine to look.
+        assert time.monotonic() - committed < 1 + 4
+        assert (other / "file").stat().st_size == size
