@@ -158,13 +158,6 @@ Status check_container(const ObjectInfo& object) {
     return {};
 }
 
-// The bytes in one piece.
-std::vector<std::byte> in_one_piece(const Payload& payload) {
-    std::vector<std::byte> bytes(payload.size());
-    payload.copy_to(0, bytes);
-    return bytes;
-}
-
 Error about(const ObjectInfo& object, Error error) {
     error.message = format("{}: {}", escaped(object.key), error.message);
     return error;
@@ -200,7 +193,7 @@ public:
         if (const Status sound = check_container(object); !sound) {
             return failure(sound.error());
         }
-        return table_size(in_one_piece(tail), object.size).map_error([&](Error error) {
+        return table_size(as_bytes(tail.to_string()), object.size).map_error([&](Error error) {
             return about(object, std::move(error));
         });
     }
@@ -211,7 +204,7 @@ public:
         if (const Status sound = check_container(object); !sound) {
             return failure(sound.error());
         }
-        Result<FrameTable> table = FrameTable::parse(in_one_piece(tail), object.size);
+        Result<FrameTable> table = FrameTable::parse(as_bytes(tail.to_string()), object.size);
         if (!table) {
             return failure(about(object, std::move(table.error())));
         }
@@ -240,7 +233,7 @@ public:
         if (const Status sound = check_container(object); !sound) {
             return failure(sound.error());
         }
-        return container_file_size(in_one_piece(tail), object.size).map_error([&](Error error) {
+        return container_file_size(as_bytes(tail.to_string()), object.size).map_error([&](Error error) {
             return about(object, std::move(error));
         });
     }

@@ -59,12 +59,11 @@ struct Place {
     ReferenceIndex* index = nullptr;
 };
 
-PlaneCoder::Encoded encode_planes(ByteSpan raw, const Place& place, MutableByteSpan output, PlaneEffort effort,
-                                  PlaneCoder& planes) {
+PlaneCoder::Encoded encode_planes(ByteSpan raw, const Place& place, MutableByteSpan output, PlaneCoder& planes) {
     if (place.index != nullptr) {
-        return planes.encode_in_file(raw, place.offset, *place.index, output, effort);
+        return planes.encode_in_file(raw, place.offset, *place.index, output);
     }
-    return {planes.encode(raw, output, effort), {}};
+    return {planes.encode(raw, output), {}};
 }
 
 // The bytes written; 0 where the frame is to be stored raw.
@@ -76,10 +75,8 @@ PlaneCoder::Encoded shrink(ByteSpan raw, const Place& place, MutableByteSpan out
         case CodingChoice::kZstd:
             // What does not save one percent is not worth decoding.
             return {shop.zstd.compress(raw, output.first(raw.size() - raw.size() / 100), coding.zstd_level), {}};
-        case CodingChoice::kFastPlanes:
-            return encode_planes(raw, place, output, PlaneEffort::kFast, shop.planes);
         case CodingChoice::kPlanes:
-            return encode_planes(raw, place, output, PlaneEffort::kFull, shop.planes);
+            return encode_planes(raw, place, output, shop.planes);
     }
     return {};
 }

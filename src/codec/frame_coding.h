@@ -17,8 +17,6 @@ enum class CodingChoice : std::uint8_t {
     kRaw,
     // A zstd frame of FrameCoding::zstd_level, or raw.
     kZstd,
-    // Byte planes of floats with Huffman codes only, or raw.
-    kFastPlanes,
     // Byte planes, and whatever pays for what is not floats, or raw.
     kPlanes,
 };

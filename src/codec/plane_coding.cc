@@ -144,7 +144,7 @@ CodedPlane PlaneBlockCoder::encode_centred(ByteSpan plane, unsigned step, Mutabl
     return written == 0 ? encode_plane(plane, out) : CodedPlane{Coding::kCentred, segments + written};
 }
 
-CodedPlane PlaneBlockCoder::encode_opaque(ByteSpan bytes, MutableByteSpan out, PlaneEffort effort) {
+CodedPlane PlaneBlockCoder::encode_opaque(ByteSpan bytes, MutableByteSpan out) {
     const Sample sampled = sample(bytes);
     if (sampled.bits > kIncompressibleBits) {
         return store_raw(bytes, out);
@@ -152,7 +152,7 @@ CodedPlane PlaneBlockCoder::encode_opaque(ByteSpan bytes, MutableByteSpan out, P
     if (sampled.varying == 0 && varying_bits(bytes) == 0) {
         return store_repeated(bytes, out);
     }
-    return effort == PlaneEffort::kFull ? encode_matches(3, bytes, out) : encode_literals(bytes, out);
+    return encode_matches(3, bytes, out);
 }
 
 CodedPlane PlaneBlockCoder::encode_literals(ByteSpan bytes, MutableByteSpan out) {

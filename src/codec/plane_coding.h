@@ -28,7 +28,7 @@ public:
     // The plane with the exponents, above so many bits of mantissas.
     CodedPlane encode_exponents(ByteSpan plane, unsigned mantissa_bits, MutableByteSpan out);
     // Bytes that are no elements.
-    CodedPlane encode_opaque(ByteSpan bytes, MutableByteSpan out, PlaneEffort effort);
+    CodedPlane encode_opaque(ByteSpan bytes, MutableByteSpan out);
     // Where the plane's bytes lie: in `stored` itself, or in `scratch`, which has their size. Null where they are not
     // what the coding says.
     const std::byte* decode(plane_format::Coding coding, ByteSpan stored, MutableByteSpan scratch);

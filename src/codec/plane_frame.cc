@@ -72,9 +72,8 @@ struct PlaneCoder::Memory {
     [[nodiscard]] bool plan(ByteSpan raw);
     // The sub-blocks, but for what was found elsewhere. `begin` is called before each of them.
     template <class Begin>
-    std::size_t encode_all(ByteSpan raw, std::span<const FoundReference> found, MutableByteSpan out, PlaneEffort effort,
-                           Begin begin);
-    std::size_t encode(const SubBlock& block, ByteSpan raw, MutableByteSpan out, PlaneEffort effort);
+    std::size_t encode_all(ByteSpan raw, std::span<const FoundReference> found, MutableByteSpan out, Begin begin);
+    std::size_t encode(const SubBlock& block, ByteSpan raw, MutableByteSpan out);
     std::size_t encode_reference(const FoundReference& found, ByteSpan raw, MutableByteSpan out);
     std::size_t encode_elements(const SubBlock& block, ByteSpan raw, MutableByteSpan out);
     // Both decode a sub-block behind its header.
@@ -98,7 +97,7 @@ std::size_t PlaneCoder::bound_in_file(std::size_t raw_size) {
 
 template <class Begin>
 std::size_t PlaneCoder::Memory::encode_all(ByteSpan raw, std::span<const FoundReference> found, MutableByteSpan out,
-                                           PlaneEffort effort, Begin begin) {
+                                           Begin begin) {
     store_u32(out.data(), kMagic);
     store_u32(out.data() + 4, packed(kVersion, raw.size()));
     std::size_t written = kFrameHeader;
@@ -107,7 +106,7 @@ std::size_t PlaneCoder::Memory::encode_all(ByteSpan raw, std::span<const FoundRe
     const auto encode_until = [&](const SubBlock& block, std::size_t end) {
         if (done < end) {
             const SubBlock piece = piece_of(block, done, end);
-            written += encode(piece, raw.subspan(piece.offset, piece.size), out.subspan(written), effort);
+            written += encode(piece, raw.subspan(piece.offset, piece.size), out.subspan(written));
             done = end;
         }
     };
@@ -125,12 +124,12 @@ std::size_t PlaneCoder::Memory::encode_all(ByteSpan raw, std::span<const FoundRe
     return written + raw.size() / 100 < raw.size() ? written : 0;
 }
 
-std::size_t PlaneCoder::encode(ByteSpan raw, MutableByteSpan out, PlaneEffort effort) {
-    return memory_->plan(raw) ? memory_->encode_all(raw, {}, out, effort, [](const SubBlock& /*block*/) {}) : 0;
+std::size_t PlaneCoder::encode(ByteSpan raw, MutableByteSpan out) {
+    return memory_->plan(raw) ? memory_->encode_all(raw, {}, out, [](const SubBlock& /*block*/) {}) : 0;
 }
 
 PlaneCoder::Encoded PlaneCoder::encode_in_file(ByteSpan raw, std::uint64_t offset, ReferenceIndex& index,
-                                               MutableByteSpan out, PlaneEffort effort) {
+                                               MutableByteSpan out) {
     Encoded encoded;
     if (!memory_->plan(raw)) {
         return encoded;
@@ -141,7 +140,7 @@ PlaneCoder::Encoded PlaneCoder::encode_in_file(ByteSpan raw, std::uint64_t offse
             memory_->search.note(raw, offset, block);
         }
     };
-    encoded.size = memory_->encode_all(raw, found, out, effort, note);
+    encoded.size = memory_->encode_all(raw, found, out, note);
     memory_->search.remember(index);
     std::size_t end = encoded.size;
     for (const FoundReference& reference : found) {
@@ -188,7 +187,7 @@ std::size_t PlaneCoder::Memory::encode_reference(const FoundReference& found, By
     return written;
 }
 
-std::size_t PlaneCoder::Memory::encode(const SubBlock& block, ByteSpan raw, MutableByteSpan out, PlaneEffort effort) {
+std::size_t PlaneCoder::Memory::encode(const SubBlock& block, ByteSpan raw, MutableByteSpan out) {
     if (block.layout.width > 1) {
         return encode_elements(block, raw, out);
     }
@@ -203,7 +202,7 @@ std::size_t PlaneCoder::Memory::encode(const SubBlock& block, ByteSpan raw, Muta
             coded = store_repeated(raw, body);
             break;
         case SubBlockKind::kElements:
-            coded = blocks.encode_opaque(raw, body, effort);
+            coded = blocks.encode_opaque(raw, body);
             break;
     }
     store_u32(out.data() + kSubBlockHeader, packed(static_cast<std::uint8_t>(coded.coding), coded.size));

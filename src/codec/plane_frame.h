@@ -24,13 +24,6 @@ inline constexpr std::size_t kMaxPlaneFrameRaw = std::size_t{1} << 20;
 
 class ReferenceIndex;
 
-enum class PlaneEffort : std::uint8_t {
-    // Huffman codes only.
-    kFast,
-    // Matches as well, where a sample says that they pay.
-    kFull,
-};
-
 class PlaneCoder {
 public:
     PlaneCoder();
@@ -43,7 +36,7 @@ public:
 
     // The bytes written, or 0 where the frame would not be at least 1 % smaller than `raw`, which the caller then
     // stores as it is. raw: 1 byte to kMaxPlaneFrameRaw; out: at least bound(raw.size()).
-    std::size_t encode(ByteSpan raw, MutableByteSpan out, PlaneEffort effort);
+    std::size_t encode(ByteSpan raw, MutableByteSpan out);
 
     // As encode(), of a frame at `offset` of a file of which `index` knows what stands before; the frame is added to
     // it.
@@ -53,8 +46,7 @@ public:
         std::vector<FileRange> references;
     };
     // out: at least bound_in_file(raw.size()).
-    Encoded encode_in_file(ByteSpan raw, std::uint64_t offset, ReferenceIndex& index, MutableByteSpan out,
-                           PlaneEffort effort);
+    Encoded encode_in_file(ByteSpan raw, std::uint64_t offset, ReferenceIndex& index, MutableByteSpan out);
     // Never more than raw_size + 4096.
     [[nodiscard]] static std::size_t bound_in_file(std::size_t raw_size);
 
