@@ -18,6 +18,7 @@ CHECKPOINTS = ["torch.save", "torch.load", "DCP save, 2 ranks", "DCP load, 2 ran
 FILES = ["1 MiB write", "1 MiB read"]
 
 
+@pytest.mark.full
 def test_a_quick_run_covers_every_row_and_writes_its_results(tmp_path):
     done = subprocess.run([sys.executable, ROOT / "bench/compare.py", "--quick", "--output", tmp_path, "--disk", tmp_path],
                           env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "CKPTFS_BUILD": str(BUILD)},
