@@ -21,6 +21,7 @@ class Mount:
         self.path = base / "mnt"
         self.path.mkdir()
         self._log = base / "log"
+        self._kept_log: str | None = None
         self.source = source
         self.process = subprocess.Popen(
             [*within, CKPTFS, "mount", source, self.path, "-f", *options],
@@ -37,7 +38,7 @@ class Mount:
             return any(line.split()[4] == str(self.path) for line in table)
 
     def log(self) -> str:
-        return self._log.read_text(errors="replace")
+        return self._kept_log if self._kept_log is not None else self._log.read_text(errors="replace")
 
     def peak_memory(self) -> int:
         """Bytes resident at most so far."""
@@ -63,4 +64,5 @@ class Mount:
                 self.process.wait()
         if self.is_mounted():
             subprocess.run(["umount", "--lazy", self.path], check=False)
+        self._kept_log = self.log()
         self._directory.cleanup()

@@ -76,7 +76,8 @@ def test_tar(mount, local):
     run("tar", "--compare", "--file", other / "archive.tar", "-C", local)
 
 
-@pytest.mark.parametrize("flags", [["conv=fsync"], ["oflag=direct"], ["oflag=direct", "conv=fsync"], ["conv=fdatasync"]])
+@pytest.mark.parametrize("flags", [["conv=fsync"], ["conv=fdatasync"], ["oflag=direct"], ["oflag=direct", "conv=fsync"]],
+                         ids=" ".join)
 def test_dd(mount, local, flags):
     source = local / "dir/below/large.bin"
     made = mount()
@@ -117,7 +118,8 @@ def test_redirections(mount, local):
         "second": b"teed\n", "third": b"teed\n"}
 
 
-@pytest.mark.parametrize("settings", ["set backup backupcopy=no", "set backup backupcopy=yes", "set nobackup nowritebackup"])
+@pytest.mark.parametrize("settings", ["set backup backupcopy=no", "set backup backupcopy=yes",
+                                      "set nobackup nowritebackup"])
 def test_vim(mount, settings):
     """By another name and rename, by a copy and in place, and in place."""
     made = mount()

@@ -219,3 +219,28 @@ def test_direct_writes_and_a_tail(mount, size):
         assert os.preadv(file, [memoryview(block)[:4096]], 0) == 4096
         assert block[:4096] == content[:4096]
         os.close(file)
+
+
+def test_renames_in_a_chain(mount):
+    """Like TensorFlow's: shards in one write each under temporary names, then all renamed twice, the index last."""
+    made = mount()
+    os.makedirs(made / "ckpt_temp/part-00000-of-00001")
+    contents = {f"data-0000{n}-of-00002": numpy.random.default_rng(n).bytes(9 * MIB) for n in range(2)}
+    contents["index"] = b"index"
+    for name, content in contents.items():
+        temporary = f"ckpt_temp/part-00000-of-00001.{name}"
+        with open(made / f"{temporary}.tempstate17", "wb", buffering=0) as file:
+            assert file.write(content) == len(content)
+        os.rename(made / f"{temporary}.tempstate17", made / temporary)
+    for name in contents:
+        os.rename(made / f"ckpt_temp/part-00000-of-00001.{name}", made / f"ckpt-1.{name}")
+    os.rmdir(made / "ckpt_temp/part-00000-of-00001")
+    os.rmdir(made / "ckpt_temp")
+    for step in (1, 2):
+        with open(made / "checkpoint.tmp8d7c", "w") as file:
+            file.write(f'model_checkpoint_path: "ckpt-{step}"\n')
+        os.replace(made / "checkpoint.tmp8d7c", made / "checkpoint")
+    other = mount()
+    expected = {f"ckpt-1.{name}": content for name, content in contents.items()}
+    expected["checkpoint"] = b'model_checkpoint_path: "ckpt-2"\n'
+    assert {name: (other / name).read_bytes() for name in os.listdir(other.path)} == expected

@@ -23,6 +23,9 @@ def make_tree(directory: pathlib.Path, seed: int = 0) -> pathlib.Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(numbers(size, seed + number))
     (directory / "nothing inside").mkdir()
+    (directory / "latest").symlink_to("dir/medium.bin")
+    (directory / "dir/up").symlink_to("../dir")
+    (directory / "dangling").symlink_to("nowhere")
     return directory
 
 
