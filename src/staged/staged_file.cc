@@ -334,7 +334,7 @@ void StagedFile::stop(Error error) {
     if (failure_) {
         return;
     }
-    failure_ = std::move(error);
+    failure_ = kept_failure(std::move(error));
     if (when_failed_) {
         outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
     }

@@ -18,6 +18,13 @@ constexpr int kZeroPartsUnderWay = 16;
 
 }  // namespace
 
+Error kept_failure(Error error) {
+    if (error.errno_value == EACCES || error.errno_value == EPERM) {
+        error.errno_value = EIO;
+    }
+    return error;
+}
+
 std::shared_ptr<FileWriter> FileWriter::create(WriteEnvironment& environment, std::string key,
                                                std::optional<CommittedObject> base, Overwrite overwrite) {
     return StreamWriter::create(environment, std::move(key), std::move(base), overwrite);
@@ -403,7 +410,7 @@ void FileWriterImpl::stop(Error error) {
     if (failure_) {
         return;
     }
-    failure_ = std::move(error);
+    failure_ = kept_failure(std::move(error));
     if (when_failed_) {
         outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
     }

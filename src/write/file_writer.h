@@ -82,6 +82,10 @@ struct WriterProgress {
     int parts_in_flight = 0;
 };
 
+// The error as a file that cannot be written keeps it. What the store refuses (EACCES, EPERM) is EIO to the writer:
+// Python's shutil.move() and fsspec take EACCES for a mode that could not be set, and go on as if the file were whole.
+Error kept_failure(Error error);
+
 class FileWriter : public std::enable_shared_from_this<FileWriter> {
 public:
     using WriteDone = std::function<void(Status)>;

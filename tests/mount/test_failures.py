@@ -52,6 +52,23 @@ def test_the_first_failure_is_kept_for_every_later_call(mount, simulator, prefix
     wait_until(lambda: simulator.open_uploads(prefix) == [], "the upload to be ended")
 
 
+@pytest.mark.parametrize("mode", ["wb", "w+b"])
+@pytest.mark.parametrize("operation, mebibytes", [("UploadPart", 40), ("CompleteMultipartUpload", 40), ("PutObject", 2)])
+def test_what_the_store_refuses_is_an_io_error(mount, simulator, prefix, operation, mebibytes, mode):
+    made = mount()
+    simulator.inject({"op": operation, "key": prefix + "*", "action": "403"})
+    with pytest.raises(OSError) as refused:
+        with open(made / "file", mode, buffering=0) as file:
+            if mode == "w+b":
+                file.seek(mebibytes * MIB)
+                file.write(b"end")
+                file.seek(0)
+            for _ in range(mebibytes):
+                file.write(os.urandom(MIB))
+    assert refused.value.errno == errno.EIO
+    assert simulator.keys(prefix) == []
+
+
 @pytest.mark.parametrize("operation, mebibytes", [("CompleteMultipartUpload", 40), ("PutObject", 2)])
 def test_a_commit_whose_reply_was_lost_is_a_success(mount, simulator, prefix, operation, mebibytes):
     simulator.inject({"op": operation, "key": prefix + "*", "times": 1, "action": "performed-but-reply-lost"})

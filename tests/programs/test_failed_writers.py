@@ -7,6 +7,7 @@ import re
 import subprocess
 import tempfile
 
+import fsspec
 import h5py
 import numpy
 import pytest
@@ -74,6 +75,14 @@ def h5py_write(path, size):
         file["weight"] = tensor(size).numpy()
 
 
+def fsspec_transaction(path, size):
+    """As Lightning saves: a temporary file elsewhere, which is copied to its name in the end."""
+    files = fsspec.filesystem("file")
+    with files.transaction:
+        with files.open(str(path), "wb") as file:
+            file.write(tensor(size).numpy().tobytes())
+
+
 def command(*arguments: str):
     """A program that writes TARGET in DIRECTORY, from SOURCE or an ARCHIVE of it."""
     def run(path, size):
@@ -92,6 +101,7 @@ WRITERS = {
     "torch.save": torch_save, "torch.save to a file": torch_save_file, "torch.save legacy": torch_save_legacy,
     "torch.save and rename": torch_save_and_rename, "safetensors": save_safetensors, "numpy.save": numpy_save,
     "numpy.savez": numpy_savez, "numpy.tofile": numpy_tofile, "numpy.memmap": numpy_memmap, "h5py": h5py_write,
+    "fsspec": fsspec_transaction,
     "cp": command("cp", "SOURCE", "TARGET"), "cp -a": command("cp", "-a", "SOURCE", "TARGET"),
     "mv": command("mv", "SOURCE", "TARGET"), "rsync": command("rsync", "-a", "--ignore-times", "SOURCE", "DIRECTORY"),
     "rsync --inplace": command("rsync", "-a", "--ignore-times", "--inplace", "SOURCE", "DIRECTORY"),

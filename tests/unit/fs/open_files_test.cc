@@ -115,10 +115,10 @@ TEST_F(FileSystemTest, AFailureIsKeptAndNothingIsPublished) {
     store.inject({Operation::kPut, "p/f", store_error(EACCES, "AccessDenied", 403), 0, 100, false});
     const HandleId handle = create("f")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "content"));
-    EXPECT_EQ(errno_of(fsync(handle)), EACCES);
-    EXPECT_EQ(errno_of(write(handle, 7, "more")), EACCES);
-    EXPECT_EQ(errno_of(rename("f", "g")), EACCES);
-    EXPECT_EQ(errno_of(flush(handle)), EACCES);
+    EXPECT_EQ(errno_of(fsync(handle)), EIO);
+    EXPECT_EQ(errno_of(write(handle, 7, "more")), EIO);
+    EXPECT_EQ(errno_of(rename("f", "g")), EIO);
+    EXPECT_EQ(errno_of(flush(handle)), EIO);
     ASSERT_TRUE(release(handle));
     EXPECT_EQ(errno_of(lookup("f")), ENOENT);
 }
