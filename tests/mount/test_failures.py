@@ -56,7 +56,7 @@ def test_the_first_failure_is_kept_for_every_later_call(mount, simulator, prefix
 @pytest.mark.parametrize("operation, mebibytes", [("UploadPart", 40), ("CompleteMultipartUpload", 40), ("PutObject", 2)])
 def test_what_the_store_refuses_is_an_io_error(mount, simulator, prefix, operation, mebibytes, mode):
     made = mount()
-    simulator.inject({"op": operation, "key": prefix + "*", "action": "403"})
+    simulator.inject(*({"op": operation, "key": prefix + name, "action": "403"} for name in ("file", ".ckptfs/tmp/*")))
     with pytest.raises(OSError) as refused:
         with open(made / "file", mode, buffering=0) as file:
             if mode == "w+b":

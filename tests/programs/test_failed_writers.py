@@ -21,9 +21,17 @@ from programs.trees import MIB
 
 # Which request fails, and the size of a file for whose bytes the store is asked that way.
 FAULTS = [pytest.param("UploadPart", 20 * MIB, id="write"),
-          pytest.param("CompleteMultipartUpload", 20 * MIB, id="commit"),
+          pytest.param("CompleteMultipartUpload", 20 * MIB, id="commit", marks=pytest.mark.full),
           pytest.param("PutObject", 100_000, id="commit of a small file"),
           pytest.param("CreateMultipartUpload", 20 * MIB, id="create", marks=pytest.mark.full)]
+
+
+# Of the file, of its temporary ones, and of ckptfs's, but for its records of failed files.
+NAMES = ("file*", ".file*", ".tmp*", ".ckptfs/tmp/*")
+
+
+def refuse(simulator, operation, prefix, names=NAMES, **rule):
+    simulator.inject(*({"op": operation, "key": prefix + name, "action": "403", **rule} for name in names))
 
 
 def tensor(size: int) -> torch.Tensor:
@@ -122,7 +130,7 @@ def test_writers_are_told(mount, simulator, prefix, writer, operation, size):
     # Of the name that numpy.savez would give it.
     earlier = tensor(1000).numpy().tobytes()
     (made / "file.npz").write_bytes(earlier)
-    simulator.inject({"op": operation, "key": prefix + "*", "action": "403"})
+    refuse(simulator, operation, prefix)
     path = made / ("file.npz" if writer != "numpy.save" else "file.npy")
     with pytest.raises(Exception):
         WRITERS[writer](path, size)
@@ -136,7 +144,7 @@ def test_writers_are_told(mount, simulator, prefix, writer, operation, size):
 def test_a_rename_that_fails_is_told(mount, simulator, prefix, writer):
     made = mount()
     (made / "file").write_bytes(b"the earlier version")
-    simulator.inject({"op": "CopyObject", "key": prefix + "*", "action": "403"})
+    refuse(simulator, "CopyObject", prefix)
     with pytest.raises(Exception):
         WRITERS[writer](made / "file", 100_000)
     assert (mount("--read-only") / "file").read_bytes() == b"the earlier version"
@@ -144,18 +152,18 @@ def test_a_rename_that_fails_is_told(mount, simulator, prefix, writer):
 
 def test_a_move_within_the_mount_that_fails_keeps_the_source(mount, simulator, prefix):
     made = mount()
-    (made / "source").write_bytes(b"content")
-    simulator.inject({"op": "CopyObject", "key": prefix + "*", "action": "403"})
-    moved = subprocess.run(["mv", made / "source", made / "target"], stderr=subprocess.DEVNULL, check=False)
+    (made / "file").write_bytes(b"content")
+    refuse(simulator, "CopyObject", prefix)
+    moved = subprocess.run(["mv", made / "file", made / "file moved"], stderr=subprocess.DEVNULL, check=False)
     assert moved.returncode == 1
-    assert simulator.keys(prefix) == [prefix + "source"]
+    assert simulator.keys(prefix) == [prefix + "file"]
 
 
 def test_what_h5py_cannot_append_leaves_the_file_as_it_was(mount, simulator, prefix):
     made = mount()
     with h5py.File(made / "file.h5", "w") as file:
         file["first"] = numpy.arange(100_000)
-    simulator.inject({"op": "UploadPart", "key": prefix + "*", "action": "403"})
+    refuse(simulator, "UploadPart", prefix)
     with pytest.raises(Exception):
         with h5py.File(made / "file.h5", "a") as file:
             file["second"] = tensor(20 * MIB).numpy()
@@ -169,7 +177,7 @@ def test_what_h5py_cannot_append_leaves_the_file_as_it_was(mount, simulator, pre
     ("dash", "cat /proc/version > file")])
 def test_what_a_shell_cannot_notice_is_not_visible(mount, simulator, prefix, shell, script):
     made = mount()
-    simulator.inject({"op": "PutObject", "key": prefix + "*", "action": "403"})
+    refuse(simulator, "PutObject", prefix)
     subprocess.run([shell, "-c", script], cwd=made.path, check=True)
     assert simulator.keys(prefix) == []
     assert prefix + "file" in made.log()
@@ -197,8 +205,7 @@ def save_for_hugging_face(path, size):
     (save_by_fsspec, {"sync_files": True}), (save_for_hugging_face, {})])
 def test_dcp_with_one_thread_raises_and_has_no_metadata(mount, simulator, prefix, save, options, operation, size):
     made = mount()
-    simulator.inject(*({"op": operation, "key": f"{prefix}step/*.{ending}", "action": "403"}
-                       for ending in ("distcp", "safetensors")))
+    refuse(simulator, operation, prefix, ("step/*.distcp", "step/*.safetensors"))
     with pytest.raises(dcp.api.CheckpointException):
         save(made / "step", size, **options)
     assert simulator.fault_hits() > 0
@@ -216,7 +223,7 @@ def assert_loads(path, size):
                                              (save_by_fsspec, "PutObject")])
 def test_dcp_raises_when_its_metadata_fails(mount, simulator, prefix, save, operation):
     made = mount()
-    simulator.inject({"op": operation, "key": prefix + "step/.metadata*", "times": 1, "action": "403"})
+    refuse(simulator, operation, prefix, ("step/.metadata*",), times=1)
     with pytest.raises(dcp.api.CheckpointException):
         save(made / "step", 100_000, sync_files=True)
     assert simulator.fault_hits() > 0
@@ -228,7 +235,7 @@ def test_dcp_raises_when_its_metadata_fails(mount, simulator, prefix, save, oper
 
 @pytest.mark.filterwarnings("ignore")
 def test_fsspec_copies_what_it_cannot_rename(mount, simulator, prefix):
-    simulator.inject({"op": "CopyObject", "key": prefix + "step/.metadata*", "action": "403"})
+    refuse(simulator, "CopyObject", prefix, ("step/.metadata*",))
     save_by_fsspec(mount() / "step", 100_000)
     assert simulator.fault_hits() > 0
     assert_loads(mount() / "step", 100_000)

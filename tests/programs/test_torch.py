@@ -80,10 +80,13 @@ def test_torch_load(mount, zip_format):
              lambda path: torch.load(path, map_location=lambda storage, _: storage)]
     if zip_format:
         loads += [load_from_shared_mapping, lambda path: torch.load(path, mmap=True),
-                  lambda path: torch.load(path, mmap=True, map_location="cpu", weights_only=False)]
-    for load in loads:
-        assert equal(load(mount() / "model.pt"), expected)
-    shapes = torch.load(mount() / "model.pt", map_location="meta")["model"]
+                  lambda path: torch.load(path, mmap=True, map_location="cpu", weights_only=False), load_from_file]
+    # Two to a mount: one that has seen nothing, and one that has read it.
+    for first, second in zip(loads[::2], loads[1::2]):
+        other = mount()
+        assert equal(first(other / "model.pt"), expected)
+        assert equal(second(other / "model.pt"), expected)
+    shapes = torch.load(other / "model.pt", map_location="meta")["model"]
     assert {name: tensor.shape for name, tensor in shapes.items()} == \
         {name: tensor.shape for name, tensor in expected["model"].items()}
 

@@ -18,7 +18,7 @@ protected:
         store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
         const HandleId handle = create("shard")->opened.handle;
         ASSERT_TRUE(write(handle, 0, "content"));
-        EXPECT_EQ(errno_of(close(handle)), EACCES);
+        EXPECT_EQ(errno_of(close(handle)), EIO);
     }
     Status commit() {
         save("m.tmp", "metadata");
@@ -54,7 +54,7 @@ TEST_F(FailedSiblingsTest, CloseWaitsForTheRecordButNotForEver) {
         } else {
             timer.run(FailedSiblings::kLongestWait);
         }
-        EXPECT_EQ(errno_of(closed.get()), EACCES);
+        EXPECT_EQ(errno_of(closed.get()), EIO);
         EXPECT_EQ(store.exists("p/.ckptfs/failed/" + name), store_answers);
         static_cast<void>(release(handle));
     }
