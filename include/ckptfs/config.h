@@ -75,6 +75,8 @@ struct NameConfig {
     mode_t file_mode = 0600;
     mode_t dir_mode = 0700;
     bool read_only = false;
+    // A rename of a directory that shows no sign of life for so long is ended by whoever meets it.
+    Milliseconds rename_repair_after{std::chrono::minutes(10)};
 };
 
 struct CodecConfig {

@@ -7,6 +7,8 @@
 //   .ckptfs/tmp/UUID           a file written out of order, before it has its name
 //   .ckptfs/failed/DIR/NAME    an empty record: NAME in DIR could not be written (no commit over a failed sibling)
 //   .ckptfs/mounts/UUID        heartbeat of a mount
+//   .ckptfs/renames/UUID-…     the record of a directory's rename that is under way (fs/directory_marker.h)
+//   .ckptfs/rename-names/UUID  what it moves
 #pragma once
 
 #include <cstddef>
@@ -19,6 +21,8 @@ inline constexpr std::string_view kControlDirectory = ".ckptfs";
 inline constexpr std::string_view kTemporaryPrefix = ".ckptfs/tmp/";
 inline constexpr std::string_view kFailedPrefix = ".ckptfs/failed/";
 inline constexpr std::string_view kMountsPrefix = ".ckptfs/mounts/";
+inline constexpr std::string_view kRenamesPrefix = ".ckptfs/renames/";
+inline constexpr std::string_view kRenameNamesPrefix = ".ckptfs/rename-names/";
 
 // Object key length limit of Amazon S3 ("Creating object key names"), in bytes of UTF-8.
 inline constexpr std::size_t kMaxKeyBytes = 1024;

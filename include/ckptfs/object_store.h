@@ -69,6 +69,8 @@ struct GetResponse {
     std::uint64_t length = 0;
     // x-amz-request-id, for the message where the bytes turn out to be damaged.
     std::string request_id;
+    // By the store's own clock (Date), to the second like Last-Modified; zero where it does not say.
+    WallTime answered_at{};
 };
 
 struct PutRequest {

@@ -140,6 +140,11 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "Opening a file always asks.",
      [](Config& c, std::string_view v) { return set(c.names.metadata_ttl, parse_duration(v)); }},
 
+    {kFiles, "rename-repair-after", "", "TIME", "10m",
+     "when a directory's rename that nobody works at any more is ended by whoever meets it",
+     "All mounts of a prefix should agree on it. See ckptfs-semantics(7).",
+     [](Config& c, std::string_view v) { return set(c.names.rename_repair_after, parse_duration(v)); }},
+
     {kWriting, "part-size", "", "SIZE", "grows", "size of a part of a multipart upload, 5M to 5G",
      "Without it parts grow with the file, so that small files end soon and large ones fit into 10,000 parts.",
      [](Config& c, std::string_view v) { return set(c.write.part_size, parse_size(v)); }},

@@ -11,12 +11,38 @@
 
 namespace ckptfs {
 
-Directories::Directories(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
+Directories::Directories(SharedState& state, Lookups& lookups, RenameRepairs& repairs)
+    : state_(state), lookups_(lookups), records_(state, repairs) {}
 Directories::~Directories() = default;
 
+std::string Directories::key_of(NodeId parent_id, const std::string& name) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const Result<NodePtr> parent = state_.directory(lock, parent_id);
+    return parent ? state_.key(lock, **parent) + name : std::string();
+}
+
+void Directories::in_order(NodeId parent, const std::string& name, std::function<std::function<void()>()> change) {
+    const std::string key = key_of(parent, name);
+    const KeyOrder::Place place = state_.key_order.enter({key});
+    state_.key_order.when_first(place, [this, parent, name, change = std::move(change), key, place] {
+        state_.env.blocking.post([this, parent, name, change, key, place] {
+            // A directory above may have been renamed meanwhile.
+            const bool moved = key_of(parent, name) != key;
+            const std::function<void()> reply = moved ? nullptr : change();
+            state_.key_order.leave(place);
+            if (moved) {
+                in_order(parent, name, change);
+            } else {
+                reply();
+            }
+        });
+    });
+}
+
 void Directories::mkdir(NodeId parent, std::string name, Reply<Entry> reply) {
-    state_.env.blocking.post(
-        [this, parent, name = std::move(name), reply = std::move(reply)] { reply(mkdir_now(parent, name)); });
+    in_order(parent, name, [this, parent, name, reply = std::move(reply)] {
+        return [reply, made = mkdir_now(parent, name)] { reply(made); };
+    });
 }
 
 Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) {
@@ -36,8 +62,10 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
         }
         key = state_.env.prefix + parent_path + name + "/";
     }
-    if (const Status made = put_marker(key, true); !made) {
-        return failure(made.error());
+    if (const Status made = put_marker(key); !made) {
+        const bool exists = made.error().errno_value == EEXIST;
+        return exists && is_hidden(key) ? failure(EBUSY, key + ": a rename of this directory is not finished")
+                                        : failure(made.error());
     }
     const NodeTable::Lock lock = state_.nodes.lock();
     const Result<NodePtr> parent = state_.directory(lock, parent_id);
@@ -50,13 +78,19 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
     return state_.entry(lock, *node);
 }
 
-Status Directories::put_marker(const std::string& key, bool if_none_match) {
+bool Directories::is_hidden(const std::string& key) {
+    const Result<FoundName> found =
+        wait_for<FoundName>([&](auto done) { lookups_.find(key.substr(0, key.size() - 1), done); });
+    return found && found->is_hidden;
+}
+
+Status Directories::put_marker(const std::string& key) {
     PutRequest request;
     request.key = key;
     request.content_type = "application/x-directory";
     // By which mkdir knows its own marker when the reply was lost.
     request.metadata[kWriteIdMetadata] = random_uuid();
-    request.if_none_match = if_none_match;
+    request.if_none_match = true;
     const Result<PutResponse> made = wait_for<PutResponse>([&](auto done) { state_.env.store.put(request, done); });
     if (!made) {
         return failure(made.error());
@@ -65,8 +99,9 @@ Status Directories::put_marker(const std::string& key, bool if_none_match) {
 }
 
 void Directories::rmdir(NodeId parent, std::string name, Reply<void> reply) {
-    state_.env.blocking.post(
-        [this, parent, name = std::move(name), reply = std::move(reply)] { reply(rmdir_now(parent, name)); });
+    in_order(parent, name, [this, parent, name, reply = std::move(reply)] {
+        return [reply, removed = rmdir_now(parent, name)] { reply(removed); };
+    });
 }
 
 Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
@@ -100,6 +135,9 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
         return failure(below.error());
     }
     for (const ObjectInfo& object : below->objects) {
+        if (object.key == list.prefix && lookups_.hides(object)) {
+            return failure(ENOENT, list.prefix + " is being renamed");
+        }
         if (object.key != list.prefix) {
             return failure(ENOTEMPTY, "the directory holds " + escaped(object.key));
         }
@@ -218,7 +256,7 @@ void Directories::keep_when_empty(const NodePtr& directory) {
         return;
     }
     if (below->objects.empty()) {
-        if (const Status made = put_marker(list.prefix, false); !made) {
+        if (const Status made = put_marker(list.prefix); !made && made.error().errno_value != EEXIST) {
             give_up(made.error());
             return;
         }
@@ -246,7 +284,7 @@ void Directories::open(NodeId id, Reply<HandleId> reply) {
     {
         std::lock_guard lock(mutex_);
         handle = next_handle_++;
-        listings_.emplace(handle, std::make_shared<DirectoryListing>(state_, lookups_, node));
+        listings_.emplace(handle, std::make_shared<DirectoryListing>(state_, lookups_, records_, node));
     }
     reply(handle);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fs/lookups.h"
+#include "fs/recorded_renames.h"
 #include "fs/shared_state.h"
 
 namespace ckptfs {
@@ -21,7 +22,7 @@ class DirectoryListing;
 
 class Directories {
 public:
-    Directories(SharedState& state, Lookups& lookups);
+    Directories(SharedState& state, Lookups& lookups, RenameRepairs& repairs);
     ~Directories();
 
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply);
@@ -47,16 +48,23 @@ private:
         Reply<void> reply;
     };
 
+    // Runs `change` on the blocking executor once this mount has the name to itself; what it returns is called when
+    // the next may begin.
+    void in_order(NodeId parent, const std::string& name, std::function<std::function<void()>()> change);
+    [[nodiscard]] std::string key_of(NodeId parent, const std::string& name) const;
     Result<Entry> mkdir_now(NodeId parent_id, const std::string& name);
     Status rmdir_now(NodeId parent_id, const std::string& name);
     Status unlink_now(const Unlink& unlink);
     // A commit or a rename that was on its way has brought the name back.
     Status unlink_again(const Unlink& unlink);
     void end_unlink(const Unlink& unlink, const Status& status);
-    Status put_marker(const std::string& key, bool if_none_match);
+    Status put_marker(const std::string& key);
+    // A rename that is not finished has a marker there.
+    bool is_hidden(const std::string& key);
 
     SharedState& state_;
     Lookups& lookups_;
+    RenameRecords records_;
 
     std::mutex mutex_;
     HandleId next_handle_ = 1;

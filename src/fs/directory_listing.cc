@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "fs/directory_rename.h"
 #include "fs/paths.h"
 #include "fs/store_wait.h"
 
@@ -18,8 +19,8 @@ constexpr std::size_t kMaxKnownNames = 20'000;
 
 }  // namespace
 
-DirectoryListing::DirectoryListing(SharedState& state, Lookups& lookups, NodePtr directory)
-    : state_(state), lookups_(lookups), directory_(std::move(directory)) {
+DirectoryListing::DirectoryListing(SharedState& state, Lookups& lookups, RenameRecords& records, NodePtr directory)
+    : state_(state), lookups_(lookups), records_(records), directory_(std::move(directory)) {
     const NodeTable::Lock lock = state_.nodes.lock();
     ++directory_->open_handles;
 }
@@ -72,7 +73,7 @@ Status DirectoryListing::next_page() {
     }
     request.delimiter = "/";
     request.continuation_token = token_;
-    const Result<ListResponse> page = wait_for<ListResponse>([&](auto done) { state_.env.store.list(request, done); });
+    const Result<ListResponse> page = fetch_page(request);
     if (!page) {
         return failure(page.error());
     }
@@ -85,6 +86,64 @@ Status DirectoryListing::next_page() {
         finish();
     }
     return {};
+}
+
+Result<ListResponse> DirectoryListing::fetch_page(const ListRequest& request) {
+    using Records = std::shared_ptr<const RecordedRenames>;
+    auto promise = std::make_shared<std::promise<Result<Records>>>();
+    std::future<Result<Records>> answer = promise->get_future();
+    records_.ask([promise](Result<Records> recorded) { promise->set_value(std::move(recorded)); });
+    Result<ListResponse> page = wait_for<ListResponse>([&](auto done) { state_.env.store.list(request, done); });
+    const Result<Records> recorded = answer.get();
+    if (!page || !recorded) {
+        return failure(page ? recorded.error() : page.error());
+    }
+    if (request.continuation_token.empty() && is_gone(request.prefix, *page)) {
+        // glibc takes ENOENT for the end of an empty directory.
+        return failure(ESTALE, request.prefix + " was removed or renamed while it was open");
+    }
+    directories_known_ = state_.env.clock.now() - (*recorded)->asked < kRecordLead;
+    drop_hidden(*page, **recorded);
+    return page;
+}
+
+void DirectoryListing::drop_hidden(ListResponse& page, const RecordedRenames& recorded) {
+    std::vector<std::string> suspects;
+    for (const std::string& key : page.common_prefixes) {
+        if (recorded.paths.contains(path_hash(key))) {
+            suspects.push_back(key);
+        }
+    }
+    std::mutex mutex;
+    std::set<std::string> hidden;
+    static_cast<void>(
+        for_each_in_parallel(suspects.size(), kSizesAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+            const std::string& key = suspects[index];
+            lookups_.find(key.substr(0, key.size() - 1), [&, done = std::move(done)](const Result<FoundName>& found) {
+                if (!found || !found->is_directory) {
+                    const std::lock_guard lock(mutex);
+                    hidden.insert(key);
+                }
+                done({});
+            });
+        }));
+    std::erase_if(page.common_prefixes, [&hidden](const std::string& key) { return hidden.contains(key); });
+}
+
+// Reached by a name that was looked up before it was removed or its rename began.
+bool DirectoryListing::is_gone(const std::string& directory_key, const ListResponse& page) const {
+    const bool empty = page.objects.empty() && page.common_prefixes.empty();
+    const bool has_marker = !page.objects.empty() && page.objects.front().key == directory_key;
+    if (directory_ == state_.nodes.root() || !(empty || (has_marker && lookups_.hides(page.objects.front())))) {
+        return false;
+    }
+    const NodeTable::Lock lock = state_.nodes.lock();
+    for (const Node* at = directory_.get(); at != nullptr; at = at->parent.get()) {
+        if (at->moving) {
+            return false;
+        }
+    }
+    return being_written_.empty();
 }
 
 void DirectoryListing::take_page(const std::string& directory_key, const ListResponse& page) {
@@ -202,7 +261,7 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
                    : lookups_.found_file(lock, directory_, listed.name, listed.version);
     }
     entry.entry = state_.entry(lock, *node);
-    if (!newer && !listed.size_is_known) {
+    if (!newer && !(listed.is_directory ? directories_known_ : listed.size_is_known)) {
         // Whoever wants to know asks for it.
         node->checked = SteadyTime{};
         entry.entry.valid_for = entry.entry.attributes.valid_for = Milliseconds(0);

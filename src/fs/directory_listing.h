@@ -13,13 +13,14 @@
 #include <vector>
 
 #include "fs/lookups.h"
+#include "fs/recorded_renames.h"
 #include "fs/shared_state.h"
 
 namespace ckptfs {
 
 class DirectoryListing {
 public:
-    DirectoryListing(SharedState& state, Lookups& lookups, NodePtr directory);
+    DirectoryListing(SharedState& state, Lookups& lookups, RenameRecords& records, NodePtr directory);
     ~DirectoryListing();
 
     Result<std::vector<DirectoryEntry>> read(std::uint64_t offset, std::size_t max_entries, bool with_attributes);
@@ -35,6 +36,11 @@ private:
 
     void restart();
     Status next_page();
+    Result<ListResponse> fetch_page(const ListRequest& request);
+    // Without those that a rename hides.
+    void drop_hidden(ListResponse& page, const RecordedRenames& recorded);
+    // The first page shows that the directory is not there, or not shown.
+    [[nodiscard]] bool is_gone(const std::string& directory_key, const ListResponse& page) const;
     void take_page(const std::string& directory_key, const ListResponse& page);
     void finish();
     // The files' sizes of the page, where lists do not tell them.
@@ -45,6 +51,7 @@ private:
 
     SharedState& state_;
     Lookups& lookups_;
+    RenameRecords& records_;
     const NodePtr directory_;
 
     std::mutex mutex_;
@@ -52,6 +59,8 @@ private:
     // Offset of page_.front().
     std::uint64_t page_offset_ = 2;
     bool sizes_found_ = false;
+    // None of the page's directories is hidden.
+    bool directories_known_ = false;
     std::string token_;
     bool at_end_ = false;
     SteadyTime started_{};

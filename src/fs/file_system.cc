@@ -43,8 +43,9 @@ class AssembledFileSystem final : public FileSystem {
 public:
     explicit AssembledFileSystem(FileSystemEnvironment environment)
         : state_(std::move(environment)),
-          lookups_(state_),
-          directories_(state_, lookups_),
+          repairs_(state_),
+          lookups_(state_, repairs_),
+          directories_(state_, lookups_, repairs_),
           symlinks_(state_, lookups_),
           gate_(state_),
           open_files_(state_, lookups_, gate_),
@@ -164,6 +165,7 @@ public:
 
 private:
     SharedState state_;
+    RenameRepairs repairs_;
     Lookups lookups_;
     Directories directories_;
     Symlinks symlinks_;

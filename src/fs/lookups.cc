@@ -78,7 +78,7 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return failure(too_long ? ENAMETOOLONG : ENOENT, valid.error().message);
     }
     if (const NodePtr child = state_.nodes.child(lock, *parent, name)) {
-        if (child->writer != nullptr || state_.is_fresh(lock, *child)) {
+        if (child->writer != nullptr || child->moving || state_.is_fresh(lock, *child)) {
             return state_.entry(lock, *child);
         }
     } else if (state_.env.clock.now() < (*parent)->complete_until && !(*parent)->known_names.contains(name)) {
@@ -110,13 +110,15 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
     if (!may_be_directory) {
         return;
     }
-    state_.env.store.list(list, [inquiry, marker = list.prefix](Result<ListResponse> below) {
+    state_.env.store.list(list, [this, inquiry, marker = list.prefix](Result<ListResponse> below) {
         inquiry->answered([&](Inquiry& joined) {
             if (!below) {
                 joined.failed = std::move(below.error());
             } else if (!below->objects.empty()) {
-                joined.found.is_directory = true;
-                joined.found.has_marker = below->objects.front().key == marker;
+                const ObjectInfo& first = below->objects.front();
+                joined.found.has_marker = first.key == marker;
+                joined.found.is_hidden = joined.found.has_marker && repairs_.hides(first);
+                joined.found.is_directory = !joined.found.is_hidden;
             }
         });
     });
@@ -134,7 +136,7 @@ Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const Fo
     }
     // What this mount learned or did since the question was sent is newer than the answer.
     if (const NodePtr child = state_.nodes.child(lock, *parent, name);
-        child != nullptr && (child->writer != nullptr || child->checked > asked)) {
+        child != nullptr && (child->writer != nullptr || child->moving || child->checked > asked)) {
         return state_.entry(lock, *child);
     }
     if (found.is_directory) {

@@ -3,7 +3,8 @@
 //
 // A name is asked for as an object and as a directory at once. Where it is both, the directory wins, because what lies
 // below it could not be reached otherwise; the object is hidden and reported once. Positive answers live for the
-// metadata TTL. Negative ones are not cached, except inside a directory that this mount made or listed within the TTL.
+// metadata TTL. A directory that a rename hides does not exist. Negative ones are not cached, except inside a directory
+// that this mount made or listed within the TTL.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -11,6 +12,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "fs/rename_repairs.h"
 #include "fs/shared_state.h"
 
 namespace ckptfs {
@@ -20,11 +22,13 @@ struct FoundName {
     std::optional<ObjectInfo> object;
     bool is_directory = false;
     bool has_marker = false;
+    // A directory that an unfinished rename hides.
+    bool is_hidden = false;
 };
 
 class Lookups {
 public:
-    explicit Lookups(SharedState& state) : state_(state) {}
+    Lookups(SharedState& state, RenameRepairs& repairs) : state_(state), repairs_(repairs) {}
 
     void lookup(NodeId parent, std::string name, Reply<Entry> reply) {
         lookup(parent, std::move(name), kAttempts, std::move(reply));
@@ -41,6 +45,8 @@ public:
     // The bucket has nothing under the name.
     void found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name);
     void report_hidden(const std::string& key);
+    // The marker object of a directory, as a list shows it.
+    [[nodiscard]] bool hides(const ObjectInfo& marker) const { return repairs_.hides(marker); }
 
 private:
     // A version that is replaced before its size is known is followed by the next so often.
@@ -54,6 +60,7 @@ private:
                         SteadyTime asked);
 
     SharedState& state_;
+    RenameRepairs& repairs_;
 
     std::mutex reported_mutex_;
     // Bounded: beyond it keys go unreported.

@@ -84,6 +84,8 @@ public:
 
     // Directories.
     std::map<std::string, Node*, std::less<>> children;
+    // A rename of this mount is under way: the name leads here whatever the bucket shows.
+    bool moving = false;
     // The marker object is known to exist, so that the directory outlives its last entry.
     bool has_marker = false;
     // Until then every name not in `known_names` and without a child node does not exist.

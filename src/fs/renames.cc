@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "ckptfs/log.h"
+#include "fs/directory_rename.h"
 #include "fs/object_copy.h"
 #include "fs/paths.h"
 #include "fs/store_wait.h"
-#include "fs/tree_copy.h"
 
 namespace ckptfs {
 
@@ -123,7 +123,7 @@ Result<Renames::Move> Renames::resolve(NodeId parent, const std::string& name, N
 
 // The kernel has just looked the target up and refuses a file over a directory and the reverse by itself; the bucket is
 // asked only where that is not enough.
-Status Renames::check_target(const Move& move) {
+Status Renames::check_target(Move& move) {
     const bool is_directory = move.node->type == FileType::kDirectory;
     if (!move.no_replace && !is_directory) {
         return {};
@@ -131,6 +131,9 @@ Status Renames::check_target(const Move& move) {
     const Result<FoundName> target = wait_for<FoundName>([&](auto done) { lookups_.find(move.new_key, done); });
     if (!target) {
         return failure(target.error());
+    }
+    if (target->is_hidden) {
+        return failure(EBUSY, move.new_key + ": a rename of this directory is not finished");
     }
     if (move.no_replace && (target->object || target->is_directory)) {
         return failure(EEXIST, move.new_key + " exists");
@@ -149,6 +152,7 @@ Status Renames::check_target(const Move& move) {
         if (object.key != list.prefix) {
             return failure(ENOTEMPTY, move.new_key + " is not empty");
         }
+        move.replaced_marker = object.etag;
     }
     return {};
 }
@@ -258,22 +262,23 @@ Status Renames::remove_key(const std::string& key) {
 // --- directories
 
 Status Renames::rename_directory(const Move& move) {
-    if (const Status committed = commit_writers_below(move.node); !committed) {
-        return committed;
-    }
-    const std::string old_prefix = move.old_key + "/";
-    const std::string new_prefix = move.new_key + "/";
-    const Result<std::vector<ObjectInfo>> sources = list_all(state_.env.store, old_prefix);
-    if (!sources) {
-        return failure(sources.error());
-    }
-    if (const Status allowed = gate_.check_tree(*sources); !allowed) {
-        return allowed;
-    }
-    const auto copied = copy_tree(state_.env.store, *sources, old_prefix, new_prefix);
-    if (!copied) {
-        return failure(copied.error());
-    }
+    const FileSystemEnvironment& env = state_.env;
+    DirectoryRename rename(env.store, env.clock, env.names.rename_repair_after,
+                           {env.prefix, move.old_key + "/", move.new_key + "/", move.replaced_marker});
+    set_moving(*move.node, true);
+    Status renamed = rename.run({[&] { return commit_writers_below(move.node); },
+                                 [&](const std::vector<ObjectInfo>& sources) { return gate_.check_tree(sources); },
+                                 [&](const Copies& copies) { note_moved_directory(move, copies); }});
+    set_moving(*move.node, false);
+    return renamed;
+}
+
+void Renames::set_moving(Node& directory, bool moving) {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    directory.moving = moving;
+}
+
+void Renames::note_moved_directory(const Move& move, const Copies& copies) {
     std::vector<std::function<void()>> tell_writers;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -283,9 +288,9 @@ Status Renames::rename_directory(const Move& move) {
         }
         state_.nodes.move(lock, move.node, move.new_parent, move.new_name);
         for (const auto& [node, old_key] : files) {
-            const auto copy = copied->find(old_key);
-            if (copy != copied->end()) {
-                tell_writers.push_back(note_moved_file(lock, *node, copy->second));
+            const auto copied = copies.find(old_key);
+            if (copied != copies.end()) {
+                tell_writers.push_back(note_moved_file(lock, *node, copied->second.copy));
             } else if (node->writer != nullptr) {
                 tell_writers.push_back(note_moved_writer(lock, *node));
             }
@@ -294,11 +299,6 @@ Status Renames::rename_directory(const Move& move) {
     for (const std::function<void()>& tell : tell_writers) {
         tell();
     }
-    std::vector<std::string> keys;
-    for (const ObjectInfo& source : *sources) {
-        keys.push_back(source.key);
-    }
-    return remove_all(state_.env.store, keys);
 }
 
 std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const Node& node) {

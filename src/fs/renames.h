@@ -3,8 +3,7 @@
 //
 // For a file that is still being written rename is a commit barrier: what was written is published, and a failure is
 // the rename's. A file still wholly in memory goes straight to its new name. A large object is copied in parallel
-// parts. A directory's keys are copied in parallel and then deleted in batches; when a copy fails, the copies made so
-// far are removed and the source is as it was.
+// parts. A directory is renamed as a commit (directory_rename.h).
 //
 // While it is under way no file is committed under either name: what is synced meanwhile waits, and goes to the new
 // one.
@@ -21,6 +20,7 @@
 #include "fs/directories.h"
 #include "fs/open_files.h"
 #include "fs/shared_state.h"
+#include "fs/tree_copy.h"
 
 namespace ckptfs {
 
@@ -50,6 +50,8 @@ private:
         std::string old_key;
         std::string new_key;
         bool no_replace = false;
+        // ETag of its marker, where a directory replaces an empty one.
+        std::string replaced_marker;
     };
 
     // Waits, without a thread, until it has both names to itself.
@@ -58,7 +60,7 @@ private:
     [[nodiscard]] std::vector<std::string> keys(const Request& request) const;
     Status rename_now(const Request& request);
     Result<Move> resolve(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name);
-    Status check_target(const Move& move);
+    Status check_target(Move& move);
     Status rename_file(const Move& move);
     // Done where the file could be published under its new name at once.
     Result<bool> publish_under_new_name(const Move& move);
@@ -71,6 +73,9 @@ private:
     std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node);
 
     Status rename_directory(const Move& move);
+    void set_moving(Node& directory, bool moving);
+    // The names lead to the copies.
+    void note_moved_directory(const Move& move, const Copies& copies);
     Status commit_writers_below(const NodePtr& directory);
     Status remove_key(const std::string& key);
 

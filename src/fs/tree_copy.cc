@@ -7,6 +7,7 @@
 
 #include "ckptfs/log.h"
 #include "fs/copy_plan.h"
+#include "fs/marker_objects.h"
 #include "fs/object_copy.h"
 #include "fs/store_wait.h"
 
@@ -20,27 +21,48 @@ constexpr std::size_t kBatchesAtOnce = 4;
 // DeleteObjects takes at most 1,000 keys (Amazon S3 API reference).
 constexpr std::size_t kDeleteBatch = 1000;
 
-Status copy_small(ObjectStore& store, const std::vector<const ObjectInfo*>& sources, std::size_t old_prefix_size,
-                  const std::string& new_prefix, std::map<std::string, ObjectVersion>& copied) {
+// What one copy_tree() works at.
+struct TreeCopy {
+    ObjectStore& store;
+    const std::string& old_prefix;
+    const std::string& new_prefix;
+    const std::function<bool()>& may_go_on;
+
     std::mutex mutex;
+    // Guarded by `mutex`.
+    Copies& copies;
+
+    [[nodiscard]] std::string destination(const ObjectInfo& source) const {
+        return new_prefix + source.key.substr(old_prefix.size());
+    }
+    void note(const ObjectInfo& source, ObjectVersion copy) {
+        const std::lock_guard lock(mutex);
+        copies[source.key] = Copied{source.etag, std::move(copy)};
+    }
+};
+
+// Of the version that was listed.
+bool is_gone(const Error& error) {
+    return error.errno_value == ESTALE || error.errno_value == ENOENT;
+}
+
+Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources) {
     return for_each_in_parallel(
         sources.size(), kCopiesAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+            if (!tree.may_go_on()) {
+                done(taken_over(tree.old_prefix));
+                return;
+            }
             const ObjectInfo& source = *sources[index];
             CopyRequest request;
             request.source_key = source.key;
-            request.key = new_prefix + source.key.substr(old_prefix_size);
+            request.key = tree.destination(source);
             request.source_if_match = source.etag;
-            store.copy(std::move(request), [&mutex, &copied, &source, done](Result<PutResponse> response) {
-                if (!response) {
-                    done(failure(std::move(response.error())));
-                    return;
+            tree.store.copy(std::move(request), [&tree, &source, done](Result<PutResponse> response) {
+                if (response) {
+                    tree.note(source, ObjectVersion{response->etag, source.size, source.size, response->last_modified});
                 }
-                {
-                    std::lock_guard lock(mutex);
-                    copied[source.key] =
-                        ObjectVersion{response->etag, source.size, source.size, response->last_modified};
-                }
-                done({});
+                done(response || is_gone(response.error()) ? Status{} : failure(std::move(response.error())));
             });
         });
 }
@@ -62,36 +84,30 @@ Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& 
     return all;
 }
 
-Result<std::map<std::string, ObjectVersion>> copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources,
-                                                       const std::string& old_prefix, const std::string& new_prefix) {
-    std::map<std::string, ObjectVersion> copied;
+Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const std::string& old_prefix,
+                 const std::string& new_prefix, const std::function<bool()>& may_go_on, Copies& copies) {
     std::vector<const ObjectInfo*> small;
     std::vector<const ObjectInfo*> large;
     for (const ObjectInfo& source : sources) {
         (copy_in_parts(source.size) ? large : small).push_back(&source);
     }
-    Status status = copy_small(store, small, old_prefix.size(), new_prefix, copied);
-    for (std::size_t i = 0; status && i < large.size(); ++i) {
-        const ObjectInfo& source = *large[i];
-        const Result<ObjectVersion> copy =
-            copy_object(store, source.key, new_prefix + source.key.substr(old_prefix.size()), CopyOptions{});
-        if (copy) {
-            copied[source.key] = *copy;
-        } else {
-            status = failure(copy.error());
-        }
-    }
-    if (status) {
+    TreeCopy tree{store, old_prefix, new_prefix, may_go_on, {}, copies};
+    if (Status copied = copy_small(tree, small); !copied) {
         return copied;
     }
-    std::vector<std::string> made;
-    for (const auto& [key, version] : copied) {
-        made.push_back(new_prefix + key.substr(old_prefix.size()));
+    // Each of them in many parts at once.
+    for (const ObjectInfo* source : large) {
+        if (!may_go_on()) {
+            return taken_over(old_prefix);
+        }
+        Result<ObjectVersion> copy = copy_object(store, *source, tree.destination(*source), CopyOptions{});
+        if (copy) {
+            tree.note(*source, std::move(*copy));
+        } else if (!is_gone(copy.error())) {
+            return failure(std::move(copy.error()));
+        }
     }
-    if (const Status removed = remove_all(store, made); !removed) {
-        log_warning(escaped("copies of a failed rename remain below " + new_prefix + ": " + removed.error().message));
-    }
-    return failure(status.error());
+    return {};
 }
 
 Status remove_all(ObjectStore& store, const std::vector<std::string>& keys) {

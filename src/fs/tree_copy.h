@@ -3,6 +3,7 @@
 // Threads: blocks; for the blocking executor.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,9 +15,17 @@ namespace ckptfs {
 
 Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix);
 
-// Source key -> the version its copy has. On failure the copies made are removed again.
-Result<std::map<std::string, ObjectVersion>> copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources,
-                                                       const std::string& old_prefix, const std::string& new_prefix);
+// Source key -> the version that was copied, and its copy.
+struct Copied {
+    std::string source_etag;
+    ObjectVersion copy;
+};
+using Copies = std::map<std::string, Copied>;
+
+// Adds to `copies` what was copied, also where it fails. A source that is replaced or removed meanwhile is left out.
+// Stops when `may_go_on` says no.
+Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const std::string& old_prefix,
+                 const std::string& new_prefix, const std::function<bool()>& may_go_on, Copies& copies);
 
 // Deletes in batches of 1,000; the first key that could not be deleted is named in the error.
 Status remove_all(ObjectStore& store, const std::vector<std::string>& keys);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "s3/head_operation.h"
 #include "s3/responses.h"
+#include "s3/times.h"
 
 namespace ckptfs {
 namespace {
@@ -118,7 +119,8 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
         return unusable(EPROTO, "the store answered with other bytes than the range asked for", false);
     }
     response_ = GetResponse{std::move(*object), delivered->offset, delivered->length,
-                            std::string(head.header("x-amz-request-id"))};
+                            std::string(head.header("x-amz-request-id")),
+                            parse_http_date(head.header("date")).value_or(WallTime{})};
     return {};
 }
 
@@ -177,7 +179,7 @@ void GetOperation::answer_without_body(Error range_error) {
                         return;
                     }
                     if (object->size == 0) {
-                        self->done_(GetResponse{std::move(*object), 0, 0, {}});
+                        self->done_(GetResponse{std::move(*object), 0, 0, {}, {}});
                         return;
                     }
                     if (!self->request_.range->suffix) {

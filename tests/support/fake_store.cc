@@ -169,6 +169,7 @@ void FakeStore::get(GetRequest request, StoreDone<GetResponse> done) {
         GetResponse response;
         response.object = (*found)->info;
         response.request_id = "FAKE";
+        response.answered_at = now();
         const std::shared_ptr<const std::string> content = (*found)->content;
         const std::size_t piece = body_piece_;
         lock.unlock();
@@ -179,12 +180,12 @@ void FakeStore::get(GetRequest request, StoreDone<GetResponse> done) {
             if (range.suffix) {
                 response.length = std::min<std::uint64_t>(range.length, content->size());
                 response.offset = content->size() - response.length;
-            } else if (range.offset >= content->size()) {
+            } else if (range.offset >= content->size() && !content->empty()) {
                 done(refused(EINVAL, "InvalidRange", 416));
                 return;
             } else {
-                response.offset = range.offset;
-                response.length = std::min<std::uint64_t>(range.length, content->size() - range.offset);
+                response.offset = std::min<std::uint64_t>(range.offset, content->size());
+                response.length = std::min<std::uint64_t>(range.length, content->size() - response.offset);
             }
         }
         // A broken answer delivers half of its bytes.
@@ -211,7 +212,7 @@ Result<PutResponse> FakeStore::store_object(const std::string& key, std::string 
     object.info.key = key;
     object.info.size = content.size();
     object.info.etag = next_etag();
-    object.info.last_modified = std::chrono::system_clock::now();
+    object.info.last_modified = now();
     object.info.metadata = std::move(metadata);
     object.info.content_type = content_type;
     object.info.content_encoding = content_encoding;
@@ -337,7 +338,7 @@ void FakeStore::create_upload(CreateUploadRequest request, StoreDone<UploadId> d
         Operation::kCreateUpload, key,
         [this, request = std::move(request)]() -> Result<UploadId> {
             UploadId id{request.key, "upload-" + std::to_string(++serial_)};
-            uploads_[id.id] = Upload{request, {}, std::chrono::system_clock::now()};
+            uploads_[id.id] = Upload{request, {}, now()};
             return id;
         },
         std::move(done));

@@ -86,6 +86,8 @@ public:
     void require_equal_parts();
     // Bytes given to one on_body call of get().
     void set_body_piece(std::size_t bytes);
+    // For Last-Modified and Date.
+    void advance_clock(Milliseconds by);
     void put_object(const std::string& key, std::string content, Metadata metadata = {});
 
     // --- what a test sees of it
@@ -128,6 +130,7 @@ private:
     Result<PutResponse> complete_now(const CompleteRequest& request);
     Result<const Object*> find(const std::string& key, const std::string& if_match) const;
     std::string next_etag();
+    [[nodiscard]] WallTime now() const { return std::chrono::system_clock::now() + clock_offset_; }
 
     const std::uint64_t minimum_part_size_;
     bool equal_parts_required_ = false;
@@ -142,6 +145,7 @@ private:
     std::condition_variable held_changed_;
     std::size_t body_piece_ = std::size_t{64} << 10;
     std::uint64_t serial_ = 0;
+    Milliseconds clock_offset_{0};
 
     // Worker threads, when asked for.
     std::deque<Step> steps_;

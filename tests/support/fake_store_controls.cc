@@ -56,6 +56,11 @@ void FakeStore::set_body_piece(std::size_t bytes) {
     body_piece_ = bytes;
 }
 
+void FakeStore::advance_clock(Milliseconds by) {
+    std::lock_guard lock(mutex_);
+    clock_offset_ += by;
+}
+
 void FakeStore::put_object(const std::string& key, std::string content, Metadata metadata) {
     std::lock_guard lock(mutex_);
     static_cast<void>(store_object(key, std::move(content), std::move(metadata), "", ""));

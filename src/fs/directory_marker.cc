@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/directory_marker.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/little_endian.h"
+#include "base/xxhash.h"
+#include "ckptfs/format.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr std::string_view kMarkerMagic = "CKPTREN1";
+constexpr std::string_view kNamesMagic = "CKPTNAM1";
+
+// Offsets in a marker.
+constexpr std::size_t kStateAt = 8;
+constexpr std::size_t kFlagsAt = 9;
+constexpr std::size_t kPrefixSizeAt = 10;
+constexpr std::size_t kSourceSizeAt = 12;
+constexpr std::size_t kDestinationSizeAt = 14;
+constexpr std::size_t kTimeAt = 16;
+constexpr std::size_t kRenameIdAt = 24;
+constexpr std::size_t kWriterIdAt = 60;
+constexpr std::size_t kKeysAt = 96;
+constexpr std::size_t kUuidSize = 36;
+static_assert(kKeysAt + 2 * kMaxKeyBytes <= kDirectoryMarkerSize);
+
+// Flags.
+constexpr unsigned kReplacesEmptyDirectory = 1;
+constexpr unsigned kSourceWasImplied = 2;
+constexpr std::size_t kHashDigits = 16;
+
+void store_u16(char* to, std::size_t value) {
+    const auto narrow = static_cast<std::uint16_t>(value);
+    std::memcpy(to, &narrow, sizeof narrow);
+}
+
+std::size_t load_u16(const char* from) {
+    std::uint16_t value = 0;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
+bool is_hex_digit(char letter) {
+    return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'f');
+}
+
+bool is_uuid(std::string_view text) {
+    constexpr std::array<std::size_t, 4> kDashes{8, 13, 18, 23};
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const bool dash = std::find(kDashes.begin(), kDashes.end(), i) != kDashes.end();
+        if (dash ? text[i] != '-' : !is_hex_digit(text[i])) {
+            return false;
+        }
+    }
+    return text.size() == kUuidSize;
+}
+
+// The key of a directory below the prefix that a mount of the prefix shows.
+bool is_directory_key(std::string_view key, std::string_view prefix) {
+    if (!key.starts_with(prefix) || !key.ends_with('/') || key.size() > kMaxKeyBytes) {
+        return false;
+    }
+    const std::string_view path = key.substr(prefix.size());
+    const std::string_view first = path.substr(0, path.find('/'));
+    return !first.empty() && first != kControlDirectory;
+}
+
+std::string hash_digits(std::uint64_t hash) {
+    std::string digits(kHashDigits, '0');
+    for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, hash >>= 4) {
+        *digit = "0123456789abcdef"[hash & 15];
+    }
+    return digits;
+}
+
+std::optional<std::uint64_t> parse_hash(std::string_view digits) {
+    std::uint64_t hash = 0;
+    const char* end = digits.data() + digits.size();
+    const auto [parsed_to, error] = std::from_chars(digits.data(), end, hash, 16);
+    return digits.size() == kHashDigits && error == std::errc{} && parsed_to == end ? std::optional(hash)
+                                                                                    : std::nullopt;
+}
+
+}  // namespace
+
+std::string encode_marker(const DirectoryMarker& marker) {
+    std::string bytes(kDirectoryMarkerSize, '\0');
+    char* const at = bytes.data();
+    kMarkerMagic.copy(at, kMarkerMagic.size());
+    at[kStateAt] = static_cast<char>(marker.state);
+    at[kFlagsAt] = static_cast<char>((marker.replaces_empty_directory ? kReplacesEmptyDirectory : 0) |
+                                     (marker.source_was_implied ? kSourceWasImplied : 0));
+    store_u16(at + kPrefixSizeAt, marker.prefix.size());
+    store_u16(at + kSourceSizeAt, marker.source.size());
+    store_u16(at + kDestinationSizeAt, marker.destination.size());
+    const auto time = std::chrono::duration_cast<Milliseconds>(marker.written.time_since_epoch()).count();
+    store_u64(at + kTimeAt, static_cast<std::uint64_t>(time));
+    marker.rename_id.copy(at + kRenameIdAt, kUuidSize);
+    marker.writer_id.copy(at + kWriterIdAt, kUuidSize);
+    marker.source.copy(at + kKeysAt, kMaxKeyBytes);
+    marker.destination.copy(at + kKeysAt + marker.source.size(), kMaxKeyBytes);
+    return bytes;
+}
+
+std::optional<DirectoryMarker> parse_marker(std::string_view bytes) {
+    if (bytes.size() != kDirectoryMarkerSize || !bytes.starts_with(kMarkerMagic)) {
+        return std::nullopt;
+    }
+    const char* const at = bytes.data();
+    const auto state = static_cast<std::uint8_t>(at[kStateAt]);
+    const unsigned flags = static_cast<std::uint8_t>(at[kFlagsAt]);
+    const std::size_t prefix_size = load_u16(at + kPrefixSizeAt);
+    const std::size_t source_size = load_u16(at + kSourceSizeAt);
+    const std::size_t destination_size = load_u16(at + kDestinationSizeAt);
+    if (state < static_cast<std::uint8_t>(MarkerState::kPending) ||
+        state > static_cast<std::uint8_t>(MarkerState::kRollingBack) ||
+        flags > (kReplacesEmptyDirectory | kSourceWasImplied) || source_size > kMaxKeyBytes ||
+        destination_size > kMaxKeyBytes || prefix_size >= source_size) {
+        return std::nullopt;
+    }
+    DirectoryMarker marker;
+    marker.state = static_cast<MarkerState>(state);
+    marker.replaces_empty_directory = (flags & kReplacesEmptyDirectory) != 0;
+    marker.source_was_implied = (flags & kSourceWasImplied) != 0;
+    marker.source = bytes.substr(kKeysAt, source_size);
+    marker.destination = bytes.substr(kKeysAt + source_size, destination_size);
+    marker.prefix = marker.source.substr(0, prefix_size);
+    marker.rename_id = bytes.substr(kRenameIdAt, kUuidSize);
+    marker.writer_id = bytes.substr(kWriterIdAt, kUuidSize);
+    // A century far enough away that no clock overflows.
+    constexpr std::uint64_t kLatest = std::uint64_t{1} << 42;
+    const std::uint64_t time = load_u64(at + kTimeAt);
+    marker.written = WallTime(Milliseconds(static_cast<std::int64_t>(std::min(time, kLatest))));
+    const bool prefix_ends = marker.prefix.empty() || marker.prefix.ends_with('/');
+    if (!prefix_ends || !is_uuid(marker.rename_id) || !is_uuid(marker.writer_id) || time > kLatest ||
+        !is_directory_key(marker.source, marker.prefix) || !is_directory_key(marker.destination, marker.prefix) ||
+        marker.source.starts_with(marker.destination) || marker.destination.starts_with(marker.source)) {
+        return std::nullopt;
+    }
+    return marker;
+}
+
+bool marks(const DirectoryMarker& marker, std::string_view key) {
+    return (marker.state == MarkerState::kPending && key == marker.destination) ||
+           (marker.state == MarkerState::kMoved && key == marker.source);
+}
+
+std::string record_key(const DirectoryMarker& marker) {
+    return marker.prefix + std::string(kRenamesPrefix) + marker.rename_id + "-" +
+           hash_digits(path_hash(marker.source)) + "-" + hash_digits(path_hash(marker.destination));
+}
+
+std::string names_key(const DirectoryMarker& marker) {
+    return marker.prefix + std::string(kRenameNamesPrefix) + marker.rename_id;
+}
+
+std::optional<RecordedPaths> recorded_paths(std::string_view prefix, std::string_view record_key) {
+    const std::size_t directory = prefix.size() + kRenamesPrefix.size();
+    if (record_key.size() != directory + kUuidSize + 2 * (1 + kHashDigits)) {
+        return std::nullopt;
+    }
+    const std::string_view name = record_key.substr(directory);
+    const auto source = parse_hash(name.substr(kUuidSize + 1, kHashDigits));
+    const auto destination = parse_hash(name.substr(kUuidSize + 2 + kHashDigits));
+    if (!is_uuid(name.substr(0, kUuidSize)) || !source || !destination || name[kUuidSize] != '-' ||
+        name[kUuidSize + 1 + kHashDigits] != '-') {
+        return std::nullopt;
+    }
+    return RecordedPaths{*source, *destination};
+}
+
+std::uint64_t path_hash(std::string_view directory_key) {
+    return xxh64(as_bytes(directory_key));
+}
+
+std::string encode_names(const std::vector<std::string>& names) {
+    std::string bytes(kNamesMagic);
+    for (const std::string& name : names) {
+        std::array<char, 2> size{};
+        store_u16(size.data(), name.size());
+        bytes.append(size.data(), size.size());
+        bytes += name;
+    }
+    return bytes;
+}
+
+std::optional<std::vector<std::string>> parse_names(std::string_view bytes) {
+    if (!bytes.starts_with(kNamesMagic)) {
+        return std::nullopt;
+    }
+    bytes.remove_prefix(kNamesMagic.size());
+    std::vector<std::string> names;
+    while (!bytes.empty()) {
+        if (bytes.size() < 2) {
+            return std::nullopt;
+        }
+        const std::size_t size = load_u16(bytes.data());
+        bytes.remove_prefix(2);
+        if (size == 0 || size > kMaxKeyBytes || size > bytes.size()) {
+            return std::nullopt;
+        }
+        names.emplace_back(bytes.substr(0, size));
+        bytes.remove_prefix(size);
+    }
+    return names;
+}
+
+}  // namespace ckptfs

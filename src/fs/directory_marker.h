@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rename of a directory writes into the bucket, to the byte as ckptfs-format(5) says. Pure functions.
+//
+// A marker hides its directory on every mount: the destination while it is filled (pending), then the source while it
+// is emptied (moved). Both have one fixed size, by which a list of the directory shows them. The record of the rename
+// has the same layout; it decides whether the rename took effect, and its age is the sign of life of whoever works at
+// it. The list of names says which keys the rename moves.
+//
+// What is parsed here comes from a bucket and may hold anything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckptfs/clock.h"
+
+namespace ckptfs {
+
+enum class MarkerState : std::uint8_t {
+    // Of a marker.
+    kPending = 1,
+    kMoved = 2,
+    // Of a record.
+    kCopying = 3,
+    kCommitted = 4,
+    kRollingBack = 5,
+};
+
+struct DirectoryMarker {
+    MarkerState state = MarkerState::kPending;
+    // The destination was there, as an empty directory.
+    bool replaces_empty_directory = false;
+    // The source had no marker object; of kMoved only.
+    bool source_was_implied = false;
+    // Of the mount that renames; `source` and `destination` begin with it.
+    std::string prefix;
+    // Keys that end in '/'.
+    std::string source;
+    std::string destination;
+    // Of the rename, then of the last who wrote this: UUIDs.
+    std::string rename_id;
+    std::string writer_id;
+    // By the writer's clock, to the millisecond; for people, and so that no two writes are alike.
+    WallTime written{};
+};
+
+inline constexpr std::size_t kDirectoryMarkerSize = 3211;
+
+// A directory with a marker object of this size is hidden until somebody has looked into it.
+[[nodiscard]] constexpr bool may_hide_directory(std::uint64_t marker_size) {
+    return marker_size == kDirectoryMarkerSize;
+}
+
+[[nodiscard]] std::string encode_marker(const DirectoryMarker& marker);
+// Nothing for other bytes, and for keys that no rename could have: outside the prefix, in the control directory, one
+// within the other.
+[[nodiscard]] std::optional<DirectoryMarker> parse_marker(std::string_view bytes);
+
+// The marker belongs at this key.
+[[nodiscard]] bool marks(const DirectoryMarker& marker, std::string_view key);
+
+// Where the record and the list of names of this rename are.
+[[nodiscard]] std::string record_key(const DirectoryMarker& marker);
+[[nodiscard]] std::string names_key(const DirectoryMarker& marker);
+
+// A record's key tells which two directories it may hide, by hash; nothing for other keys.
+struct RecordedPaths {
+    std::uint64_t source = 0;
+    std::uint64_t destination = 0;
+};
+[[nodiscard]] std::optional<RecordedPaths> recorded_paths(std::string_view prefix, std::string_view record_key);
+// Of a directory's key.
+[[nodiscard]] std::uint64_t path_hash(std::string_view directory_key);
+
+// Keys relative to the directory.
+[[nodiscard]] std::string encode_names(const std::vector<std::string>& names);
+[[nodiscard]] std::optional<std::vector<std::string>> parse_names(std::string_view bytes);
+
+}  // namespace ckptfs

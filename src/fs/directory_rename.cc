@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/directory_rename.h"
+
+#include <future>
+#include <memory>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/uuid.h"
+#include "ckptfs/log.h"
+#include "fs/marker_objects.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+
+namespace {
+
+DirectoryMarker new_rename(const DirectoryMove& move) {
+    DirectoryMarker rename;
+    rename.replaces_empty_directory = !move.replaced_marker.empty();
+    rename.prefix = move.prefix;
+    rename.source = move.source;
+    rename.destination = move.destination;
+    rename.rename_id = random_uuid();
+    return rename;
+}
+
+// Somebody else was faster: with a rename, a mkdir(2), or a repair.
+Failure told(Error error, const std::string& key) {
+    if (is_lost_race(error)) {
+        error.errno_value = EBUSY;
+        error.message = key + ": another mount is changing this directory; try again";
+    }
+    return failure(std::move(error));
+}
+
+}  // namespace
+
+DirectoryRename::DirectoryRename(ObjectStore& store, const Clock& clock, Milliseconds repair_after, DirectoryMove move)
+    : store_(store), clock_(clock), move_(std::move(move)), record_(store, clock, repair_after) {}
+
+Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
+    if (Status created = record_.create(new_rename(move_)); !created) {
+        return created;
+    }
+    if (Status filled = fill_destination(steps); !filled) {
+        go_back();
+        return filled;
+    }
+    if (Status decided = record_.change_state(MarkerState::kCommitted); !decided) {
+        if (decided.error().outcome_unknown) {
+            decided.error().message = move_.source +
+                                      ": it is not known whether its rename was decided; who meets it "
+                                      "later goes on with it: " +
+                                      decided.error().message;
+        } else {
+            go_back();
+        }
+        return decided;
+    }
+    const Result<bool> shown = show_destination();
+    if (!shown) {
+        return failure(shown.error());
+    }
+    steps.committed(copies_);
+    if (*shown) {
+        remove_source();
+    }
+    return {};
+}
+
+Status DirectoryRename::fill_destination(const DirectoryRenameSteps& steps) {
+    Status done = begin(steps);
+    for (const auto step : {&DirectoryRename::hide_destination, &DirectoryRename::copy, &DirectoryRename::hide_source,
+                            &DirectoryRename::copy_what_changed}) {
+        if (done) {
+            done = (this->*step)();
+        }
+    }
+    return done;
+}
+
+Status DirectoryRename::begin(const DirectoryRenameSteps& steps) {
+    if (Status prepared = steps.prepare(); !prepared) {
+        return prepared;
+    }
+    if (Status listed = list_source(); !listed) {
+        return listed;
+    }
+    if (Status allowed = steps.allow(sources_); !allowed) {
+        return allowed;
+    }
+    const auto since = clock_.now() - record_.created();
+    if (since < kRecordLead) {
+        std::this_thread::sleep_for(kRecordLead - since);
+    }
+    return {};
+}
+
+Status DirectoryRename::list_source() {
+    Result<std::vector<ObjectInfo>> listed = list_all(store_, move_.source);
+    if (!listed) {
+        return failure(std::move(listed.error()));
+    }
+    sources_.clear();
+    for (ObjectInfo& object : *listed) {
+        if (object.key == move_.source) {
+            source_marker_ = object.etag;
+        } else if (object.key.ends_with('/') && may_hide_directory(object.size)) {
+            return failure(EBUSY, object.key + ": a rename of this directory is not finished");
+        } else {
+            sources_.push_back(std::move(object));
+        }
+    }
+    return {};
+}
+
+Status DirectoryRename::hide_destination() {
+    auto promise = std::make_shared<std::promise<Status>>();
+    std::future<Status> names_written = promise->get_future();
+    write_names(store_, names_key(record_.rename()), names(),
+                [promise](Status written) { promise->set_value(std::move(written)); });
+    Result<std::string> hidden =
+        write_marker(store_, move_.destination, marker(MarkerState::kPending), move_.replaced_marker);
+    Status written = names_written.get();
+    if (!hidden) {
+        return told(std::move(hidden.error()), move_.destination);
+    }
+    destination_marker_ = std::move(*hidden);
+    return written;
+}
+
+Status DirectoryRename::copy() {
+    return copy_tree(
+        store_, sources_, move_.source, move_.destination, [this] { return !record_.lost(); }, copies_);
+}
+
+Status DirectoryRename::hide_source() {
+    if (record_.lost()) {
+        return taken_over(move_.source);
+    }
+    source_was_implied_ = source_marker_.empty();
+    Result<std::string> hidden = write_marker(store_, move_.source, marker(MarkerState::kMoved), source_marker_);
+    if (!hidden) {
+        return told(std::move(hidden.error()), move_.source);
+    }
+    source_marker_ = std::move(*hidden);
+    return {};
+}
+
+Status DirectoryRename::copy_what_changed() {
+    const std::vector<std::string> announced = names();
+    if (Status listed = list_source(); !listed) {
+        return listed;
+    }
+    if (source_was_implied_ && sources_.empty() && !announced.empty()) {
+        return failure(EBUSY, move_.source + ": another mount has just moved or removed this directory");
+    }
+    std::vector<ObjectInfo> changed;
+    std::set<std::string> present;
+    for (const ObjectInfo& source : sources_) {
+        present.insert(source.key);
+        const auto copied = copies_.find(source.key);
+        if (copied == copies_.end() || copied->second.source_etag != source.etag) {
+            changed.push_back(source);
+        }
+    }
+    std::vector<std::string> removed;
+    std::erase_if(copies_, [&](const auto& copied) {
+        if (present.contains(copied.first)) {
+            return false;
+        }
+        removed.push_back(move_.destination + copied.first.substr(move_.source.size()));
+        return true;
+    });
+    if (names() != announced) {
+        Status written =
+            wait_for<void>([this](auto done) { write_names(store_, names_key(record_.rename()), names(), done); });
+        if (!written) {
+            return written;
+        }
+    }
+    if (Status gone = remove_all(store_, removed); !gone) {
+        return gone;
+    }
+    if (Status copied = copy_tree(
+            store_, changed, move_.source, move_.destination, [this] { return !record_.lost(); }, copies_);
+        !copied) {
+        return copied;
+    }
+    for (const ObjectInfo& source : changed) {
+        const auto copied = copies_.find(source.key);
+        if (copied == copies_.end() || copied->second.source_etag != source.etag) {
+            return failure(EBUSY, source.key + " is changed while its directory is renamed");
+        }
+    }
+    return {};
+}
+
+Result<bool> DirectoryRename::show_destination() {
+    const Result<std::string> shown = write_empty_marker(store_, move_.destination, destination_marker_);
+    if (shown) {
+        return true;
+    }
+    if (is_lost_race(shown.error())) {
+        // It is decided: whoever has taken over can only go forward.
+        return false;
+    }
+    Error error = shown.error();
+    error.errno_value = EIO;
+    error.message = move_.destination +
+                    ": the rename is decided but could not be finished, and will be by whoever "
+                    "meets it later: " +
+                    error.message;
+    return failure(std::move(error));
+}
+
+void DirectoryRename::go_back() {
+    Status back = record_.change_state(MarkerState::kRollingBack);
+    if (back) {
+        back = roll_back(store_, clock_, record_.rename(), names());
+        if (back) {
+            back = record_.remove();
+        }
+    } else if (record_.lost()) {
+        back = go_back_when_lost();
+    }
+    if (!back) {
+        log_warning(escaped(move_.source + ": its rename to " + move_.destination +
+                            " failed and will be undone by whoever meets it later: " + back.error().message));
+    }
+}
+
+Status DirectoryRename::go_back_when_lost() {
+    const DirectoryMarker& rename = record_.rename();
+    const Result<StoredMarker> record = read_marker(store_, clock_, record_key(rename));
+    if (!record && record.error().errno_value != ENOENT) {
+        return failure(record.error());
+    }
+    Status back;
+    if (record) {
+        back = show_source(store_, clock_, rename);
+    } else {
+        // It was repaired, and this mount went on without knowing.
+        back = roll_back(store_, clock_, rename, names());
+        if (back) {
+            back = record_.remove();
+        }
+    }
+    return back ? remove_late_copies(store_, rename, copies_) : back;
+}
+
+void DirectoryRename::remove_source() {
+    std::vector<std::string> keys;
+    for (const ObjectInfo& source : sources_) {
+        keys.push_back(source.key);
+    }
+    Status removed = remove_all(store_, keys);
+    if (removed) {
+        removed = wait_for<void>([&](auto done) { store_.remove(move_.source, done); });
+    }
+    if (removed) {
+        removed = record_.remove();
+    }
+    if (!removed) {
+        // It is hidden, so that the rename has taken effect for everybody.
+        log_warning(escaped(move_.source +
+                            " was renamed; what is left of it will be deleted by whoever meets it "
+                            "later: " +
+                            removed.error().message));
+    }
+}
+
+std::vector<std::string> DirectoryRename::names() const {
+    std::vector<std::string> names;
+    for (const ObjectInfo& source : sources_) {
+        names.push_back(source.key.substr(move_.source.size()));
+    }
+    return names;
+}
+
+DirectoryMarker DirectoryRename::marker(MarkerState state) const {
+    DirectoryMarker marker = record_.rename();
+    marker.state = state;
+    marker.source_was_implied = state == MarkerState::kMoved && source_was_implied_;
+    marker.written = clock_.wall_now();
+    return marker;
+}
+
+}  // namespace ckptfs

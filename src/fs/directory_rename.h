@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// rename(2) of a directory as a commit: what other mounts see is the whole source or the whole destination.
+//
+//   1. the record of the rename, which says where to look; then what is open below the source is committed
+//   2. the destination's marker, pending: hidden from now on; and the names that move
+//   3. all copies
+//   4. the source's marker, moved: hidden from now on; what was changed in it meanwhile is copied, too
+//   5. the record, committed: the rename has taken effect, whatever happens; then the destination's marker, empty:
+//   shown
+//   6. the source is deleted, its marker last of all, then the record
+//
+// Up to 5 a failure leads back: the source is shown and the copies are deleted. Afterwards it leads forward. When this
+// process ends in between, the record grows old, and a mount that meets it does the same (rename_repairs.h).
+//
+// It costs ten round trips, one more for every 64 copies, and one for every 1,000 names listed or 4,000 deleted.
+//
+// Threads: blocks; for the blocking executor.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "fs/rename_record.h"
+#include "fs/rename_recovery.h"
+#include "fs/tree_copy.h"
+
+namespace ckptfs {
+
+// Between a record and the markers that follow: who asks for records and for a list of names within less time sees the
+// record of every marker in that list.
+inline constexpr Milliseconds kRecordLead{100};
+
+struct DirectoryMove {
+    // Of the mount.
+    std::string prefix;
+    // End in '/'.
+    std::string source;
+    std::string destination;
+    // ETag of its marker, where the destination is an empty directory.
+    std::string replaced_marker;
+};
+
+// What the rename asks of whoever wants it.
+struct DirectoryRenameSteps {
+    // Publishes what is open below the source.
+    std::function<Status()> prepare;
+    // Whether this may get another name.
+    std::function<Status(const std::vector<ObjectInfo>& sources)> allow;
+    // The names lead to the copies from now on; their sources are deleted after it returns.
+    std::function<void(const Copies&)> committed;
+};
+
+class DirectoryRename {
+public:
+    DirectoryRename(ObjectStore& store, const Clock& clock, Milliseconds repair_after, DirectoryMove move);
+
+    // On failure the source is as it was, or whoever repairs makes it so.
+    Status run(const DirectoryRenameSteps& steps);
+
+private:
+    // Up to the decision.
+    Status fill_destination(const DirectoryRenameSteps& steps);
+    Status begin(const DirectoryRenameSteps& steps);
+    Status list_source();
+    Status hide_destination();
+    Status copy();
+    Status hide_source();
+    Status copy_what_changed();
+    // False where another mount does so, and all that follows.
+    Result<bool> show_destination();
+    void go_back();
+    // Others may be at it as well, or have been.
+    Status go_back_when_lost();
+    void remove_source();
+    [[nodiscard]] std::vector<std::string> names() const;
+    [[nodiscard]] DirectoryMarker marker(MarkerState state) const;
+
+    ObjectStore& store_;
+    const Clock& clock_;
+    const DirectoryMove move_;
+    RenameRecord record_;
+
+    // Without the source's marker.
+    std::vector<ObjectInfo> sources_;
+    // ETags; empty where there is none.
+    std::string source_marker_;
+    bool source_was_implied_ = false;
+    std::string destination_marker_;
+    Copies copies_;
+};
+
+}  // namespace ckptfs

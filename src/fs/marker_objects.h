@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Markers and records as objects: read with their age, and written only over what the writer has seen.
+//
+// Every write is conditional (If-Match, If-None-Match), so that of two mounts that change a marker at once exactly one
+// succeeds. A store that answers NotImplemented is asked again without a condition.
+//
+// Threads: all functions block, unless it says otherwise; for the blocking executor.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "fs/directory_marker.h"
+
+namespace ckptfs {
+
+struct StoredMarker {
+    // Empty where the object holds something else.
+    std::optional<DirectoryMarker> marker;
+    std::string etag;
+    // By the store's own clock, to the second.
+    Milliseconds age{0};
+};
+
+// ENOENT where there is no object.
+Result<StoredMarker> read_marker(ObjectStore& store, const Clock& clock, const std::string& key);
+// Empty where there is none, or something else.
+Result<std::optional<std::vector<std::string>>> read_names(ObjectStore& store, const std::string& key);
+
+// `seen`: the ETag of what is replaced; empty: there must be nothing. ESTALE, EEXIST or ENOENT where there is something
+// else. Returns the new ETag.
+Result<std::string> write_marker(ObjectStore& store, const std::string& key, const DirectoryMarker& marker,
+                                 const std::string& seen);
+// An ordinary directory's.
+Result<std::string> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen);
+// Does not block.
+void write_names(ObjectStore& store, const std::string& key, const std::vector<std::string>& names,
+                 StoreDone<void> done);
+
+// What a rename answers that another mount has taken for dead.
+[[nodiscard]] Failure taken_over(const std::string& source);
+
+// A conditional write that found something else than was seen.
+[[nodiscard]] bool is_lost_race(const Error& error);
+
+}  // namespace ckptfs

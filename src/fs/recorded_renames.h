@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which directories the renames that are under way may hide: what a list of names cannot tell, as it shows
+// subdirectories without their markers.
+//
+// Threads: ask() may be called from any thread and does not block.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+
+#include "fs/rename_repairs.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+struct RecordedRenames {
+    // path_hash() of directories that are to be looked at.
+    std::unordered_set<std::uint64_t> paths;
+    // Every rename is in it whose first marker was written less than kRecordLead after this moment. Zero: not all of
+    // them were told.
+    SteadyTime asked{};
+};
+
+class RenameRecords {
+public:
+    RenameRecords(SharedState& state, RenameRepairs& repairs) : state_(state), repairs_(repairs) {}
+
+    // An answer that was asked for a moment ago is given again.
+    void ask(Reply<std::shared_ptr<const RecordedRenames>> reply);
+
+private:
+    [[nodiscard]] std::shared_ptr<const RecordedRenames> take(const ListResponse& records, SteadyTime asked);
+
+    SharedState& state_;
+    RenameRepairs& repairs_;
+
+    std::mutex mutex_;
+    // Guarded by `mutex_`.
+    std::shared_ptr<const RecordedRenames> last_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/rename_record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/thread.h"
+#include "base/uuid.h"
+#include "ckptfs/log.h"
+#include "fs/store_wait.h"
+#include "fs/tree_copy.h"
+
+namespace ckptfs {
+
+namespace {
+
+// Once a minute where others wait for ten: a few may fail.
+constexpr int kBeatsInTime = 10;
+
+}  // namespace
+
+Status RenameRecord::create(DirectoryMarker rename) {
+    rename_ = std::move(rename);
+    rename_.writer_id = rename_.rename_id;
+    return write_and_beat(MarkerState::kCopying);
+}
+
+Status RenameRecord::take_over(const StoredMarker& record, MarkerState state) {
+    rename_ = *record.marker;
+    rename_.writer_id = random_uuid();
+    etag_ = record.etag;
+    return write_and_beat(state);
+}
+
+Status RenameRecord::change_state(MarkerState state) {
+    stop_beating();
+    if (lost()) {
+        return taken_over(rename_.source);
+    }
+    Status written = write_and_beat(state);
+    return !written && is_lost_race(written.error()) ? taken_over(rename_.source) : written;
+}
+
+Status RenameRecord::write_and_beat(MarkerState state) {
+    if (Status written = write(state); !written) {
+        return written;
+    }
+    rename_.state = state;
+    created_ = created_ == SteadyTime{} ? clock_.now() : created_;
+    start_beating();
+    return {};
+}
+
+Status RenameRecord::remove() {
+    stop_beating();
+    return remove_all(store_, {record_key(rename_), names_key(rename_)});
+}
+
+bool RenameRecord::lost() const {
+    const SteadyTime alive{SteadyTime::duration(alive_)};
+    return taken_over_ || clock_.now() - alive > repair_after_ / 2;
+}
+
+Status RenameRecord::write(MarkerState state) {
+    const SteadyTime began = clock_.now();
+    DirectoryMarker record = rename_;
+    record.state = state;
+    record.written = clock_.wall_now();
+    Result<std::string> written = write_marker(store_, record_key(record), record, etag_);
+    if (!written) {
+        taken_over_ = taken_over_ || is_lost_race(written.error());
+        return failure(std::move(written.error()));
+    }
+    etag_ = std::move(*written);
+    alive_ = began.time_since_epoch().count();
+    return {};
+}
+
+void RenameRecord::start_beating() {
+    stopping_ = false;
+    heartbeat_ = start_thread("rename-beat", [this] { beat(); });
+}
+
+void RenameRecord::stop_beating() {
+    if (!heartbeat_.joinable()) {
+        return;
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+    }
+    stopped_.notify_all();
+    heartbeat_.join();
+}
+
+void RenameRecord::beat() {
+    std::unique_lock lock(mutex_);
+    while (!stopped_.wait_for(lock, repair_after_ / kBeatsInTime, [this] { return stopping_; })) {
+        lock.unlock();
+        if (const Status written = write(rename_.state); !written) {
+            log_warning(
+                escaped("the rename of " + rename_.source + " shows no sign of life: " + written.error().message));
+        }
+        lock.lock();
+        if (taken_over_) {
+            return;
+        }
+    }
+}
+
+}  // namespace ckptfs

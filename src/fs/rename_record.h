@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of a rename in the bucket, as whoever works at that rename holds it.
+//
+// It decides the rename: only who has written it last may go on, because every write replaces exactly what that writer
+// wrote before. While it is held it is written again from time to time, so that other mounts see a sign of life. A
+// holder that could not do so for half the time after which others may take over lets go by itself, so that a store
+// without conditional writes is safe as long as its requests take less than the other half.
+//
+// Ownership: one holder at a time; the destructor stops the signs of life and leaves the record as it is.
+// Threads: used by one thread; blocks.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "fs/directory_marker.h"
+#include "fs/marker_objects.h"
+
+namespace ckptfs {
+
+class RenameRecord {
+public:
+    // `repair_after`: after so long without a sign of life others may take over.
+    RenameRecord(ObjectStore& store, const Clock& clock, Milliseconds repair_after)
+        : store_(store), clock_(clock), repair_after_(repair_after) {}
+    ~RenameRecord() { stop_beating(); }
+    RenameRecord(const RenameRecord&) = delete;
+    RenameRecord& operator=(const RenameRecord&) = delete;
+
+    // A new one.
+    Status create(DirectoryMarker rename);
+    // Of a rename that shows no sign of life; `record` as it was found.
+    Status take_over(const StoredMarker& record, MarkerState state);
+    Status change_state(MarkerState state);
+    // Together with the list of names.
+    Status remove();
+
+    // Somebody else may have taken over: nothing more may be changed on behalf of this rename.
+    [[nodiscard]] bool lost() const;
+    [[nodiscard]] const DirectoryMarker& rename() const { return rename_; }
+    // When the record was first seen to be in the bucket.
+    [[nodiscard]] SteadyTime created() const { return created_; }
+
+private:
+    Status write_and_beat(MarkerState state);
+    Status write(MarkerState state);
+    void start_beating();
+    void stop_beating();
+    void beat();
+
+    ObjectStore& store_;
+    const Clock& clock_;
+    const Milliseconds repair_after_;
+
+    // Constant while the heartbeat's thread runs.
+    DirectoryMarker rename_;
+    SteadyTime created_{};
+    // That thread's while it runs, the holder's otherwise.
+    std::string etag_;
+    // Both read by lost() at any time; the time is in ticks of SteadyTime.
+    std::atomic<SteadyTime::rep> alive_{0};
+    std::atomic<bool> taken_over_ = false;
+
+    std::thread heartbeat_;
+    std::mutex mutex_;
+    std::condition_variable stopped_;
+    // Guarded by `mutex_`.
+    bool stopping_ = false;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/rename_recovery.h"
+
+#include <set>
+#include <utility>
+
+#include "fs/marker_objects.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+
+namespace {
+
+// What lies below one of the two directories.
+struct Tree {
+    bool has_marker = false;
+    // The marker is this rename's, and this is its ETag.
+    std::optional<std::string> hidden_by;
+    // All other keys.
+    std::vector<ObjectInfo> objects;
+};
+
+// Empty where another rename, or nobody, hides the directory.
+Result<std::optional<StoredMarker>> marker_of(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename,
+                                              const std::string& key) {
+    Result<StoredMarker> stored = read_marker(store, clock, key);
+    if (!stored) {
+        return stored.error().errno_value == ENOENT ? Result<std::optional<StoredMarker>>(std::nullopt)
+                                                    : failure(std::move(stored.error()));
+    }
+    const bool ours = stored->marker && marks(*stored->marker, key) && stored->marker->rename_id == rename.rename_id;
+    return ours ? std::optional(std::move(*stored)) : std::nullopt;
+}
+
+Result<Tree> look_at(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const std::string& key) {
+    Result<std::vector<ObjectInfo>> listed = list_all(store, key);
+    if (!listed) {
+        return failure(std::move(listed.error()));
+    }
+    Tree tree;
+    for (ObjectInfo& object : *listed) {
+        if (object.key != key) {
+            tree.objects.push_back(std::move(object));
+            continue;
+        }
+        tree.has_marker = true;
+        if (may_hide_directory(object.size)) {
+            auto marker = marker_of(store, clock, rename, key);
+            if (!marker) {
+                return failure(std::move(marker.error()));
+            }
+            if (*marker) {
+                tree.hidden_by = std::move((*marker)->etag);
+            }
+        }
+    }
+    return tree;
+}
+
+void add_names(std::set<std::string>& names, const std::string& directory, const std::vector<ObjectInfo>& objects) {
+    for (const ObjectInfo& object : objects) {
+        names.insert(object.key.substr(directory.size()));
+    }
+}
+
+// Removes the named keys; `others_remain` tells whether the directory holds more.
+Status remove_named(ObjectStore& store, const std::string& directory, const Tree& tree,
+                    const std::set<std::string>& names, bool& others_remain) {
+    std::vector<std::string> keys;
+    for (const ObjectInfo& object : tree.objects) {
+        if (names.contains(object.key.substr(directory.size()))) {
+            keys.push_back(object.key);
+        }
+    }
+    others_remain = keys.size() < tree.objects.size();
+    return remove_all(store, keys);
+}
+
+// Of a directory whose keys are gone.
+Status remove_marker(ObjectStore& store, const std::string& key, const std::string& etag, bool keep_directory) {
+    if (keep_directory) {
+        const Result<std::string> shown = write_empty_marker(store, key, etag);
+        return shown ? Status{} : failure(shown.error());
+    }
+    return wait_for<void>([&](auto done) { store.remove(key, done); });
+}
+
+}  // namespace
+
+Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename) {
+    const auto marker = marker_of(store, clock, rename, rename.source);
+    if (!marker) {
+        return failure(marker.error());
+    }
+    if (!*marker) {
+        return {};
+    }
+    return remove_marker(store, rename.source, (*marker)->etag, !(*marker)->marker->source_was_implied);
+}
+
+Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names) {
+    if (Status shown = show_source(store, clock, rename); !shown) {
+        return shown;
+    }
+    const Result<Tree> copies = look_at(store, clock, rename, rename.destination);
+    if (!copies) {
+        return failure(copies.error());
+    }
+    if (!copies->hidden_by) {
+        // Nothing was copied, or it has been removed before.
+        return {};
+    }
+    const Result<std::vector<ObjectInfo>> source = list_all(store, rename.source);
+    if (!source) {
+        return failure(source.error());
+    }
+    std::set<std::string> moved;
+    if (names) {
+        moved.insert(names->begin(), names->end());
+    }
+    add_names(moved, rename.source, *source);
+    bool others_remain = false;
+    if (Status removed = remove_named(store, rename.destination, *copies, moved, others_remain); !removed) {
+        return removed;
+    }
+    return remove_marker(store, rename.destination, *copies->hidden_by,
+                         others_remain || rename.replaces_empty_directory);
+}
+
+Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names) {
+    const Result<Tree> destination = look_at(store, clock, rename, rename.destination);
+    if (!destination) {
+        return failure(destination.error());
+    }
+    if (destination->hidden_by) {
+        if (const auto shown = write_empty_marker(store, rename.destination, *destination->hidden_by); !shown) {
+            return failure(shown.error());
+        }
+    }
+    const Result<Tree> source = look_at(store, clock, rename, rename.source);
+    if (!source) {
+        return failure(source.error());
+    }
+    if (!source->hidden_by) {
+        // It goes last, so that all else is gone; what is there now is somebody's new directory.
+        return {};
+    }
+    std::set<std::string> moved;
+    if (names) {
+        moved.insert(names->begin(), names->end());
+    } else {
+        add_names(moved, rename.destination, destination->objects);
+    }
+    bool others_remain = false;
+    if (Status removed = remove_named(store, rename.source, *source, moved, others_remain); !removed) {
+        return removed;
+    }
+    return remove_marker(store, rename.source, *source->hidden_by, others_remain);
+}
+
+Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies) {
+    const Result<std::vector<ObjectInfo>> listed = list_all(store, rename.destination);
+    if (!listed) {
+        return failure(listed.error());
+    }
+    std::vector<std::string> late;
+    for (const ObjectInfo& object : *listed) {
+        const auto copied = copies.find(rename.source + object.key.substr(rename.destination.size()));
+        if (copied != copies.end() && copied->second.copy.etag == object.etag &&
+            copied->second.copy.modified == object.last_modified) {
+            late.push_back(object.key);
+        }
+    }
+    return remove_all(store, late);
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ends of a directory's rename: back to the source, or forward to the destination. Whoever renames and whoever
+// repairs take the same steps, each of which may be taken again.
+//
+// A directory is shown again only when all of it is there, and what is to vanish is hidden until all of it is gone.
+// Only keys that the rename moves are deleted: what somebody else left in a hidden directory comes to light with it.
+//
+// Threads: block; for whoever holds the rename's record.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "fs/directory_marker.h"
+#include "fs/tree_copy.h"
+
+namespace ckptfs {
+
+using NameList = std::optional<std::vector<std::string>>;
+
+// `names`: what the rename moves, as far as it is known. The source is shown, the copies are deleted.
+Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names);
+// The destination is shown, the source deleted.
+Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names);
+
+// The source's marker, if it is this rename's, becomes an ordinary one.
+Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename);
+// For somebody slow whose rename was taken over: what it copied later than that, and nobody has replaced, goes.
+Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies);
+
+}  // namespace ckptfs

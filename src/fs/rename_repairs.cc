@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/rename_repairs.h"
+
+#include <utility>
+
+#include "ckptfs/format.h"
+#include "ckptfs/log.h"
+#include "fs/rename_record.h"
+#include "fs/rename_recovery.h"
+
+namespace ckptfs {
+
+namespace {
+
+// What is met beyond them is looked into when it is met again.
+constexpr std::size_t kMaxChecks = 1000;
+constexpr std::size_t kMaxStrangers = 1000;
+
+std::string without_slash(const std::string& directory) {
+    return directory.substr(0, directory.size() - 1);
+}
+
+}  // namespace
+
+bool RenameRepairs::hides(const ObjectInfo& marker) {
+    if (!may_hide_directory(marker.size)) {
+        return false;
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        if (strangers_.contains(marker.etag)) {
+            return false;
+        }
+    }
+    meet(marker.key);
+    return true;
+}
+
+void RenameRepairs::met_record(const std::string& key) {
+    meet(key);
+}
+
+bool RenameRepairs::is_record(const std::string& key) const {
+    return key.starts_with(state_.env.prefix + std::string(kRenamesPrefix));
+}
+
+void RenameRepairs::meet(const std::string& key) {
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = checks_.find(key);
+        if (found == checks_.end() ? checks_.size() >= kMaxChecks
+                                   : found->second.under_way || state_.env.clock.now() < found->second.due) {
+            return;
+        }
+        checks_[key].under_way = true;
+    }
+    state_.env.blocking.post([this, key] {
+        const std::optional<Milliseconds> again = look_into(key);
+        const std::lock_guard lock(mutex_);
+        if (again) {
+            checks_[key] = Check{false, state_.env.clock.now() + *again};
+        } else {
+            checks_.erase(key);
+        }
+    });
+}
+
+std::optional<Milliseconds> RenameRepairs::look_into(const std::string& key) {
+    const Milliseconds repair_after = state_.env.names.rename_repair_after;
+    const Result<StoredMarker> stored = read_marker(state_.env.store, state_.env.clock, key);
+    if (!stored) {
+        return stored.error().errno_value == ENOENT ? std::nullopt : std::optional(repair_after);
+    }
+    const bool belongs_here =
+        stored->marker && (is_record(key) ? record_key(*stored->marker) == key : marks(*stored->marker, key));
+    if (!belongs_here) {
+        const std::lock_guard lock(mutex_);
+        if (strangers_.size() >= kMaxStrangers) {
+            strangers_.clear();
+        }
+        strangers_.insert(stored->etag);
+        return is_record(key) ? std::optional(repair_after) : std::nullopt;
+    }
+    if (stored->marker->prefix != state_.env.prefix) {
+        // Its record is out of this mount's sight.
+        return repair_after;
+    }
+    return look_into(*stored->marker, stored->age);
+}
+
+std::optional<Milliseconds> RenameRepairs::look_into(const DirectoryMarker& rename, Milliseconds marker_age) {
+    const Milliseconds repair_after = state_.env.names.rename_repair_after;
+    const Result<StoredMarker> read = read_marker(state_.env.store, state_.env.clock, record_key(rename));
+    if (!read && read.error().errno_value != ENOENT) {
+        return repair_after;
+    }
+    std::optional<StoredMarker> record;
+    if (read && read->marker && read->marker->rename_id == rename.rename_id) {
+        record = *read;
+    }
+    RepairFacts facts;
+    facts.age = marker_age;
+    facts.repair_after = repair_after;
+    if (record) {
+        facts.record = record->marker->state;
+        facts.age = record->age;
+    }
+    const RepairDecision decision = decide_repair(facts);
+    if (decision.action == RepairAction::kWait) {
+        return decision.wait;
+    }
+    if (!state_.env.names.read_only && !state_.draining) {
+        start_repair(rename, record, decision);
+    }
+    return repair_after;
+}
+
+void RenameRepairs::start_repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,
+                                 const RepairDecision& decision) {
+    const KeyOrder::Place place =
+        state_.key_order.enter({without_slash(rename.source), without_slash(rename.destination)});
+    state_.key_order.when_first(place, [this, rename, record, decision, place] {
+        state_.env.blocking.post([this, rename, record, decision, place] {
+            const bool forward = decision.action == RepairAction::kFinish;
+            const Status repaired = repair(rename, record, decision);
+            state_.key_order.leave(place);
+            const std::string what = "the unfinished rename of " + rename.source + " to " + rename.destination;
+            if (repaired) {
+                log_warning(escaped(what + (forward ? " was finished" : " was undone")));
+            } else if (is_lost_race(repaired.error())) {
+                log_info(escaped(what + " is repaired by another mount"));
+            } else {
+                log_error(escaped(what + " could not be repaired: " + repaired.error().message));
+            }
+        });
+    });
+}
+
+Status RenameRepairs::repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,
+                             const RepairDecision& decision) {
+    if (!record) {
+        Status ended = end(rename, decision.action);
+        return ended ? remove_all(state_.env.store, {names_key(rename)}) : ended;
+    }
+    RenameRecord held(state_.env.store, state_.env.clock, state_.env.names.rename_repair_after);
+    if (Status taken = held.take_over(*record, decision.record); !taken) {
+        return taken;
+    }
+    // What the record says is newer than a marker.
+    if (Status ended = end(held.rename(), decision.action); !ended) {
+        return ended;
+    }
+    return held.remove();
+}
+
+Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action) {
+    ObjectStore& store = state_.env.store;
+    const Result<NameList> names = read_names(store, names_key(rename));
+    if (!names) {
+        return failure(names.error());
+    }
+    return action == RepairAction::kFinish ? finish(store, state_.env.clock, rename, *names)
+                                           : roll_back(store, state_.env.clock, rename, *names);
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Renames of directories that nobody finishes: found where a name is looked up or listed, and ended.
+//
+// A marker or record that is met is looked into in the background. Where the rename shows no sign of life, its record
+// is taken over, which one mount achieves, and the rename led back or forward (rename_recovery.h). Until then its
+// directories stay hidden; nobody waits for a repair. Ages are those of the store's own clock, so that the clocks of
+// nodes do not matter.
+//
+// An object of a marker's size that holds something else is found out in the same way, and hides nothing.
+//
+// Threads: all functions may be called from any thread, and return at once.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+
+#include "ckptfs/object_store.h"
+#include "fs/marker_objects.h"
+#include "fs/repair_policy.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class RenameRepairs {
+public:
+    explicit RenameRepairs(SharedState& state) : state_(state) {}
+
+    // The marker object of a directory, as a list shows it.
+    [[nodiscard]] bool hides(const ObjectInfo& marker);
+    void met_record(const std::string& key);
+
+private:
+    struct Check {
+        bool under_way = false;
+        SteadyTime due{};
+    };
+
+    void meet(const std::string& key);
+    // When to look again; nothing where there is no need to.
+    [[nodiscard]] std::optional<Milliseconds> look_into(const std::string& key);
+    [[nodiscard]] std::optional<Milliseconds> look_into(const DirectoryMarker& rename, Milliseconds marker_age);
+    void start_repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,
+                      const RepairDecision& decision);
+    [[nodiscard]] Status repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,
+                                const RepairDecision& decision);
+    [[nodiscard]] Status end(const DirectoryMarker& rename, RepairAction action);
+    [[nodiscard]] bool is_record(const std::string& key) const;
+
+    SharedState& state_;
+
+    std::mutex mutex_;
+    // --- guarded by `mutex_`; bounded
+    std::map<std::string, Check> checks_;
+    // ETags of objects that are no markers.
+    std::unordered_set<std::string> strangers_;
+};
+
+}  // namespace ckptfs

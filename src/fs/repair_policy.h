@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What to do about the marker of a rename that may be unfinished: a pure decision.
+#pragma once
+
+#include <optional>
+
+#include "ckptfs/clock.h"
+#include "fs/directory_marker.h"
+
+namespace ckptfs {
+
+enum class RepairAction : std::uint8_t { kWait, kRollBack, kFinish };
+
+struct RepairFacts {
+    // Of the rename's record; empty where there is none.
+    std::optional<MarkerState> record;
+    // Of the record, or of the marker where there is none.
+    Milliseconds age{0};
+    Milliseconds repair_after{0};
+};
+
+struct RepairDecision {
+    RepairAction action = RepairAction::kWait;
+    // For kWait: look again then.
+    Milliseconds wait{0};
+    // What the record becomes when it is taken over.
+    MarkerState record = MarkerState::kRollingBack;
+};
+
+// A rename that shows a sign of life is left alone. One that was decided goes on to its end, every other one goes back.
+// A record goes last of all, so that a marker without one belongs to a rename that went back: somebody slow wrote it
+// after it was given up for dead.
+[[nodiscard]] RepairDecision decide_repair(const RepairFacts& facts);
+
+}  // namespace ckptfs

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rename of a directory as a commit: what a second mount sees of it, whoever is killed, and when."""
+
+import errno
+import os
+import signal
+import threading
+import time
+
+import pytest
+from harness.programs import wait_until
+from harness.simulator import BUCKET
+from test_names import renameat2_noreplace
+
+NAMES = {f"file{i}" for i in range(20)} | {"deep"}
+# For the mount that only looks on: nothing is believed, and what is dead is repaired soon.
+OBSERVER = ("--metadata-ttl", "0s", "--rename-repair-after", "2s")
+
+
+def make_tree(made, name="old", files=20):
+    (made / name / "deep").mkdir(parents=True)
+    for i in range(files):
+        (made / name / f"file{i}").write_bytes(b"%d" % i)
+    (made / name / "deep/file").write_bytes(b"deep")
+
+
+def tree(made, name):
+    """The names in the directory; None where there is none."""
+    try:
+        return set(os.listdir(made / name))
+    except OSError as error:
+        # ESTALE: it was there when it was opened.
+        assert error.errno in (errno.ENOENT, errno.ESTALE)
+        return None
+
+
+def check_one_is_whole(made, simulator, prefix, name):
+    """Only this directory is there, all of it, and nothing else is left in the bucket."""
+    assert os.listdir(made.path) == [name]
+    assert tree(made, name) == NAMES
+    for i in range(20):
+        assert (made / f"{name}/file{i}").read_bytes() == b"%d" % i
+    assert (made / f"{name}/deep/file").read_bytes() == b"deep"
+    assert all(key.startswith(f"{prefix}{name}/") for key in simulator.keys(prefix))
+
+
+def test_a_thousand_files_take_a_few_round_trips(mount, simulator, prefix):
+    client = simulator.client()
+    for i in range(1000):
+        client.put_object(Bucket=BUCKET, Key=f"{prefix}old/{i}", Body=b"x")
+    made = mount()
+    os.listdir(made.path)
+    simulator.reset_counters()
+    simulator.set_model(latency_ms=30)
+    try:
+        started = time.monotonic()
+        os.rename(made / "old", made / "new")
+        seconds = time.monotonic() - started
+    finally:
+        simulator.set_model(latency_ms=0)
+    requests = sum(operation["requests"] for operation in simulator.counters()["operations"].values())
+    assert requests <= 1030
+    # 28 round trips are 0.84 s.
+    assert seconds < 5
+    assert len(os.listdir(made / "new")) == 1000
+    assert len(simulator.keys(prefix)) == 1001
+
+
+def test_over_an_empty_directory(mount, simulator, prefix):
+    made = mount()
+    make_tree(made)
+    (made / "new").mkdir()
+    os.rename(made / "old", made / "new")
+    check_one_is_whole(mount(), simulator, prefix, "new")
+
+
+def test_over_a_directory_that_holds_something_is_refused(mount, simulator, prefix):
+    made = mount()
+    make_tree(made)
+    (made / "new").mkdir()
+    simulator.put(prefix + "new/file", b"x")
+    with pytest.raises(OSError) as refused:
+        os.rename(made / "old", made / "new")
+    assert refused.value.errno == errno.ENOTEMPTY
+    assert tree(made, "old") == NAMES
+
+
+def test_noreplace(mount, simulator, prefix):
+    made = mount()
+    make_tree(made)
+    (made / "new").mkdir()
+    assert renameat2_noreplace(made / "old", made / "new") == errno.EEXIST
+    (made / "new").rmdir()
+    assert renameat2_noreplace(made / "old", made / "new") == 0
+    check_one_is_whole(mount(), simulator, prefix, "new")
+
+
+def test_open_files_below_go_on(mount, simulator, prefix):
+    made = mount()
+    make_tree(made)
+    content = os.urandom(3 << 20)
+    (made / "old/large").write_bytes(content)
+    with open(made / "old/large", "rb", buffering=0) as reader, open(made / "old/log", "wb", buffering=0) as writer:
+        assert reader.read(1000) == content[:1000]
+        writer.write(b"before ")
+        os.rename(made / "old", made / "new")
+        writer.write(b"after")
+        assert reader.readall() == content[1000:]
+    assert simulator.content(prefix + "new/log") == b"before after"
+    assert tree(made, "old") is None
+
+
+@pytest.mark.parametrize("occupied", [False, True], ids=["new", "over an empty directory"])
+def test_a_failed_copy_leaves_the_source_whole(mount, simulator, prefix, occupied):
+    made = mount()
+    make_tree(made)
+    if occupied:
+        (made / "new").mkdir()
+    simulator.inject({"op": "CopyObject", "key": prefix + "new/file7", "action": "access-denied"})
+    with pytest.raises(PermissionError):
+        os.rename(made / "old", made / "new")
+    other = mount()
+    assert tree(other, "old") == tree(made, "old") == NAMES
+    assert tree(other, "new") == tree(made, "new") == (set() if occupied else None)
+    assert sorted(os.listdir(other.path)) == (["new", "old"] if occupied else ["old"])
+    simulator.clear_faults()
+    os.rename(made / "old", made / "new")
+    check_one_is_whole(other, simulator, prefix, "new")
+
+
+def test_another_mount_sees_the_one_or_the_other(mount, simulator, prefix):
+    made, other = mount(), mount(*OBSERVER)
+    make_tree(made)
+    done = threading.Event()
+    seen = set()
+    wrong = []
+
+    def look():
+        while not done.is_set():
+            names = frozenset(os.listdir(other.path))
+            # The source first: what is there no more must not come back, and what has come must not go.
+            source, target = tree(other, "old"), tree(other, "new")
+            seen.add(names)
+            if names == {"old", "new"} or source not in (None, NAMES) or target not in (None, NAMES):
+                wrong.append((names, source, target))
+
+    looking = [threading.Thread(target=look) for _ in range(2)]
+    for thread in looking:
+        thread.start()
+    simulator.set_model(latency_ms=10)
+    os.rename(made / "old", made / "new")
+    simulator.set_model(latency_ms=0)
+    done.set()
+    for thread in looking:
+        thread.join()
+    assert wrong == []
+    assert frozenset({"old"}) in seen
+    check_one_is_whole(other, simulator, prefix, "new")
+
+
+class Bucket:
+    """What is in the bucket below the prefix, for telling whether a request has taken effect."""
+
+    def __init__(self, simulator, prefix):
+        pages = simulator.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        self.sizes = {item["Key"][len(prefix):]: item["Size"] for page in pages for item in page.get("Contents", [])}
+        self.records = [key for key in self.sizes if key.startswith(".ckptfs/renames/")]
+        self.copies = [key for key in self.sizes if key.startswith("new/") and key != "new/"]
+        self.decided = [key for key in self.records if simulator.stored(prefix + key)[8] == 4]
+
+
+# The request at which the renaming daemon is killed, what shows its effect, and where it leads without and with it.
+RECORD, COPY = "*.ckptfs/renames/*", "*new/*"
+STEPS = {
+    "1, record": ("PutObject", RECORD, 1, lambda b: b.records, "old", "old"),
+    "2, destination hidden": ("PutObject", "*new/", 1, lambda b: "new/" in b.sizes, "old", "old"),
+    "3, first copy": ("CopyObject", COPY, 1, lambda b: b.copies, "old", "old"),
+    "3, a copy in the middle": ("CopyObject", COPY, 11, lambda b: len(b.copies) >= 11, "old", "old"),
+    "3, last copy": ("CopyObject", COPY, 22, lambda b: len(b.copies) == 22, "old", "old"),
+    "4, source hidden": ("PutObject", "*old/", 1, lambda b: b.sizes["old/"] > 0, "old", "old"),
+    "5, decision": ("PutObject", RECORD, 2, lambda b: b.decided, "old", "new"),
+    "5, destination shown": ("PutObject", "*new/", 2, lambda b: b.sizes["new/"] == 0, "new", "new"),
+    "6, source deleted": ("DeleteObjects", "*", 1, lambda b: "old/file0" not in b.sizes, "new", "new"),
+    "6, its marker deleted": ("DeleteObject", "*old/", 1, lambda b: "old/" not in b.sizes, "new", "new"),
+    "6, record deleted": ("DeleteObjects", "*", 2, lambda b: not b.records, "new", "new"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("effect", ["not performed", "performed"])
+def test_killed_at(mount, simulator, prefix, step, effect):
+    made, other = mount(), mount(*OBSERVER)
+    make_tree(made)
+    operation, key, nth, shown_by, without, with_effect = STEPS[step]
+    remains = with_effect if effect == "performed" else without
+    # A reply that takes minutes is as good as none.
+    action = {"action": "slow", "ms": 300_000} if effect == "performed" else {"action": "hang"}
+    simulator.inject({"op": operation, "key": key, "nth": nth, **action})
+    failed = []
+
+    def rename():
+        try:
+            os.rename(made / "old", made / "new")
+        except OSError as error:
+            failed.append(error.errno)
+
+    renaming = threading.Thread(target=rename)
+    renaming.start()
+    wait_until(lambda: simulator.fault_hits() > 0, "the step to be reached")
+    if effect == "performed":
+        wait_until(lambda: shown_by(Bucket(simulator, prefix)), "the request to take effect")
+    made.process.send_signal(signal.SIGKILL)
+    made.process.wait()
+    renaming.join()
+    simulator.clear_faults()
+    assert failed
+
+    deadline = time.monotonic() + 30
+    while True:
+        names = set(os.listdir(other.path))
+        source, target = tree(other, "old"), tree(other, "new")
+        assert names != {"old", "new"}
+        assert source in (None, NAMES) and target in (None, NAMES)
+        assert target is None if remains == "old" else source is None
+        if names == {remains} and not any(".ckptfs" in key for key in simulator.keys(prefix)):
+            break
+        assert time.monotonic() < deadline, f"not repaired: {names}, {simulator.keys(prefix)}"
+        time.sleep(0.05)
+    check_one_is_whole(other, simulator, prefix, remains)
+
+
+def test_a_renamer_that_is_taken_for_dead_fails(mount, simulator, prefix):
+    made, other = mount("--rename-repair-after", "2s"), mount(*OBSERVER)
+    make_tree(made)
+    simulator.inject({"op": "CopyObject", "key": "*new/file7", "action": "slow", "ms": 1000})
+    failed = []
+
+    def rename():
+        try:
+            os.rename(made / "old", made / "new")
+        except OSError as error:
+            failed.append(error.errno)
+
+    renaming = threading.Thread(target=rename)
+    renaming.start()
+    wait_until(lambda: simulator.fault_hits() > 0, "a copy to be under way")
+    made.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: [os.listdir(other.path)] and not any(".ckptfs" in key for key in simulator.keys(prefix)),
+               "the repair", 30)
+    check_one_is_whole(other, simulator, prefix, "old")
+    made.process.send_signal(signal.SIGCONT)
+    renaming.join()
+    assert failed == [errno.EIO]
+    check_one_is_whole(other, simulator, prefix, "old")
+    os.rename(made / "old", made / "new")
+    check_one_is_whole(other, simulator, prefix, "new")
+
+
+def test_a_renamer_that_lives_is_left_alone(mount, simulator, prefix):
+    made, other = mount("--rename-repair-after", "2s"), mount(*OBSERVER)
+    make_tree(made)
+    simulator.inject({"op": "CopyObject", "key": "*new/file7", "action": "slow", "ms": 5000})
+    renaming = threading.Thread(target=os.rename, args=(made / "old", made / "new"))
+    renaming.start()
+    while renaming.is_alive():
+        assert not {"old", "new"} <= set(os.listdir(other.path))
+        assert tree(other, "old") in (None, NAMES)
+        time.sleep(0.02)
+    check_one_is_whole(other, simulator, prefix, "new")
+
+
+def test_a_hidden_name_cannot_be_made(mount, simulator, prefix):
+    made, other = mount(), mount("--metadata-ttl", "0s")
+    make_tree(made)
+    simulator.inject({"op": "CopyObject", "key": "*new/file7", "action": "slow", "ms": 3000})
+    renaming = threading.Thread(target=os.rename, args=(made / "old", made / "new"))
+    renaming.start()
+    wait_until(lambda: simulator.fault_hits() > 0, "a copy to be under way")
+    with pytest.raises(OSError) as refused:
+        (other / "new").mkdir()
+    assert refused.value.errno == errno.EBUSY
+    (other / "third").mkdir()
+    with pytest.raises(OSError) as refused:
+        os.rename(other / "third", other / "new")
+    assert refused.value.errno == errno.EBUSY
+    (other / "third").rmdir()
+    renaming.join()
+    check_one_is_whole(other, simulator, prefix, "new")

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store as one process sees it whose requests a test decides about, one by one.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptfs/object_store.h"
+
+namespace ckptfs::testing {
+
+enum class Fate { kPasses, kFails, kTakesEffectAndFails };
+
+class HookedStore final : public ObjectStore {
+public:
+    // `decide` is asked before each request, which it gets the number of, from 0.
+    HookedStore(ObjectStore& store, std::function<Fate(int request)> decide)
+        : store_(store), decide_(std::move(decide)) {}
+
+    void head(std::string key, StoreDone<ObjectInfo> done) override {
+        pass(std::move(done), [&](auto answer) { store_.head(std::move(key), answer); });
+    }
+    void get(GetRequest request, StoreDone<GetResponse> done) override {
+        pass(std::move(done), [&](auto answer) { store_.get(std::move(request), answer); });
+    }
+    void put(PutRequest request, StoreDone<PutResponse> done) override {
+        pass(std::move(done), [&](auto answer) { store_.put(std::move(request), answer); });
+    }
+    void copy(CopyRequest request, StoreDone<PutResponse> done) override {
+        pass(std::move(done), [&](auto answer) { store_.copy(std::move(request), answer); });
+    }
+    void list(ListRequest request, StoreDone<ListResponse> done) override {
+        pass(std::move(done), [&](auto answer) { store_.list(std::move(request), answer); });
+    }
+    void remove(std::string key, StoreDone<void> done) override {
+        pass(std::move(done), [&](auto answer) { store_.remove(std::move(key), answer); });
+    }
+    void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) override {
+        pass(std::move(done), [&](auto answer) { store_.remove_many(std::move(keys), answer); });
+    }
+    void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override {
+        pass(std::move(done), [&](auto answer) { store_.create_upload(std::move(request), answer); });
+    }
+    void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override {
+        pass(std::move(done), [&](auto answer) { store_.upload_part(std::move(request), answer); });
+    }
+    void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override {
+        pass(std::move(done), [&](auto answer) { store_.upload_part_copy(std::move(request), answer); });
+    }
+    void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override {
+        pass(std::move(done), [&](auto answer) { store_.complete_upload(std::move(request), answer); });
+    }
+    void abort_upload(UploadId upload, StoreDone<void> done) override {
+        pass(std::move(done), [&](auto answer) { store_.abort_upload(std::move(upload), answer); });
+    }
+    void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override {
+        pass(std::move(done), [&](auto answer) { store_.list_uploads(std::move(prefix), answer); });
+    }
+    void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override {
+        pass(std::move(done), [&](auto answer) { store_.list_parts(std::move(upload), answer); });
+    }
+
+private:
+    template <class T, class Send>
+    void pass(StoreDone<T> done, Send send) {
+        const Fate fate = decide_(requests_++);
+        if (fate == Fate::kPasses) {
+            send(std::move(done));
+            return;
+        }
+        if (fate == Fate::kTakesEffectAndFails) {
+            send(StoreDone<T>([](const Result<T>&) {}));
+        }
+        Error error;
+        error.outcome_unknown = true;
+        error.message = "no answer";
+        done(failure(std::move(error)));
+    }
+
+    ObjectStore& store_;
+    const std::function<Fate(int)> decide_;
+    std::atomic<int> requests_ = 0;
+};
+
+}  // namespace ckptfs::testing

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// A directory's rename that ends anywhere, as another mount sees it.
+#include "fs/directory_rename.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "file_system_fixture.h"
+#include "support/hooked_store.h"
+#include "support/sync_store.h"
+
+namespace ckptfs::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+using Tree = std::optional<std::set<std::string>>;
+
+const std::set<std::string> kWhole{"a", "b", "deep", "deep/c"};
+constexpr Milliseconds kRepairAfter{600'000};
+
+class DirectoryRenameTest : public FileSystemTest {
+protected:
+    DirectoryRenameTest() { make_source(); }
+
+    void make_source() {
+        for (const char* name : {"", "a", "b", "deep/", "deep/c"}) {
+            store.put_object(std::string("p/old/") + name, name);
+        }
+    }
+
+    // Without cached answers; empty where the name leads nowhere.
+    Tree tree(const std::string& name) {
+        clock.advance(Milliseconds(1001));
+        const Result<Entry> found = lookup(name);
+        const Names listed = list();
+        EXPECT_EQ(found.has_value(), std::find(listed.begin(), listed.end(), name) != listed.end()) << name;
+        if (!found) {
+            EXPECT_EQ(found.error().errno_value, ENOENT);
+            return std::nullopt;
+        }
+        std::set<std::string> names;
+        add(names, "", found->node);
+        return names;
+    }
+    void add(std::set<std::string>& names, const std::string& path, NodeId directory) {
+        for (const std::string& name : list(directory)) {
+            if (name == "." || name == "..") {
+                continue;
+            }
+            names.insert(path + name);
+            if (const Result<Entry> entry = lookup(name, directory);
+                entry && entry->attributes.type == FileType::kDirectory) {
+                add(names, path + name + "/", entry->node);
+            }
+        }
+    }
+
+    // Meets what is unfinished until it is repaired.
+    bool repaired() {
+        store.advance_clock(kRepairAfter + Milliseconds(1000));
+        for (int round = 0; round < 2000; ++round) {
+            clock.advance(kRepairAfter);
+            static_cast<void>(lookup("old"));
+            static_cast<void>(lookup("new"));
+            static_cast<void>(list());
+            if (no_records()) {
+                return true;
+            }
+            std::this_thread::sleep_for(Milliseconds(1));
+        }
+        return false;
+    }
+    bool no_records() {
+        const Names keys = store.keys();
+        return std::none_of(keys.begin(), keys.end(),
+                            [](const std::string& key) { return key.find("/.ckptfs/") != std::string::npos; });
+    }
+
+    // By another process, whose clock stands still.
+    Status rename_with(ObjectStore& seen) {
+        StandingClock its_clock;
+        DirectoryRename rename(seen, its_clock, kRepairAfter, {"p/", "p/old/", "p/new/", ""});
+        return rename.run({[&] {
+                               its_clock.advance(kRecordLead);
+                               return Status{};
+                           },
+                           [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {}});
+    }
+
+    // What was renamed is there under one of its names, and nothing else.
+    void start_again() {
+        for (const std::string& key : store.keys()) {
+            ASSERT_TRUE(SyncStore(store).remove(key));
+        }
+        make_source();
+    }
+};
+
+TEST_F(DirectoryRenameTest, MovesEverything) {
+    ASSERT_TRUE(rename("old", "new"));
+    EXPECT_EQ(store.keys(), (Names{"p/new/", "p/new/a", "p/new/b", "p/new/deep/", "p/new/deep/c"}));
+    EXPECT_EQ(store.content("p/new/"), "");
+    EXPECT_EQ(tree("new"), kWhole);
+    EXPECT_EQ(tree("old"), std::nullopt);
+}
+
+TEST_F(DirectoryRenameTest, WhereverItIsKilledTheWholeSourceOrTheWholeDestinationRemains) {
+    bool finished = false;
+    int back = 0;
+    int forward = 0;
+    for (int requests = 0; !finished; ++requests) {
+        for (const Fate last : {Fate::kFails, Fate::kTakesEffectAndFails}) {
+            SCOPED_TRACE("killed after " + std::to_string(requests) +
+                         (last == Fate::kFails ? "" : " and one unanswered"));
+            bool killed = false;
+            HookedStore mortal(store, [&](int request) {
+                killed = killed || request >= requests;
+                return request < requests ? Fate::kPasses : request == requests ? last : Fate::kFails;
+            });
+            static_cast<void>(rename_with(mortal));
+            finished = !killed;
+
+            const Tree source = tree("old");
+            const Tree destination = tree("new");
+            EXPECT_FALSE(source && destination);
+            EXPECT_TRUE(!source || source == kWhole);
+            EXPECT_TRUE(!destination || destination == kWhole);
+
+            ASSERT_TRUE(repaired());
+            const Tree source_after = tree("old");
+            const Tree destination_after = tree("new");
+            EXPECT_NE(source_after.has_value(), destination_after.has_value());
+            EXPECT_EQ(source_after ? source_after : destination_after, kWhole);
+            EXPECT_TRUE(!source || source_after) << "what was seen is taken back";
+            EXPECT_TRUE(!destination || destination_after) << "what was seen is taken back";
+            EXPECT_EQ(store.keys().size(), 5U);
+            ++(source_after ? back : forward);
+            start_again();
+        }
+    }
+    EXPECT_GT(back, 10);
+    EXPECT_GT(forward, 5);
+}
+
+TEST_F(DirectoryRenameTest, ARenamerThatWasTakenForDeadFailsAndHarmsNothing) {
+    bool finished = false;
+    int failed = 0;
+    for (int repaired_at = 1; !finished; ++repaired_at) {
+        SCOPED_TRACE("repaired before its request " + std::to_string(repaired_at));
+        finished = true;
+        HookedStore hooked(store, [&](int request) {
+            if (request == repaired_at) {
+                finished = false;
+                EXPECT_TRUE(repaired());
+            }
+            return Fate::kPasses;
+        });
+        const Status renamed = rename_with(hooked);
+        failed += renamed ? 0 : 1;
+        const Tree source = tree("old");
+        const Tree destination = tree("new");
+        EXPECT_NE(source.has_value(), destination.has_value());
+        EXPECT_EQ(source ? source : destination, kWhole);
+        EXPECT_EQ(renamed.has_value(), destination.has_value());
+        ASSERT_TRUE(repaired());
+        EXPECT_EQ(tree("old"), source);
+        EXPECT_EQ(tree("new"), destination);
+        EXPECT_EQ(store.keys().size(), 5U);
+        start_again();
+    }
+    EXPECT_GT(failed, 5);
+}
+
+TEST_F(DirectoryRenameTest, WhatAnotherMountChangesMeanwhileMovesToo) {
+    bool changed = false;
+    HookedStore hooked(store, [&](int) {
+        if (!changed && store.exists("p/new/b")) {
+            changed = true;
+            store.put_object("p/old/b", "newer");
+            store.put_object("p/old/late", "late");
+            EXPECT_TRUE(SyncStore(store).remove("p/old/a"));
+        }
+        return Fate::kPasses;
+    });
+    ASSERT_TRUE(rename_with(hooked));
+    EXPECT_EQ(store.keys(), (Names{"p/new/", "p/new/b", "p/new/deep/", "p/new/deep/c", "p/new/late"}));
+    EXPECT_EQ(store.content("p/new/b"), "newer");
+}
+
+TEST_F(DirectoryRenameTest, OfTwoMountsOneRenames) {
+    HookedStore hooked(store, [&](int request) {
+        if (request == 4) {
+            // The other one is done before.
+            EXPECT_EQ(errno_of(rename("old", "third")), 0);
+        }
+        return Fate::kPasses;
+    });
+    EXPECT_EQ(errno_of(rename_with(hooked)), EBUSY);
+    EXPECT_EQ(tree("third"), kWhole);
+    EXPECT_EQ(tree("old"), std::nullopt);
+    EXPECT_EQ(tree("new"), std::nullopt);
+}
+
+TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {
+    store.put_object("p/other/", std::string(kDirectoryMarkerSize, 'x'));
+    store.put_object("p/other/file", "x");
+    for (int round = 0; round < 2000 && !lookup("other"); ++round) {
+        std::this_thread::sleep_for(Milliseconds(1));
+    }
+    EXPECT_EQ(tree("other"), Tree({"file"}));
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
