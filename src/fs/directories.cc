@@ -11,8 +11,10 @@
 
 namespace ckptfs {
 
-Directories::Directories(SharedState& state, Lookups& lookups, RenameRepairs& repairs)
-    : state_(state), lookups_(lookups), records_(state, repairs) {}
+Directories::Directories(SharedState& state, Lookups& lookups, RenameRepairs& repairs, UnlinkBatches& batches)
+    : state_(state), lookups_(lookups), batches_(batches), records_(state, repairs) {
+    batches_.on_deleted([this](const NodePtr& directory) { keep_when_empty(directory); });
+}
 Directories::~Directories() = default;
 
 std::string Directories::key_of(NodeId parent_id, const std::string& name) const {
@@ -99,8 +101,32 @@ Status Directories::put_marker(const std::string& key) {
 }
 
 void Directories::rmdir(NodeId parent, std::string name, Reply<void> reply) {
-    in_order(parent, name, [this, parent, name, reply = std::move(reply)] {
-        return [reply, removed = rmdir_now(parent, name)] { reply(removed); };
+    NodePtr parent_node;
+    NodeId id = 0;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        parent_node = state_.nodes.find(lock, parent);
+        if (parent_node != nullptr) {
+            const NodePtr directory = state_.nodes.child(lock, parent_node, name);
+            id = directory == nullptr ? 0 : directory->id;
+        }
+    }
+    if (parent_node == nullptr) {
+        reply(failure(ESTALE, "the directory is gone"));
+        return;
+    }
+    // What is removed one after the other may be directories, too.
+    static_cast<void>(batches_.removal_begins(parent_node));
+    batches_.when_settled(id, [this, parent, parent_node, name, id, reply = std::move(reply)] {
+        if (std::optional<Error> failed = batches_.take_failure(id)) {
+            reply(failure(std::move(*failed)));
+            return;
+        }
+        in_order(parent, name, [this, parent, parent_node, name, reply] {
+            Status removed = rmdir_now(parent, name);
+            batches_.removal_ends(parent_node);
+            return [reply, removed = std::move(removed)] { reply(removed); };
+        });
     });
 }
 
@@ -161,21 +187,53 @@ void Directories::unlink(NodeId parent_id, std::string name,
         reply(failure(EROFS, "mounted read-only"));
         return;
     }
-    auto unlink = std::make_shared<Unlink>();
-    Status found;
+    Result<NodePtr> parent = failure(ESTALE, "the directory is gone");
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        const Result<NodePtr> parent = state_.directory(lock, parent_id);
-        if (parent) {
-            unlink->parent = *parent;
-            unlink->place = state_.key_order.enter({state_.key(lock, **parent) + name});
-        } else {
-            found = failure(parent.error());
+        parent = state_.directory(lock, parent_id);
+    }
+    if (!parent) {
+        reply(failure(std::move(parent.error())));
+    } else if (std::optional<Error> failed = batches_.take_failure(parent_id)) {
+        reply(failure(std::move(*failed)));
+    } else if (!batches_.removal_begins(*parent) || !unlink_in_batch(*parent, name, orphan, reply)) {
+        unlink_alone(*parent, std::move(name), std::move(orphan), std::move(reply));
+    }
+}
+
+bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name,
+                                  const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan,
+                                  const Reply<void>& reply) {
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (const NodePtr node = state_.nodes.child(lock, parent, name); node != nullptr && node->writer != nullptr) {
+            return false;
         }
     }
-    if (!found) {
-        reply(std::move(found));
-        return;
+    const UnlinkBatches::Added added = batches_.add(parent, name);
+    if (added == UnlinkBatches::Added::kFull) {
+        batches_.when_settled(parent->id, [=, this] { unlink(parent->id, name, orphan, reply); });
+        return true;
+    }
+    if (added == UnlinkBatches::Added::kNo) {
+        return false;
+    }
+    if (const std::shared_ptr<FileWriter> writer = note_unlinked(parent, name)) {
+        // Opened meanwhile.
+        state_.env.blocking.post([orphan, writer] { orphan(writer); });
+    }
+    batches_.removal_ends(parent);
+    reply({});
+    return true;
+}
+
+void Directories::unlink_alone(const NodePtr& parent, std::string name,
+                               std::function<void(const std::shared_ptr<FileWriter>&)> orphan, Reply<void> reply) {
+    auto unlink = std::make_shared<Unlink>();
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        unlink->parent = parent;
+        unlink->place = state_.key_order.enter({state_.key(lock, *parent) + name});
     }
     unlink->name = std::move(name);
     unlink->orphan = std::move(orphan);
@@ -203,20 +261,23 @@ Status Directories::unlink_now(const Unlink& unlink) {
     if (const Status removed = wait_for<void>([&](auto done) { state_.env.store.remove(key, done); }); !removed) {
         return removed;
     }
-    std::shared_ptr<FileWriter> writer;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        if (const NodePtr node = state_.nodes.child(lock, unlink.parent, unlink.name)) {
-            writer = node->writer;
-            node->removed = true;
-            state_.nodes.unlink(lock, node);
-        }
-        unlink.parent->known_names.erase(unlink.name);
-    }
-    if (writer != nullptr) {
+    if (const std::shared_ptr<FileWriter> writer = note_unlinked(unlink.parent, unlink.name)) {
         unlink.orphan(writer);
     }
     return {};
+}
+
+std::shared_ptr<FileWriter> Directories::note_unlinked(const NodePtr& parent, const std::string& name) {
+    lookups_.forget_listed(parent->id, name);
+    std::shared_ptr<FileWriter> writer;
+    const NodeTable::Lock lock = state_.nodes.lock();
+    if (const NodePtr node = state_.nodes.child(lock, parent, name)) {
+        writer = node->writer;
+        node->removed = true;
+        state_.nodes.unlink(lock, node);
+    }
+    parent->known_names.erase(name);
+    return writer;
 }
 
 Status Directories::unlink_again(const Unlink& unlink) {
@@ -233,6 +294,7 @@ void Directories::end_unlink(const Unlink& unlink, const Status& status) {
         keep_when_empty(unlink.parent);
     }
     state_.key_order.leave(unlink.place);
+    batches_.removal_ends(unlink.parent);
     unlink.reply(status);
 }
 
@@ -302,9 +364,12 @@ void Directories::read(HandleId handle, std::uint64_t offset, std::size_t max_en
         reply(failure(EBADF, "not an open directory"));
         return;
     }
-    state_.env.blocking.post([listing, offset, max_entries, with_attributes, reply = std::move(reply)] {
-        reply(listing->read(offset, max_entries, with_attributes));
-    });
+    batches_.when_settled(listing->directory(),
+                          [this, listing, offset, max_entries, with_attributes, reply = std::move(reply)] {
+                              state_.env.blocking.post([listing, offset, max_entries, with_attributes, reply] {
+                                  reply(listing->read(offset, max_entries, with_attributes));
+                              });
+                          });
 }
 
 void Directories::release(HandleId handle) {

@@ -22,7 +22,7 @@ class DirectoryListing;
 
 class Directories {
 public:
-    Directories(SharedState& state, Lookups& lookups, RenameRepairs& repairs);
+    Directories(SharedState& state, Lookups& lookups, RenameRepairs& repairs, UnlinkBatches& batches);
     ~Directories();
 
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply);
@@ -54,6 +54,14 @@ private:
     [[nodiscard]] std::string key_of(NodeId parent, const std::string& name) const;
     Result<Entry> mkdir_now(NodeId parent_id, const std::string& name);
     Status rmdir_now(NodeId parent_id, const std::string& name);
+    // True where the removal is acknowledged, or will be.
+    bool unlink_in_batch(const NodePtr& parent, const std::string& name,
+                         const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan,
+                         const Reply<void>& reply);
+    void unlink_alone(const NodePtr& parent, std::string name,
+                      std::function<void(const std::shared_ptr<FileWriter>&)> orphan, Reply<void> reply);
+    // The name leads nowhere any more; returns who is writing the file.
+    std::shared_ptr<FileWriter> note_unlinked(const NodePtr& parent, const std::string& name);
     Status unlink_now(const Unlink& unlink);
     // A commit or a rename that was on its way has brought the name back.
     Status unlink_again(const Unlink& unlink);
@@ -64,6 +72,7 @@ private:
 
     SharedState& state_;
     Lookups& lookups_;
+    UnlinkBatches& batches_;
     RenameRecords records_;
 
     std::mutex mutex_;

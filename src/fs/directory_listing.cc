@@ -44,6 +44,7 @@ Result<std::vector<DirectoryEntry>> DirectoryListing::read(std::uint64_t offset,
     }
     if (!std::exchange(sizes_found_, true)) {
         find_sizes();
+        note_page();
     }
     return entries_from(offset, max_entries, with_attributes);
 }
@@ -201,6 +202,14 @@ void DirectoryListing::find_sizes() {
                 done({});
             });
         }));
+}
+
+void DirectoryListing::note_page() {
+    for (const Listed& listed : page_) {
+        if (!listed.is_directory && listed.size_is_known && !listed.version.etag.empty()) {
+            lookups_.note_listed(directory_->id, listed.name, listed.version, started_);
+        }
+    }
 }
 
 void DirectoryListing::finish() {

@@ -23,6 +23,7 @@ public:
     DirectoryListing(SharedState& state, Lookups& lookups, RenameRecords& records, NodePtr directory);
     ~DirectoryListing();
 
+    [[nodiscard]] NodeId directory() const { return directory_->id; }
     Result<std::vector<DirectoryEntry>> read(std::uint64_t offset, std::size_t max_entries, bool with_attributes);
 
 private:
@@ -45,6 +46,8 @@ private:
     void finish();
     // The files' sizes of the page, where lists do not tell them.
     void find_sizes();
+    // Its files, for lookups that follow.
+    void note_page();
     std::vector<DirectoryEntry> entries_from(std::uint64_t offset, std::size_t max_entries, bool with_attributes);
     DirectoryEntry dot_entry(const NodeTable::Lock& lock, std::uint64_t offset) const;
     DirectoryEntry entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes);

@@ -44,8 +44,9 @@ public:
     explicit AssembledFileSystem(FileSystemEnvironment environment)
         : state_(std::move(environment)),
           repairs_(state_),
-          lookups_(state_, repairs_),
-          directories_(state_, lookups_, repairs_),
+          batches_(state_),
+          lookups_(state_, repairs_, batches_),
+          directories_(state_, lookups_, repairs_, batches_),
           symlinks_(state_, lookups_),
           gate_(state_),
           open_files_(state_, lookups_, gate_),
@@ -159,13 +160,18 @@ public:
 
     [[nodiscard]] struct statvfs statfs() const override;
 
-    void drain(Reply<void> reply) override { open_files_.drain(std::move(reply)); }
+    void drain(Reply<void> reply) override {
+        open_files_.drain([this, reply = std::move(reply)](const Status& drained) {
+            batches_.when_all_settled([reply, drained] { reply(drained); });
+        });
+    }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 
 private:
     SharedState state_;
     RenameRepairs repairs_;
+    UnlinkBatches batches_;
     Lookups lookups_;
     Directories directories_;
     Symlinks symlinks_;

@@ -8,8 +8,10 @@ namespace ckptfs {
 
 namespace {
 
+// The empty one is the top of a mount without a prefix.
 bool is_same_or_below(std::string_view key, std::string_view ancestor) {
-    return key.starts_with(ancestor) && (key.size() == ancestor.size() || key[ancestor.size()] == '/');
+    return ancestor.empty() ||
+           (key.starts_with(ancestor) && (key.size() == ancestor.size() || key[ancestor.size()] == '/'));
 }
 
 }  // namespace

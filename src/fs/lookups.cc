@@ -12,6 +12,7 @@ namespace ckptfs {
 namespace {
 
 constexpr std::size_t kMaxReportedKeys = 1000;
+constexpr std::chrono::minutes kBelievedInRun{1};
 
 // Joins the two requests of one inquiry.
 struct Inquiry {
@@ -41,6 +42,10 @@ struct Inquiry {
 }  // namespace
 
 void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Entry> reply) {
+    if (batches_.removes(parent_id, name)) {
+        batches_.when_settled(parent_id, [=, this] { lookup(parent_id, name, attempts, reply); });
+        return;
+    }
     std::string key;
     if (std::optional<Result<Entry>> known = from_table(parent_id, name, key)) {
         reply(std::move(*known));
@@ -67,6 +72,8 @@ void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Ent
 }
 
 std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::string& name, std::string& key) {
+    const SteadyTime now = state_.env.clock.now();
+    const SteadyTime believed_since = batches_.is_running(parent_id) ? now - kBelievedInRun : SteadyTime::max();
     const NodeTable::Lock lock = state_.nodes.lock();
     const Result<NodePtr> parent = state_.directory(lock, parent_id);
     if (!parent) {
@@ -78,11 +85,18 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return failure(too_long ? ENAMETOOLONG : ENOENT, valid.error().message);
     }
     if (const NodePtr child = state_.nodes.child(lock, *parent, name)) {
-        if (child->writer != nullptr || child->moving || state_.is_fresh(lock, *child)) {
+        if (child->writer != nullptr || child->moving || state_.is_fresh(lock, *child) ||
+            child->checked >= believed_since) {
             return state_.entry(lock, *child);
         }
-    } else if (state_.env.clock.now() < (*parent)->complete_until && !(*parent)->known_names.contains(name)) {
+    } else if (now < (*parent)->complete_until && !(*parent)->known_names.contains(name)) {
         return failure(ENOENT, name + ": no such file");
+    } else if (const auto version = batches_.listed().find(parent_id, name, believed_since)) {
+        const NodePtr listed = found_file(lock, *parent, name, *version);
+        listed->checked = SteadyTime{};
+        Entry entry = state_.entry(lock, *listed);
+        entry.valid_for = entry.attributes.valid_for = Milliseconds(0);
+        return entry;
     }
     key = state_.env.prefix + parent_path + name;
     return std::nullopt;

@@ -3,8 +3,8 @@
 //
 // A name is asked for as an object and as a directory at once. Where it is both, the directory wins, because what lies
 // below it could not be reached otherwise; the object is hidden and reported once. Positive answers live for the
-// metadata TTL. A directory that a rename hides does not exist. Negative ones are not cached, except inside a directory
-// that this mount made or listed within the TTL.
+// metadata TTL; for a minute where names are removed one after the other. A directory that a rename hides does not
+// exist. Negative ones are not cached, except inside a directory that this mount made or listed within the TTL.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -14,6 +14,7 @@
 
 #include "fs/rename_repairs.h"
 #include "fs/shared_state.h"
+#include "fs/unlink_batches.h"
 
 namespace ckptfs {
 
@@ -28,7 +29,8 @@ struct FoundName {
 
 class Lookups {
 public:
-    Lookups(SharedState& state, RenameRepairs& repairs) : state_(state), repairs_(repairs) {}
+    Lookups(SharedState& state, RenameRepairs& repairs, UnlinkBatches& batches)
+        : state_(state), repairs_(repairs), batches_(batches) {}
 
     void lookup(NodeId parent, std::string name, Reply<Entry> reply) {
         lookup(parent, std::move(name), kAttempts, std::move(reply));
@@ -45,6 +47,11 @@ public:
     // The bucket has nothing under the name.
     void found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name);
     void report_hidden(const std::string& key);
+    // A listing showed this file.
+    void note_listed(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked) {
+        batches_.listed().add(directory, name, version, asked);
+    }
+    void forget_listed(NodeId directory, const std::string& name) { batches_.listed().forget(directory, name); }
     // The marker object of a directory, as a list shows it.
     [[nodiscard]] bool hides(const ObjectInfo& marker) const { return repairs_.hides(marker); }
 
@@ -61,6 +68,7 @@ private:
 
     SharedState& state_;
     RenameRepairs& repairs_;
+    UnlinkBatches& batches_;
 
     std::mutex reported_mutex_;
     // Bounded: beyond it keys go unreported.

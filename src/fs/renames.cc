@@ -86,6 +86,7 @@ Status Renames::rename_now(const Request& request) {
         state_.note_name(lock, *move->new_parent, move->new_name);
         move->node->checked = state_.env.clock.now();
     }
+    lookups_.forget_listed(move->old_parent->id, request.name);
     directories_.keep_when_empty(move->old_parent);
     return {};
 }

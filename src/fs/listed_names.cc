@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/listed_names.h"
+
+#include <algorithm>
+
+namespace ckptfs {
+
+void ListedNames::add(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked) {
+    const std::lock_guard lock(mutex_);
+    auto* found = std::find_if(directories_.begin(), directories_.end(),
+                               [directory](const Directory& each) { return each.id == directory; });
+    if (found == directories_.end()) {
+        found = directories_.begin() + static_cast<std::ptrdiff_t>(next_++ % kMaxDirectories);
+        *found = Directory{directory, {}};
+    }
+    if (found->names.size() >= kMaxNames) {
+        found->names.clear();
+    }
+    found->names.insert_or_assign(name, Listed{version, asked});
+}
+
+void ListedNames::forget(NodeId directory, const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    for (Directory& each : directories_) {
+        if (each.id == directory) {
+            each.names.erase(name);
+        }
+    }
+}
+
+std::optional<ObjectVersion> ListedNames::find(NodeId directory, const std::string& name, SteadyTime since) const {
+    const std::lock_guard lock(mutex_);
+    for (const Directory& each : directories_) {
+        if (each.id != directory) {
+            continue;
+        }
+        const auto found = each.names.find(name);
+        if (found != each.names.end() && found->second.asked >= since) {
+            return found->second.version;
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace ckptfs

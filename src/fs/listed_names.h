@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the last listings of a few directories showed, for a program that lists a directory and then removes every name
+// of it: the kernel looks each of them up again.
+//
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "ckptfs/clock.h"
+#include "fs/nodes.h"
+
+namespace ckptfs {
+
+class ListedNames {
+public:
+    // `asked`: when the listing was.
+    void add(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked);
+    void forget(NodeId directory, const std::string& name);
+    // Files only; nothing for what was listed before `since`.
+    [[nodiscard]] std::optional<ObjectVersion> find(NodeId directory, const std::string& name, SteadyTime since) const;
+
+private:
+    // About 200 bytes each. rm(1) reads 10,000 names at once.
+    static constexpr std::size_t kMaxNames = 20'000;
+    static constexpr std::size_t kMaxDirectories = 4;
+
+    struct Listed {
+        ObjectVersion version;
+        SteadyTime asked{};
+    };
+    struct Directory {
+        NodeId id = 0;
+        std::unordered_map<std::string, Listed> names;
+    };
+
+    mutable std::mutex mutex_;
+    // --- guarded by `mutex_`
+    std::array<Directory, kMaxDirectories> directories_;
+    std::size_t next_ = 0;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// When somebody removes name after name (rm -r), so that they may go in batches: a pure decision.
+//
+// A run is 16 removals, in one directory or in neighbouring ones, between which whoever removes took less than a second
+// in all. The time that the store takes does not count: a slow store is what batches are for.
+//
+// Threads: guarded by its owner.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "fs/file_system.h"
+
+namespace ckptfs {
+
+class RemovalRuns {
+public:
+    // A name of this directory is to be removed; `parent` is the directory's own, 0 for the top. True in a run.
+    bool begins(NodeId directory, NodeId parent, SteadyTime now);
+    void ends(NodeId directory, SteadyTime now);
+    // A run is going on there.
+    [[nodiscard]] bool is_running(NodeId directory, SteadyTime now) const;
+
+private:
+    static constexpr std::size_t kLength = 16;
+    static constexpr Milliseconds kTime{1000};
+    // Of programs that remove at the same time.
+    static constexpr std::size_t kMaxRuns = 8;
+
+    struct Run {
+        NodeId directory = 0;
+        NodeId parent = 0;
+        SteadyTime ended{};
+        std::size_t count = 0;
+        // The last ones, between an end and the next beginning.
+        std::array<SteadyTime::duration, kLength> gaps{};
+
+        [[nodiscard]] bool is_fast() const;
+    };
+
+    [[nodiscard]] static bool are_neighbours(const Run& run, NodeId directory, NodeId parent);
+    Run& run_for(NodeId directory, NodeId parent);
+
+    std::vector<Run> runs_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Removals in batches, as the kernel and the store see them.
+#include <algorithm>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+class UnlinkBatchesTest : public FileSystemTest {
+protected:
+    UnlinkBatchesTest() {
+        store.put_object("p/dir/", "");
+        for (int i = 0; i < 100; ++i) {
+            store.put_object("p/dir/" + file(i), "x");
+        }
+        directory = lookup("dir")->node;
+        list(directory);
+    }
+    // The test ends when the store has everything.
+    ~UnlinkBatchesTest() override {
+        store.release(Operation::kRemoveMany);
+        list(directory);
+    }
+
+    static std::string file(int i) { return "f" + std::to_string(1000 + i); }
+    // As rm(1): each name is looked up before.
+    Status remove(int i) {
+        const Result<Entry> found = lookup(file(i), directory);
+        if (!found) {
+            return failure(found.error());
+        }
+        Status removed = unlink(file(i), directory);
+        fs->forget(found->node, 1);
+        return removed;
+    }
+    void remove_all(int from, int to) {
+        for (int i = from; i < to; ++i) {
+            ASSERT_TRUE(remove(i)) << i;
+        }
+    }
+    int requests(Operation operation) { return store.calls(operation); }
+
+    NodeId directory = 0;
+};
+
+TEST_F(UnlinkBatchesTest, AfterSixteenTheyGoTogether) {
+    store.reset_calls();
+    clock.advance(Milliseconds(1001));
+    remove_all(0, 16);
+    EXPECT_EQ(requests(Operation::kRemove), 16);
+    const int lookups = requests(Operation::kHead);
+    remove_all(16, 100);
+    EXPECT_TRUE(rmdir("dir"));
+    EXPECT_TRUE(store.keys().empty());
+    EXPECT_EQ(requests(Operation::kRemove), 17) << "and the directory";
+    EXPECT_LE(requests(Operation::kRemoveMany), 3);
+    EXPECT_LE(requests(Operation::kHead), lookups + 1) << "what was listed is believed";
+}
+
+TEST_F(UnlinkBatchesTest, WhoeverLooksWaitsForTheBatch) {
+    remove_all(0, 17);
+    EXPECT_EQ(errno_of(lookup(file(16), directory)), ENOENT);
+    EXPECT_FALSE(store.exists("p/dir/" + file(16)));
+    remove_all(17, 20);
+    const Names names = list(directory);
+    EXPECT_EQ(names.size(), 82U);
+    EXPECT_FALSE(store.exists("p/dir/" + file(19)));
+    remove_all(20, 25);
+    store.hold(Operation::kRemoveMany);
+    remove_all(25, 27);
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1)) << "it goes by itself";
+    store.release(Operation::kRemoveMany);
+}
+
+TEST_F(UnlinkBatchesTest, WhatIsMadeMeanwhileComesAfterIt) {
+    store.hold(Operation::kRemoveMany);
+    remove_all(0, 20);
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
+    const Result<CreatedFile> made = create("again", O_WRONLY, directory);
+    ASSERT_TRUE(write(made->opened.handle, 0, "new"));
+    std::promise<Status> closed;
+    fs->flush(made->opened.handle, Caller{kProcess, 0, 0}, [&](Status status) { closed.set_value(status); });
+    EXPECT_FALSE(store.exists("p/dir/again"));
+    store.release(Operation::kRemoveMany);
+    EXPECT_TRUE(closed.get_future().get());
+    EXPECT_TRUE(store.exists("p/dir/again"));
+    ASSERT_TRUE(release(made->opened.handle));
+}
+
+TEST_F(UnlinkBatchesTest, AFailureIsToldByTheNextRemovalAndTheNamesAreThereAgain) {
+    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    remove_all(0, 20);
+    const Names names = list(directory);
+    EXPECT_EQ(names.size(), 86U);
+    EXPECT_EQ(errno_of(remove(50)), EACCES);
+    EXPECT_TRUE(remove(50));
+    EXPECT_TRUE(lookup(file(17), directory));
+}
+
+TEST_F(UnlinkBatchesTest, AFailureIsToldByRmdir) {
+    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    remove_all(0, 100);
+    EXPECT_EQ(errno_of(rmdir("dir")), EACCES);
+    EXPECT_EQ(errno_of(rmdir("dir")), ENOTEMPTY);
+    EXPECT_TRUE(store.exists("p/dir/" + file(99)));
+}
+
+TEST_F(UnlinkBatchesTest, AnImpliedDirectoryOutlivesItsLastName) {
+    for (int i = 0; i < 30; ++i) {
+        store.put_object("p/implied/" + file(i), "x");
+    }
+    const NodeId implied = lookup("implied")->node;
+    for (int i = 0; i < 30; ++i) {
+        ASSERT_TRUE(unlink(file(i), implied));
+    }
+    EXPECT_EQ(list(implied), (Names{".", ".."}));
+    EXPECT_TRUE(store.exists("p/implied/"));
+}
+
+TEST_F(UnlinkBatchesTest, UnmountingWaitsForThem) {
+    store.hold(Operation::kRemoveMany);
+    remove_all(0, 20);
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
+    std::promise<Status> drained;
+    std::future<Status> answer = drained.get_future();
+    fs->drain([&](Status status) { drained.set_value(status); });
+    EXPECT_EQ(answer.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+    store.release(Operation::kRemoveMany);
+    EXPECT_TRUE(answer.get());
+    EXPECT_FALSE(store.exists("p/dir/" + file(19)));
+}
+
+TEST_F(UnlinkBatchesTest, AFileThatIsOpenForWritingIsRemovedAtOnce) {
+    remove_all(0, 20);
+    const Result<CreatedFile> made = create("open", O_WRONLY, directory);
+    ASSERT_TRUE(write(made->opened.handle, 0, "lost"));
+    ASSERT_TRUE(fsync(made->opened.handle));
+    ASSERT_TRUE(unlink("open", directory));
+    EXPECT_FALSE(store.exists("p/dir/open"));
+    ASSERT_TRUE(close(made->opened.handle));
+    EXPECT_FALSE(store.exists("p/dir/open"));
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
