@@ -58,6 +58,8 @@ struct WriteConfig {
     std::vector<std::string> commit_markers = {".metadata", ".snapshot_metadata", "commit_success.txt"};
     // So long is a file that failed remembered.
     Milliseconds failed_sibling_ttl{std::chrono::hours(1)};
+    // Logs are published so often while they grow; 0: when they are closed or synced only.
+    Milliseconds publish_interval{std::chrono::seconds(30)};
 };
 
 enum class DirectIo : std::uint8_t { kAuto, kAlways, kNever };

@@ -184,6 +184,10 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      }},
     {kWriting, "failed-sibling-ttl", "", "TIME", "1h", "how long a file that failed holds a commit marker back", "",
      [](Config& c, std::string_view v) { return set(c.write.failed_sibling_ttl, parse_duration(v)); }},
+    {kWriting, "publish-interval", "", "TIME", "30s", "how often logs are published while they grow",
+     "Files opened for appending, and those that match --keep-on-kill. With 0s they are published when they are closed "
+     "or synced only.",
+     [](Config& c, std::string_view v) { return set(c.write.publish_interval, parse_duration(v)); }},
     {kWriting, "compress", "", "HOW", "auto", "how files are stored: auto, none, zstd or zstd:LEVEL",
      "With auto each MiB is coded by what it holds: floats byte by byte of their elements, whatever their type and "
      "offset, all else by zstd, and what does not shrink as it is; while the processors cannot keep up with the store, "

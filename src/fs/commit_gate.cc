@@ -25,15 +25,42 @@ std::string minutes(Milliseconds time) {
     return format("{} min", std::chrono::duration_cast<std::chrono::minutes>(time).count());
 }
 
+// The marker whose directory holds the key, directly or below; null where none does.
+const std::string* marker_over(const std::string& key, const std::vector<std::string>& markers) {
+    const auto found = std::find_if(markers.begin(), markers.end(),
+                                    [&](const std::string& marker) { return key.starts_with(directory_of(marker)); });
+    return found == markers.end() ? nullptr : &*found;
+}
+
+// From the one that holds the key up to `top`.
+std::vector<std::string> directories_above(const std::string& key, const std::string& top) {
+    std::vector<std::string> directories;
+    for (std::string above = directory_of(key); above.size() >= top.size() && above.ends_with('/');
+         above = directory_of(above.substr(0, above.size() - 1))) {
+        directories.push_back(above);
+    }
+    return directories;
+}
+
 }  // namespace
 
 void CommitGate::check(std::string marker_key, Reply<void> reply) {
-    state_.env.blocking.post(
-        [this, marker_key = std::move(marker_key), reply = std::move(reply)] { reply(check_now(marker_key)); });
+    state_.env.blocking.post([this, marker_key = std::move(marker_key), reply = std::move(reply)] {
+        reply(check_now(directory_of(marker_key), {marker_key}));
+    });
 }
 
-Status CommitGate::check_now(const std::string& marker_key) {
-    const std::string directory = directory_of(marker_key);
+Status CommitGate::check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects) {
+    std::vector<std::string> markers;
+    for (const ObjectInfo& object : objects) {
+        if (is_marker(object.key)) {
+            markers.push_back(object.key);
+        }
+    }
+    return markers.empty() ? Status() : check_now(directory, markers);
+}
+
+Status CommitGate::check_now(const std::string& directory, const std::vector<std::string>& markers) {
     const WallTime now = state_.env.clock.wall_now();
     const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
     std::set<std::string> own = being_written();
@@ -45,17 +72,18 @@ Status CommitGate::check_now(const std::string& marker_key) {
         state_.env.store.list_uploads(directory,
                                       [uploads_asked](auto answer) { uploads_asked->set_value(std::move(answer)); });
     }
-    const Result<std::vector<FailedRecord>> failed = records(directory);
-    const Result<std::vector<OpenUpload>> uploads = of_others(directory, uploads_answer.get(), std::move(own));
+    Result<std::vector<FailedRecord>> failed = records(directory);
+    Result<std::vector<OpenUpload>> uploads = of_others(directory, uploads_answer.get(), std::move(own));
     if (!failed || !uploads) {
         return failure(failed ? uploads.error() : failed.error());
     }
+    std::erase_if(*failed, [&](const auto& record) { return marker_over(record.key, markers) == nullptr; });
+    std::erase_if(*uploads, [&](const auto& upload) { return marker_over(upload.upload.key, markers) == nullptr; });
     std::set<std::string> keys;
     for (const FailedRecord& record : *failed) {
         keys.insert(record.key);
-        for (std::string above = directory_of(record.key); above.size() >= directory.size() && above.ends_with('/');
-             above = directory_of(above.substr(0, above.size() - 1))) {
-            keys.insert(above);
+        for (std::string& above : directories_above(record.key, directory)) {
+            keys.insert(std::move(above));
         }
     }
     for (const OpenUpload& upload : *uploads) {
@@ -66,27 +94,18 @@ Status CommitGate::check_now(const std::string& marker_key) {
         return failure(states.error());
     }
     for (const FailedRecord& record : *failed) {
-        if (Status allowed = check_record(record, state_of(record.key, directory, *states), marker_key); !allowed) {
+        const NameState state = state_of(record.key, directory, *states);
+        if (Status allowed = check_record(record, state, *marker_over(record.key, markers)); !allowed) {
             return allowed;
         }
     }
     for (const OpenUpload& upload : *uploads) {
-        if (is_in_the_making(upload, states->at(upload.upload.key), now, ttl)) {
+        const std::string& key = upload.upload.key;
+        if (is_in_the_making(upload, states->at(key), now, ttl)) {
             return failure(EIO, format("{} is not committed: {} is being written by another mount, or was left by one "
                                        "that ended; wait for it, or write that file again, then commit again; an "
                                        "upload older than {} does not count",
-                                       marker_key, upload.upload.key, minutes(ttl)));
-        }
-    }
-    return {};
-}
-
-Status CommitGate::check_tree(const std::vector<ObjectInfo>& objects) {
-    for (const ObjectInfo& object : objects) {
-        if (is_marker(object.key)) {
-            if (Status allowed = check_now(object.key); !allowed) {
-                return allowed;
-            }
+                                       *marker_over(key, markers), key, minutes(ttl)));
         }
     }
     return {};
@@ -184,8 +203,7 @@ Result<CommitGate::States> CommitGate::look(const std::set<std::string>& keys) {
 NameState CommitGate::state_of(const std::string& key, const std::string& directory, const States& states) {
     NameState state;
     state.object = states.at(key);
-    for (std::string above = directory_of(key); above.size() >= directory.size() && above.ends_with('/');
-         above = directory_of(above.substr(0, above.size() - 1))) {
+    for (const std::string& above : directories_above(key, directory)) {
         if (const auto found = states.find(above); found != states.end() && found->second) {
             state.directory_made = std::max(state.directory_made, found->second->last_modified);
         }

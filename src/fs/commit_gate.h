@@ -29,15 +29,15 @@ public:
     }
     // Success, or EIO with what stands in the way, where, and what to do.
     void check(std::string marker_key, Reply<void> reply);
-    // The same, for whoever may wait.
-    Status check_now(const std::string& marker_key);
-    // Before a directory with these keys below it gets another name: for each marker among them.
-    Status check_tree(const std::vector<ObjectInfo>& objects);
+    // Before a directory gets another name: for each marker among the objects below it. Blocks.
+    Status check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects);
 
 private:
     // What the bucket holds under each key.
     using States = std::map<std::string, std::optional<ObjectInfo>>;
 
+    // For markers below `directory`, which is listed once. Blocks.
+    Status check_now(const std::string& directory, const std::vector<std::string>& markers);
     [[nodiscard]] std::set<std::string> being_written() const;
     // From the bucket and from this mount's memory.
     Result<std::vector<FailedRecord>> records(const std::string& directory);

@@ -79,7 +79,7 @@ void FailedSiblings::add(FailedFile file) {
     entry.failed_at = clock_.now();
     ++entry.failure_number;
     entry.intended_key.clear();
-    entry.cleared = entry.recorded = false;
+    entry.cleared = entry.looked_at = entry.recorded = false;
     if (record_key(entry.file.key).size() > kMaxKeyBytes) {
         outbox_.add([key = entry.file.key] {
             log_warning(escaped(key) + ": other mounts cannot be told that it failed, the key is too long");
@@ -337,6 +337,19 @@ std::vector<FailedRecord> FailedSiblings::below(const std::string& directory) co
 bool FailedSiblings::knows(const std::string& key) const {
     const std::lock_guard lock(mutex_);
     return entries_.contains(key);
+}
+
+bool FailedSiblings::can_be_unlinked(const std::string& key) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(key);
+    return found != entries_.end() && !found->second.cleared && !found->second.looked_at;
+}
+
+void FailedSiblings::looked_at(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = entries_.find(key); found != entries_.end()) {
+        found->second.looked_at = true;
+    }
 }
 
 std::vector<std::string> FailedSiblings::being_cleared(const std::string& directory) const {

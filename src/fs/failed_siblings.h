@@ -84,6 +84,9 @@ public:
     // Not cleared, with the time by this machine's clock.
     [[nodiscard]] std::vector<FailedRecord> below(const std::string& directory) const;
     [[nodiscard]] bool knows(const std::string& key) const;
+    // Whether unlink(2) is to find the name although nothing is there. Not once somebody has looked and found nothing.
+    [[nodiscard]] bool can_be_unlinked(const std::string& key) const;
+    void looked_at(const std::string& key);
     // Keys that records may still stand for although their files were cleared.
     [[nodiscard]] std::vector<std::string> being_cleared(const std::string& directory) const;
     [[nodiscard]] std::string record_key(const std::string& key) const;
@@ -99,6 +102,7 @@ private:
         // Counts from 1.
         int failure_number = 0;
         bool cleared = false;
+        bool looked_at = false;
         // The bucket holds this record; it may hold one of this key.
         bool recorded = false;
         bool may_exist = false;

@@ -71,7 +71,8 @@ public:
         Result<Attributes> attributes = failure(ESTALE, "the file is gone");
         {
             const NodeTable::Lock lock = state_.nodes.lock();
-            if (const NodePtr node = state_.nodes.find(lock, id)) {
+            const NodePtr node = state_.nodes.find(lock, id);
+            if (node != nullptr && !only_to_be_unlinked(lock, node)) {
                 attributes = state_.attributes(lock, *node);
             }
         }
@@ -80,7 +81,15 @@ public:
 
     void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change,
                  Reply<Attributes> reply) override {
-        if (change.size) {
+        bool is_there = true;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            const NodePtr found = state_.nodes.find(lock, node);
+            is_there = found == nullptr || !only_to_be_unlinked(lock, found);
+        }
+        if (!is_there) {
+            reply(failure(ESTALE, "the file failed, and nothing is left of it"));
+        } else if (change.size) {
             open_files_.truncate(node, handle, *change.size, std::move(reply));
         } else {
             getattr(node, handle, std::move(reply));
@@ -169,6 +178,13 @@ public:
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 
 private:
+    bool only_to_be_unlinked(const NodeTable::Lock& lock, const NodePtr& node) {
+        if (node->is_failed_name && node->linked) {
+            lookups_.look_at_failed_name(lock, node);
+        }
+        return node->is_failed_name;
+    }
+
     SharedState state_;
     RenameRepairs repairs_;
     UnlinkBatches batches_;

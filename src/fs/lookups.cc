@@ -90,7 +90,7 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
             return state_.entry(lock, *child);
         }
     } else if (now < (*parent)->complete_until && !(*parent)->known_names.contains(name)) {
-        return failure(ENOENT, name + ": no such file");
+        return nothing_there(lock, *parent, name);
     } else if (const auto version = batches_.listed().find(parent_id, name, believed_since)) {
         const NodePtr listed = found_file(lock, *parent, name, *version);
         listed->checked = SteadyTime{};
@@ -160,7 +160,25 @@ Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const Fo
         return state_.entry(lock, *found_file(lock, *parent, name, version_of(*found.object, content)));
     }
     found_nothing(lock, *parent, name);
-    return failure(ENOENT, name + ": no such file");
+    return nothing_there(lock, *parent, name);
+}
+
+// A program that failed to write a file removes what it has of it, and is to succeed: the name is found by that. Who
+// looks closer is told that the node is gone, upon which the kernel looks it up again, and it is.
+Result<Entry> Lookups::nothing_there(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name) {
+    if (!state_.failed.can_be_unlinked(state_.key(lock, *parent) + name)) {
+        return failure(ENOENT, name + ": no such file");
+    }
+    const NodePtr node = state_.nodes.link_new(lock, parent, name, FileType::kFile);
+    node->is_failed_name = true;
+    Entry entry = state_.entry(lock, *node);
+    entry.valid_for = entry.attributes.valid_for = Milliseconds(0);
+    return entry;
+}
+
+void Lookups::look_at_failed_name(const NodeTable::Lock& lock, const NodePtr& node) {
+    state_.failed.looked_at(state_.key(lock, *node));
+    state_.nodes.unlink(lock, node);
 }
 
 NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,

@@ -46,6 +46,8 @@ public:
                             bool has_marker);
     // The bucket has nothing under the name.
     void found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name);
+    // Somebody wants to do something else with it than to unlink it.
+    void look_at_failed_name(const NodeTable::Lock& lock, const NodePtr& node);
     void report_hidden(const std::string& key);
     // A listing showed this file.
     void note_listed(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked) {
@@ -62,6 +64,8 @@ private:
     void lookup(NodeId parent, std::string name, int attempts, Reply<Entry> reply);
     // An answer that needs no request; else empty, and `key` is what to ask for.
     std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, std::string& key);
+    // ENOENT, or the name of a file that failed and may be unlinked.
+    Result<Entry> nothing_there(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name);
     // `content`: of the object, where one was found.
     Result<Entry> apply(NodeId parent_id, const std::string& name, const FoundName& found, ObjectContent content,
                         SteadyTime asked);

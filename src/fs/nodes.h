@@ -76,6 +76,10 @@ public:
     std::string pages_etag;
     // Shown while a writer is at work.
     WallTime written{};
+    // Published while it grows.
+    bool is_live_log = false;
+    // Nothing is there but a file that failed: the name can be unlinked, and nothing else.
+    bool is_failed_name = false;
     // Just made because open() found this version: the open that follows takes `reader` without asking again.
     bool opened_by_estale = false;
 

@@ -114,6 +114,9 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
         request->node = state_.nodes.find(lock, id);
         if (request->node == nullptr || !request->node->linked) {
             found = failure(ESTALE, "the file is gone");
+        } else if (request->node->is_failed_name) {
+            lookups_.look_at_failed_name(lock, request->node);
+            found = failure(ESTALE, "the file failed, and nothing is left of it");
         } else if (request->node->type == FileType::kDirectory) {
             found = failure(EISDIR, "a directory");
         } else if (request->node->type == FileType::kSymlink) {
@@ -135,8 +138,8 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
     }
 }
 
-OpenedFile OpenFiles::add_handle(const NodeTable::Lock&, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
-                                 std::shared_ptr<FileReader> reader) {
+OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest& request,
+                                 std::shared_ptr<FileWriter> writer, std::shared_ptr<FileReader> reader) {
     const NodePtr& node = request.node;
     auto handle = std::make_shared<Handle>();
     handle->flags = request.flags;
@@ -158,6 +161,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock&, const OpenRequest& requ
         if (node->writer != writer) {
             watch(node, writer, request.opener);
         }
+        live_logs_.opened(lock, *node, request.flags);
         node->writer = std::move(writer);
         node->written = state_.env.clock.wall_now();
     }

@@ -18,6 +18,7 @@
 #include "fs/close_rule.h"
 #include "fs/commit_gate.h"
 #include "fs/handles.h"
+#include "fs/live_logs.h"
 #include "fs/lookups.h"
 #include "fs/shared_state.h"
 
@@ -25,7 +26,15 @@ namespace ckptfs {
 
 class OpenFiles {
 public:
-    OpenFiles(SharedState& state, Lookups& lookups, CommitGate& gate) : state_(state), lookups_(lookups), gate_(gate) {}
+    OpenFiles(SharedState& state, Lookups& lookups, CommitGate& gate)
+        : state_(state),
+          lookups_(lookups),
+          gate_(gate),
+          live_logs_(state, [this](const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                                   const std::function<void()>& ended) {
+              // Whoever writes next hears of a failure.
+              commit_in_order(node, writer, CommitReason::kFsync, [ended](const Status&) { ended(); });
+          }) {}
 
     void create(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply);
     void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply);
@@ -116,6 +125,9 @@ private:
     // --- guarded by `drain_mutex_`
     std::multiset<std::string> renames_;
     std::vector<Reply<void>> waiting_for_drain_;
+
+    // Last, so that everything above exists while it runs.
+    LiveLogs live_logs_;
 };
 
 }  // namespace ckptfs

@@ -267,9 +267,10 @@ Status Renames::rename_directory(const Move& move) {
     DirectoryRename rename(env.store, env.clock, env.names.rename_repair_after,
                            {env.prefix, move.old_key + "/", move.new_key + "/", move.replaced_marker});
     set_moving(*move.node, true);
-    Status renamed = rename.run({[&] { return commit_writers_below(move.node); },
-                                 [&](const std::vector<ObjectInfo>& sources) { return gate_.check_tree(sources); },
-                                 [&](const Copies& copies) { note_moved_directory(move, copies); }});
+    Status renamed = rename.run(
+        {[&] { return commit_writers_below(move.node); },
+         [&](const std::vector<ObjectInfo>& sources) { return gate_.check_tree(move.old_key + "/", sources); },
+         [&](const Copies& copies) { note_moved_directory(move, copies); }});
     set_moving(*move.node, false);
     return renamed;
 }

@@ -159,6 +159,37 @@ def test_a_temporary_file_that_failed_and_was_written_again_under_another_name(m
     assert simulator.failed_files(prefix) == []
 
 
+def test_a_failed_file_can_be_unlinked_although_nothing_is_there(mount, simulator, prefix):
+    directory = mount() / "step"
+    directory.mkdir()
+    fail_to_write(simulator, prefix + "step/.tmpA1b2C3", directory / ".tmpA1b2C3")
+    os.unlink(directory / ".tmpA1b2C3")
+    assert simulator.failed_files(prefix) == []
+    write_large(directory / ".tmpD4e5F6")
+    os.rename(directory / ".tmpD4e5F6", directory / "model.bin")
+    commit(directory)
+    with pytest.raises(FileNotFoundError):
+        os.unlink(directory / ".tmpA1b2C3")
+
+
+def test_a_failed_file_is_otherwise_not_there(mount, simulator, prefix):
+    made = mount()
+    for look in (lambda path: path.stat(), lambda path: path.open("rb"), lambda path: os.truncate(path, 0)):
+        fail_to_write(simulator, prefix + "bad.bin", made / "bad.bin")
+        assert os.listdir(made.path) == []
+        with pytest.raises(FileNotFoundError):
+            look(made / "bad.bin")
+        with pytest.raises(FileNotFoundError):
+            os.unlink(made / "bad.bin")
+        (made / "bad.bin").write_bytes(b"written again")
+        os.unlink(made / "bad.bin")
+    assert simulator.failed_files(prefix) == []
+    fail_to_write(simulator, prefix + "bad.bin", made / "bad.bin")
+    with open(made / "bad.bin", "wb") as file:
+        file.write(b"written again")
+    assert simulator.content(prefix + "bad.bin") == b"written again"
+
+
 def test_a_failed_rename_tells_what_the_file_was_to_be(mount, simulator, prefix):
     directory = mount() / "step"
     directory.mkdir()

@@ -44,8 +44,8 @@ TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
     const auto config = configure({});
     ASSERT_TRUE(config);
     for (const char* name : {"drain-timeout", "retry-for", "stall-timeout", "max-connections", "file-mode", "dir-mode",
-                             "metadata-ttl", "staging-dir", "commit-marker", "failed-sibling-ttl", "checksum",
-                             "log-level", "compress", "direct-io", "addressing-style"}) {
+                             "metadata-ttl", "staging-dir", "commit-marker", "failed-sibling-ttl", "publish-interval",
+                             "checksum", "log-level", "compress", "direct-io", "addressing-style"}) {
         Config changed = *config;
         const OptionSpec* option = find_option(name);
         ASSERT_NE(option, nullptr) << name;
@@ -59,6 +59,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
         EXPECT_EQ(changed.names.metadata_ttl, config->names.metadata_ttl) << name;
         EXPECT_EQ(changed.write.staging_dir, config->write.staging_dir) << name;
         EXPECT_EQ(changed.write.commit_markers, config->write.commit_markers) << name;
+        EXPECT_EQ(changed.write.publish_interval, config->write.publish_interval) << name;
         EXPECT_EQ(changed.write.failed_sibling_ttl, config->write.failed_sibling_ttl) << name;
         EXPECT_EQ(changed.store.checksum, config->store.checksum) << name;
         EXPECT_EQ(changed.mount.log_level, config->mount.log_level) << name;

@@ -7,12 +7,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -136,6 +139,18 @@ protected:
             return failure(ETIMEDOUT, "no answer");
         }
         return future.get();
+    }
+
+    // What another thread is about to do.
+    static bool eventually(const std::function<bool()>& condition) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (!condition()) {
+            if (std::chrono::steady_clock::now() > deadline) {
+                return false;
+            }
+            std::this_thread::sleep_for(Milliseconds(1));
+        }
+        return true;
     }
 
     static int errno_of(const auto& result) { return result ? 0 : result.error().errno_value; }

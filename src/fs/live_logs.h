@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logs become visible while they grow: what was written to a file that is open for appending, or has the name of a log,
+// is committed every --publish-interval, as an fsync would do it. A file with nothing new costs no request.
+//
+// Threads: all functions may be called from any thread; the destructor waits for what is running.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "fs/nodes.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class LiveLogs {
+public:
+    // Commits what was written so far, and tells when that is over.
+    using Publish = std::function<void(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                                       std::function<void()> ended)>;
+
+    LiveLogs(SharedState& state, Publish publish) : state_(state), publish_(std::move(publish)) {}
+    ~LiveLogs();
+    LiveLogs(const LiveLogs&) = delete;
+    LiveLogs& operator=(const LiveLogs&) = delete;
+
+    // The node is opened for writing with these flags of open(2).
+    void opened(const NodeTable::Lock& lock, Node& node, int flags);
+
+private:
+    void start();
+    void tick();
+    void publish(const NodePtr& node);
+
+    SharedState& state_;
+    const Publish publish_;
+
+    std::mutex mutex_;
+    // --- guarded by `mutex_`
+    std::set<const FileWriter*> under_way_;
+    bool waiting_ = false;
+    bool stopping_ = false;
+    Timer::Id timer_ = 0;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file_system_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+class LiveLogsTest : public FileSystemTest {
+protected:
+    void interval() { timer.run(WriteConfig().publish_interval); }
+    // Files are encoded on another thread.
+    [[nodiscard]] bool published(const std::string& key, const std::string& content) const {
+        return eventually([&] { return store.exists(key) && store.content(key) == content; });
+    }
+    [[nodiscard]] std::size_t waiting() const { return timer.waiting(WriteConfig().publish_interval); }
+};
+
+TEST_F(LiveLogsTest, WhatIsAppendedAppearsAfterTheInterval) {
+    const HandleId handle = create("notes", O_WRONLY | O_APPEND)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "one\n"));
+    EXPECT_FALSE(store.exists("p/notes"));
+    interval();
+    EXPECT_TRUE(published("p/notes", "one\n"));
+    ASSERT_TRUE(write(handle, 0, "two\n"));
+    interval();
+    EXPECT_TRUE(published("p/notes", "one\ntwo\n"));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/notes"), "one\ntwo\n");
+}
+
+TEST_F(LiveLogsTest, ALogByItsNameNeedNotBeOpenedForAppending) {
+    const HandleId handle = create("events.out.tfevents.1.host", O_WRONLY)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "event"));
+    interval();
+    EXPECT_TRUE(published("p/events.out.tfevents.1.host", "event"));
+    ASSERT_TRUE(close(handle));
+}
+
+TEST_F(LiveLogsTest, WithoutAnythingNewThereIsNoCommit) {
+    const HandleId handle = create("notes", O_WRONLY | O_APPEND)->opened.handle;
+    interval();
+    EXPECT_EQ(store.calls(Operation::kPut), 0) << "nothing was written";
+    ASSERT_TRUE(write(handle, 0, "one\n"));
+    interval();
+    EXPECT_TRUE(published("p/notes", "one\n"));
+    interval();
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.calls(Operation::kPut), 1);
+}
+
+TEST_F(LiveLogsTest, OtherFilesAreLeftAlone) {
+    const HandleId handle = create("shard", O_WRONLY)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "half"));
+    EXPECT_EQ(waiting(), 0U);
+    interval();
+    EXPECT_FALSE(store.exists("p/shard"));
+    ASSERT_TRUE(close(handle));
+}
+
+TEST_F(LiveLogsTest, NoTimeIsKeptWhileNoLogIsOpen) {
+    const HandleId first = create("a.log")->opened.handle;
+    const HandleId second = create("b.log")->opened.handle;
+    EXPECT_EQ(waiting(), 1U);
+    interval();
+    EXPECT_EQ(waiting(), 1U);
+    ASSERT_TRUE(close(first));
+    ASSERT_TRUE(close(second));
+    interval();
+    EXPECT_EQ(waiting(), 0U);
+}
+
+TEST_F(LiveLogsTest, ASlowCommitIsNotDoubled) {
+    const HandleId handle = create("a.log")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "one"));
+    store.hold(Operation::kPut);
+    interval();
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    interval();
+    store.release(Operation::kPut);
+    EXPECT_EQ(store.calls(Operation::kPut), 1);
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/a.log"), "one");
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
