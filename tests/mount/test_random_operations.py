@@ -61,6 +61,9 @@ class Files:
     def size(self):
         return os.fstat(self.descriptor).st_size
 
+    def close(self):
+        os.close(self.descriptor)
+
     def whole(self):
         return (self.directory / self.name).read_bytes()
 
@@ -94,8 +97,18 @@ def shown(operation):
 
 
 def run(seed, seconds, made, other, local):
-    dice = random.Random(seed)
     here, there = Files(local), Files(made.path)
+    try:
+        compare(seed, seconds, here, there, other)
+    finally:
+        # An open file holds the unmount.
+        here.close()
+        there.close()
+    assert here.whole() == (other / there.name).read_bytes(), f"seed {seed}"
+
+
+def compare(seed, seconds, here, there, other):
+    dice = random.Random(seed)
     last = collections.deque(maxlen=30)
     end = time.monotonic() + seconds
     written = False

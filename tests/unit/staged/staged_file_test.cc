@@ -126,7 +126,7 @@ TEST_P(StagedFileTest, ANewFileInOrderNeedsNoDisk) {
     ASSERT_TRUE(write(*staged, 0, std::string_view(text).substr(0, 9 * kMiB)));
     make_staging_fail();
     ASSERT_TRUE(write(*staged, 9 * kMiB, std::string_view(text).substr(9 * kMiB)));
-    EXPECT_GT(staged->progress().bytes_in_store, 0U);
+    EXPECT_TRUE(eventually([&] { return staged->progress().bytes_in_store > 0; }));
     EXPECT_FALSE(store.exists(kKey));
     ASSERT_TRUE(commit(*staged));
     EXPECT_EQ(saved(), text);
@@ -149,7 +149,7 @@ TEST_P(StagedFileTest, GoesBackAfterItBeganToStream) {
     std::string text = bytes(40 * kMiB);
     const auto staged = open_staged();
     ASSERT_TRUE(write(*staged, 0, text));
-    EXPECT_EQ(store.calls(Operation::kCreateUpload), 1);
+    EXPECT_TRUE(eventually([&] { return store.calls(Operation::kCreateUpload) == 1; }));
     change(*staged, text, 20 * kMiB, "middle");
     EXPECT_FALSE(store.exists(kKey));
     change(*staged, text, 41 * kMiB, "behind a hole");
@@ -174,7 +174,7 @@ TEST_P(StagedFileTest, AppendsToTheBaseAsAStream) {
     const auto staged = open_staged(save(text));
     const std::string more = bytes(20 * kMiB, 7);
     ASSERT_TRUE(write(*staged, text.size(), more));
-    EXPECT_EQ(store.calls(Operation::kCreateUpload), 1);
+    EXPECT_TRUE(eventually([&] { return store.calls(Operation::kCreateUpload) == 1; }));
     // Of the base, without leaving the stream.
     EXPECT_EQ(read(*staged, 100, 50).value(), text.substr(100, 50));
     EXPECT_EQ(store.calls(Operation::kCompleteUpload), 0);
