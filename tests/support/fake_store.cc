@@ -36,6 +36,10 @@ Error store_error(int errno_value, std::string s3_code, int http_status) {
 FakeStore::FakeStore(std::uint64_t minimum_part_size) : minimum_part_size_(minimum_part_size) {}
 
 FakeStore::~FakeStore() {
+    stop();
+}
+
+void FakeStore::stop() {
     std::map<Operation, std::vector<Step>> held;
     {
         std::lock_guard lock(mutex_);
@@ -46,6 +50,7 @@ FakeStore::~FakeStore() {
     for (std::thread& thread : threads_) {
         thread.join();
     }
+    threads_.clear();
     for (auto& [operation, steps] : held) {
         for (Step& step : steps) {
             step();

@@ -100,6 +100,10 @@ public:
     [[nodiscard]] int calls() const;
     void reset_calls();
 
+protected:
+    // Waits for what its threads are at; for destructors of what derives from it, whose functions they may be in.
+    void stop();
+
 private:
     struct Object {
         ObjectInfo info;

@@ -48,6 +48,8 @@ inline void expect_disjoint(std::vector<ByteRange> ranges) {
 
 class RecordingStore : public FakeStore {
 public:
+    ~RecordingStore() override { stop(); }
+
     void get(GetRequest request, StoreDone<GetResponse> done) override {
         {
             std::lock_guard lock(mutex_);
