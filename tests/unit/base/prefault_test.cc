@@ -7,8 +7,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <vector>
+
+#include "support/eventually.h"
 
 namespace ckptfs {
 namespace {
@@ -40,11 +41,7 @@ TEST(Prefault, TouchesAllOfItAndChangesNothing) {
     const Mapping mapping(std::size_t{20} << 20);
     mapping.bytes()[12345] = std::byte{7};
     const Prefault prefault(mapping.bytes(), Milliseconds(0));
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (mapping.resident_pages() < mapping.pages() && std::chrono::steady_clock::now() < deadline) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    EXPECT_EQ(mapping.resident_pages(), mapping.pages());
+    EXPECT_TRUE(testing::eventually([&] { return mapping.resident_pages() == mapping.pages(); }));
     EXPECT_EQ(mapping.bytes()[12345], std::byte{7});
     EXPECT_EQ(mapping.bytes().back(), std::byte{0});
 }

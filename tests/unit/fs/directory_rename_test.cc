@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "file_system_fixture.h"
 #include "support/hooked_store.h"
@@ -62,17 +61,13 @@ protected:
     // Meets what is unfinished until it is repaired.
     bool repaired() {
         store.advance_clock(kRepairAfter + Milliseconds(1000));
-        for (int round = 0; round < 2000; ++round) {
+        return eventually([this] {
             clock.advance(kRepairAfter);
             static_cast<void>(lookup("old"));
             static_cast<void>(lookup("new"));
             static_cast<void>(list());
-            if (no_records()) {
-                return true;
-            }
-            std::this_thread::sleep_for(Milliseconds(1));
-        }
-        return false;
+            return no_records();
+        });
     }
     bool no_records() {
         const Names keys = store.keys();
@@ -208,9 +203,7 @@ TEST_F(DirectoryRenameTest, OfTwoMountsOneRenames) {
 TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {
     store.put_object("p/other/", std::string(kDirectoryMarkerSize, 'x'));
     store.put_object("p/other/file", "x");
-    for (int round = 0; round < 2000 && !lookup("other"); ++round) {
-        std::this_thread::sleep_for(Milliseconds(1));
-    }
+    EXPECT_TRUE(eventually([this] { return lookup("other").has_value(); }));
     EXPECT_EQ(tree("other"), Tree({"file"}));
 }
 

@@ -24,6 +24,7 @@
 #include "codec/codecs.h"
 #include "fs/file_system.h"
 #include "read/block_cache.h"
+#include "support/eventually.h"
 #include "support/fake_store.h"
 
 namespace ckptfs::testing {
@@ -139,18 +140,6 @@ protected:
             return failure(ETIMEDOUT, "no answer");
         }
         return future.get();
-    }
-
-    // What another thread is about to do.
-    static bool eventually(const std::function<bool()>& condition) {
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-        while (!condition()) {
-            if (std::chrono::steady_clock::now() > deadline) {
-                return false;
-            }
-            std::this_thread::sleep_for(Milliseconds(1));
-        }
-        return true;
     }
 
     static int errno_of(const auto& result) { return result ? 0 : result.error().errno_value; }

@@ -302,7 +302,7 @@ TEST_F(FileSystemTest, WhatIsAbandonedLeavesNoUploadThoughAPartHangs) {
         ended->set_value();
     }),
               std::vector<std::string>{"p/f"});
-    EXPECT_TRUE(testing::eventually([this] { return store.open_uploads() == 0; }));
+    EXPECT_TRUE(eventually([this] { return store.open_uploads() == 0; }));
     EXPECT_EQ(all.wait_for(std::chrono::seconds(0)), std::future_status::timeout) << "a part is in flight";
     store.release(Operation::kUploadPart);
     EXPECT_EQ(all.wait_for(std::chrono::seconds(20)), std::future_status::ready);

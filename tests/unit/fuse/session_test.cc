@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "support/eventually.h"
 #include "support/heap_buffer_pool.h"
 #include "support/memory_file_system.h"
 #include "unit/fuse/fake_kernel.h"
@@ -51,17 +52,6 @@ public:
     [[nodiscard]] WallTime wall_now() const override { return WallTime(std::chrono::seconds(1'700'000'000)); }
 };
 
-bool eventually(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + FakeKernel::kDeadline;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() > deadline) {
-            return false;
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
-}
-
 class SessionTest : public ::testing::Test {
 protected:
     SessionTest() : session_(Session::create(kernel_.connection()).value()) {}
@@ -78,7 +68,7 @@ protected:
     std::uint64_t send_held(const char* operation, std::uint32_t opcode, std::uint64_t node, std::string_view body) {
         fs_.hold(operation);
         const std::uint64_t unique = kernel_.send(opcode, node, body);
-        EXPECT_TRUE(eventually([this] { return fs_.held() == 1; }));
+        EXPECT_TRUE(testing::eventually([this] { return fs_.held() == 1; }));
         return unique;
     }
 
@@ -116,7 +106,7 @@ TEST_F(SessionTest, AgreesOnWhatTheFileSystemNeeds) {
                                FUSE_EXPORT_SUPPORT, FUSE_READDIRPLUS_AUTO}) {
         EXPECT_EQ(reply.flags & static_cast<std::uint32_t>(unwanted), 0U) << "flag " << unwanted;
     }
-    EXPECT_TRUE(eventually([this] { return ready_.load(); }));
+    EXPECT_TRUE(testing::eventually([this] { return ready_.load(); }));
 }
 
 TEST_F(SessionTest, AllowsSharedMappingsWithDirectIoWhereTheKernelOffersIt) {
@@ -213,7 +203,7 @@ TEST_F(SessionTest, TakesBackTheLookupsOfEntriesThatDoNotFit) {
         ++sent;
     }
     EXPECT_GT(sent, 0U);
-    EXPECT_TRUE(eventually([&] { return fs_.lookups() == sent; })) << fs_.lookups();
+    EXPECT_TRUE(testing::eventually([&] { return fs_.lookups() == sent; })) << fs_.lookups();
 }
 
 TEST_F(SessionTest, AParkedWriteDoesNotKeepTheWorker) {
@@ -235,7 +225,7 @@ TEST_F(SessionTest, AWorkerWithoutABufferGoesOnWhenOneIsFree) {
     for (std::size_t i = 0; i < pool_.usage().total_buffers; ++i) {
         kernel_.send_write(entry.nodeid, handle, 0, "parked");
     }
-    ASSERT_TRUE(eventually([this] { return pool_.usage().waiting[0] == 1; }));
+    ASSERT_TRUE(testing::eventually([this] { return pool_.usage().waiting[0] == 1; }));
     const std::uint64_t getattr = kernel_.send(FUSE_GETATTR, entry.nodeid, raw(fuse_getattr_in{}));
     fs_.let_go();
     bool answered = false;
@@ -255,7 +245,7 @@ TEST_F(SessionTest, StopsWhileAWorkerWaitsForABuffer) {
     for (std::size_t i = 0; i < pool_.usage().total_buffers; ++i) {
         kernel_.send_write(entry.nodeid, handle, 0, "parked");
     }
-    ASSERT_TRUE(eventually([this] { return pool_.usage().waiting[0] == 1; }));
+    ASSERT_TRUE(testing::eventually([this] { return pool_.usage().waiting[0] == 1; }));
     session_->stop();
     fs_.let_go();
     EXPECT_EQ(pool_.usage().free_buffers, pool_.usage().total_buffers);
@@ -270,7 +260,7 @@ TEST_F(SessionTest, StopsWhileWorkersWaitForRequests) {
 TEST_F(SessionTest, SaysWhenItIsUnmounted) {
     serve(4);
     kernel_.close();
-    EXPECT_TRUE(eventually([this] { return ended_.load(); }));
+    EXPECT_TRUE(testing::eventually([this] { return ended_.load(); }));
 }
 
 TEST_F(SessionTest, AHarmlessSignalIsNoAnswer) {
@@ -279,7 +269,7 @@ TEST_F(SessionTest, AHarmlessSignalIsNoAnswer) {
     const fuse_entry_out entry = kernel_.create("f", &handle);
     const std::uint64_t flush = send_held("flush", FUSE_FLUSH, entry.nodeid, raw(fuse_flush_in{handle, 0, 0, 0}));
     kernel_.interrupt(flush);
-    ASSERT_TRUE(eventually([this] { return processes_.asked() > 0; }));
+    ASSERT_TRUE(testing::eventually([this] { return processes_.asked() > 0; }));
     fs_.let_go();
     expect_error(0, flush);
 }
@@ -303,7 +293,7 @@ TEST_F(SessionTest, AKillAfterAHarmlessSignalIsSeen) {
     const fuse_entry_out entry = kernel_.create("f", &handle);
     const std::uint64_t flush = send_held("flush", FUSE_FLUSH, entry.nodeid, raw(fuse_flush_in{handle, 0, 0, 0}));
     kernel_.interrupt(flush);
-    ASSERT_TRUE(eventually([this] { return processes_.asked() > 0; }));
+    ASSERT_TRUE(testing::eventually([this] { return processes_.asked() > 0; }));
     processes_.kill(100);
     expect_error(EINTR, flush);
 }
@@ -326,7 +316,7 @@ TEST_F(SessionTest, TheFileSystemIsToldOfAKilledWritersCloseBeforeItsRelease) {
     processes_.kill(100);
     kernel_.interrupt_next();
     kernel_.send(FUSE_FLUSH, entry.nodeid, raw(fuse_flush_in{handle, 0, 0, 0}));
-    EXPECT_TRUE(eventually([this] { return fs_.held() == 1; }));
+    EXPECT_TRUE(testing::eventually([this] { return fs_.held() == 1; }));
     fs_.let_go();
 }
 

@@ -20,6 +20,7 @@
 #include "base/system_clock.h"
 #include "base/thread_pool.h"
 #include "codec/codecs.h"
+#include "support/eventually.h"
 #include "support/fake_store.h"
 #include "support/pattern.h"
 #include "write/file_writer.h"
@@ -49,17 +50,6 @@ private:
     std::shared_ptr<std::promise<T>> promise_ = std::make_shared<std::promise<T>>();
     std::shared_future<T> future_ = promise_->get_future().share();
 };
-
-inline bool eventually(const std::function<bool()>& holds) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!holds()) {
-        if (std::chrono::steady_clock::now() > deadline) {
-            return false;
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
-}
 
 struct WriterFixture {
     explicit WriterFixture(std::uint64_t max_memory = 256 * kMiB, WriteConfig config = {},
