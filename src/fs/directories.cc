@@ -6,6 +6,7 @@
 #include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "fs/directory_listing.h"
+#include "fs/ordered_change.h"
 #include "fs/paths.h"
 #include "fs/store_wait.h"
 
@@ -17,34 +18,9 @@ Directories::Directories(SharedState& state, Lookups& lookups, RenameRepairs& re
 }
 Directories::~Directories() = default;
 
-std::string Directories::key_of(NodeId parent_id, const std::string& name) const {
-    const NodeTable::Lock lock = state_.nodes.lock();
-    const Result<NodePtr> parent = state_.directory(lock, parent_id);
-    return parent ? state_.key(lock, **parent) + name : std::string();
-}
-
-void Directories::in_order(NodeId parent, const std::string& name, std::function<std::function<void()>()> change) {
-    const std::string key = key_of(parent, name);
-    const KeyOrder::Place place = state_.key_order.enter({key});
-    state_.key_order.when_first(place, [this, parent, name, change = std::move(change), key, place] {
-        state_.env.blocking.post([this, parent, name, change, key, place] {
-            // A directory above may have been renamed meanwhile.
-            const bool moved = key_of(parent, name) != key;
-            const std::function<void()> reply = moved ? nullptr : change();
-            state_.key_order.leave(place);
-            if (moved) {
-                in_order(parent, name, change);
-            } else {
-                reply();
-            }
-        });
-    });
-}
-
 void Directories::mkdir(NodeId parent, std::string name, Reply<Entry> reply) {
-    in_order(parent, name, [this, parent, name, reply = std::move(reply)] {
-        return [reply, made = mkdir_now(parent, name)] { reply(made); };
-    });
+    answer_in_order<Entry>(state_, {{parent, name}}, std::move(reply),
+                           [this, parent, name] { return mkdir_now(parent, name); });
 }
 
 Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) {
@@ -122,10 +98,10 @@ void Directories::rmdir(NodeId parent, std::string name, Reply<void> reply) {
             reply(failure(std::move(*failed)));
             return;
         }
-        in_order(parent, name, [this, parent, parent_node, name, reply] {
+        answer_in_order<void>(state_, {{parent, name}}, reply, [this, parent, parent_node, name] {
             Status removed = rmdir_now(parent, name);
             batches_.removal_ends(parent_node);
-            return [reply, removed = std::move(removed)] { reply(removed); };
+            return removed;
         });
     });
 }

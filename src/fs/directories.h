@@ -48,10 +48,6 @@ private:
         Reply<void> reply;
     };
 
-    // Runs `change` on the blocking executor once this mount has the name to itself; what it returns is called when
-    // the next may begin.
-    void in_order(NodeId parent, const std::string& name, std::function<std::function<void()>()> change);
-    [[nodiscard]] std::string key_of(NodeId parent, const std::string& name) const;
     Result<Entry> mkdir_now(NodeId parent_id, const std::string& name);
     Status rmdir_now(NodeId parent_id, const std::string& name);
     // True where the removal is acknowledged, or will be.

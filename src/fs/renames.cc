@@ -8,6 +8,7 @@
 #include "ckptfs/log.h"
 #include "fs/directory_rename.h"
 #include "fs/object_copy.h"
+#include "fs/ordered_change.h"
 #include "fs/paths.h"
 #include "fs/store_wait.h"
 
@@ -15,36 +16,9 @@ namespace ckptfs {
 
 void Renames::rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                      Reply<void> reply) {
-    rename_in_order(std::make_shared<Request>(
-        Request{parent, std::move(name), new_parent, std::move(new_name), flags, std::move(reply)}));
-}
-
-void Renames::rename_in_order(const std::shared_ptr<Request>& request) {
-    const std::vector<std::string> waited_for = keys(*request);
-    const KeyOrder::Place place = state_.key_order.enter(waited_for);
-    state_.key_order.when_first(place, [this, request, waited_for, place] {
-        state_.env.blocking.post([this, request, waited_for, place] {
-            // A directory above may have been renamed meanwhile.
-            if (keys(*request) != waited_for) {
-                state_.key_order.leave(place);
-                rename_in_order(request);
-                return;
-            }
-            const Status renamed = rename_now(*request);
-            state_.key_order.leave(place);
-            request->reply(renamed);
-        });
-    });
-}
-
-std::vector<std::string> Renames::keys(const Request& request) const {
-    const NodeTable::Lock lock = state_.nodes.lock();
-    const Result<NodePtr> from = state_.directory(lock, request.parent);
-    const Result<NodePtr> to = state_.directory(lock, request.new_parent);
-    if (!from || !to) {
-        return {};
-    }
-    return {state_.key(lock, **from) + request.name, state_.key(lock, **to) + request.new_name};
+    const Request request{parent, std::move(name), new_parent, std::move(new_name), flags};
+    answer_in_order<void>(state_, {{parent, request.name}, {new_parent, request.new_name}}, std::move(reply),
+                          [this, request] { return rename_now(request); });
 }
 
 Status Renames::rename_now(const Request& request) {

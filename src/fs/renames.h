@@ -39,7 +39,6 @@ private:
         NodeId new_parent = 0;
         std::string new_name;
         unsigned flags = 0;
-        Reply<void> reply;
     };
     struct Move {
         NodePtr node;
@@ -54,10 +53,6 @@ private:
         std::string replaced_marker;
     };
 
-    // Waits, without a thread, until it has both names to itself.
-    void rename_in_order(const std::shared_ptr<Request>& request);
-    // Empty where a directory is gone.
-    [[nodiscard]] std::vector<std::string> keys(const Request& request) const;
     Status rename_now(const Request& request);
     Result<Move> resolve(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name);
     Status check_target(Move& move);

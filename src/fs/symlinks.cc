@@ -6,76 +6,62 @@
 
 #include "base/range_fetch.h"
 #include "ckptfs/format.h"
+#include "fs/ordered_change.h"
 #include "fs/paths.h"
+#include "fs/store_wait.h"
 #include "fs/symlink_object.h"
 
 namespace ckptfs {
 
 void Symlinks::create(NodeId parent, std::string name, std::string target, Reply<Entry> reply) {
-    auto request = std::make_shared<Request>();
-    request->name = std::move(name);
-    request->target = std::move(target);
-    request->reply = std::move(reply);
-    if (const Status begun = begin(*request, parent); !begun) {
-        request->reply(failure(begun.error()));
-        return;
-    }
-    state_.key_order.when_first(request->place, [this, request] { put(request); });
+    answer_in_order<Entry>(state_, {{parent, name}}, std::move(reply),
+                           [this, parent, name, target] { return create_now(parent, name, target); });
 }
 
-Status Symlinks::begin(Request& request, NodeId parent_id) {
+Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, const std::string& target) {
     if (state_.env.names.read_only) {
         return failure(EROFS, "mounted read-only");
     }
-    if (request.target.empty()) {
+    if (target.empty()) {
         return failure(ENOENT, "a symbolic link needs a target");
     }
-    if (request.target.size() > kMaxSymlinkTarget) {
+    if (target.size() > kMaxSymlinkTarget) {
         return failure(ENAMETOOLONG, "the target of a symbolic link has at most 4,095 bytes");
     }
-    const NodeTable::Lock lock = state_.nodes.lock();
-    const Result<NodePtr> parent = state_.directory(lock, parent_id);
-    if (!parent) {
-        return failure(parent.error());
-    }
-    request.parent = *parent;
-    const std::string parent_path = state_.nodes.path(lock, **parent);
-    if (const Status valid = check_new_name(state_.env.prefix, parent_path, request.name); !valid) {
-        return valid;
-    }
-    const NodePtr there = state_.nodes.child(lock, *parent, request.name);
-    if (there != nullptr && (there->writer != nullptr || state_.is_fresh(lock, *there))) {
-        return failure(EEXIST, request.name + " exists");
-    }
-    request.key = state_.env.prefix + parent_path + request.name;
-    request.place = state_.key_order.enter({request.key});
-    return {};
-}
-
-void Symlinks::put(const std::shared_ptr<Request>& request) {
-    state_.env.store.put(symlink_object(request->key, request->target), [this, request](Result<PutResponse> made) {
-        Result<Entry> entry = failure(EIO, "not made");
-        if (made) {
-            entry = note(*request, *made);
-        } else {
-            entry = failure(std::move(made.error()));
+    NodePtr parent;
+    std::string key;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const Result<NodePtr> found = state_.directory(lock, parent_id);
+        if (!found) {
+            return failure(found.error());
         }
-        state_.key_order.leave(request->place);
-        request->reply(std::move(entry));
-    });
-}
-
-Entry Symlinks::note(const Request& request, const PutResponse& made) {
+        parent = *found;
+        const std::string parent_path = state_.nodes.path(lock, *parent);
+        if (const Status valid = check_new_name(state_.env.prefix, parent_path, name); !valid) {
+            return failure(valid.error());
+        }
+        const NodePtr there = state_.nodes.child(lock, parent, name);
+        if (there != nullptr && (there->writer != nullptr || state_.is_fresh(lock, *there))) {
+            return failure(EEXIST, name + " exists");
+        }
+        key = state_.env.prefix + parent_path + name;
+    }
+    const Result<PutResponse> made =
+        wait_for<PutResponse>([&](auto done) { state_.env.store.put(symlink_object(key, target), done); });
+    if (!made) {
+        return failure(made.error());
+    }
     ObjectVersion version;
     version.type = FileType::kSymlink;
-    version.etag = made.etag;
-    version.size = request.target.size();
+    version.etag = made->etag;
+    version.size = target.size();
     version.stored_size = next_marked_size(version.size);
-    version.modified = made.last_modified;
-    state_.contents.remember(request.key, made.etag, {version.type, version.size});
+    version.modified = made->last_modified;
+    state_.contents.remember(key, made->etag, {version.type, version.size});
     const NodeTable::Lock lock = state_.nodes.lock();
-    const NodePtr node = lookups_.found_file(lock, request.parent, request.name, version);
-    node->symlink_target = request.target;
+    const NodePtr node = lookups_.found_file(lock, parent, name, version);
+    node->symlink_target = target;
     return state_.entry(lock, *node);
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // symlink(2) and readlink(2): a symbolic link is a small object of its own.
 //
-// Threads: all functions may be called from any thread; nothing here blocks.
+// Threads: all functions may be called from any thread; create() waits for the store on the blocking executor.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "fs/lookups.h"
@@ -22,18 +21,7 @@ public:
     void read(NodeId node, Reply<std::string> reply);
 
 private:
-    struct Request {
-        NodePtr parent;
-        std::string name;
-        std::string target;
-        std::string key;
-        KeyOrder::Place place = 0;
-        Reply<Entry> reply;
-    };
-
-    Status begin(Request& request, NodeId parent);
-    void put(const std::shared_ptr<Request>& request);
-    Entry note(const Request& request, const PutResponse& made);
+    Result<Entry> create_now(NodeId parent, const std::string& name, const std::string& target);
 
     SharedState& state_;
     Lookups& lookups_;

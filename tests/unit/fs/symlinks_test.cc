@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <future>
+
 #include "ckptfs/format.h"
 #include "file_system_fixture.h"
 #include "fs/symlink_object.h"
@@ -50,6 +52,20 @@ TEST_F(SymlinksTest, OfAnotherMountIsFoundByLookupAndByListing) {
         EXPECT_EQ(entries->at(1).entry.attributes.type, FileType::kSymlink);
     }
     fs->release_directory(handle);
+}
+
+TEST_F(SymlinksTest, MadeWhileItsDirectoryIsRenamedIsInTheRenamedOne) {
+    const NodeId directory = mkdir("d")->node;
+    store.put_object("p/d/file", "x");
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [&] { return rename("d", "e"); });
+    EXPECT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    auto made = std::async(std::launch::async, [&] { return symlink("link", "file", directory); });
+    EXPECT_EQ(made.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(made.get());
+    EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/e/", "p/e/file", "p/e/link"}));
 }
 
 TEST_F(SymlinksTest, IsNeverMadeOverWhatIsThere) {
