@@ -97,7 +97,7 @@ Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
 Machinery::~Machinery() {
     // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
     if (client_ != nullptr) {
-        client_->store().stop();
+        client_->stop();
     }
     for (const auto& executor : {blocking_.get(), staging_.get(), executor_.get()}) {
         if (executor != nullptr) {

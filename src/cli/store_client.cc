@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "credentials/provider.h"
 #include "http/curl_transport.h"
 #include "s3/environment.h"
 
@@ -31,7 +32,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& conf
         return failure(transport.error());
     }
     client->transport_ = std::move(*transport);
-    auto credentials = make_credentials_provider(config, process_environment());
+    auto credentials = make_credentials_provider(config, process_environment(), {clock, random_numbers()});
     if (!credentials) {
         return failure(credentials.error());
     }
@@ -42,6 +43,12 @@ Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& conf
     }
     client->store_ = std::move(*store);
     return client;
+}
+
+void StoreClient::stop() {
+    // Requests that wait for credentials would hold the store up.
+    credentials_->stop();
+    store_->stop();
 }
 
 Result<std::unique_ptr<S3Store>> StoreClient::make_store(const StoreConfig& config) const {

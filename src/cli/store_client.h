@@ -25,6 +25,8 @@ public:
     [[nodiscard]] S3Store& store() const { return *store_; }
     // Another store over the same connections; must not outlive this one.
     [[nodiscard]] Result<std::unique_ptr<S3Store>> make_store(const StoreConfig& config) const;
+    // Ends what is under way with ECANCELED, and waits for it; must not be called from a callback.
+    void stop();
 
 private:
     StoreClient(Timer& timer, Clock& clock, Executor& executor) : timer_(timer), clock_(clock), executor_(executor) {}

@@ -49,7 +49,7 @@ public:
     }
     ~Access() {
         if (client_ != nullptr) {
-            client_->store().stop();
+            client_->stop();
         }
         executor_->stop();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the keys that sign requests come from.
+// The keys that sign requests, and whoever has them.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -10,9 +10,7 @@
 #include <string>
 
 #include "ckptfs/clock.h"
-#include "ckptfs/config.h"
 #include "ckptfs/status.h"
-#include "s3/environment.h"
 #include "s3/secret.h"
 
 namespace ckptfs {
@@ -39,13 +37,8 @@ public:
     virtual void get(CredentialsReady ready) = 0;
     // The store refused these as expired or unknown: the next get() looks at the source again.
     virtual void refuse(const SharedCredentials& credentials) = 0;
+    // Whoever waits is answered with ECANCELED, as is everyone who asks later.
+    virtual void stop() {}
 };
-
-// Environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), then the shared files
-// (AWS_SHARED_CREDENTIALS_FILE or ~/.aws/credentials, AWS_CONFIG_FILE or ~/.aws/config) with the profile asked for; a
-// profile named in the configuration comes before the environment, as in the AWS CLI. With no_sign_request there are
-// none. Fails with one line that says what to do when nothing is found.
-[[nodiscard]] Result<std::unique_ptr<CredentialsProvider>> make_credentials_provider(const StoreConfig& config,
-                                                                                     const Environment& environment);
 
 }  // namespace ckptfs

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/profile_file.h"
 
-#include <INIReader.h>
-#include <unistd.h>
+#include <fcntl.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/text.h"
+#include "base/text_file.h"
+#include "s3/ini.h"
 
 namespace ckptfs {
 namespace {
 
-// The settings that ckptfs reads.
-constexpr const char* kSettings[] = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region",
-                                     "endpoint_url"};
+Result<IniFile> read_ini(const std::string& path) {
+    const auto text = read_text_file(AT_FDCWD, path.c_str());
+    if (!text) {
+        const bool absent = errno == ENOENT || errno == ENOTDIR;
+        return absent ? Result<IniFile>() : failure(errno, format("{}: {}", path, std::strerror(errno)));
+    }
+    Result<IniFile> file = parse_ini(*text);
+    if (!file) {
+        file.error().message = format("{}: {}", path, file.error().message);
+    }
+    return file;
+}
 
-Status read_section(const std::string& path, const std::string& section, Profile& profile) {
-    if (access(path.c_str(), F_OK) != 0) {
-        return {};
-    }
-    if (access(path.c_str(), R_OK) != 0) {
-        return failure(errno, format("{}: {}", path, std::strerror(errno)));
-    }
-    const INIReader file(path);
-    if (file.ParseError() != 0) {
-        return failure(EINVAL, file.ParseError() < 0 ? format("{}: cannot be read", path)
-                                                     : format("{}: error in line {}", path, file.ParseError()));
-    }
-    for (const char* setting : kSettings) {
-        const std::string value = file.Get(section, setting, "");
-        if (!value.empty()) {
-            profile.emplace(setting, value);
+void add_section(const IniFile& file, const std::string& section, Profile& profile) {
+    if (const auto found = file.find(section); found != file.end()) {
+        for (const auto& [name, value] : found->second) {
+            if (!value.empty()) {
+                profile.emplace(name, value);
+            }
         }
     }
-    return {};
 }
 
 }  // namespace
@@ -52,17 +52,37 @@ std::string profile_name(const std::string& configured, const Environment& envir
 }
 
 Result<Profile> read_profile(const ProfileFiles& files, const std::string& name) {
-    Profile profile;
-    // Sections of the config file are called "profile NAME", except for the default one.
-    const std::string config_section = name == "default" ? name : "profile " + name;
-    Status status = read_section(files.credentials_path, name, profile);
-    if (status) {
-        status = read_section(files.config_path, config_section, profile);
+    const Result<IniFile> credentials = read_ini(files.credentials_path);
+    if (!credentials) {
+        return failure(credentials.error());
     }
-    if (!status) {
-        return failure(std::move(status.error()));
+    const Result<IniFile> config = read_ini(files.config_path);
+    if (!config) {
+        return failure(config.error());
+    }
+    Profile profile;
+    add_section(*credentials, name, profile);
+    // Sections of the config file are called "profile NAME"; the default one may leave the word out.
+    add_section(*config, "profile " + name, profile);
+    if (name == "default") {
+        add_section(*config, name, profile);
     }
     return profile;
+}
+
+Result<Profile> read_sso_session(const ProfileFiles& files, const std::string& name) {
+    const Result<IniFile> config = read_ini(files.config_path);
+    if (!config) {
+        return failure(config.error());
+    }
+    Profile session;
+    add_section(*config, "sso-session " + name, session);
+    return session;
+}
+
+std::string setting_of(const Profile& profile, const std::string& name) {
+    const auto found = profile.find(name);
+    return found == profile.end() ? std::string() : found->second;
 }
 
 }  // namespace ckptfs

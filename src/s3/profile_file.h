@@ -11,7 +11,7 @@
 
 namespace ckptfs {
 
-// Settings of one profile; names in lower case.
+// Settings of one profile; names in lower case, values never empty.
 using Profile = std::map<std::string, std::string>;
 
 struct ProfileFiles {
@@ -25,5 +25,9 @@ struct ProfileFiles {
 // Both files' settings of the profile, those of the credentials file first. Empty where neither file knows it; an Error
 // where a file exists and cannot be read.
 [[nodiscard]] Result<Profile> read_profile(const ProfileFiles& files, const std::string& name);
+// The [sso-session NAME] of the config file; empty where there is none.
+[[nodiscard]] Result<Profile> read_sso_session(const ProfileFiles& files, const std::string& name);
+// Empty where the profile does not have it.
+[[nodiscard]] std::string setting_of(const Profile& profile, const std::string& name);
 
 }  // namespace ckptfs

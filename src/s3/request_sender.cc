@@ -32,12 +32,6 @@ std::optional<S3ErrorBody> error_inside(const HttpResponse& response) {
 constexpr Milliseconds kTellAfter{1'000};
 constexpr Milliseconds kTellEvery{30'000};
 
-RetryPolicy policy_of(const StoreConfig& config) {
-    RetryPolicy policy;
-    policy.retry_for = config.retry_for;
-    return policy;
-}
-
 }  // namespace
 
 RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies)
@@ -52,7 +46,7 @@ RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dep
       unsigned_payload_(config.unsigned_payload || endpoint_.uses_tls()),
       anonymous_(config.no_sign_request),
       stall_timeout_(config.stall_timeout),
-      policy_(policy_of(config)),
+      policy_{.retry_for = config.retry_for},
       limit_(kMinConcurrency, std::max(kMinConcurrency, config.max_connections)) {}
 
 void RequestSender::send(const SharedCall& call) {
@@ -381,9 +375,15 @@ void RequestSender::refresh_credentials(const SharedCall& call, Error error) {
         return;
     }
     credentials_.refuse(call->credentials);
-    call->refused_credentials = call->credentials;
-    call->credentials_error = std::move(error);
-    retry_now(call);
+    const bool again = std::exchange(call->refused_credentials, call->credentials) != nullptr;
+    call->credentials_error = error;
+    if (!again) {
+        retry_now(call);
+        return;
+    }
+    // A store that takes none of them is not asked all the time, nor is their source.
+    error.retryable = true;
+    retry_later(call, std::move(error));
 }
 
 void RequestSender::correct_clock(const SharedCall& call, Error error) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "s3/credentials.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 
+#include "base/system_clock.h"
+#include "credentials/provider.h"
 #include "s3/profile_file.h"
 
 namespace ckptfs {
@@ -35,17 +36,23 @@ protected:
         };
     }
 
+    [[nodiscard]] Result<std::unique_ptr<CredentialsProvider>> make() const {
+        return make_credentials_provider(config_, environment(), {clock_, [] { return 0.5; }});
+    }
+
     [[nodiscard]] Result<SharedCredentials> resolve() const {
-        auto provider = make_credentials_provider(config_, environment());
+        auto provider = make();
         return provider ? ask(**provider) : failure(std::move(provider.error()));
     }
 
     static Result<SharedCredentials> ask(CredentialsProvider& provider) {
-        Result<SharedCredentials> answer = failure(EDEADLK, "not called");
-        provider.get([&answer](Result<SharedCredentials> credentials) { answer = std::move(credentials); });
-        return answer;
+        std::promise<Result<SharedCredentials>> answered;
+        provider.get(
+            [&answered](Result<SharedCredentials> credentials) { answered.set_value(std::move(credentials)); });
+        return answered.get_future().get();
     }
 
+    SystemClock clock_;
     std::filesystem::path home_;
     std::map<std::string, std::string> variables_;
     StoreConfig config_;
@@ -128,7 +135,7 @@ TEST_F(CredentialsTest, Anonymous) {
 
 TEST_F(CredentialsTest, RefusedCredentialsAreReadAgain) {
     write("credentials", "[default]\naws_access_key_id = old\naws_secret_access_key = s\n");
-    auto provider = make_credentials_provider(config_, environment());
+    auto provider = make();
     ASSERT_TRUE(provider.has_value());
     const SharedCredentials old = *ask(**provider);
     write("credentials", "[default]\naws_access_key_id = new\naws_secret_access_key = s\n");

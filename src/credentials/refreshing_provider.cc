@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "credentials/refreshing_provider.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/text.h"
+#include "base/thread.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+// The wall clock is set, and machines are suspended: it is looked at this often.
+constexpr Milliseconds kLookEvery{std::chrono::minutes(1)};
+constexpr Milliseconds kShortestWait{1};
+
+Error stopped() {
+    Error error;
+    error.errno_value = ECANCELED;
+    error.message = "the credentials are no longer looked for";
+    return error;
+}
+
+}  // namespace
+
+RefreshingProvider::RefreshingProvider(std::unique_ptr<CredentialSource> source, const Clock& clock,
+                                       std::function<double()> random)
+    : source_(std::move(source)), clock_(clock), random_(std::move(random)) {
+    thread_ = start_thread("credentials", [this] { run(); });
+}
+
+RefreshingProvider::~RefreshingProvider() {
+    stop();
+    thread_.join();
+}
+
+void RefreshingProvider::stop() {
+    stop_.request_stop();
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+}
+
+void RefreshingProvider::get(CredentialsReady ready) {
+    Result<SharedCredentials> answer;
+    {
+        const std::lock_guard lock(mutex_);
+        if (stopping_) {
+            answer = failure(stopped());
+        } else if (holds_valid()) {
+            answer = held_;
+            if (is_fetch_due()) {
+                changed_.notify_all();
+            }
+        } else if (is_paused()) {
+            answer = failure(last_error_);
+        } else {
+            waiting_.push_back(std::move(ready));
+            changed_.notify_all();
+            return;
+        }
+    }
+    ready(std::move(answer));
+}
+
+void RefreshingProvider::refuse(const SharedCredentials& credentials) {
+    const std::lock_guard lock(mutex_);
+    if (held_ == credentials) {
+        held_ = nullptr;
+    }
+}
+
+bool RefreshingProvider::holds_valid() const {
+    return held_ && (!times_ || clock_.wall_now() < times_->trusted);
+}
+
+bool RefreshingProvider::is_paused() const {
+    return clock_.now() < paused_until_;
+}
+
+bool RefreshingProvider::is_fetch_due() const {
+    const bool expires_soon = held_ && times_ && clock_.wall_now() >= times_->refresh;
+    return !waiting_.empty() || (expires_soon && !is_paused());
+}
+
+Milliseconds RefreshingProvider::time_to_refresh() const {
+    if (!held_ || !times_) {
+        return kLookEvery;
+    }
+    const auto to_refresh = std::chrono::ceil<Milliseconds>(times_->refresh - clock_.wall_now());
+    const auto to_end_of_pause = std::chrono::ceil<Milliseconds>(paused_until_ - clock_.now());
+    return std::clamp(std::max(to_refresh, to_end_of_pause), kShortestWait, kLookEvery);
+}
+
+void RefreshingProvider::run() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+        if (!is_fetch_due()) {
+            changed_.wait_for(lock, time_to_refresh());
+            continue;
+        }
+        lock.unlock();
+        Result<SharedCredentials> fetched = source_->fetch(stop_.get_token());
+        lock.lock();
+        if (stopping_) {
+            break;
+        }
+        if (fetched) {
+            keep(*fetched);
+        } else {
+            count_failure(std::move(fetched.error()));
+        }
+        const std::vector<CredentialsReady> answered = std::exchange(waiting_, {});
+        const Result<SharedCredentials> answer =
+            failures_ == 0 ? Result<SharedCredentials>(held_) : failure(last_error_);
+        lock.unlock();
+        for (const CredentialsReady& ready : answered) {
+            ready(answer);
+        }
+        lock.lock();
+    }
+    const std::vector<CredentialsReady> dropped = std::exchange(waiting_, {});
+    lock.unlock();
+    for (const CredentialsReady& ready : dropped) {
+        ready(failure(stopped()));
+    }
+}
+
+void RefreshingProvider::keep(SharedCredentials fetched) {
+    if (std::exchange(failures_, 0) > 0 && has_succeeded_) {
+        log_info(format("credentials were renewed by {}", source_->name()));
+    }
+    held_ = std::move(fetched);
+    times_ = held_ ? refresh_times(held_->expires, clock_.wall_now(), random_()) : std::nullopt;
+    has_succeeded_ = true;
+    paused_until_ = {};
+}
+
+std::string RefreshingProvider::validity() const {
+    if (!holds_valid() || !times_) {
+        return {};
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::seconds>(times_->trusted - clock_.wall_now());
+    return format(", while the credentials that are held are valid for {} s more", left.count());
+}
+
+// A source that has worked before is expected to work again: its service comes back, or somebody logs in anew.
+void RefreshingProvider::count_failure(Error error) {
+    ++failures_;
+    paused_until_ = clock_.now() + pause_after_failures(failures_, random_());
+    error.retryable = error.retryable || has_succeeded_;
+    if (failures_ == 1 && has_succeeded_) {
+        log_warning(format("{}; tried again{}", escaped(error.message), validity()));
+    }
+    last_error_ = std::move(error);
+}
+
+}  // namespace ckptfs
