@@ -10,6 +10,12 @@ namespace ckptfs {
 
 static_assert(std::endian::native == std::endian::little, "written for x86-64 and AArch64");
 
+[[nodiscard]] inline std::uint16_t load_u16(const void* from) {
+    std::uint16_t value = 0;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
 [[nodiscard]] inline std::uint32_t load_u32(const void* from) {
     std::uint32_t value = 0;
     std::memcpy(&value, from, sizeof value);
@@ -20,6 +26,10 @@ static_assert(std::endian::native == std::endian::little, "written for x86-64 an
     std::uint64_t value = 0;
     std::memcpy(&value, from, sizeof value);
     return value;
+}
+
+inline void store_u16(void* to, std::uint16_t value) {
+    std::memcpy(to, &value, sizeof value);
 }
 
 inline void store_u32(void* to, std::uint32_t value) {

@@ -176,8 +176,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "files that make a checkpoint one",
      "While another file below its directory is known to have failed, on whatever mount, or is still being uploaded by "
      "another mount, such a file can neither be renamed to its name nor be closed or synced under it: that fails with "
-     "EIO, and the log names the file. See ckptfs-semantics(7). An empty list switches it "
-     "off.",
+     "EIO, and the log names the file. See ckptfs-semantics(7). An empty list switches it off.",
      [](Config& c, std::string_view v) -> Status {
          c.write.commit_markers = parse_list(v);
          return {};
@@ -191,11 +190,9 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kWriting, "compress", "", "HOW", "auto", "how files are stored: auto, none, zstd or zstd:LEVEL",
      "With auto each MiB is coded by what it holds: floats byte by byte of their elements, whatever their type and "
      "offset, all else by zstd, and what does not shrink as it is; while the processors cannot keep up with the store, "
-     "frames pass as they are. With zstd an object is what zstd -d decodes; LEVEL "
-     "is "
+     "frames pass as they are. With zstd an object is what zstd -d decodes; LEVEL is "
      "1 to 19, 3 without it. With none every object is the file, as are files under 1 MiB and all files of a mount "
-     "with "
-     "--equal-parts. Every mount reads every object, whatever it writes. See ckptfs-format(5).",
+     "with --equal-parts. Every mount reads every object, whatever it writes. See ckptfs-format(5).",
      [](Config& c, std::string_view v) { return set_text(c.codec.compress, v); }},
     {kWriting, "compress-exclude", "", "GLOB,…", "", "files that are stored as they are", "",
      [](Config& c, std::string_view v) -> Status {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <optional>
 #include <utility>
 
@@ -64,14 +63,13 @@ Status CommitGate::check_now(const std::string& directory, const std::vector<std
     const WallTime now = state_.env.clock.wall_now();
     const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
     std::set<std::string> own = being_written();
-    auto uploads_asked = std::make_shared<std::promise<Result<std::vector<OpenUpload>>>>();
-    std::future<Result<std::vector<OpenUpload>>> uploads_answer = uploads_asked->get_future();
-    if (cannot_list_uploads_) {
-        uploads_asked->set_value(std::vector<OpenUpload>());
-    } else {
-        state_.env.store.list_uploads(directory,
-                                      [uploads_asked](auto answer) { uploads_asked->set_value(std::move(answer)); });
-    }
+    auto uploads_answer = ask<std::vector<OpenUpload>>([&](auto done) {
+        if (cannot_list_uploads_) {
+            done(std::vector<OpenUpload>());
+        } else {
+            state_.env.store.list_uploads(directory, done);
+        }
+    });
     Result<std::vector<FailedRecord>> failed = records(directory);
     Result<std::vector<OpenUpload>> uploads = of_others(directory, uploads_answer.get(), std::move(own));
     if (!failed || !uploads) {

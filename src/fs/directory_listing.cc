@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kDotEntries = 2;
 // A page of a thousand compressed files at 30 ms each: half a second.
-constexpr std::size_t kSizesAtOnce = 64;
+constexpr std::size_t kContentsAtOnce = 64;
 // Names remembered for negative answers; about 100 bytes each.
 constexpr std::size_t kMaxKnownNames = 20'000;
 
@@ -42,8 +42,8 @@ Result<std::vector<DirectoryEntry>> DirectoryListing::read(std::uint64_t offset,
             return failure(listed.error());
         }
     }
-    if (!std::exchange(sizes_found_, true)) {
-        find_sizes();
+    if (!std::exchange(contents_found_, true)) {
+        find_contents();
         note_page();
     }
     return entries_from(offset, max_entries, with_attributes);
@@ -80,7 +80,7 @@ Status DirectoryListing::next_page() {
     }
     page_offset_ += page_.size();
     page_.clear();
-    sizes_found_ = false;
+    contents_found_ = false;
     take_page(request.prefix, *page);
     token_ = page->next_continuation_token;
     if (token_.empty()) {
@@ -91,9 +91,7 @@ Status DirectoryListing::next_page() {
 
 Result<ListResponse> DirectoryListing::fetch_page(const ListRequest& request) {
     using Records = std::shared_ptr<const RecordedRenames>;
-    auto promise = std::make_shared<std::promise<Result<Records>>>();
-    std::future<Result<Records>> answer = promise->get_future();
-    records_.ask([promise](Result<Records> recorded) { promise->set_value(std::move(recorded)); });
+    std::future<Result<Records>> answer = ask<Records>([&](auto done) { records_.ask(done); });
     Result<ListResponse> page = wait_for<ListResponse>([&](auto done) { state_.env.store.list(request, done); });
     const Result<Records> recorded = answer.get();
     if (!page || !recorded) {
@@ -117,8 +115,8 @@ void DirectoryListing::drop_hidden(ListResponse& page, const RecordedRenames& re
     }
     std::mutex mutex;
     std::set<std::string> hidden;
-    static_cast<void>(
-        for_each_in_parallel(suspects.size(), kSizesAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+    static_cast<void>(for_each_in_parallel(
+        suspects.size(), kContentsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
             const std::string& key = suspects[index];
             lookups_.find(key.substr(0, key.size() - 1), [&, done = std::move(done)](const Result<FoundName>& found) {
                 if (!found || !found->is_directory) {
@@ -179,7 +177,7 @@ void DirectoryListing::take_page(const std::string& directory_key, const ListRes
     }
 }
 
-void DirectoryListing::find_sizes() {
+void DirectoryListing::find_contents() {
     std::vector<Listed*> unknown;
     for (Listed& listed : page_) {
         if (!listed.is_directory && !listed.version.etag.empty()) {
@@ -187,14 +185,14 @@ void DirectoryListing::find_sizes() {
         }
     }
     static_cast<void>(
-        for_each_in_parallel(unknown.size(), kSizesAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+        for_each_in_parallel(unknown.size(), kContentsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
             Listed& listed = *unknown[index];
             ObjectInfo object;
             object.key = listed.key;
             object.etag = listed.version.etag;
             object.size = listed.version.stored_size;
             state_.contents.find(object, [&listed, done = std::move(done)](Result<ObjectContent> content) {
-                listed.size_is_known = content.has_value();
+                listed.content_is_known = content.has_value();
                 if (content) {
                     listed.version.type = content->type;
                     listed.version.size = content->size;
@@ -206,7 +204,7 @@ void DirectoryListing::find_sizes() {
 
 void DirectoryListing::note_page() {
     for (const Listed& listed : page_) {
-        if (!listed.is_directory && listed.size_is_known && !listed.version.etag.empty()) {
+        if (!listed.is_directory && listed.content_is_known && !listed.version.etag.empty()) {
             lookups_.note_listed(directory_->id, listed.name, listed.version, started_);
         }
     }
@@ -270,7 +268,7 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
                    : lookups_.found_file(lock, directory_, listed.name, listed.version);
     }
     entry.entry = state_.entry(lock, *node);
-    if (!newer && !(listed.is_directory ? directories_known_ : listed.size_is_known)) {
+    if (!newer && !(listed.is_directory ? directories_known_ : listed.content_is_known)) {
         // Whoever wants to know asks for it.
         node->checked = SteadyTime{};
         entry.entry.valid_for = entry.entry.attributes.valid_for = Milliseconds(0);

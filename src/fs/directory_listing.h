@@ -32,7 +32,7 @@ private:
         bool is_directory = false;
         ObjectVersion version;
         std::string key;
-        bool size_is_known = true;
+        bool content_is_known = true;
     };
 
     void restart();
@@ -44,8 +44,8 @@ private:
     [[nodiscard]] bool is_gone(const std::string& directory_key, const ListResponse& page) const;
     void take_page(const std::string& directory_key, const ListResponse& page);
     void finish();
-    // The files' sizes of the page, where lists do not tell them.
-    void find_sizes();
+    // What the page's objects hold, where the list does not tell.
+    void find_contents();
     // Its files, for lookups that follow.
     void note_page();
     std::vector<DirectoryEntry> entries_from(std::uint64_t offset, std::size_t max_entries, bool with_attributes);
@@ -61,7 +61,7 @@ private:
     std::vector<Listed> page_;
     // Offset of page_.front().
     std::uint64_t page_offset_ = 2;
-    bool sizes_found_ = false;
+    bool contents_found_ = false;
     // None of the page's directories is hidden.
     bool directories_known_ = false;
     std::string token_;

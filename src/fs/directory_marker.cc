@@ -34,15 +34,9 @@ constexpr unsigned kReplacesEmptyDirectory = 1;
 constexpr unsigned kSourceWasImplied = 2;
 constexpr std::size_t kHashDigits = 16;
 
-void store_u16(char* to, std::size_t value) {
-    const auto narrow = static_cast<std::uint16_t>(value);
-    std::memcpy(to, &narrow, sizeof narrow);
-}
-
-std::size_t load_u16(const char* from) {
-    std::uint16_t value = 0;
-    std::memcpy(&value, from, sizeof value);
-    return value;
+// Keys have at most 1,024 bytes.
+std::uint16_t size_u16(std::string_view key) {
+    return static_cast<std::uint16_t>(key.size());
 }
 
 bool is_hex_digit(char letter) {
@@ -95,9 +89,9 @@ std::string encode_marker(const DirectoryMarker& marker) {
     at[kStateAt] = static_cast<char>(marker.state);
     at[kFlagsAt] = static_cast<char>((marker.replaces_empty_directory ? kReplacesEmptyDirectory : 0) |
                                      (marker.source_was_implied ? kSourceWasImplied : 0));
-    store_u16(at + kPrefixSizeAt, marker.prefix.size());
-    store_u16(at + kSourceSizeAt, marker.source.size());
-    store_u16(at + kDestinationSizeAt, marker.destination.size());
+    store_u16(at + kPrefixSizeAt, size_u16(marker.prefix));
+    store_u16(at + kSourceSizeAt, size_u16(marker.source));
+    store_u16(at + kDestinationSizeAt, size_u16(marker.destination));
     const auto time = std::chrono::duration_cast<Milliseconds>(marker.written.time_since_epoch()).count();
     store_u64(at + kTimeAt, static_cast<std::uint64_t>(time));
     marker.rename_id.copy(at + kRenameIdAt, kUuidSize);
@@ -182,7 +176,7 @@ std::string encode_names(const std::vector<std::string>& names) {
     std::string bytes(kNamesMagic);
     for (const std::string& name : names) {
         std::array<char, 2> size{};
-        store_u16(size.data(), name.size());
+        store_u16(size.data(), size_u16(name));
         bytes.append(size.data(), size.size());
         bytes += name;
     }

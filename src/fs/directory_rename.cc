@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/directory_rename.h"
 
-#include <future>
 #include <memory>
 #include <set>
 #include <thread>
@@ -117,10 +116,8 @@ Status DirectoryRename::list_source() {
 }
 
 Status DirectoryRename::hide_destination() {
-    auto promise = std::make_shared<std::promise<Status>>();
-    std::future<Status> names_written = promise->get_future();
-    write_names(store_, names_key(record_.rename()), names(),
-                [promise](Status written) { promise->set_value(std::move(written)); });
+    std::future<Status> names_written =
+        ask<void>([&](auto done) { write_names(store_, names_key(record_.rename()), names(), done); });
     Result<std::string> hidden =
         write_marker(store_, move_.destination, marker(MarkerState::kPending), move_.replaced_marker);
     Status written = names_written.get();

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
+#include "fs/all_ended.h"
 
 namespace ckptfs {
 
@@ -18,14 +19,10 @@ constexpr Milliseconds kLongestPause{std::chrono::minutes(1)};
 // Doublings of kTick that stay below the longest pause.
 constexpr int kMostDoublings = 4;
 
-// Calls back when the last of several is done.
+// To be called once for each of several, and by whoever counts them.
 std::function<void()> joined(std::size_t count, std::function<void()> then) {
-    auto left = std::make_shared<std::atomic<std::size_t>>(count);
-    return [left, then = std::move(then)] {
-        if (--*left == 0) {
-            then();
-        }
-    };
+    auto all = std::make_shared<AllEnded>(count, [then = std::move(then)](const Status&) { then(); });
+    return [all] { all->one_more({}); };
 }
 
 }  // namespace
@@ -108,7 +105,7 @@ void FailedSiblings::clear_below(const std::string& directory, std::function<voi
     for (auto each = first_below(directory); each != entries_.end() && each->first.starts_with(directory); ++each) {
         found.push_back(each);
     }
-    const auto one_less = joined(found.size() + 1, std::move(then));
+    const auto one_less = joined(found.size(), std::move(then));
     for (const auto each : found) {
         clear_entry(each, one_less);
     }
@@ -151,7 +148,7 @@ void FailedSiblings::renamed(const RenamedFile& renamed, std::function<void()> t
     if (const auto retried = retried_by(renamed); made_good.empty() && retried != entries_.end()) {
         made_good.push_back(retried);
     }
-    const auto one_less = joined(made_good.size() + 1, std::move(then));
+    const auto one_less = joined(made_good.size(), std::move(then));
     for (const auto each : made_good) {
         clear_entry(each, one_less);
     }
@@ -184,7 +181,7 @@ void FailedSiblings::directory_renamed(const std::string& old_directory, const s
             }
         }
     }
-    const auto one_less = joined(moved.size() + 1, std::move(then));
+    const auto one_less = joined(moved.size(), std::move(then));
     for (FailedFile& file : moved) {
         file.key = new_directory + file.key.substr(old_directory.size());
         const std::string key = file.key;

@@ -18,13 +18,18 @@
 
 namespace ckptfs {
 
-// wait_for<ObjectInfo>([&](auto done) { store.head(key, done); })
+// ask<ObjectInfo>([&](auto done) { store.head(key, done); })
 template <class T, class Start>
-Result<T> wait_for(Start start) {
+[[nodiscard]] std::future<Result<T>> ask(Start start) {
     auto promise = std::make_shared<std::promise<Result<T>>>();
     std::future<Result<T>> answer = promise->get_future();
     start(StoreDone<T>([promise](Result<T> result) { promise->set_value(std::move(result)); }));
-    return answer.get();
+    return answer;
+}
+
+template <class T, class Start>
+Result<T> wait_for(Start start) {
+    return ask<T>(std::move(start)).get();
 }
 
 // Starts `count` operations, at most `limit` of them at once, and waits for all that were started. After the first

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness.programs import wait_until
@@ -15,6 +16,14 @@ from test_names import renameat2_noreplace
 NAMES = {f"file{i}" for i in range(20)} | {"deep"}
 # For the mount that only looks on: nothing is believed, and what is dead is repaired soon.
 OBSERVER = ("--metadata-ttl", "0s", "--rename-repair-after", "2s")
+
+
+@pytest.fixture
+def in_background():
+    threads = ThreadPoolExecutor()
+    yield threads.submit
+    # Who hangs is freed by the end of the mount.
+    threads.shutdown(wait=False)
 
 
 def make_tree(made, name="old", files=20):
@@ -188,7 +197,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("effect", ["not performed", "performed"])
-def test_killed_at(mount, simulator, prefix, step, effect):
+def test_killed_at(mount, simulator, prefix, in_background, step, effect):
     made, other = mount(), mount(*OBSERVER)
     make_tree(made)
     operation, key, nth, shown_by, without, with_effect = STEPS[step]
@@ -196,85 +205,65 @@ def test_killed_at(mount, simulator, prefix, step, effect):
     # A reply that takes minutes is as good as none.
     action = {"action": "slow", "ms": 300_000} if effect == "performed" else {"action": "hang"}
     simulator.inject({"op": operation, "key": key, "nth": nth, **action})
-    failed = []
-
-    def rename():
-        try:
-            os.rename(made / "old", made / "new")
-        except OSError as error:
-            failed.append(error.errno)
-
-    renaming = threading.Thread(target=rename)
-    renaming.start()
+    renaming = in_background(os.rename, made / "old", made / "new")
     wait_until(lambda: simulator.fault_hits() > 0, "the step to be reached")
     if effect == "performed":
         wait_until(lambda: shown_by(Bucket(simulator, prefix)), "the request to take effect")
     made.process.send_signal(signal.SIGKILL)
     made.process.wait()
-    renaming.join()
+    assert isinstance(renaming.exception(timeout=30), OSError)
     simulator.clear_faults()
-    assert failed
 
-    deadline = time.monotonic() + 30
-    while True:
+    def is_repaired():
         names = set(os.listdir(other.path))
         source, target = tree(other, "old"), tree(other, "new")
         assert names != {"old", "new"}
         assert source in (None, NAMES) and target in (None, NAMES)
         assert target is None if remains == "old" else source is None
-        if names == {remains} and not any(".ckptfs" in key for key in simulator.keys(prefix)):
-            break
-        assert time.monotonic() < deadline, f"not repaired: {names}, {simulator.keys(prefix)}"
-        time.sleep(0.05)
+        return names == {remains} and not any(".ckptfs" in key for key in simulator.keys(prefix))
+
+    wait_until(is_repaired, "the repair", 30)
     check_one_is_whole(other, simulator, prefix, remains)
 
 
-def test_a_renamer_that_is_taken_for_dead_fails(mount, simulator, prefix):
+def test_a_renamer_that_is_taken_for_dead_fails(mount, simulator, prefix, in_background):
     made, other = mount("--rename-repair-after", "2s"), mount(*OBSERVER)
     make_tree(made)
     simulator.inject({"op": "CopyObject", "key": "*new/file7", "action": "slow", "ms": 1000})
-    failed = []
-
-    def rename():
-        try:
-            os.rename(made / "old", made / "new")
-        except OSError as error:
-            failed.append(error.errno)
-
-    renaming = threading.Thread(target=rename)
-    renaming.start()
+    renaming = in_background(os.rename, made / "old", made / "new")
     wait_until(lambda: simulator.fault_hits() > 0, "a copy to be under way")
     made.process.send_signal(signal.SIGSTOP)
     wait_until(lambda: [os.listdir(other.path)] and not any(".ckptfs" in key for key in simulator.keys(prefix)),
                "the repair", 30)
     check_one_is_whole(other, simulator, prefix, "old")
     made.process.send_signal(signal.SIGCONT)
-    renaming.join()
-    assert failed == [errno.EIO]
+    assert renaming.exception(timeout=30).errno == errno.EIO
     check_one_is_whole(other, simulator, prefix, "old")
     os.rename(made / "old", made / "new")
     check_one_is_whole(other, simulator, prefix, "new")
 
 
-def test_a_renamer_that_lives_is_left_alone(mount, simulator, prefix):
+def test_a_renamer_that_lives_is_left_alone(mount, simulator, prefix, in_background):
     made, other = mount("--rename-repair-after", "2s"), mount(*OBSERVER)
     make_tree(made)
     simulator.inject({"op": "CopyObject", "key": "*new/file7", "action": "slow", "ms": 5000})
-    renaming = threading.Thread(target=os.rename, args=(made / "old", made / "new"))
-    renaming.start()
-    while renaming.is_alive():
+    renaming = in_background(os.rename, made / "old", made / "new")
+
+    def is_renamed():
         assert not {"old", "new"} <= set(os.listdir(other.path))
         assert tree(other, "old") in (None, NAMES)
-        time.sleep(0.02)
+        return renaming.done()
+
+    wait_until(is_renamed, "the rename")
+    renaming.result()
     check_one_is_whole(other, simulator, prefix, "new")
 
 
-def test_a_hidden_name_cannot_be_made(mount, simulator, prefix):
+def test_a_hidden_name_cannot_be_made(mount, simulator, prefix, in_background):
     made, other = mount(), mount("--metadata-ttl", "0s")
     make_tree(made)
     simulator.inject({"op": "CopyObject", "key": "*new/file7", "action": "slow", "ms": 3000})
-    renaming = threading.Thread(target=os.rename, args=(made / "old", made / "new"))
-    renaming.start()
+    renaming = in_background(os.rename, made / "old", made / "new")
     wait_until(lambda: simulator.fault_hits() > 0, "a copy to be under way")
     with pytest.raises(OSError) as refused:
         (other / "new").mkdir()
@@ -284,5 +273,5 @@ def test_a_hidden_name_cannot_be_made(mount, simulator, prefix):
         os.rename(other / "third", other / "new")
     assert refused.value.errno == errno.EBUSY
     (other / "third").rmdir()
-    renaming.join()
+    renaming.result(timeout=30)
     check_one_is_whole(other, simulator, prefix, "new")
