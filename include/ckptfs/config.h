@@ -24,6 +24,8 @@ struct StoreConfig {
     std::string endpoint_url;
     std::string region;
     std::string profile;
+    // Empty: where the AWS tools look.
+    std::string credentials_file;
     AddressingStyle addressing = AddressingStyle::kAuto;
     bool no_sign_request = false;
     // With plain HTTP the payload's SHA-256 is signed unless this is set; with TLS it never is.
@@ -93,6 +95,7 @@ struct MountConfig {
     std::string source;
     std::string mount_point;
     bool allow_other = false;
+    bool no_exec = false;
     bool foreground = false;
     // 0: min(1 GiB, 5 % of RAM or of the cgroup's limit).
     std::uint64_t max_memory = 0;

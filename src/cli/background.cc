@@ -51,7 +51,7 @@ std::string read_to_end(int fd) {
 }
 
 // Ends this process with what the other one said. Without static destructors: they belong to the other one.
-[[noreturn]] void wait_and_exit(const FileDescriptor& pipe, pid_t child) {
+[[noreturn]] void wait_and_exit(const FileDescriptor& pipe, pid_t child, int failed) {
     const std::string said = read_to_end(pipe.get());
     if (said.starts_with(kReady)) {
         if (said.size() > 1) {
@@ -66,7 +66,7 @@ std::string read_to_end(int fd) {
         waitpid(child, &status, 0);
         write_all(STDERR_FILENO, "ckptfs: ended before the mount answered; see its log\n");
     }
-    _exit(1);
+    _exit(failed);
 }
 
 void replace(int target, const char* path, int flags) {
@@ -112,7 +112,7 @@ void Readiness::failed(const std::string& line) {
     }
 }
 
-Result<Readiness> go_to_background() {
+Result<Readiness> go_to_background(int failed) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         return failure(errno, format("cannot make a pipe: {}", std::strerror(errno)));
@@ -126,7 +126,7 @@ Result<Readiness> go_to_background() {
     }
     if (child > 0) {
         writer.reset();
-        wait_and_exit(reader, child);
+        wait_and_exit(reader, child, failed);
     }
     setsid();
     // The leader of a session could get a terminal again; its child cannot.

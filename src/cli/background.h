@@ -21,7 +21,8 @@ public:
     void warn(std::string line) { warning_ = std::move(line); }
     // The waiting process exits with 0; ours lets go of the terminal.
     void ready();
-    // The waiting process prints the line and exits with 1. In the foreground the line goes to standard error.
+    // The waiting process prints the line and exits with its code for that. In the foreground the line goes to standard
+    // error.
     void failed(const std::string& line);
 
 private:
@@ -31,8 +32,8 @@ private:
 };
 
 // Returns in the process that goes on, which has left the terminal's session; the process that was started waits and
-// exits from within.
-Result<Readiness> go_to_background();
+// exits from within, with 0 or with `failed`.
+Result<Readiness> go_to_background(int failed);
 
 // Standard error becomes this file; O_APPEND, made with mode 0600.
 Status log_to_file(const std::string& path);

@@ -12,6 +12,8 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/mount_helper.h"
+#include "cli/mount_options.h"
 #include "cli/source_uri.h"
 
 namespace ckptfs {
@@ -44,32 +46,29 @@ void add_option(CLI::App& command, const OptionSpec& spec, std::vector<Setting>&
     option->group(std::string(spec.section))->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-// mount(8) calls `mount.ckptfs SOURCE DIR [-sfnv] [-o OPTIONS] [-t TYPE]`; its -f means something else than ours.
-std::vector<std::string> from_mount_helper(const std::vector<std::string>& arguments) {
-    std::vector<std::string> ours{"mount"};
-    for (std::size_t i = 1; i < arguments.size(); ++i) {
-        if (arguments[i] == "-t" || arguments[i] == "-N") {
-            ++i;
-        } else if (arguments[i] != "-s" && arguments[i] != "-f" && arguments[i] != "-n" && arguments[i] != "-v") {
-            ours.push_back(arguments[i]);
-        }
-    }
-    return ours;
-}
+// How the program was called, and the words that remain for the parser.
+struct Call {
+    std::vector<std::string> words;
+    bool by_mount = false;
+    HelperCall helper;
 
-std::vector<std::string> normalised(std::vector<std::string> arguments) {
-    if (arguments.empty()) {
-        return {};
+    [[nodiscard]] int usage_error() const { return by_mount ? kMountUsageError : kUsageError; }
+};
+
+Call understood(std::vector<std::string> arguments) {
+    Call call;
+    if (is_helper_call(arguments)) {
+        call.by_mount = true;
+        call.helper = parse_helper_call(arguments);
+        call.words = call.helper.words;
+    } else if (!arguments.empty()) {
+        call.words.assign(arguments.begin() + 1, arguments.end());
+        call.by_mount = !call.words.empty() && call.words.front().starts_with("s3://");
     }
-    const std::string program = arguments.front().substr(arguments.front().rfind('/') + 1);
-    if (program.starts_with("mount.")) {
-        return from_mount_helper(arguments);
+    if (call.by_mount) {
+        call.words.insert(call.words.begin(), "mount");
     }
-    arguments.erase(arguments.begin());
-    if (!arguments.empty() && arguments.front().starts_with("s3://")) {
-        arguments.insert(arguments.begin(), "mount");
-    }
-    return arguments;
+    return call;
 }
 
 struct ToolCommand {
@@ -124,14 +123,31 @@ CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
     return ToolRequest{tool.tool, std::move(*object), words.json, std::move(words.settings)};
 }
 
-Answer answer_of(CLI::App& app, const CLI::ParseError& problem) {
+Answer answer_of(CLI::App& app, const CLI::ParseError& problem, int usage_error) {
     std::stringstream out;
     std::stringstream err;
     const int code = app.exit(problem, out, err);
     if (code == 0) {
         return {out.str(), 0};
     }
-    return {format("ckptfs: {}; see ckptfs --help\n", escaped(problem.what())), kUsageError};
+    return {format("ckptfs: {}; see ckptfs --help\n", escaped(problem.what())), usage_error};
+}
+
+CommandLine mount_request(MountRequest request, const Call& call, const std::vector<std::string>& mount_options,
+                          const std::vector<Setting>& flags) {
+    request.by_mount = call.by_mount;
+    request.pretend = call.helper.pretend;
+    request.mount_namespace = call.helper.mount_namespace;
+    for (const std::string& text : mount_options) {
+        const auto settings =
+            parse_mount_options(text, call.helper.sloppy ? UnknownOptions::kIgnored : UnknownOptions::kRefused);
+        if (!settings) {
+            return Answer{format("ckptfs: {}\n", settings.error().message), call.usage_error()};
+        }
+        request.settings.insert(request.settings.end(), settings->begin(), settings->end());
+    }
+    request.settings.insert(request.settings.end(), flags.begin(), flags.end());
+    return request;
 }
 
 // What every command takes.
@@ -178,12 +194,12 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
         tool_commands[i] = add_tool(app, kTools[i], tool_words[i]);
     }
 
-    std::vector<std::string> words = normalised(std::move(arguments));
-    std::reverse(words.begin(), words.end());
+    Call call = understood(std::move(arguments));
+    std::reverse(call.words.begin(), call.words.end());
     try {
-        app.parse(std::move(words));
+        app.parse(std::move(call.words));
     } catch (const CLI::ParseError& problem) {
-        return answer_of(app, problem);
+        return answer_of(app, problem, call.usage_error());
     }
     if (unmount_command->parsed()) {
         return unmount;
@@ -193,15 +209,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
             return tool_request(kTools[i], std::move(tool_words[i]));
         }
     }
-    for (const std::string& text : mount_options) {
-        auto settings = parse_mount_options(text);
-        if (!settings) {
-            return Answer{format("ckptfs: {}\n", settings.error().message), kUsageError};
-        }
-        mount.settings.insert(mount.settings.end(), settings->begin(), settings->end());
-    }
-    mount.settings.insert(mount.settings.end(), flags.begin(), flags.end());
-    return mount;
+    return mount_request(std::move(mount), call, mount_options, flags);
 }
 
 Result<Config> make_config(const MountRequest& request, const EnvironmentLookup& environment) {

@@ -19,6 +19,12 @@ struct MountRequest {
     std::string directory;
     // -o first, then flags, so that flags win.
     std::vector<Setting> settings;
+    // Called by mount(8), which has exit codes of its own.
+    bool by_mount = false;
+    // Everything but the mount.
+    bool pretend = false;
+    // File of the mount namespace to mount in; empty: our own.
+    std::string mount_namespace;
 };
 
 struct UnmountRequest {

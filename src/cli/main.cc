@@ -9,6 +9,7 @@
 
 #include "cli/command_line.h"
 #include "cli/mount_command.h"
+#include "cli/mount_helper.h"
 #include "cli/tool_command.h"
 #include "cli/unmount_command.h"
 
@@ -26,12 +27,19 @@ int run(const Answer& answer) {
 }
 
 int run(const MountRequest& request) {
+    // Names of users, and files, are those of the namespace.
+    if (!request.mount_namespace.empty()) {
+        if (auto entered = enter_mount_namespace(request.mount_namespace); !entered) {
+            std::fprintf(stderr, "ckptfs: %s\n", entered.error().message.c_str());
+            return kMountFailed;
+        }
+    }
     auto config = make_config(request, environment);
     if (!config) {
         std::fprintf(stderr, "ckptfs: %s\n", config.error().message.c_str());
-        return 2;
+        return request.by_mount ? kMountUsageError : 2;
     }
-    return mount_command(std::move(*config));
+    return request.pretend ? 0 : mount_command(std::move(*config), request.by_mount ? kMountFailed : 1);
 }
 
 int run(const UnmountRequest& request) {

@@ -32,6 +32,8 @@ namespace {
 
 // 1 to 8 MiB measured best for reads through the page cache; the kernel's 128 KiB halves them.
 constexpr unsigned kReadAheadKibibytes = 8192;
+// mount(8) takes PATH away from the helpers of users.
+constexpr const char* kSearchPath = "/usr/local/bin:/usr/bin:/bin";
 
 std::optional<std::string> environment(const char* name) {
     const char* value = std::getenv(name);
@@ -59,7 +61,8 @@ Status check_this_machine(Config& config) {
         return failure(mount_point.error());
     }
     config.mount.mount_point = *mount_point;
-    for (std::string* path : {&config.mount.log_file, &config.write.staging_dir, &config.store.ca_bundle}) {
+    for (std::string* path :
+         {&config.mount.log_file, &config.write.staging_dir, &config.store.ca_bundle, &config.store.credentials_file}) {
         std::error_code problem;
         if (!path->empty()) {
             *path = std::filesystem::absolute(*path, problem).string();
@@ -68,7 +71,7 @@ Status check_this_machine(Config& config) {
     if (auto staging = check_staging_directory(config.write.staging_dir, *table); !staging) {
         return staging;
     }
-    return check_fuse("/dev/fuse", geteuid() == 0, environment("PATH").value_or(""));
+    return check_fuse("/dev/fuse", geteuid() == 0, environment("PATH").value_or(kSearchPath));
 }
 
 Status redirect_log(const MountConfig& config, Readiness& readiness) {
@@ -208,17 +211,17 @@ int Daemon::end(const Service::Outcome& outcome) {
 
 }  // namespace
 
-int mount_command(Config config) {
+int mount_command(Config config, int failed) {
     Readiness readiness;
-    const auto fail = [&readiness](const Error& error) {
+    const auto fail = [&readiness, failed](const Error& error) {
         readiness.failed(format("ckptfs: {}", error.message));
-        return 1;
+        return failed;
     };
     if (auto checked = check_this_machine(config); !checked) {
         return fail(checked.error());
     }
     if (!config.mount.foreground) {
-        auto background = go_to_background();
+        auto background = go_to_background(failed);
         if (!background) {
             return fail(background.error());
         }
@@ -242,7 +245,7 @@ int mount_command(Config config) {
             log_error(started.error().message);
         }
         daemon.readiness().failed(format("ckptfs: {}", started.error().message));
-        return 1;
+        return failed;
     }
     return daemon.serve_until_the_end();
 }

@@ -6,7 +6,7 @@
 
 namespace ckptfs {
 
-// The exit status: 0 when everything written is saved.
-int mount_command(Config config);
+// The exit status: 0 when everything written is saved; `failed` when the mount could not be made.
+int mount_command(Config config, int failed);
 
 }  // namespace ckptfs

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <limits>
 
 #include "base/text.h"
 #include "ckptfs/buffer_pool.h"
@@ -64,8 +63,6 @@ Status set_direct_io(Config& config, std::string_view value) {
     return valid;
 }
 
-// uid_t and gid_t; the largest value means "none" to chown(2).
-constexpr std::uint64_t kLargestId = std::numeric_limits<uid_t>::max() - 1;
 constexpr std::uint64_t kMaxThreads = 64;
 constexpr std::uint64_t kMaxConnections = 1024;
 // Smallest and largest part of Amazon S3 ("Amazon S3 multipart upload limits").
@@ -89,6 +86,9 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.mount.allow_other, parse_switch(v)); }},
     {kMounting, "read-only", "", "", "", "refuse every change", "",
      [](Config& c, std::string_view v) { return set(c.names.read_only, parse_switch(v)); }},
+    {kMounting, "noexec", "", "", "", "refuse to run programs that lie in the mount",
+     "Device files and set-user-ID bits never count there.",
+     [](Config& c, std::string_view v) { return set(c.mount.no_exec, parse_switch(v)); }},
     {kMounting, "drain-timeout", "", "TIME", "10m", "how long unmounting waits for uploads in flight",
      "What is not in the store by then is named, and the exit status is not zero.",
      [](Config& c, std::string_view v) { return set(c.mount.drain_timeout, parse_duration(v)); }},
@@ -102,6 +102,9 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kStoreSection, "profile", "", "NAME", "", "profile of the AWS files to take credentials from",
      "Comes before the credentials in the environment, as with the AWS CLI. AWS_PROFILE is read as well.",
      [](Config& c, std::string_view v) { return set_text(c.store.profile, v); }},
+    {kStoreSection, "credentials-file", "", "FILE", "~/.aws/credentials", "file of credentials, as the AWS CLI has it",
+     "For mounts at boot, which have no environment. AWS_SHARED_CREDENTIALS_FILE is read as well.",
+     [](Config& c, std::string_view v) { return set_text(c.store.credentials_file, v); }},
     {kStoreSection, "no-sign-request", "", "", "", "send unsigned requests, for public buckets", "",
      [](Config& c, std::string_view v) { return set(c.store.no_sign_request, parse_switch(v)); }},
     {kStoreSection, "force-path-style", "", "", "", "put the bucket into the path, not into the host name",
@@ -128,10 +131,10 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kStoreSection, "max-connections", "", "N", "64", "connections to the store at most", "",
      [](Config& c, std::string_view v) { return set(c.store.max_connections, parse_number(v, 1, kMaxConnections)); }},
 
-    {kFiles, "uid", "", "ID", "of the caller", "owner of all files, as a number", "",
-     [](Config& c, std::string_view v) { return set(c.names.uid, parse_number(v, 0, kLargestId)); }},
-    {kFiles, "gid", "", "ID", "of the caller", "group of all files, as a number", "",
-     [](Config& c, std::string_view v) { return set(c.names.gid, parse_number(v, 0, kLargestId)); }},
+    {kFiles, "uid", "", "USER", "of the caller", "owner of all files, a number or a name", "",
+     [](Config& c, std::string_view v) { return set(c.names.uid, parse_user(v)); }},
+    {kFiles, "gid", "", "GROUP", "of the caller", "group of all files, a number or a name", "",
+     [](Config& c, std::string_view v) { return set(c.names.gid, parse_group(v)); }},
     {kFiles, "file-mode", "", "MODE", "0600", "mode of all files", "",
      [](Config& c, std::string_view v) { return set(c.names.file_mode, parse_mode(v)); }},
     {kFiles, "dir-mode", "", "MODE", "0700", "mode of all directories", "",
@@ -230,37 +233,6 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set_text(c.mount.log_file, v); }},
 });
 
-// What fstab(5) and mount(8) mean for themselves, or what is so anyway.
-constexpr auto kForMount = std::to_array<std::string_view>(
-    {"rw",       "defaults",   "auto",        "noauto",   "_netdev", "nofail", "suid",    "nosuid",   "dev",
-     "nodev",    "exec",       "noexec",      "async",    "sync",    "atime",  "noatime", "diratime", "nodiratime",
-     "relatime", "norelatime", "strictatime", "lazytime", "user",    "nouser", "users",   "owner",    "group"});
-
-bool is_for_mount(std::string_view name) {
-    return std::find(kForMount.begin(), kForMount.end(), name) != kForMount.end() || name.starts_with("x-") ||
-           name.starts_with("comment");
-}
-
-// mount(8)'s spelling of ours.
-std::string our_name(std::string name) {
-    std::replace(name.begin(), name.end(), '_', '-');
-    return name == "ro" ? "read-only" : name;
-}
-
-std::vector<std::string> split_escaped(std::string_view text) {
-    std::vector<std::string> items(1);
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == '\\' && i + 1 < text.size()) {
-            items.back() += text[++i];
-        } else if (text[i] == ',') {
-            items.emplace_back();
-        } else {
-            items.back() += text[i];
-        }
-    }
-    return items;
-}
-
 std::string manual_entry(const OptionSpec& option) {
     std::string entry = format("*--{}*", option.name);
     if (!option.short_name.empty()) {
@@ -298,26 +270,6 @@ std::string environment_name(const OptionSpec& option) {
         name += letter == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     }
     return name;
-}
-
-Result<std::vector<Setting>> parse_mount_options(std::string_view text) {
-    std::vector<Setting> settings;
-    for (const std::string& item : split_escaped(text)) {
-        const std::size_t equals = std::min(item.find('='), item.size());
-        const std::string name = item.substr(0, equals);
-        if (name.empty() || is_for_mount(name)) {
-            continue;
-        }
-        const OptionSpec* option = find_option(our_name(name));
-        if (option == nullptr) {
-            return failure(EINVAL, format("-o {}: there is no such option; see ckptfs mount --help", escaped(name)));
-        }
-        if (equals == item.size() && !option->is_switch()) {
-            return failure(EINVAL, format("-o {}: a value is missing", escaped(name)));
-        }
-        settings.emplace_back(option->name, equals == item.size() ? "yes" : item.substr(equals + 1));
-    }
-    return settings;
 }
 
 Status apply_settings(Config& config, const std::vector<Setting>& settings) {

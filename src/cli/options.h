@@ -48,9 +48,6 @@ inline constexpr std::string_view kStoreSection = "The store";
 using Setting = std::pair<std::string, std::string>;
 using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
 
-// "name=value,flag,…" of -o; a comma in a value is written "\,". What mount(8) adds for its own use is left out.
-Result<std::vector<Setting>> parse_mount_options(std::string_view text);
-
 // Later settings win. Errors name the option.
 Status apply_settings(Config& config, const std::vector<Setting>& settings);
 Status apply_environment(Config& config, const EnvironmentLookup& environment);

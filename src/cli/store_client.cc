@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/store_client.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <functional>
+#include <optional>
 #include <random>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "credentials/provider.h"
@@ -15,6 +21,21 @@ namespace {
 std::function<double()> random_numbers() {
     return [engine = std::mt19937_64(std::random_device()())]() mutable {
         return std::uniform_real_distribution<double>(0.0, 1.0)(engine);
+    };
+}
+
+// A mount at boot has no HOME, and takes the credentials file from an option.
+Environment environment_of(const StoreConfig& config) {
+    return [file = config.credentials_file, process = process_environment()](const char* name) {
+        const std::string_view asked = name;
+        auto value = process(name);
+        if (asked == "AWS_SHARED_CREDENTIALS_FILE" && !file.empty()) {
+            value = file;
+        } else if (asked == "HOME" && !value) {
+            const passwd* user = getpwuid(geteuid());
+            value = user == nullptr ? value : std::optional<std::string>(user->pw_dir);
+        }
+        return value;
     };
 }
 
@@ -32,7 +53,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& conf
         return failure(transport.error());
     }
     client->transport_ = std::move(*transport);
-    auto credentials = make_credentials_provider(config, process_environment(), {clock, random_numbers()});
+    auto credentials = make_credentials_provider(config, environment_of(config), {clock, random_numbers()});
     if (!credentials) {
         return failure(credentials.error());
     }
@@ -52,7 +73,7 @@ void StoreClient::stop() {
 }
 
 Result<std::unique_ptr<S3Store>> StoreClient::make_store(const StoreConfig& config) const {
-    return make_s3_store(config, process_environment(),
+    return make_s3_store(config, environment_of(config),
                          {*transport_, timer_, clock_, executor_, *credentials_, random_numbers()});
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/values.h"
 
+#include <grp.h>
+#include <pwd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -13,6 +16,9 @@
 
 namespace ckptfs {
 namespace {
+
+// uid_t and gid_t; the largest value means "none" to chown(2).
+constexpr std::uint64_t kLargestId = std::numeric_limits<uid_t>::max() - 1;
 
 struct Split {
     std::uint64_t number = 0;
@@ -95,6 +101,23 @@ Result<mode_t> parse_mode(std::string_view text) {
         return unexpected(text, "an octal mode such as 0644");
     }
     return static_cast<mode_t>(mode);
+}
+
+// One thread runs: getpwnam(3) and getgrnam(3) share their answer.
+Result<uid_t> parse_user(std::string_view text) {
+    if (const auto number = parse_number(text, 0, kLargestId)) {
+        return static_cast<uid_t>(*number);
+    }
+    const passwd* user = getpwnam(std::string(text).c_str());
+    return user == nullptr ? Result<uid_t>(unexpected(text, "a user of this machine")) : user->pw_uid;
+}
+
+Result<gid_t> parse_group(std::string_view text) {
+    if (const auto number = parse_number(text, 0, kLargestId)) {
+        return static_cast<gid_t>(*number);
+    }
+    const group* found = getgrnam(std::string(text).c_str());
+    return found == nullptr ? Result<gid_t>(unexpected(text, "a group of this machine")) : found->gr_gid;
 }
 
 Result<bool> parse_switch(std::string_view text) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Option values as people write them. Pure; the error's message says what was expected.
+// Option values as people write them. Pure but for names of users and groups; the error's message says what was
+// expected.
 #pragma once
 
 #include <sys/types.h>
@@ -21,6 +22,9 @@ Result<std::uint64_t> parse_size(std::string_view text);
 Result<Milliseconds> parse_duration(std::string_view text);
 // Octal, at most 0777.
 Result<mode_t> parse_mode(std::string_view text);
+// A number, or a name of this machine's users or groups.
+Result<uid_t> parse_user(std::string_view text);
+Result<gid_t> parse_group(std::string_view text);
 // "yes", "true", "on", "1" and the opposites.
 Result<bool> parse_switch(std::string_view text);
 // Items between commas; empty ones are left out.

@@ -51,6 +51,9 @@ Result<std::string> mount_options(const MountConfig& config, bool read_only) {
     if (config.allow_other) {
         added = added && fuse_opt_add_opt(&options.text, "allow_other,default_permissions") == 0;
     }
+    if (config.no_exec) {
+        added = added && fuse_opt_add_opt(&options.text, "noexec") == 0;
+    }
     if (read_only) {
         added = added && fuse_opt_add_opt(&options.text, "ro") == 0;
     }

@@ -17,6 +17,8 @@
 namespace ckptfs {
 namespace {
 
+constexpr int kFailed = 32;
+
 class BackgroundTest : public ::testing::Test {
 protected:
     BackgroundTest() {
@@ -31,7 +33,7 @@ protected:
         const pid_t child = fork();
         if (child == 0) {
             static_cast<void>(log_to_file(output()));
-            auto readiness = go_to_background();
+            auto readiness = go_to_background(kFailed);
             if (readiness) {
                 rest(*readiness);
             }
@@ -59,7 +61,7 @@ TEST_F(BackgroundTest, TheCommandReturnsOnceTheMountAnswers) {
 }
 
 TEST_F(BackgroundTest, TheCommandPrintsWhatFailed) {
-    EXPECT_EQ(exit_status_of([](Readiness& readiness) { readiness.failed("ckptfs: no such bucket"); }), 1);
+    EXPECT_EQ(exit_status_of([](Readiness& readiness) { readiness.failed("ckptfs: no such bucket"); }), kFailed);
     EXPECT_EQ(text(), "ckptfs: no such bucket\n");
 }
 
@@ -80,7 +82,7 @@ TEST_F(BackgroundTest, AWarningIsPrintedBySuccessAlone) {
 }
 
 TEST_F(BackgroundTest, ADeathBeforeThatIsAFailure) {
-    EXPECT_EQ(exit_status_of([](Readiness&) { _exit(0); }), 1);
+    EXPECT_EQ(exit_status_of([](Readiness&) { _exit(0); }), kFailed);
     EXPECT_NE(text().find("ended before the mount answered"), std::string::npos);
 }
 

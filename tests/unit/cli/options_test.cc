@@ -109,7 +109,7 @@ TEST(CommandLine, TakesMountOptionsAsFstabWritesThem) {
         {"-o", "_netdev,nofail,ro,allow_other,max_memory=96M,x-systemd.automount", "-o", "keep-on-kill=*.a\\,*.b"});
     ASSERT_TRUE(config);
     // mount.fuse3(8) adds the first two, whatever fstab says.
-    EXPECT_TRUE(configure({"-o", "dev,suid,noexec,sync,lazytime"}));
+    EXPECT_TRUE(configure({"-o", "dev,suid,noexec,sync,lazytime,user=somebody,comment=for tests,X-mount.mkdir"}));
     EXPECT_TRUE(config->names.read_only);
     EXPECT_TRUE(config->mount.allow_other);
     EXPECT_EQ(config->mount.max_memory, std::uint64_t{96} << 20);
@@ -134,16 +134,45 @@ TEST(CommandLine, AFlagBeatsMountOptionsBeatTheEnvironment) {
 }
 
 TEST(CommandLine, UnderstandsHowMountCallsItsHelpers) {
-    const CommandLine helper = parse_command_line(
-        {"/usr/sbin/mount.ckptfs", "s3://bucket", "/mnt", "-f", "-n", "-o", "rw,part_size=8M", "-t", "ckptfs"});
+    const CommandLine helper = parse_command_line({"/usr/sbin/mount.ckptfs", "s3://bucket", "/mnt", "-v", "-nf", "-N",
+                                                   "/proc/7/ns/mnt", "-o", "rw,part_size=8M", "-t", "ckptfs"});
     const auto* request = std::get_if<MountRequest>(&helper);
     ASSERT_NE(request, nullptr);
     EXPECT_EQ(request->source, "s3://bucket");
-    EXPECT_EQ(request->settings, (std::vector<Setting>{{"part-size", "8M"}}));
+    EXPECT_EQ(request->settings, (std::vector<Setting>{{"read-only", "no"}, {"part-size", "8M"}}));
+    EXPECT_TRUE(request->by_mount);
+    EXPECT_TRUE(request->pretend);
+    EXPECT_EQ(request->mount_namespace, "/proc/7/ns/mnt");
 
-    const CommandLine direct = parse_command_line({"ckptfs", "s3://bucket", "/mnt", "-o", "ro"});
+    const CommandLine direct = parse_command_line({"ckptfs", "s3://bucket", "/mnt", "-f", "-o", "ro"});
     ASSERT_TRUE(std::holds_alternative<MountRequest>(direct));
     EXPECT_EQ(std::get<MountRequest>(direct).directory, "/mnt");
+    EXPECT_TRUE(std::get<MountRequest>(direct).by_mount);
+    EXPECT_FALSE(std::get<MountRequest>(direct).pretend);
+}
+
+TEST(CommandLine, AnswersMountWithItsExitCodes) {
+    const auto exit_code = [](const std::vector<std::string>& words) {
+        const CommandLine line = parse_command_line(words);
+        return std::holds_alternative<Answer>(line) ? std::get<Answer>(line).exit_code : 0;
+    };
+    EXPECT_EQ(exit_code({"mount.ckptfs", "s3://bucket", "/mnt", "-o", "nonsense"}), 1);
+    EXPECT_EQ(exit_code({"mount.ckptfs", "s3://bucket", "/mnt", "-s", "-o", "nonsense,ro"}), 0);
+    EXPECT_EQ(exit_code({"mount.ckptfs", "s3://bucket", "/mnt", "-s", "-o", "part_size"}), 1);
+    EXPECT_EQ(exit_code({"mount.ckptfs", "s3://bucket"}), 1);
+    EXPECT_EQ(exit_code({"ckptfs", "s3://bucket", "/mnt", "-o", "nonsense"}), 1);
+    EXPECT_EQ(exit_code({"ckptfs", "mount", "s3://bucket", "/mnt", "-o", "nonsense"}), 2);
+}
+
+TEST(CommandLine, TheLastOfTwoOppositeMountOptionsCounts) {
+    EXPECT_FALSE(configure({"-o", "ro,rw"}).value().names.read_only);
+    EXPECT_TRUE(configure({"-o", "rw,ro"}).value().names.read_only);
+    EXPECT_TRUE(configure({"-o", "user,noexec"}).value().mount.no_exec);
+    EXPECT_FALSE(configure({"-o", "noexec,exec"}).value().mount.no_exec);
+}
+
+TEST(CommandLine, RefusesToChangeAMountThatRuns) {
+    EXPECT_NE(message({"-o", "remount,ro"}).find("unmount it and mount it again"), std::string::npos);
 }
 
 TEST(CommandLine, HelpNamesEveryOption) {

@@ -53,5 +53,14 @@ TEST(SourceUri, BucketAndPrefix) {
     }
 }
 
+TEST(Values, UsersAndGroupsHaveNumbersAndNames) {
+    EXPECT_EQ(parse_user("1000").value(), 1000U);
+    EXPECT_EQ(parse_user("root").value(), 0U);
+    EXPECT_EQ(parse_group("root").value(), 0U);
+    EXPECT_FALSE(parse_user("no such user"));
+    EXPECT_FALSE(parse_group("-1"));
+    EXPECT_FALSE(parse_user("4294967295"));
+}
+
 }  // namespace
 }  // namespace ckptfs
