@@ -16,6 +16,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/private_directory.h"
 
 namespace ckptfs {
 namespace {
@@ -45,21 +46,6 @@ Result<sockaddr_un> address_of(const std::string& path) {
 
 Failure system_failure(std::string_view what, const std::string& path) {
     return failure(errno, format("{} {}: {}", what, escaped(path), std::strerror(errno)));
-}
-
-// Somebody else's directory could hold somebody else's socket.
-Status make_private_directory(const std::string& path) {
-    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-        return system_failure("cannot make", path);
-    }
-    struct stat status {};
-    if (lstat(path.c_str(), &status) != 0) {
-        return system_failure("cannot look at", path);
-    }
-    if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 0077) != 0) {
-        return failure(EPERM, format("{} is not a directory that only this user can enter", escaped(path)));
-    }
-    return {};
 }
 
 bool may_command(int client) {

@@ -52,11 +52,20 @@ bool is_on_path(std::string_view program, std::string_view search_path) {
 
 }  // namespace
 
+std::string resolved_mount_point(const std::string& directory) {
+    std::error_code problem;
+    fs::path path = fs::absolute(directory, problem).lexically_normal();
+    if (!path.has_filename()) {
+        path = path.parent_path();
+    }
+    const fs::path parent = fs::canonical(path.parent_path(), problem);
+    return problem ? path.string() : (parent / path.filename()).string();
+}
+
 Result<std::string> check_mount_point(const std::string& directory, const std::vector<MountEntry>& table) {
     std::error_code problem;
     // Before anything touches it: a mount that hangs would hang us as well.
-    const fs::path absolute = fs::absolute(directory, problem).lexically_normal();
-    const std::string plain = absolute.has_filename() ? absolute.string() : absolute.parent_path().string();
+    const std::string plain = resolved_mount_point(directory);
     if (const auto mounted = mount_at(table, plain); mounted && mounted->type == kFileSystemType) {
         return failure(EBUSY, format("{} is already mounted at {}; unmount it first with ckptfs unmount {}",
                                      escaped(mounted->source), escaped(plain), escaped(directory)));

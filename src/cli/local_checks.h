@@ -10,6 +10,9 @@
 
 namespace ckptfs {
 
+// Resolves the directory's parent only: a mount there may not answer.
+[[nodiscard]] std::string resolved_mount_point(const std::string& directory);
+
 // The absolute, resolved path of an existing, empty directory that is no mount of ours yet.
 Result<std::string> check_mount_point(const std::string& directory, const std::vector<MountEntry>& table);
 

@@ -43,6 +43,8 @@ public:
     [[nodiscard]] BufferPool& pool() { return *pool_; }
     [[nodiscard]] const ProcessInspector& processes() const { return processes_; }
     [[nodiscard]] const Clock& clock() const { return clock_; }
+    [[nodiscard]] Executor& executor() { return *executor_; }
+    [[nodiscard]] Timer& timer() { return *timer_; }
 
 private:
     explicit Machinery(const Config& config) : config_(config) {}

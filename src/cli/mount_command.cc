@@ -20,10 +20,14 @@
 #include "ckptfs/log.h"
 #include "cli/background.h"
 #include "cli/control.h"
+#include "cli/liveness.h"
 #include "cli/local_checks.h"
 #include "cli/machinery.h"
 #include "cli/scale.h"
 #include "cli/service.h"
+#include "cli/service_manager.h"
+#include "cli/takeover.h"
+#include "cli/unmount_command.h"
 #include "fuse/mount.h"
 #include "fuse/session.h"
 
@@ -32,6 +36,8 @@ namespace {
 
 // 1 to 8 MiB measured best for reads through the page cache; the kernel's 128 KiB halves them.
 constexpr unsigned kReadAheadKibibytes = 8192;
+// While a mount drains it says so several times a second; what comes after the last time is short.
+constexpr Milliseconds kServiceManagerPatience{60'000};
 // mount(8) takes PATH away from the helpers of users.
 constexpr const char* kSearchPath = "/usr/local/bin:/usr/bin:/bin";
 
@@ -50,13 +56,23 @@ LogLevel log_level(const std::string& name) {
     return name == "debug" ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
+TakeoverSystem system_for_takeover() {
+    return takeover_system(control_directory(getuid(), getuid(), environment));
+}
+
 // Resolves every path: the daemon's directory will be "/".
 Status check_this_machine(Config& config) {
+    const std::string place = resolved_mount_point(config.mount.mount_point);
+    const auto dead = is_ours_to_take_back(place, config.mount.source, getuid(), system_for_takeover());
+    if (!dead) {
+        return failure(dead.error());
+    }
     const auto table = read_mount_table();
     if (!table) {
         return failure(table.error());
     }
-    auto mount_point = check_mount_point(config.mount.mount_point, *table);
+    // Below a dead mount nothing can be looked at.
+    auto mount_point = *dead ? place : check_mount_point(config.mount.mount_point, *table);
     if (!mount_point) {
         return failure(mount_point.error());
     }
@@ -112,15 +128,19 @@ public:
     Readiness& readiness() { return readiness_; }
 
 private:
+    Status attach();
     void listen_for_commands();
+    Service::Events service_events();
     void mount_answers();
     int end(const Service::Outcome& outcome);
 
     const Config config_;
     Readiness readiness_;
+    const ServiceManager service_manager_{environment};
     std::unique_ptr<Mount> mount_;
     std::unique_ptr<Session> session_;
     std::unique_ptr<Machinery> machinery_;
+    std::optional<Liveness> liveness_;
     FileSystem* fs_ = nullptr;
     std::optional<ControlServer> control_;
     std::unique_ptr<Service> service_;
@@ -139,11 +159,9 @@ Status Daemon::start() {
     if (auto checked = machinery_->check_bucket(); !checked) {
         return checked;
     }
-    auto mount = Mount::create(config_.mount, config_.names.read_only);
-    if (!mount) {
-        return failure(mount.error());
+    if (auto attached = attach(); !attached) {
+        return attached;
     }
-    mount_ = std::move(*mount);
     auto connection = mount_->connection();
     auto session = connection ? Session::create(std::move(*connection)) : failure(connection.error());
     if (!session) {
@@ -151,7 +169,7 @@ Status Daemon::start() {
     }
     session_ = std::move(*session);
     listen_for_commands();
-    auto service = Service::create(std::move(*signals), control_ ? &*control_ : nullptr);
+    auto service = Service::create(std::move(*signals), control_ ? &*control_ : nullptr, service_events());
     if (!service) {
         return failure(service.error());
     }
@@ -161,6 +179,32 @@ Status Daemon::start() {
         return failure(started.error());
     }
     fs_ = *started;
+    return {};
+}
+
+// Once everything else is there: a dead mount gives way to one that answers.
+Status Daemon::attach() {
+    FileDescriptor lock;
+    const std::string& place = config_.mount.mount_point;
+    auto ours = is_ours_to_take_back(place, config_.mount.source, getuid(), system_for_takeover());
+    if (ours && *ours) {
+        auto taken = take_back(place, config_.mount.source, getuid(), system_for_takeover());
+        if (!taken) {
+            return failure(taken.error());
+        }
+        lock = std::move(*taken);
+        log_info(format("took {} back from a ckptfs that had died", escaped(place)));
+    }
+    const auto table = read_mount_table();
+    const auto checked = table ? check_mount_point(place, *table) : failure(table.error());
+    if (!checked) {
+        return failure(checked.error());
+    }
+    auto mount = Mount::create(config_.mount, config_.names.read_only);
+    if (!mount) {
+        return failure(mount.error());
+    }
+    mount_ = std::move(*mount);
     return {};
 }
 
@@ -175,12 +219,35 @@ void Daemon::listen_for_commands() {
     }
 }
 
+Service::Events Daemon::service_events() {
+    Service::Events events;
+    events.draining = [this](const DrainProgress& progress) {
+        service_manager_.stopping(progress_text(progress), kServiceManagerPatience);
+    };
+    if (service_manager_.watchdog() == Milliseconds(0)) {
+        return events;
+    }
+    events.heartbeat_period = service_manager_.watchdog() / 2;
+    liveness_.emplace(
+        Liveness::Parts{machinery_->executor(), machinery_->timer(), [this] { return session_->longest_request(); }},
+        events.heartbeat_period);
+    events.heartbeat = [this] {
+        if (const std::string stuck = liveness_->check(); stuck.empty()) {
+            service_manager_.alive();
+        } else {
+            log_error(format("stuck: {}", stuck));
+        }
+    };
+    return events;
+}
+
 void Daemon::mount_answers() {
     if (const auto raised = set_read_ahead(mount_->entry(), kReadAheadKibibytes); !raised) {
         log_info(raised.error().message);
     }
     log_info(format("{} is mounted at {}", escaped(config_.mount.source), escaped(config_.mount.mount_point)));
     readiness_.ready();
+    service_manager_.ready(format("{} is mounted at {}", config_.mount.source, config_.mount.mount_point));
 }
 
 int Daemon::serve_until_the_end() {

@@ -61,17 +61,19 @@ DrainProgress progress_of(const FileSystem& fs) {
 class PollingService final : public Service {
 public:
     PollingService(FileDescriptor signals, std::shared_ptr<Event> ended, std::shared_ptr<Event> drained,
-                   std::shared_ptr<Event> given_up, ControlServer* control)
+                   std::shared_ptr<Event> given_up, ControlServer* control, Events events)
         : signals_(std::move(signals)),
           ended_(std::move(ended)),
           drained_(std::move(drained)),
           given_up_(std::move(given_up)),
-          control_(control) {}
+          control_(control),
+          events_(std::move(events)) {}
 
     Outcome run(FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) override {
         Outcome outcome;
         while (outcome.reason.empty()) {
-            outcome.reason = wait(ended_->descriptor(), kNever);
+            outcome.reason = wait(ended_->descriptor(), events_.heartbeat ? events_.heartbeat_period : kNever);
+            beat(clock);
         }
         log_info(format("{}: finishing what is being written", outcome.reason));
         drain(fs, clock, drain_timeout, outcome);
@@ -111,14 +113,25 @@ private:
 
     void wait_until_set(const Event& event, SteadyTime deadline, const FileSystem& fs, const Clock& clock) {
         while (!event.is_set() && clock.now() < deadline) {
-            tell_progress(fs);
+            tell_progress(progress_of(fs));
             wait(event.descriptor(), kProgressPeriod);
+            beat(clock);
         }
     }
 
-    void tell_progress(const FileSystem& fs) {
+    void tell_progress(const DrainProgress& progress) {
         if (control_ != nullptr) {
-            control_->tell(progress_line(progress_of(fs)));
+            control_->tell(progress_line(progress));
+        }
+        if (events_.draining) {
+            events_.draining(progress);
+        }
+    }
+
+    void beat(const Clock& clock) {
+        if (events_.heartbeat && clock.now() >= next_beat_) {
+            next_beat_ = clock.now() + events_.heartbeat_period;
+            events_.heartbeat();
         }
     }
 
@@ -145,6 +158,9 @@ private:
     const std::shared_ptr<Event> drained_;
     const std::shared_ptr<Event> given_up_;
     ControlServer* const control_;
+    const Events events_;
+    // Only used by the thread that runs.
+    SteadyTime next_beat_{};
 };
 
 }  // namespace
@@ -165,7 +181,7 @@ Result<FileDescriptor> take_over_signals() {
     return signals;
 }
 
-Result<std::unique_ptr<Service>> Service::create(FileDescriptor signals, ControlServer* control) {
+Result<std::unique_ptr<Service>> Service::create(FileDescriptor signals, ControlServer* control, Events events) {
     auto ended = Event::create();
     auto drained = Event::create();
     auto given_up = Event::create();
@@ -173,7 +189,7 @@ Result<std::unique_ptr<Service>> Service::create(FileDescriptor signals, Control
         return failure(errno, format("cannot make an event descriptor: {}", std::strerror(errno)));
     }
     return std::make_unique<PollingService>(std::move(signals), std::move(ended), std::move(drained),
-                                            std::move(given_up), control);
+                                            std::move(given_up), control, std::move(events));
 }
 
 }  // namespace ckptfs

@@ -7,6 +7,7 @@
 // Threads: run() on one thread; session_ended() from any.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,9 +32,18 @@ public:
         std::vector<std::string> lost;
     };
 
+    // Called by run(), on its thread; each may be missing.
+    struct Events {
+        // About this often, from the beginning to the end; with zero never.
+        Milliseconds heartbeat_period{0};
+        std::function<void()> heartbeat;
+        // Several times a second once the mount is to end.
+        std::function<void(const DrainProgress&)> draining;
+    };
+
     virtual ~Service() = default;
     // `signals` of take_over_signals(). `control` may be null; it hears of the progress and outlives the service.
-    static Result<std::unique_ptr<Service>> create(FileDescriptor signals, ControlServer* control);
+    static Result<std::unique_ptr<Service>> create(FileDescriptor signals, ControlServer* control, Events events);
 
     // Returns when everything is saved or given up.
     virtual Outcome run(FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) = 0;

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/local_checks.h"
 #include "fuse/mount_table.h"
 
 namespace ckptfs {
@@ -22,17 +23,6 @@ std::optional<std::string> environment(const char* name) {
     // Before any thread is started.
     const char* value = std::getenv(name);
     return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
-}
-
-// Resolves the directory's parent only: the mount itself may not answer.
-std::string resolved_mount_point(const std::string& directory) {
-    std::error_code problem;
-    std::filesystem::path path = std::filesystem::absolute(directory, problem).lexically_normal();
-    if (!path.has_filename()) {
-        path = path.parent_path();
-    }
-    const std::filesystem::path parent = std::filesystem::canonical(path.parent_path(), problem);
-    return problem ? path.string() : (parent / path.filename()).string();
 }
 
 Result<MountEntry> find_mount(const std::string& directory) {

@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -88,6 +89,7 @@ public:
     KernelCache& kernel_cache() override { return notifier_; }
     void serve(SessionEnvironment environment, int workers, Events events) override;
     void stop() override;
+    [[nodiscard]] Milliseconds longest_request() const override;
     [[nodiscard]] bool direct_io_allows_mmap() const override { return negotiation_.direct_io_allows_mmap(); }
 
 private:
@@ -95,8 +97,12 @@ private:
     static ssize_t read_request(int fd, void* buffer, std::size_t size, void* userdata);
     static ssize_t write_reply(int fd, iovec* parts, int count, void* userdata);
 
-    void work();
-    bool handle_one(Buffer& buffer);
+    // Since when a worker has been busy: a time of steady_clock, or kIdle.
+    using BusySince = std::atomic<SteadyTime::rep>;
+    static constexpr SteadyTime::rep kIdle = 0;
+
+    void work(BusySince& busy);
+    bool handle_one(Buffer& buffer, BusySince& busy);
     std::optional<Buffer> take_buffer();
     void worker_left();
     void watch_interrupts();
@@ -119,6 +125,8 @@ private:
     // Guarded by mutex_.
     int running_ = 0;
     std::atomic<bool> stopping_{false};
+    // One a worker; made before the first of them starts.
+    std::deque<BusySince> busy_;
     // Only used by the thread that serves and stops.
     std::vector<std::thread> threads_;
 };
@@ -175,10 +183,11 @@ void FuseSession::serve(SessionEnvironment environment, int workers, Events even
     sigaction(kWakeSignal, &wake, nullptr);
 
     running_ = workers;
+    busy_.resize(static_cast<std::size_t>(workers));
     for (int i = 0; i < workers; ++i) {
-        threads_.emplace_back([this] {
+        threads_.emplace_back([this, &busy = busy_[static_cast<std::size_t>(i)]] {
             pthread_setname_np(pthread_self(), "ckptfs-fuse");
-            work();
+            work(busy);
         });
     }
     threads_.emplace_back([this] {
@@ -207,7 +216,7 @@ void FuseSession::stop() {
     threads_.clear();
 }
 
-void FuseSession::work() {
+void FuseSession::work(BusySince& busy) {
     Buffer buffer;
     while (!stopping_) {
         if (!buffer) {
@@ -217,7 +226,7 @@ void FuseSession::work() {
             }
             buffer = std::move(*next);
         }
-        if (!handle_one(buffer)) {
+        if (!handle_one(buffer, busy)) {
             break;
         }
     }
@@ -225,7 +234,7 @@ void FuseSession::work() {
     worker_left();
 }
 
-bool FuseSession::handle_one(Buffer& buffer) {
+bool FuseSession::handle_one(Buffer& buffer, BusySince& busy) {
     fuse_buf request{};
     request.mem = buffer.data() + kRequestOffset;
     request.size = kMaxRequestSize;
@@ -240,9 +249,22 @@ bool FuseSession::handle_one(Buffer& buffer) {
         return false;
     }
     current_buffer = &buffer;
+    busy = clock->now().time_since_epoch().count();
     fuse_session_process_buf(session_.get(), &request);
+    busy = kIdle;
     current_buffer = nullptr;
     return true;
+}
+
+Milliseconds FuseSession::longest_request() const {
+    Milliseconds longest{0};
+    for (const BusySince& busy : busy_) {
+        if (const SteadyTime::rep since = busy; since != kIdle) {
+            const SteadyTime began{SteadyTime::duration(since)};
+            longest = std::max(longest, std::chrono::duration_cast<Milliseconds>(clock->now() - began));
+        }
+    }
+    return longest;
 }
 
 std::optional<Buffer> FuseSession::take_buffer() {

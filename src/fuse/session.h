@@ -51,6 +51,8 @@ public:
     // Ends the workers and joins them; requests that wait may still be answered. Does not wait for the kernel: the
     // mount may be attached or not.
     virtual void stop() = 0;
+    // How long the worker that has been busy longest has had its request; a worker that waits for a buffer is not busy.
+    [[nodiscard]] virtual Milliseconds longest_request() const = 0;
     // After `ready`: files opened with direct_io can be mapped shared as well.
     [[nodiscard]] virtual bool direct_io_allows_mmap() const = 0;
 };

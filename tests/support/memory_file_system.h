@@ -22,7 +22,7 @@
 
 namespace ckptfs {
 
-class MemoryFileSystem final : public FileSystem {
+class MemoryFileSystem : public FileSystem {
 public:
     enum class Contents : std::uint8_t { kKeep, kDiscard };
     struct Options {

@@ -77,7 +77,7 @@ TEST_F(BackgroundTest, AWarningIsPrintedBySuccessAlone) {
                   readiness.warn("ckptfs: no journal");
                   readiness.failed("ckptfs: no such bucket");
               }),
-              1);
+              kFailed);
     EXPECT_EQ(text(), "ckptfs: no such bucket\n");
 }
 

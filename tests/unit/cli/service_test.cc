@@ -5,12 +5,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <future>
 #include <thread>
 
 #include "base/system_clock.h"
+#include "support/eventually.h"
 #include "support/memory_file_system.h"
 
 namespace ckptfs {
@@ -24,7 +26,7 @@ protected:
         auto server = ControlServer::create(directory_ + "/run", "/mnt");
         EXPECT_TRUE(server);
         control_ = std::make_unique<ControlServer>(std::move(*server));
-        service_ = Service::create(take_over_signals().value(), control_.get()).value();
+        service_ = Service::create(take_over_signals().value(), control_.get(), {}).value();
     }
     ~ServiceTest() override { std::filesystem::remove_all(directory_); }
 
@@ -98,6 +100,26 @@ TEST_F(ServiceTest, GivesUpAfterTheTimeoutAndNamesWhatIsLost) {
     // The late replies find their events alive.
     service_.reset();
     fs_.let_go();
+}
+
+TEST_F(ServiceTest, BeatsFromTheBeginningToTheEndAndTellsOfTheDrain) {
+    fs_.hold("drain");
+    std::atomic<int> beats = 0;
+    std::atomic<int> drains = 0;
+    Service::Events events;
+    events.heartbeat_period = Milliseconds(5);
+    events.heartbeat = [&] { ++beats; };
+    events.draining = [&](const DrainProgress&) { ++drains; };
+    service_ = Service::create(take_over_signals().value(), nullptr, events).value();
+    auto outcome = run(kLong);
+    EXPECT_TRUE(testing::eventually([&] { return beats > 2; }));
+    EXPECT_EQ(drains, 0);
+    service_->session_ended();
+    EXPECT_TRUE(testing::eventually([&] { return drains > 1; }));
+    const int before = beats;
+    EXPECT_TRUE(testing::eventually([&] { return beats > before; }));
+    fs_.let_go();
+    EXPECT_TRUE(outcome.get().lost.empty());
 }
 
 }  // namespace

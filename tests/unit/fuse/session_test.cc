@@ -14,6 +14,7 @@
 
 #include "support/eventually.h"
 #include "support/heap_buffer_pool.h"
+#include "support/manual_clock.h"
 #include "support/memory_file_system.h"
 #include "unit/fuse/fake_kernel.h"
 
@@ -392,6 +393,40 @@ TEST_F(SessionTest, ReadOnlyHandlesNeedNoFlush) {
     EXPECT_NE(kernel_.call(FUSE_OPEN, entry.nodeid, raw(in)).as<fuse_open_out>().open_flags & FOPEN_NOFLUSH, 0U);
     in.flags = O_RDWR;
     EXPECT_EQ(kernel_.call(FUSE_OPEN, entry.nodeid, raw(in)).as<fuse_open_out>().open_flags & FOPEN_NOFLUSH, 0U);
+}
+
+// One whose worker does not come back.
+class StuckFileSystem final : public MemoryFileSystem {
+public:
+    StuckFileSystem() : MemoryFileSystem({}) {}
+    [[nodiscard]] struct statvfs statfs() const override {
+        EXPECT_TRUE(testing::eventually([this] { return free_.load(); }));
+        return MemoryFileSystem::statfs();
+    }
+    void let_go() { free_ = true; }
+
+private:
+    std::atomic<bool> free_{false};
+};
+
+TEST(StuckSession, SaysHowLongARequestHasKeptItsWorker) {
+    FakeKernel kernel;
+    StuckFileSystem fs;
+    HeapBufferPool pool(8);
+    FakeProcesses processes;
+    testing::ManualClock clock;
+    const auto session = Session::create(kernel.connection()).value();
+    session->serve({fs, pool, processes, clock}, 2, {[] {}, [] {}});
+    kernel.init();
+    EXPECT_TRUE(testing::eventually([&] { return session->longest_request() == Milliseconds(0); }));
+    kernel.send(FUSE_STATFS, FUSE_ROOT_ID, {});
+    EXPECT_TRUE(testing::eventually([&] {
+        clock.move(Milliseconds(1000));
+        return session->longest_request() >= Milliseconds(5000);
+    }));
+    fs.let_go();
+    EXPECT_TRUE(kernel.receive());
+    EXPECT_TRUE(testing::eventually([&] { return session->longest_request() == Milliseconds(0); }));
 }
 
 TEST_F(SessionTest, TellsTheKernelWhatToForget) {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the daemon still gets anywhere: what a watchdog must not take for granted.
+//
+// Looked at are the threads that never wait for the store: each FUSE worker has to come back from its request, and the
+// executor and the timer have to run what they are given. Whoever waits for the store is alive: --retry-for ends that.
+//
+// Threads: check() on one thread. The parts outlive it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/executor.h"
+
+namespace ckptfs {
+
+class Liveness {
+public:
+    struct Parts {
+        Executor& executor;
+        Timer& timer;
+        // How long the kernel's oldest request has kept its worker.
+        std::function<Milliseconds()> longest_request;
+    };
+    // Longer than `patience` nothing may take; check() is to be called that often.
+    Liveness(Parts parts, Milliseconds patience);
+
+    // What is stuck, for the log; empty: nothing.
+    std::string check();
+
+private:
+    // Set when it has run. Shared with what runs it, maybe later than we live.
+    using Probe = std::shared_ptr<std::atomic<bool>>;
+    static Probe answered();
+
+    Parts parts_;
+    const Milliseconds patience_;
+    Probe executor_ = answered();
+    Probe timer_ = answered();
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A directory that only this user can enter: somebody else's could hold somebody else's sockets and files.
+#pragma once
+
+#include <string>
+
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+// Made with mode 0700 where it is missing; its parent must exist.
+Status make_private_directory(const std::string& path);
+
+}  // namespace ckptfs

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking a mount point back from a daemon that has died.
+//
+// A mount whose daemon was killed stays in the tree and answers ENOTCONN to everything. It is detached where it is
+// ours to mount anew: of the same source, made by the same user, and certainly dead. Whoever is still in it keeps
+// getting errors; whoever comes by its path sees the new mount. Until then the dead one stays, because files that are
+// written into the bare directory would be nowhere.
+//
+// Threads: used by one thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "ckptfs/status.h"
+#include "fuse/mount_table.h"
+
+namespace ckptfs {
+
+// What is needed of the system.
+struct TakeoverSystem {
+    std::function<Result<std::vector<MountEntry>>()> mount_table;
+    // Certainly so: no answer is no sign.
+    std::function<bool(const std::string& mount_point)> is_dead;
+    std::function<Status(const std::string& mount_point)> detach;
+    // Waits its turn.
+    std::function<Result<FileDescriptor>(const std::string& mount_point)> lock;
+};
+[[nodiscard]] TakeoverSystem takeover_system(std::string lock_directory);
+
+// Whether there is a dead mount at `mount_point` (resolved) that is ours to take back; an error where it is dead and
+// not ours.
+Result<bool> is_ours_to_take_back(const std::string& mount_point, const std::string& source, uid_t self,
+                                  const TakeoverSystem& system);
+
+// Detaches it. What lives by now is left alone, and is no failure. Answers the lock that keeps others from doing the
+// same, to be held until the new mount is made.
+Result<FileDescriptor> take_back(const std::string& mount_point, const std::string& source, uid_t self,
+                                 const TakeoverSystem& system);
+
+}  // namespace ckptfs

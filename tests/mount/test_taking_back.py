@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon is killed and started again: its mount point comes back without anybody's help."""
+
+import os
+import pwd
+import signal
+import subprocess
+
+import pytest
+
+from harness.installed import InstalledMachine
+from harness.programs import wait_until
+from harness.simulator import BUCKET
+
+NOBODY = pwd.getpwnam("nobody").pw_uid
+
+
+@pytest.fixture(scope="module")
+def installed():
+    machine = InstalledMachine()
+    yield machine
+    machine.remove()
+
+
+class Place:
+    """A mount point, and the command that mounts there."""
+
+    def __init__(self, machine: InstalledMachine, name: str, source: str, environment: dict[str, str],
+                 user: int = 0) -> None:
+        self.machine = machine
+        self.path = machine.mount_point(name, owner=user)
+        self.source = source
+        self.log = self.path.with_suffix(".log")
+        self.user = user
+        self.environment = environment
+        if user:
+            self.log.touch()
+            os.chown(self.log, user, user)
+
+    def mount(self, source: str = "") -> subprocess.CompletedProcess:
+        return self.machine.run("ckptfs", "mount", source or self.source, self.path, "--log-file", self.log,
+                                environment=self.environment, user=self.user)
+
+    def kill(self) -> None:
+        for daemon in self.machine.daemons():
+            os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: not self.machine.daemons(), "the daemon to be gone")
+
+    def write(self, name: str, text: str) -> None:
+        done = self.machine.run("tee", self.path / name, input=text, user=self.user)
+        assert (done.returncode, done.stdout) == (0, text), done.stderr
+
+    def read(self, name: str) -> str:
+        done = self.machine.run("cat", self.path / name, user=self.user)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def place(installed, simulator, prefix, request):
+    def make(user: int = 0) -> Place:
+        return Place(installed, f"{request.node.name}-{user}", f"s3://{BUCKET}/{prefix}", simulator.environment(), user)
+
+    yield make
+    for daemon in installed.daemons():
+        os.kill(daemon, signal.SIGCONT)
+    for point, *_ in installed.mounts():
+        installed.run("umount", "--lazy", point)
+    wait_until(lambda: not installed.daemons(), "the daemons to end", 60)
+
+
+def assert_mounted(done: subprocess.CompletedProcess, at: Place) -> None:
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [mount[0] for mount in at.machine.mounts()] == [str(at.path)]
+
+
+def test_a_killed_daemon_gets_its_mount_point_back(place):
+    at = place()
+    assert_mounted(at.mount(), at)
+    at.write("file", "saved")
+    # Its working directory keeps the dead mount busy.
+    inside = subprocess.Popen(["nsenter", f"--mount={at.machine.namespace}", f"--wd={at.path}", "sleep", "300"])
+    wait_until(lambda: os.readlink(f"/proc/{inside.pid}/exe").endswith("sleep"), "somebody to be in the mount")
+    at.kill()
+    assert "not connected" in at.machine.run("ls", at.path).stderr
+    assert_mounted(at.mount(), at)
+    assert at.read("file") == "saved"
+    at.write("other", "more")
+    assert "took" in at.log.read_text()
+    inside.kill()
+    inside.wait()
+
+
+def test_a_user_gets_a_mount_point_back_as_well(place):
+    at = place(NOBODY)
+    assert_mounted(at.mount(), at)
+    at.write("file", "saved")
+    at.kill()
+    assert_mounted(at.mount(), at)
+    assert at.read("file") == "saved"
+
+
+def test_of_two_that_start_again_one_mounts(place):
+    at = place()
+    assert_mounted(at.mount(), at)
+    at.kill()
+    again = [subprocess.Popen(["nsenter", f"--mount={at.machine.namespace}", "/usr/bin/ckptfs", "mount", at.source,
+                               at.path, "--log-file", at.log], env={"PATH": "/usr/bin", **at.environment},
+                              stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [process.communicate(timeout=60)[1] for process in again]
+    assert sorted(process.returncode for process in again) == [0, 1, 1], said
+    assert sum("already mounted" in line for line in said) == 2, said
+    assert len(at.machine.mounts()) == 1
+    at.write("file", "saved")
+
+
+def test_a_mount_that_hangs_is_not_dead(place):
+    at = place()
+    assert_mounted(at.mount(), at)
+    at.write("file", "saved")
+    daemon, = at.machine.daemons()
+    os.kill(daemon, signal.SIGSTOP)
+    refused = at.mount()
+    assert refused.returncode == 1
+    assert "already mounted" in refused.stderr
+    os.kill(daemon, signal.SIGCONT)
+    assert at.read("file") == "saved"
+
+
+def test_a_dead_mount_of_another_source_is_left(place):
+    at = place()
+    assert_mounted(at.mount(), at)
+    at.kill()
+    refused = at.mount(at.source + "other")
+    assert refused.returncode == 1
+    assert "has ended" in refused.stderr
+    assert [mount[:2] for mount in at.machine.mounts()] == [(str(at.path), at.source)]
+    assert_mounted(at.mount(), at)
+
+
+def test_a_dead_mount_stays_while_the_store_refuses(place, simulator, prefix):
+    """Files that are written into the bare directory would be nowhere."""
+    at = place()
+    assert_mounted(at.mount(), at)
+    at.kill()
+    simulator.inject({"op": "ListObjectsV2", "action": "403"})
+    assert at.mount().returncode == 1
+    assert "not connected" in at.machine.run("touch", at.path / "file").stderr
+    simulator.clear_faults()
+    assert_mounted(at.mount(), at)

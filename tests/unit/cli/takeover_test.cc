@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/takeover.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ckptfs {
+namespace {
+
+const std::string kPlace = "/mnt/run7";
+const std::string kSource = "s3://bucket/run7";
+constexpr uid_t kSelf = 1000;
+
+// A machine whose mounts are values.
+class TakeoverTest : public ::testing::Test {
+protected:
+    void mount(const std::string& source, bool dead, uid_t owner = kSelf, std::string type = "fuse.ckptfs") {
+        MountEntry entry;
+        entry.mount_point = kPlace;
+        entry.source = source;
+        entry.type = std::move(type);
+        entry.super_options = "rw,user_id=" + std::to_string(owner) + ",group_id=0";
+        table_.push_back(entry);
+        dead_.push_back(dead);
+    }
+
+    TakeoverSystem system() {
+        return {[this]() -> Result<std::vector<MountEntry>> { return table_; },
+                [this](const std::string& /*mount_point*/) { return dead_.back(); },
+                [this](const std::string& /*mount_point*/) -> Status {
+                    EXPECT_TRUE(dead_.back());
+                    EXPECT_TRUE(locked_);
+                    table_.pop_back();
+                    dead_.pop_back();
+                    return {};
+                },
+                [this](const std::string& /*mount_point*/) -> Result<FileDescriptor> {
+                    locked_ = true;
+                    before_us_();
+                    return FileDescriptor();
+                }};
+    }
+    Result<bool> ours() { return is_ours_to_take_back(kPlace, kSource, kSelf, system()); }
+    Result<FileDescriptor> take() { return take_back(kPlace, kSource, kSelf, system()); }
+
+    std::vector<MountEntry> table_;
+    std::vector<bool> dead_;
+    bool locked_ = false;
+    // What happens while we wait for the lock.
+    std::function<void()> before_us_ = [] {};
+};
+
+TEST_F(TakeoverTest, NothingMountedIsNothingToTakeBack) {
+    EXPECT_FALSE(ours().value());
+}
+
+TEST_F(TakeoverTest, ADeadMountOfTheSameSourceAndUserIsDetached) {
+    mount(kSource, true);
+    EXPECT_TRUE(ours().value());
+    EXPECT_TRUE(take());
+    EXPECT_TRUE(table_.empty());
+}
+
+TEST_F(TakeoverTest, AllLayersThatDiedAreDetached) {
+    mount(kSource, true);
+    mount(kSource, true);
+    EXPECT_TRUE(take());
+    EXPECT_TRUE(table_.empty());
+}
+
+TEST_F(TakeoverTest, AMountThatLivesIsLeftAlone) {
+    mount(kSource, false);
+    EXPECT_FALSE(ours().value());
+    EXPECT_TRUE(take());
+    EXPECT_EQ(table_.size(), 1U);
+}
+
+TEST_F(TakeoverTest, WhatAnotherTookBackInTheMeantimeIsLeftAlone) {
+    mount(kSource, true);
+    before_us_ = [this] {
+        table_.clear();
+        dead_.clear();
+        mount(kSource, false);
+    };
+    EXPECT_TRUE(take());
+    EXPECT_EQ(table_.size(), 1U);
+}
+
+TEST_F(TakeoverTest, ADeadMountOfAnotherSourceOrUserIsNamedAndLeft) {
+    mount("s3://bucket/run8", true);
+    const auto other_source = ours();
+    ASSERT_FALSE(other_source);
+    EXPECT_EQ(other_source.error().errno_value, EBUSY);
+    EXPECT_NE(other_source.error().message.find("s3://bucket/run8 at /mnt/run7 has ended"), std::string::npos);
+    EXPECT_FALSE(take());
+    table_.clear();
+    dead_.clear();
+    mount(kSource, true, kSelf + 1);
+    EXPECT_FALSE(ours());
+    EXPECT_FALSE(take());
+    EXPECT_EQ(table_.size(), 1U);
+}
+
+TEST_F(TakeoverTest, AnotherFileSystemIsNoneOfOurBusiness) {
+    mount(kSource, true, kSelf, "fuse.sshfs");
+    EXPECT_FALSE(ours().value());
+    EXPECT_TRUE(take());
+    EXPECT_EQ(table_.size(), 1U);
+}
+
+}  // namespace
+}  // namespace ckptfs
