@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/timer_thread.h"
+#include "credentials/provider.h"
 #include "http/curl_transport.h"
 #include "s3/s3_store.h"
 #include "s3sim/server.h"
@@ -57,7 +58,7 @@ public:
         config_.retry_for = retry_for;
         const Environment nothing = [](const char*) { return std::nullopt; };
         transport_ = std::move(make_curl_transport({}).value());
-        credentials_ = std::move(make_credentials_provider(config_, nothing).value());
+        credentials_ = std::move(make_credentials_provider(config_, nothing, {clock_, [] { return 0.5; }}).value());
         store_ = std::move(
             make_s3_store(config_, nothing, {*transport_, timer_, clock_, executor_, *credentials_, [] { return 0.5; }})
                 .value());
