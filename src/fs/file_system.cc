@@ -29,10 +29,11 @@ constexpr std::array kOrdinaryAnswers{ENOENT, EEXIST, ENOTEMPTY, ENOTDIR, EISDIR
 // A program shows its user an errno at most; the log says which request failed, and what to do. What fails while a file
 // is read or written is logged where it is found out.
 template <class T>
-Reply<T> logged(Reply<T> reply) {
-    return [reply = std::move(reply)](Result<T> answer) {
-        if (!answer && std::find(kOrdinaryAnswers.begin(), kOrdinaryAnswers.end(), answer.error().errno_value) ==
-                           kOrdinaryAnswers.end()) {
+Reply<T> logged(Reply<T> reply, int also_ordinary = 0) {
+    return [reply = std::move(reply), also_ordinary](Result<T> answer) {
+        if (!answer && answer.error().errno_value != also_ordinary &&
+            std::find(kOrdinaryAnswers.begin(), kOrdinaryAnswers.end(), answer.error().errno_value) ==
+                kOrdinaryAnswers.end()) {
             log_error(escaped(answer.error().message));
         }
         reply(std::move(answer));
@@ -52,7 +53,8 @@ public:
           open_files_(state_, lookups_, gate_),
           extended_(state_),
           renames_(state_, lookups_, directories_, open_files_, gate_),
-          names_(state_, gate_, open_files_, renames_, directories_) {}
+          links_(state_, lookups_),
+          names_(state_, gate_, open_files_, renames_, links_, directories_) {}
 
     void lookup(NodeId parent, std::string name, Reply<Entry> reply) override {
         lookups_.lookup(parent, std::move(name), logged(std::move(reply)));
@@ -109,6 +111,11 @@ public:
     }
 
     void readlink(NodeId node, Reply<std::string> reply) override { symlinks_.read(node, logged(std::move(reply))); }
+
+    void link(NodeId node, NodeId new_parent, std::string new_name, Caller caller, Reply<Entry> reply) override {
+        // Most programs try hard links first.
+        names_.link(node, new_parent, new_name, caller, logged(std::move(reply), EPERM));
+    }
 
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply) override {
         directories_.mkdir(parent, std::move(name), logged(std::move(reply)));
@@ -195,6 +202,7 @@ private:
     OpenFiles open_files_;
     ExtendedAttributes extended_;
     Renames renames_;
+    Links links_;
     GuardedNames names_;
 };
 

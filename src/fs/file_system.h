@@ -133,6 +133,9 @@ public:
     virtual void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) = 0;
     virtual void readlink(NodeId node, Reply<std::string> reply) = 0;
 
+    // EPERM but for a file with a temporary name that gets its last one.
+    virtual void link(NodeId node, NodeId new_parent, std::string new_name, Caller caller, Reply<Entry> reply) = 0;
+
     virtual void mkdir(NodeId parent, std::string name, Reply<Entry> reply) = 0;
     virtual void rmdir(NodeId parent, std::string name, Reply<void> reply) = 0;
     virtual void unlink(NodeId parent, std::string name, Reply<void> reply) = 0;

@@ -11,45 +11,78 @@ std::string GuardedNames::key(NodeId parent, const std::string& name) const {
     return directory ? state_.key(lock, **directory) + name : "";
 }
 
-void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name,
-                          unsigned flags, const Caller& caller, Reply<void> reply) {
+RenamedFile GuardedNames::renamed_file(std::string old_key, std::string new_key, const NodePtr& node,
+                                       const Caller& caller) const {
     RenamedFile renamed;
-    renamed.old_key = key(parent, name);
-    renamed.new_key = key(new_parent, new_name);
+    renamed.old_key = std::move(old_key);
+    renamed.new_key = std::move(new_key);
     renamed.process = state_.env.processes.thread_group(caller.thread).value_or(0);
     renamed.runs = [&processes = state_.env.processes](pid_t process) {
         return processes.thread_group(process).has_value();
     };
-    bool is_directory = false;
+    if (node != nullptr) {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        renamed.opened = node->written;
+    }
+    return renamed;
+}
+
+void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name,
+                          unsigned flags, const Caller& caller, Reply<void> reply) {
+    NodePtr node;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const Result<NodePtr> directory = state_.directory(lock, parent);
-        if (const NodePtr node = directory ? state_.nodes.child(lock, *directory, name) : nullptr) {
-            is_directory = node->type == FileType::kDirectory;
-            renamed.opened = node->written;
-        }
+        node = directory ? state_.nodes.child(lock, *directory, name) : nullptr;
     }
-    auto rename_now = [this, parent, name, new_parent, new_name, flags](Reply<void> answer) {
-        renames_.rename(parent, name, new_parent, new_name, flags, std::move(answer));
-    };
+    const bool is_directory = node != nullptr && node->type == FileType::kDirectory;
+    publish<void>(
+        renamed_file(key(parent, name), key(new_parent, new_name), node, caller), is_directory,
+        [this, parent, name, new_parent, new_name, flags](Reply<void> answer) {
+            renames_.rename(parent, name, new_parent, new_name, flags, std::move(answer));
+        },
+        std::move(reply));
+}
+
+void GuardedNames::link(NodeId id, NodeId new_parent, const std::string& new_name, const Caller& caller,
+                        Reply<Entry> reply) {
+    NodePtr node;
+    std::string old_key;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        node = state_.nodes.find(lock, id);
+        old_key = node == nullptr ? "" : state_.key(lock, *node);
+    }
+    publish<Entry>(
+        renamed_file(std::move(old_key), key(new_parent, new_name), node, caller), false,
+        [this, id, new_parent, new_name](Reply<Entry> answer) {
+            links_.link(id, new_parent, new_name, std::move(answer));
+        },
+        std::move(reply));
+}
+
+template <class T>
+void GuardedNames::publish(RenamedFile renamed, bool is_directory, std::function<void(Reply<T>)> change,
+                           Reply<T> reply) {
     const bool is_commit = gate_.is_marker(renamed.new_key) && !is_directory && renamed.old_key != renamed.new_key;
     if (!is_commit || state_.env.names.read_only) {
-        rename_now(then_make_good(std::move(renamed), is_directory, std::move(reply)));
+        change(then_make_good<T>(std::move(renamed), is_directory, std::move(reply)));
         return;
     }
     open_files_.allow_marker(renamed.new_key, renamed.old_key, [=, this](Status allowed) {
         if (allowed) {
-            rename_now(then_make_good(renamed, is_directory, reply));
+            change(then_make_good<T>(renamed, is_directory, reply));
         } else {
-            reply(std::move(allowed));
+            reply(failure(std::move(allowed.error())));
         }
     });
 }
 
-Reply<void> GuardedNames::then_make_good(RenamedFile renamed, bool is_directory, Reply<void> reply) {
-    return [this, renamed = std::move(renamed), is_directory, reply = std::move(reply)](const Status& status) {
-        const auto answer = [reply, status] { reply(status); };
-        if (!status) {
+template <class T>
+Reply<T> GuardedNames::then_make_good(RenamedFile renamed, bool is_directory, Reply<T> reply) {
+    return [this, renamed = std::move(renamed), is_directory, reply = std::move(reply)](const Result<T>& result) {
+        const auto answer = [reply, result] { reply(result); };
+        if (!result) {
             state_.failed.was_to_become(renamed.old_key, renamed.new_key);
             answer();
         } else if (is_directory) {

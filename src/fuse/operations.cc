@@ -336,10 +336,14 @@ void op_statfs(fuse_req_t req, fuse_ino_t /*node*/) {
     fuse_reply_statfs(req, &statistics);
 }
 
-// EPERM is what link(2) and mknod(2) name for a filesystem that does not support them.
-void op_link(fuse_req_t req, fuse_ino_t /*node*/, fuse_ino_t /*parent*/, const char* /*name*/) {
-    fuse_reply_err(req, EPERM);
+void op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t new_parent, const char* new_name) {
+    if (auto request = begin(req)) {
+        FileSystem& fs = *serving(req).fs;
+        fs.link(node, new_parent, new_name, caller_of(req), entry_reply(fs, std::move(request)));
+    }
 }
+
+// EPERM is what mknod(2) names for a filesystem that does not support it.
 
 void op_mknod(fuse_req_t req, fuse_ino_t /*parent*/, const char* /*name*/, mode_t /*mode*/, dev_t /*device*/) {
     fuse_reply_err(req, EPERM);

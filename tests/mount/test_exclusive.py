@@ -99,6 +99,19 @@ def failing(call) -> str:
     return errno.errorcode[raised.value.errno].replace("ENOTSUP", "EOPNOTSUPP")
 
 
+def test_a_link_from_a_temporary_name_publishes(mount, simulator, prefix):
+    made, other = mount(), mount()
+    (made / "zarr.json.0123.partial").write_bytes(b"{}")
+    os.link(made / "zarr.json.0123.partial", made / "zarr.json")
+    assert (made / "zarr.json").read_bytes() == b"{}"
+    assert (made / "zarr.json").stat().st_nlink == 1
+    os.unlink(made / "zarr.json.0123.partial")
+    assert os.listdir(made.path) == os.listdir(other.path) == ["zarr.json"]
+    (other / "zarr.json.4567.partial").write_bytes(b"[]")
+    assert failing(lambda: os.link(other / "zarr.json.4567.partial", other / "zarr.json")) == "EEXIST"
+    assert simulator.content(prefix + "zarr.json") == b"{}"
+
+
 def test_what_is_refused(mount):
     made = mount()
     path = made / "file"

@@ -183,8 +183,6 @@ def test_zarr(mount, zarr_format):
     assert temporary_names(other.path) == []
 
 
-@pytest.mark.xfail(reason="zarr makes the groups above an array by link(2) and unlink(2), and link(2) is refused",
-                   raises=PermissionError, strict=True)
 def test_zarr_makes_the_groups_above_an_array(mount):
     import zarr
 

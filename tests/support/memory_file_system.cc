@@ -205,6 +205,22 @@ void MemoryFileSystem::list_extended(NodeId /*node*/, Reply<std::vector<std::str
     answer<std::vector<std::string>>("listxattr", std::move(reply), std::vector<std::string>{"user.name", "user.b"});
 }
 
+void MemoryFileSystem::link(NodeId id, NodeId new_parent, std::string new_name, Caller /*caller*/, Reply<Entry> reply) {
+    const auto make = [&]() -> Result<Entry> {
+        const std::lock_guard lock(mutex_);
+        const auto source = find(id);
+        const auto directory = find_directory(new_parent);
+        if (!source || !directory) {
+            return failure(source ? directory.error() : source.error());
+        }
+        const NodePointer copy = add(**directory, new_name, FileType::kFile);
+        copy->data = (*source)->data;
+        copy->size = (*source)->size;
+        return entry_of(*copy);
+    };
+    answer("link", std::move(reply), make());
+}
+
 void MemoryFileSystem::symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) {
     const auto make = [&]() -> Result<Entry> {
         const std::lock_guard lock(mutex_);

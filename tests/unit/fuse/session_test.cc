@@ -369,7 +369,6 @@ TEST_F(SessionTest, ErrorsReachTheProgramAndEnosysNever) {
 
 TEST_F(SessionTest, RefusesWhatS3CannotHold) {
     serve(1);
-    EXPECT_EQ(kernel_.call(FUSE_LINK, FUSE_ROOT_ID, raw(fuse_link_in{2}) + name_argument("hard")).error, EPERM);
     EXPECT_EQ(kernel_.call(FUSE_MKNOD, FUSE_ROOT_ID, raw(fuse_mknod_in{}) + name_argument("pipe")).error, EPERM);
     EXPECT_EQ(kernel_.call(FUSE_IOCTL, FUSE_ROOT_ID, raw(fuse_ioctl_in{})).error, ENOTTY);
     EXPECT_EQ(kernel_.call(FUSE_FSYNCDIR, FUSE_ROOT_ID, raw(fuse_fsync_in{})).error, 0);
@@ -382,6 +381,21 @@ TEST_F(SessionTest, MakesAndReadsSymbolicLinks) {
     EXPECT_EQ(entry.attr.mode & S_IFMT, mode_t{S_IFLNK});
     EXPECT_EQ(entry.attr.size, 6U);
     EXPECT_EQ(kernel_.call(FUSE_READLINK, entry.nodeid, "").body, "target");
+}
+
+TEST_F(SessionTest, LinksAreFilesOfTheirOwn) {
+    fs_.add_file("f", "x");
+    serve(1);
+    const auto file = kernel_.call(FUSE_LOOKUP, FUSE_ROOT_ID, name_argument("f")).as<fuse_entry_out>();
+    const auto made = kernel_.call(FUSE_LINK, FUSE_ROOT_ID, raw(fuse_link_in{file.nodeid}) + name_argument("g"));
+    const auto link = made.as<fuse_entry_out>();
+    EXPECT_NE(link.nodeid, file.nodeid);
+    EXPECT_EQ(link.attr.size, 1U);
+    EXPECT_EQ(link.attr.nlink, 1U);
+    Error error;
+    error.errno_value = EPERM;
+    fs_.fail("link", error);
+    EXPECT_EQ(kernel_.call(FUSE_LINK, FUSE_ROOT_ID, raw(fuse_link_in{file.nodeid}) + name_argument("h")).error, EPERM);
 }
 
 TEST_F(SessionTest, ReadOnlyHandlesNeedNoFlush) {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/links.h"
+
+#include <utility>
+
+#include "fs/commit_policy.h"
+#include "fs/object_copy.h"
+#include "fs/ordered_change.h"
+#include "fs/paths.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+
+void Links::link(NodeId id, NodeId new_parent, std::string new_name, Reply<Entry> reply) {
+    std::vector<NameInDirectory> names = {{new_parent, new_name}};
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (const NodePtr node = state_.nodes.find(lock, id); node != nullptr && node->parent != nullptr) {
+            names.push_back({node->parent->id, node->name});
+        }
+    }
+    answer_in_order<Entry>(state_, std::move(names), std::move(reply),
+                           [this, id, new_parent, new_name] { return link_now(id, new_parent, new_name); });
+}
+
+Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& new_name) {
+    if (state_.env.names.read_only) {
+        return failure(EROFS, "mounted read-only");
+    }
+    const Result<std::pair<std::string, std::string>> both = keys(id, new_parent, new_name);
+    if (!both) {
+        return failure(both.error());
+    }
+    const auto& [old_key, new_key] = *both;
+    if (const Result<ObjectVersion> copy = copy_object(state_.env.store, old_key, new_key, CopyOptions{true}); !copy) {
+        return failure(copy.error());
+    }
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (const Result<NodePtr> parent = state_.directory(lock, new_parent)) {
+            state_.note_name(lock, **parent, new_name);
+        }
+    }
+    return wait_for<Entry>([&](auto done) { lookups_.lookup(new_parent, new_name, done); });
+}
+
+Result<std::pair<std::string, std::string>> Links::keys(NodeId id, NodeId new_parent,
+                                                        const std::string& new_name) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const NodePtr node = state_.nodes.find(lock, id);
+    const Result<NodePtr> parent = state_.directory(lock, new_parent);
+    if (!parent) {
+        return failure(parent.error());
+    }
+    if (node == nullptr || !node->linked) {
+        return failure(ENOENT, "the file that was to be linked is gone");
+    }
+    const bool is_whole = node->committed && (node->writer == nullptr || !node->writer->dirty());
+    if (node->type != FileType::kFile || !is_temporary_name(node->name) || !is_whole) {
+        return failure(EPERM, node->name +
+                                  " has no other names: a hard link is made only of a file that is complete, "
+                                  "and from a temporary name to its last one");
+    }
+    const std::string new_path = state_.nodes.path(lock, **parent);
+    if (const Status valid = check_new_name(state_.env.prefix, new_path, new_name); !valid) {
+        return failure(valid.error());
+    }
+    return std::pair{state_.key(lock, *node), state_.env.prefix + new_path + new_name};
+}
+
+}  // namespace ckptfs

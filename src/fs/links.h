@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// link(2) as the last step of writing a file under a temporary name, which is removed next: unlike rename(2) it never
+// replaces what is there.
+//
+// An object has one name. So the new name is a copy, made only if there is nothing, and every link that could be meant
+// to last is refused.
+//
+// Threads: link() may be called from any thread; it waits for the store on the blocking executor.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "fs/lookups.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class Links {
+public:
+    Links(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
+
+    // EPERM, on which programs fall back, unless the file has a temporary name and all of it is in the bucket.
+    void link(NodeId node, NodeId new_parent, std::string new_name, Reply<Entry> reply);
+
+private:
+    Result<Entry> link_now(NodeId node, NodeId new_parent, const std::string& new_name);
+    // The keys of both names.
+    Result<std::pair<std::string, std::string>> keys(NodeId node, NodeId new_parent, const std::string& new_name) const;
+
+    SharedState& state_;
+    Lookups& lookups_;
+};
+
+}  // namespace ckptfs
