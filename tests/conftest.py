@@ -3,6 +3,7 @@ import itertools
 import os
 import pathlib
 import sys
+import tempfile
 
 import pytest
 
@@ -21,6 +22,13 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if compress := config.getoption("--compress"):
         os.environ["CKPTFS_COMPRESS"] = compress
+    # What mounts of the tests remember of their uploads is not for those of this machine.
+    config.state = tempfile.TemporaryDirectory(prefix="ckptfs-state-")
+    os.environ["STATE_DIRECTORY"] = config.state.name
+
+
+def pytest_unconfigure(config):
+    config.state.cleanup()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -14,9 +14,13 @@
 #include "base/memory_limit.h"
 #include "base/memory_pool.h"
 #include "base/memory_shares.h"
+#include "base/text.h"
 #include "base/uuid.h"
+#include "ckptfs/log.h"
 #include "cli/bucket_check.h"
+#include "cli/journaled_store.h"
 #include "codec/codecs.h"
+#include "s3/environment.h"
 
 namespace ckptfs {
 namespace {
@@ -82,15 +86,42 @@ Status Machinery::check_bucket() const {
     return ckptfs::check_bucket(**store, config_.store.prefix, config_.names.read_only, random_uuid());
 }
 
+// A mount that only reads begins no upload.
+ObjectStore& Machinery::journaled_store() {
+    if (config_.names.read_only) {
+        return client_->store();
+    }
+    const auto directory = state_directory(getuid(), process_environment());
+    const std::string place =
+        journal_place(getuid() == 0 ? "" : host_name(), config_.mount.source, config_.mount.mount_point);
+    auto journal = directory ? UploadJournal::create(*directory, place) : failure(ENOENT, "this user has no home");
+    if (!journal) {
+        log_warning(
+            format("should this mount be killed, its uploads are left in the bucket: {}", journal.error().message));
+        return client_->store();
+    }
+    leftovers_ = take_leftovers(*directory, place);
+    journal_ = std::move(*journal);
+    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_);
+    return *journaled_;
+}
+
+void Machinery::end_leftover_uploads() {
+    if (!leftovers_.empty()) {
+        end_leftovers(std::exchange(leftovers_, {}), client_->store());
+    }
+}
+
 Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
     if (auto found = processes_.set_mount_point(config_.mount.mount_point); !found) {
         return failure(found.error());
     }
     cache_ = std::make_unique<BlockCache>(*pool_, clock_);
-    write_.reset(new WriteEnvironment{client_->store(), *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
-    read_.reset(new ReadEnvironment{client_->store(), *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
-    fs_ = FileSystem::create({client_->store(), *blocking_, clock_, *timer_, processes_, kernel_cache, *codec_, *write_,
-                              *read_, config_.names, config_.store.prefix, host_name()});
+    ObjectStore& store = journaled_store();
+    write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
+    read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
+    fs_ = FileSystem::create({store, *blocking_, clock_, *timer_, processes_, kernel_cache, *codec_, *write_, *read_,
+                              config_.names, config_.store.prefix, host_name()});
     return fs_.get();
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/prefault.h"
 #include "base/process_inspector.h"
@@ -20,6 +21,7 @@
 #include "ckptfs/executor.h"
 #include "ckptfs/status.h"
 #include "cli/store_client.h"
+#include "cli/upload_journal.h"
 #include "fs/file_system.h"
 #include "read/block_cache.h"
 #include "read/file_reader.h"
@@ -39,6 +41,8 @@ public:
     Status check_bucket() const;
     // The mount is looked up in mountinfo, not touched.
     Result<FileSystem*> start_file_system(KernelCache& kernel_cache);
+    // Those that an earlier mount of this source at this place had begun when it was killed.
+    void end_leftover_uploads();
 
     [[nodiscard]] BufferPool& pool() { return *pool_; }
     [[nodiscard]] const ProcessInspector& processes() const { return processes_; }
@@ -49,6 +53,7 @@ public:
 private:
     explicit Machinery(const Config& config) : config_(config) {}
     Status start();
+    ObjectStore& journaled_store();
 
     const Config config_;
     SystemClock clock_;
@@ -60,7 +65,11 @@ private:
     std::unique_ptr<Executor> staging_;
     std::unique_ptr<BufferPool> pool_;
     std::unique_ptr<Prefault> prefault_;
+    // Told of uploads until the client has stopped.
+    std::unique_ptr<UploadJournal> journal_;
+    std::vector<Leftovers> leftovers_;
     std::unique_ptr<StoreClient> client_;
+    std::unique_ptr<ObjectStore> journaled_;
     std::unique_ptr<Codec> codec_;
     std::unique_ptr<BlockCache> cache_;
     std::unique_ptr<WriteEnvironment> write_;

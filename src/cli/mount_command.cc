@@ -246,6 +246,7 @@ void Daemon::mount_answers() {
         log_info(raised.error().message);
     }
     log_info(format("{} is mounted at {}", escaped(config_.mount.source), escaped(config_.mount.mount_point)));
+    machinery_->end_leftover_uploads();
     readiness_.ready();
     service_manager_.ready(format("{} is mounted at {}", config_.mount.source, config_.mount.mount_point));
 }

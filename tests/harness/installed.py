@@ -46,7 +46,8 @@ class InstalledMachine:
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
         return subprocess.run(["nsenter", f"--mount={self.namespace}", *as_user, *words], text=True, timeout=60,
                               capture_output=True, check=False,
-                              env={"PATH": "/usr/sbin:/usr/bin", **(environment or {})}, **options)
+                              env={"PATH": "/usr/sbin:/usr/bin", "STATE_DIRECTORY": str(self.directory / "state"),
+                                   **(environment or {})}, **options)
 
     def mount_point(self, name: str, owner: int = 0) -> pathlib.Path:
         point = self.directory / name

@@ -32,19 +32,27 @@ class Place:
         self.source = source
         self.log = self.path.with_suffix(".log")
         self.user = user
-        self.environment = environment
+        # What stays of uploads of this place.
+        self.state = self.path.with_suffix(".state")
+        self.environment = {**environment, "STATE_DIRECTORY": str(self.state)}
         if user:
             self.log.touch()
             os.chown(self.log, user, user)
+            self.state.mkdir(mode=0o700)
+            os.chown(self.state, user, user)
 
     def mount(self, source: str = "") -> subprocess.CompletedProcess:
         return self.machine.run("ckptfs", "mount", source or self.source, self.path, "--log-file", self.log,
                                 environment=self.environment, user=self.user)
 
+    def daemon(self) -> int:
+        """Of several the one that was started last."""
+        return max(self.machine.daemons())
+
     def kill(self) -> None:
-        for daemon in self.machine.daemons():
-            os.kill(daemon, signal.SIGKILL)
-        wait_until(lambda: not self.machine.daemons(), "the daemon to be gone")
+        killed = self.daemon()
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: killed not in self.machine.daemons(), "the daemon to be gone")
 
     def write(self, name: str, text: str) -> None:
         done = self.machine.run("tee", self.path / name, input=text, user=self.user)
@@ -58,8 +66,9 @@ class Place:
 
 @pytest.fixture
 def place(installed, simulator, prefix, request):
-    def make(user: int = 0) -> Place:
-        return Place(installed, f"{request.node.name}-{user}", f"s3://{BUCKET}/{prefix}", simulator.environment(), user)
+    def make(user: int = 0, name: str = "") -> Place:
+        return Place(installed, f"{request.node.name}-{name}{user}", f"s3://{BUCKET}/{prefix}",
+                     simulator.environment(), user)
 
     yield make
     for daemon in installed.daemons():
@@ -148,3 +157,53 @@ def test_a_dead_mount_stays_while_the_store_refuses(place, simulator, prefix):
     assert "not connected" in at.machine.run("touch", at.path / "file").stderr
     simulator.clear_faults()
     assert_mounted(at.mount(), at)
+
+
+def slow_writer(at: Place, name: str) -> subprocess.Popen:
+    return subprocess.Popen(["nsenter", f"--mount={at.machine.namespace}", "dd", "if=/dev/urandom",
+                             f"of={at.path / name}", "bs=1M", "count=100", "status=none"], stderr=subprocess.DEVNULL)
+
+
+def test_uploads_of_a_killed_daemon_are_ended_and_no_others(place, simulator, prefix):
+    ours, other = place(), place(name="other")
+    writers = []
+    try:
+        for at in other, ours:
+            at.mount()
+            writers.append(slow_writer(at, at.path.name))
+            wait_until(lambda: prefix + at.path.name in simulator.open_uploads(prefix), "an upload to begin", 60)
+            if at is other:
+                # It stays in the middle of its upload.
+                simulator.inject({"op": "UploadPart", "key": f"{prefix}{other.path.name}", "action": "hang"})
+        simulator.client().create_multipart_upload(Bucket=BUCKET, Key=f"{prefix}of-somebody-else")
+        journal, = ours.state.iterdir()
+        assert (ours.state.stat().st_mode & 0o777, journal.stat().st_mode & 0o777) == (0o700, 0o600)
+        ours.kill()
+        assert prefix + ours.path.name in simulator.open_uploads(prefix)
+        assert ours.mount().returncode == 0
+        wait_until(lambda: prefix + ours.path.name not in simulator.open_uploads(prefix), "the upload to be ended")
+        assert simulator.open_uploads(prefix) == [f"{prefix}of-somebody-else", prefix + other.path.name]
+        wait_until(lambda: "ended 1 of 1 upload that" in ours.log.read_text(), "the log to say so")
+        assert not journal.exists()
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+        simulator.clear_faults()
+
+
+def test_a_mount_that_ends_in_order_leaves_no_journal(place):
+    at = place()
+    assert_mounted(at.mount(), at)
+    at.write("file", "saved")
+    assert len(list(at.state.iterdir())) == 1
+    assert at.machine.run("ckptfs", "unmount", at.path).returncode == 0
+    assert list(at.state.iterdir()) == []
+
+
+def test_a_mount_without_a_place_for_its_journal_works(place):
+    at = place()
+    at.environment["STATE_DIRECTORY"] = "/proc/nowhere"
+    assert_mounted(at.mount(), at)
+    at.write("file", "saved")
+    assert "its uploads are left in the bucket" in at.log.read_text()

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/upload_journal.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "base/text.h"
+#include "base/uuid.h"
+#include "base/xxhash.h"
+#include "ckptfs/log.h"
+#include "cli/private_directory.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::string_view kEnding = ".uploads";
+// A file that has grown to this, and to twice what it still says, is written anew.
+constexpr std::size_t kShortenAt = std::size_t{256} << 10;
+// No journal of ours is larger, however many uploads were open.
+constexpr std::uintmax_t kLargest = std::uintmax_t{64} << 20;
+
+// One word without spaces or line ends, whatever the store's IDs and others' keys hold.
+std::string encoded(std::string_view text) {
+    std::string word;
+    for (const char each : text) {
+        const auto byte = static_cast<unsigned char>(each);
+        word += byte <= ' ' || byte == '%' || byte == 0x7F ? format("%{:02X}", byte) : std::string(1, each);
+    }
+    return word;
+}
+
+std::string decoded(std::string_view word) {
+    std::string text;
+    for (std::size_t i = 0; i < word.size(); ++i) {
+        unsigned byte = 0;
+        const char* digits = word.data() + i + 1;
+        if (word[i] == '%' && i + 2 < word.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+            text += static_cast<char>(byte);
+            i += 2;
+        } else {
+            text += word[i];
+        }
+    }
+    return text;
+}
+
+bool is_locked_by_us(const FileDescriptor& file, const std::string& path) {
+    struct stat opened {};
+    struct stat named {};
+    // Its owner may have removed it before it let go.
+    return flock(file.get(), LOCK_EX | LOCK_NB) == 0 && fstat(file.get(), &opened) == 0 &&
+           lstat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+std::string content_of(const std::string& path) {
+    std::error_code problem;
+    if (std::filesystem::file_size(path, problem) > kLargest || problem) {
+        return {};
+    }
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+// What becomes of leftovers, until the last answer.
+struct Ending {
+    explicit Ending(std::vector<Leftovers> all) : leftovers(std::move(all)), left(leftovers.size()) {}
+
+    const std::vector<Leftovers> leftovers;
+    std::mutex mutex;
+    // Guarded by mutex: per file, what could not be ended or has not been yet.
+    std::vector<std::size_t> left;
+    std::size_t open = 0;
+    std::size_t total = 0;
+    std::string problem;
+};
+
+void tell(const Ending& ending) {
+    std::size_t left = 0;
+    for (const std::size_t each : ending.left) {
+        left += each;
+    }
+    log_info(format("ended {} of {} {} that an earlier mount here had begun", ending.total - left, ending.total,
+                    ending.total == 1 ? "upload" : "uploads"));
+    if (left > 0) {
+        log_warning(format("the next mount here ends the others: {}", escaped(ending.problem)));
+    }
+}
+
+void on_ended(Ending& ending, std::size_t file, const Status& result) {
+    const std::lock_guard lock(ending.mutex);
+    if (!result) {
+        ending.problem = result.error().message;
+    } else if (--ending.left[file] == 0) {
+        unlink(ending.leftovers[file].path.c_str());
+    }
+    if (--ending.open == 0) {
+        tell(ending);
+    }
+}
+
+}  // namespace
+
+std::optional<std::string> state_directory(
+    uid_t self, const std::function<std::optional<std::string>(const char* name)>& environment) {
+    if (const auto given = environment("STATE_DIRECTORY")) {
+        return given->substr(0, given->find(':'));
+    }
+    if (self == 0) {
+        return "/var/lib/ckptfs";
+    }
+    if (const auto state = environment("XDG_STATE_HOME")) {
+        return *state + "/ckptfs";
+    }
+    const auto home = environment("HOME");
+    return home ? std::optional(*home + "/.local/state/ckptfs") : std::nullopt;
+}
+
+std::string journal_place(const std::string& host, const std::string& source, const std::string& mount_point) {
+    return format("{:016x}", xxh3(host + '\n' + source + '\n' + mount_point));
+}
+
+std::vector<UploadId> parse_journal(std::string_view text) {
+    std::map<std::string, UploadId> open;
+    for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+        const std::string_view line = text.substr(0, end);
+        text.remove_prefix(end + 1);
+        const std::size_t space = line.find(' ');
+        if (line.starts_with('+') && space != std::string_view::npos) {
+            const std::string id = decoded(line.substr(1, space - 1));
+            open[id] = {decoded(line.substr(space + 1)), id};
+        } else if (line.starts_with('-')) {
+            open.erase(decoded(line.substr(1)));
+        }
+    }
+    std::vector<UploadId> uploads;
+    for (auto& [id, upload] : open) {
+        uploads.push_back(std::move(upload));
+    }
+    return uploads;
+}
+
+std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place) {
+    std::vector<Leftovers> all;
+    std::error_code problem;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, problem)) {
+        const std::string name = entry.path().filename().string();
+        if (!name.starts_with(place) || !name.ends_with(kEnding)) {
+            continue;
+        }
+        FileDescriptor file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        if (file && is_locked_by_us(file, entry.path())) {
+            all.push_back({parse_journal(content_of(entry.path())), entry.path(), std::move(file)});
+        }
+    }
+    return all;
+}
+
+void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store) {
+    const auto ending = std::make_shared<Ending>(std::move(leftovers));
+    for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
+        ending->left[file] = ending->leftovers[file].uploads.size();
+        ending->total += ending->left[file];
+        if (ending->left[file] == 0) {
+            unlink(ending->leftovers[file].path.c_str());
+        }
+    }
+    ending->open = ending->total;
+    for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
+        for (const UploadId& upload : ending->leftovers[file].uploads) {
+            store.abort_upload(upload, [ending, file](const Status& result) { on_ended(*ending, file, result); });
+        }
+    }
+}
+
+Result<std::unique_ptr<UploadJournal>> UploadJournal::create(const std::string& directory, const std::string& place) {
+    std::error_code problem;
+    std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), problem);
+    if (auto made = make_private_directory(directory); !made) {
+        return failure(made.error());
+    }
+    const std::string path = format("{}/{}-{}{}", directory, place, random_uuid(), kEnding);
+    FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
+    if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+        return failure(errno, format("cannot make {}: {}", escaped(path), std::strerror(errno)));
+    }
+    return std::unique_ptr<UploadJournal>(new UploadJournal(path, std::move(file)));
+}
+
+UploadJournal::~UploadJournal() {
+    if (open_.empty()) {
+        unlink(path_.c_str());
+    }
+}
+
+void UploadJournal::begun(const UploadId& upload) {
+    const std::string line = format("+{} {}\n", encoded(upload.id), encoded(upload.key));
+    const std::lock_guard lock(mutex_);
+    open_[upload.id] = line;
+    append(line);
+}
+
+void UploadJournal::ended(const UploadId& upload) {
+    const std::lock_guard lock(mutex_);
+    if (open_.erase(upload.id) > 0) {
+        append(format("-{}\n", encoded(upload.id)));
+        shorten();
+    }
+}
+
+void UploadJournal::append(const std::string& line) {
+    size_ += line.size();
+    if (write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) &&
+        !std::exchange(complained_, true)) {
+        log_warning(format("{}: {}; should this mount be killed, its uploads are left in the bucket", escaped(path_),
+                           std::strerror(errno)));
+    }
+}
+
+// Killed in between, it forgets uploads: a lifecycle rule of the bucket ends those.
+void UploadJournal::shorten() {
+    std::string lines;
+    if (size_ < kShortenAt) {
+        return;
+    }
+    for (const auto& [id, line] : open_) {
+        lines += line;
+    }
+    if (size_ < 2 * lines.size() || ftruncate(file_.get(), 0) != 0) {
+        return;
+    }
+    size_ = 0;
+    append(lines);
+}
+
+}  // namespace ckptfs

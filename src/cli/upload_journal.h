@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The uploads that a mount has begun and not ended, in a file of its own, so that whoever mounts the same source at the
+// same place after it was killed can end them.
+//
+// A lock on the file says that its mount lives. The file is a line an event, "+ID KEY" or "-ID"; a last line that was
+// torn is passed over. It is not synced: it survives the process, and of the machine what the kernel had written.
+//
+// Threads: begun() and ended() may be called from any thread, and do not wait for the disk.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+// $STATE_DIRECTORY (systemd.exec(5)); /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for
+// others; nothing for those who have no home.
+[[nodiscard]] std::optional<std::string> state_directory(
+    uid_t self, const std::function<std::optional<std::string>(const char* name)>& environment);
+
+// What the files of mounts of `source` at `mount_point` begin with. `host` where several machines may share the
+// directory, as a home; empty otherwise, because containers of one machine have names of their own.
+[[nodiscard]] std::string journal_place(const std::string& host, const std::string& source,
+                                        const std::string& mount_point);
+
+[[nodiscard]] std::vector<UploadId> parse_journal(std::string_view text);
+
+// Of a mount that has ended without ending these. The lock is held until it goes.
+struct Leftovers {
+    std::vector<UploadId> uploads;
+    std::string path;
+    FileDescriptor lock;
+};
+// None where another has the lock.
+[[nodiscard]] std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place);
+// Begins to; says in the log how many there were. What cannot be ended is left for the next time.
+void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store);
+
+class UploadJournal {
+public:
+    // Makes the directory, with mode 0700, and the file, with 0600.
+    static Result<std::unique_ptr<UploadJournal>> create(const std::string& directory, const std::string& place);
+    // Removes the file, unless an upload is left.
+    ~UploadJournal();
+    UploadJournal(const UploadJournal&) = delete;
+    UploadJournal& operator=(const UploadJournal&) = delete;
+
+    void begun(const UploadId& upload);
+    void ended(const UploadId& upload);
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    UploadJournal(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+    void append(const std::string& line);
+    void shorten();
+
+    const std::string path_;
+    std::mutex mutex_;
+    // Guarded by mutex_.
+    FileDescriptor file_;
+    std::size_t size_ = 0;
+    bool complained_ = false;
+    // Their lines, by ID.
+    std::map<std::string, std::string> open_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/upload_journal.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "cli/journaled_store.h"
+#include "support/fake_store.h"
+
+namespace ckptfs {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string content_of(const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+}
+
+class UploadJournalTest : public ::testing::Test {
+protected:
+    UploadJournalTest() {
+        std::string pattern = fs::temp_directory_path() / "ckptfs-journal-XXXXXX";
+        directory_ = std::string(mkdtemp(pattern.data())) + "/state";
+    }
+    ~UploadJournalTest() override { fs::remove_all(fs::path(directory_).parent_path()); }
+
+    std::unique_ptr<UploadJournal> journal(const std::string& place = "place") {
+        return UploadJournal::create(directory_, place).value();
+    }
+    // As if its mount had been killed.
+    void leave(const std::string& name, const std::string& text) {
+        fs::create_directories(directory_);
+        std::ofstream(directory_ + "/" + name) << text;
+    }
+
+    std::string directory_;
+};
+
+TEST_F(UploadJournalTest, HoldsWhatHasBegunAndNotEnded) {
+    const auto made = journal();
+    made->begun({"run/a.pt", "id1"});
+    made->begun({"run/b c%\n", "id 2"});
+    made->begun({"run/d.pt", "id3"});
+    made->ended({"run/a.pt", "id1"});
+    made->ended({"run/a.pt", "id1"});
+    const auto open = parse_journal(content_of(made->path()));
+    ASSERT_EQ(open.size(), 2U);
+    EXPECT_EQ(open[0].id, "id 2");
+    EXPECT_EQ(open[0].key, "run/b c%\n");
+    EXPECT_EQ(open[1].key, "run/d.pt");
+}
+
+TEST_F(UploadJournalTest, ATornLineAndNonsenseArePassedOver) {
+    const auto open = parse_journal("+id1 run/a.pt\n\nwhat\n+id2\n-id9\n+id3 run/c.p");
+    ASSERT_EQ(open.size(), 1U);
+    EXPECT_EQ(open[0].key, "run/a.pt");
+    EXPECT_TRUE(parse_journal("").empty());
+    EXPECT_EQ(parse_journal("+id %4\n").front().key, "%4");
+}
+
+TEST_F(UploadJournalTest, IsReadableByNobodyElseAndGoneAfterwards) {
+    auto made = journal();
+    struct stat status {};
+    ASSERT_EQ(stat(made->path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777U, 0600U);
+    ASSERT_EQ(stat(directory_.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777U, 0700U);
+    made.reset();
+    EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+TEST_F(UploadJournalTest, StaysWhereAnUploadIsLeft) {
+    auto made = journal();
+    made->begun({"run/a.pt", "id1"});
+    made.reset();
+    const auto leftovers = take_leftovers(directory_, "place");
+    ASSERT_EQ(leftovers.size(), 1U);
+    EXPECT_EQ(leftovers[0].uploads.size(), 1U);
+}
+
+TEST_F(UploadJournalTest, StaysSmallHoweverMuchIsWritten) {
+    const auto made = journal();
+    made->begun({"run/kept", "id"});
+    for (int i = 0; i < 20'000; ++i) {
+        const UploadId upload{"run/" + std::to_string(i), std::to_string(i)};
+        made->begun(upload);
+        made->ended(upload);
+    }
+    EXPECT_LT(fs::file_size(made->path()), 300U << 10);
+    const auto open = parse_journal(content_of(made->path()));
+    ASSERT_EQ(open.size(), 1U);
+    EXPECT_EQ(open[0].key, "run/kept");
+}
+
+TEST_F(UploadJournalTest, ThoseOfALiveMountAreNotLeftOver) {
+    const auto alive = journal();
+    alive->begun({"run/a.pt", "id1"});
+    EXPECT_TRUE(take_leftovers(directory_, "place").empty());
+}
+
+TEST_F(UploadJournalTest, ThoseOfOtherPlacesAreNotLeftOver) {
+    leave("other-1.uploads", "+id1 run/a.pt\n");
+    EXPECT_TRUE(take_leftovers(directory_, "place").empty());
+    EXPECT_TRUE(take_leftovers("/nowhere", "place").empty());
+    EXPECT_NE(journal_place("", "s3://bucket/a", "/mnt"), journal_place("", "s3://bucket/b", "/mnt"));
+    EXPECT_NE(journal_place("", "s3://bucket/a", "/mnt"), journal_place("", "s3://bucket/a", "/mnt2"));
+    EXPECT_NE(journal_place("one", "s3://bucket/a", "/mnt"), journal_place("two", "s3://bucket/a", "/mnt"));
+}
+
+TEST_F(UploadJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
+    fs::create_directories(directory_);
+    fs::permissions(directory_, fs::perms::all);
+    EXPECT_FALSE(UploadJournal::create(directory_, "place"));
+}
+
+TEST_F(UploadJournalTest, IsKeptByTheStoreItself) {
+    testing::FakeStore store;
+    const auto made = journal();
+    JournaledStore journaled(store, *made);
+    UploadId upload;
+    CreateUploadRequest request;
+    request.key = "run/a.pt";
+    journaled.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
+    EXPECT_EQ(parse_journal(content_of(made->path())).size(), 1U);
+    journaled.abort_upload(upload, [](const Status& ended) { EXPECT_TRUE(ended); });
+    EXPECT_TRUE(parse_journal(content_of(made->path())).empty());
+}
+
+}  // namespace
+}  // namespace ckptfs
