@@ -7,6 +7,8 @@
 #include <array>
 #include <chrono>
 #include <climits>
+#include <future>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -33,6 +35,15 @@ constexpr int kStagingThreads = 2;
 constexpr Milliseconds kPrefaultAfter{500};
 // Somebody waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
+
+// What it leaves behind counts for nothing after a day.
+constexpr Milliseconds kGoodbyeFor{std::chrono::seconds(5)};
+
+std::function<double()> random_numbers() {
+    return [engine = std::mt19937_64(std::random_device()())]() mutable {
+        return std::uniform_real_distribution<double>(0.0, 1.0)(engine);
+    };
+}
 
 std::string host_name() {
     std::array<char, HOST_NAME_MAX + 1> name{};
@@ -106,6 +117,16 @@ ObjectStore& Machinery::journaled_store() {
     return *journaled_;
 }
 
+void Machinery::say_goodbye() {
+    if (heartbeat_ == nullptr) {
+        return;
+    }
+    const auto gone = std::make_shared<std::promise<void>>();
+    heartbeat_->stop([gone] { gone->set_value(); });
+    gone->get_future().wait_for(kGoodbyeFor);
+    heartbeat_.reset();
+}
+
 void Machinery::end_leftover_uploads() {
     if (!leftovers_.empty()) {
         end_leftovers(std::exchange(leftovers_, {}), client_->store());
@@ -122,6 +143,11 @@ Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
     read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
     fs_ = FileSystem::create({store, *blocking_, clock_, *timer_, processes_, kernel_cache, *codec_, *write_, *read_,
                               config_.names, config_.store.prefix, host_name()});
+    if (!config_.names.read_only) {
+        heartbeat_ = std::make_unique<Heartbeat>(Heartbeat::Environment{client_->store(), *timer_, random_numbers()},
+                                                 format("{}.ckptfs/mounts/{}", config_.store.prefix, random_uuid()),
+                                                 host_name());
+    }
     return fs_.get();
 }
 

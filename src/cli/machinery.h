@@ -20,6 +20,7 @@
 #include "ckptfs/config.h"
 #include "ckptfs/executor.h"
 #include "ckptfs/status.h"
+#include "cli/heartbeat.h"
 #include "cli/store_client.h"
 #include "cli/upload_journal.h"
 #include "fs/file_system.h"
@@ -43,6 +44,8 @@ public:
     Result<FileSystem*> start_file_system(KernelCache& kernel_cache);
     // Those that an earlier mount of this source at this place had begun when it was killed.
     void end_leftover_uploads();
+    // Takes the sign back that this mount lives. Waits for the store, for a few seconds at most.
+    void say_goodbye();
 
     [[nodiscard]] BufferPool& pool() { return *pool_; }
     [[nodiscard]] const ProcessInspector& processes() const { return processes_; }
@@ -75,6 +78,7 @@ private:
     std::unique_ptr<WriteEnvironment> write_;
     std::unique_ptr<ReadEnvironment> read_;
     std::unique_ptr<FileSystem> fs_;
+    std::unique_ptr<Heartbeat> heartbeat_;
 };
 
 }  // namespace ckptfs

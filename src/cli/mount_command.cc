@@ -269,6 +269,7 @@ int Daemon::end(const Service::Outcome& outcome) {
             control_->tell(format("lost {}", escaped(key)));
         }
     }
+    machinery_->say_goodbye();
     machinery_.reset();
     log_info(detached ? "unmounted" : "ended");
     if (control_) {

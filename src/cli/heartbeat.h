@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small object that says that a mount lives, for whoever wonders whose an open upload is: gc ends none while a mount
+// has been heard of lately. Its Last-Modified is the time; its body is the host's name.
+//
+// The first one comes after the first period: a mount that is gone by then costs nothing, and its uploads are too young
+// to be ended.
+//
+// Ownership: store and timer outlive it. The destructor stops it and leaves the object.
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+
+namespace ckptfs {
+
+class Heartbeat {
+public:
+    struct Environment {
+        ObjectStore& store;
+        Timer& timer;
+        // In [0, 1): a whole cluster that starts at once must not beat at once.
+        std::function<double()> random;
+    };
+    // `key`: PREFIX.ckptfs/mounts/UUID
+    Heartbeat(Environment environment, std::string key, std::string host);
+    ~Heartbeat();
+    Heartbeat(const Heartbeat&) = delete;
+    Heartbeat& operator=(const Heartbeat&) = delete;
+
+    // For the end of the mount: no beat comes after it, and `gone` when the object is removed, or could not be, or
+    // there was none.
+    void stop(std::function<void()> gone);
+
+private:
+    class Beats;
+    const std::shared_ptr<Beats> beats_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/heartbeat.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "support/fake_store.h"
+
+namespace ckptfs {
+namespace {
+
+// Runs what is due when it is told to.
+class SteppedTimer final : public Timer {
+public:
+    Id after(Milliseconds delay, std::function<void()> run) override {
+        waiting_[++last_] = {delay, std::move(run)};
+        return last_;
+    }
+    void cancel(Id id) override { waiting_.erase(id); }
+
+    [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
+    // How long the only one that waits had to.
+    Milliseconds run() {
+        const auto [delay, task] = std::exchange(waiting_, {}).begin()->second;
+        task();
+        return delay;
+    }
+
+private:
+    Id last_ = 0;
+    std::map<Id, std::pair<Milliseconds, std::function<void()>>> waiting_;
+};
+
+const std::string kKey = "run/.ckptfs/mounts/uuid";
+
+class HeartbeatTest : public ::testing::Test {
+protected:
+    bool stop() {
+        bool gone = false;
+        heartbeat_.stop([&gone] { gone = true; });
+        return gone;
+    }
+
+    testing::FakeStore store_;
+    SteppedTimer timer_;
+    double random_ = 0.5;
+    Heartbeat heartbeat_{{store_, timer_, [this] { return random_; }}, kKey, "node1"};
+};
+
+TEST_F(HeartbeatTest, BeatsAgainAndAgainAndIsGoneAfterwards) {
+    EXPECT_TRUE(store_.keys().empty());
+    EXPECT_EQ(timer_.run(), Milliseconds(600'000));
+    EXPECT_EQ(store_.content(kKey), "host: node1\n");
+    random_ = 0;
+    timer_.run();
+    EXPECT_EQ(timer_.run(), Milliseconds(540'000));
+    EXPECT_EQ(store_.calls(testing::Operation::kPut), 3);
+    EXPECT_TRUE(stop());
+    EXPECT_TRUE(store_.keys().empty());
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+TEST_F(HeartbeatTest, AShortMountCostsNothing) {
+    EXPECT_TRUE(stop());
+    EXPECT_EQ(store_.calls(), 0);
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+TEST_F(HeartbeatTest, GoesOnAfterAFailure) {
+    testing::Fault fault;
+    fault.operation = testing::Operation::kPut;
+    store_.inject(fault);
+    timer_.run();
+    EXPECT_TRUE(store_.keys().empty());
+    timer_.run();
+    EXPECT_TRUE(store_.exists(kKey));
+}
+
+TEST_F(HeartbeatTest, OneInFlightAtTheEndIsRemovedToo) {
+    store_.hold(testing::Operation::kPut);
+    timer_.run();
+    bool gone = false;
+    heartbeat_.stop([&gone] { gone = true; });
+    EXPECT_FALSE(gone);
+    store_.release(testing::Operation::kPut);
+    EXPECT_TRUE(gone);
+    EXPECT_TRUE(store_.keys().empty());
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+}  // namespace
+}  // namespace ckptfs
