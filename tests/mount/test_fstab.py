@@ -5,10 +5,12 @@ import json
 import os
 import pathlib
 import pwd
+import signal
 
 import pytest
 
 from harness.installed import InstalledMachine
+from harness.programs import wait_until
 from harness.simulator import ACCESS_KEY, BUCKET, SECRET_KEY
 
 NOBODY = pwd.getpwnam("nobody").pw_uid
@@ -70,6 +72,18 @@ def test_mount_a_mounts_every_line_once(machine, simulator, prefix, options):
     for point in points:
         assert_done(machine.run("umount", point))
     assert machine.mounts() == []
+
+
+def test_a_line_whose_daemon_was_killed_is_mounted_again_by_name(machine, prefix, options, point):
+    machine.fstab.write_text(f"s3://{BUCKET}/{prefix} {point} ckptfs _netdev,{options} 0 0\n")
+    assert_done(machine.run("mount", point))
+    daemon, = machine.daemons()
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: not machine.daemons(), "the daemon to be gone")
+    assert "not connected" in machine.run("ls", point).stderr
+    assert_done(machine.run("mount", point))
+    assert_done(machine.run("ls", point))
+    assert len(machine.mounts()) == 1
 
 
 def test_options_mean_what_they_mean_to_mount(machine, prefix, options, point):

@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Debian package: what is in it, and a Debian 12 that has nothing else."""
 
-import contextlib
 import os
 import pathlib
 import shutil
-import subprocess
 
 import pytest
 
-from harness.programs import BUILD
+from harness.debian import Booted, Debian, run
+from harness.programs import BUILD, wait_until
 from harness.simulator import ACCESS_KEY, BUCKET, SECRET_KEY
-
-
-def run(*words, seconds: int = 60, **options) -> str:
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=seconds, check=False, **options)
-    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -40,51 +33,38 @@ def test_the_package_holds_what_a_node_needs(package):
         assert name in depends, name
 
 
-class Debian:
-    """A tree made by debootstrap(8), with the package sources of this machine."""
+def files_of_ours(tree: pathlib.Path) -> list[str]:
+    """What a package has left or brought; not the caches and logs of apt."""
+    found = []
+    for directory, _, names in os.walk(tree):
+        place = pathlib.Path(directory).relative_to(tree)
+        if place.parts[:2] not in (("var", "cache"), ("var", "log")):
+            found += [str(place / name) for name in names if "ckptfs" in name]
+    return [name for name in found if name != "ckptfs.deb"]
 
-    def __init__(self, tree: pathlib.Path) -> None:
-        self.tree = tree
-        mirror = run("apt-get", "indextargets", "--format", "$(SITE)", "Codename: bookworm").splitlines()[0]
-        run("debootstrap", "--variant=minbase", "bookworm", tree, mirror, seconds=900)
-        for name in ("apt/sources.list", "apt/sources.list.d", "apt/apt.conf.d", "apt/auth.conf.d"):
-            source = pathlib.Path("/etc") / name
-            if source.is_dir():
-                shutil.copytree(source, tree / "etc" / name, dirs_exist_ok=True)
-            elif source.exists():
-                shutil.copy(source, tree / "etc" / name)
-        for name in ("resolv.conf", "hosts"):
-            shutil.copy(f"/etc/{name}", tree / "etc" / name)
-        run("chroot", tree, "apt-get", "update", "-qq", seconds=300)
 
-    def run(self, script: str, seconds: int = 60) -> str:
-        """As root in there, with its own mounts, which end with the script."""
-        setup = ('mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/run" && mount --rbind /dev "$0/dev" && '
-                 'exec chroot "$0" /bin/sh -ec "$1"')
-        return run("unshare", "--mount", "--propagation", "private", "sh", "-c", setup, self.tree, script,
-                   seconds=seconds, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"})
+def write_credentials(tree: pathlib.Path) -> None:
+    (tree / "etc/ckptfs/credentials").write_text(
+        f"[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n")
 
-    def files_of_ours(self) -> list[str]:
-        found = []
-        for directory, _, names in os.walk(self.tree):
-            with contextlib.suppress(ValueError):
-                place = pathlib.Path(directory).relative_to(self.tree)
-                if place.parts[:3] != ("var", "cache", "apt"):
-                    found += [str(place / name) for name in names if "ckptfs" in name]
-        return [name for name in found if not name.startswith(("ckptfs.deb", "var/log"))]
+
+@pytest.fixture(scope="module")
+def debian(package, tmp_path_factory) -> Debian:
+    made = Debian(tmp_path_factory.mktemp("debian") / "tree")
+    shutil.copy(package, made.tree / "ckptfs.deb")
+    yield made
+    shutil.rmtree(made.tree)
 
 
 @pytest.mark.full
-def test_a_bare_debian_installs_it_mounts_and_removes_it(package, simulator, prefix, tmp_path):
-    debian = Debian(tmp_path / "tree")
-    shutil.copy(package, debian.tree / "ckptfs.deb")
-    before = debian.files_of_ours()
-    debian.run("apt-get install -y -qq --no-install-recommends /ckptfs.deb", seconds=600)
-    assert "usr/sbin/mount.ckptfs" in debian.files_of_ours()
+@pytest.mark.timeout(1500)
+def test_a_bare_debian_installs_it_mounts_and_removes_it(debian, simulator, prefix):
+    before = files_of_ours(debian.tree)
+    debian.install("/ckptfs.deb")
+    assert "usr/sbin/mount.ckptfs" in files_of_ours(debian.tree)
     assert (debian.tree / "etc/ckptfs").stat().st_mode & 0o777 == 0o700
 
-    (debian.tree / "etc/ckptfs/credentials").write_text(
-        f"[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n")
+    write_credentials(debian.tree)
     (debian.tree / "etc/fstab").write_text(
         f"s3://{BUCKET}/{prefix} /mnt ckptfs _netdev,nofail,endpoint_url={simulator.url},"
         "credentials_file=/etc/ckptfs/credentials,log_file=/var/log/ckptfs 0 0\n")
@@ -94,9 +74,78 @@ def test_a_bare_debian_installs_it_mounts_and_removes_it(package, simulator, pre
     assert simulator.content(f"{prefix}file") == b"saved\n"
 
     debian.run("apt-get remove -y -qq ckptfs", seconds=300)
-    assert [name for name in debian.files_of_ours() if name.startswith("usr/")] == []
+    assert [name for name in files_of_ours(debian.tree) if name.startswith("usr/")] == []
     assert (debian.tree / "etc/ckptfs/credentials").exists(), "what an administrator wrote stays"
     (debian.tree / "etc/ckptfs/credentials").unlink()
     debian.run("apt-get purge -y -qq ckptfs", seconds=300)
-    assert debian.files_of_ours() == before
+    assert files_of_ours(debian.tree) == before
     assert not (debian.tree / "etc/ckptfs").exists()
+
+
+@pytest.fixture(scope="module")
+def machine(debian) -> Booted:
+    """With one instance of the service that is watched closely, and a line in its fstab."""
+    debian.install("systemd", "systemd-sysv", "dbus", "/ckptfs.deb")
+    (debian.tree / "etc/fstab").write_text("")
+    drop_in = debian.tree / "etc/systemd/system/ckptfs@.service.d/test.conf"
+    drop_in.parent.mkdir(parents=True)
+    drop_in.write_text("[Service]\nWatchdogSec=3\n")
+    write_credentials(debian.tree)
+    booted = Booted(debian)
+    yield booted
+    booted.shut_down()
+
+
+@pytest.fixture
+def service(machine, debian, simulator, prefix) -> str:
+    """Started; mounted at /mnt/service."""
+    (debian.tree / "etc/ckptfs/run7.conf").write_text(
+        f"SOURCE=s3://{BUCKET}/{prefix}\nDIRECTORY=/mnt/service\nOPTIONS=endpoint_url={simulator.url}\n"
+        f"AWS_ACCESS_KEY_ID={ACCESS_KEY}\nAWS_SECRET_ACCESS_KEY={SECRET_KEY}\n")
+    name = "ckptfs@run7"
+    machine.run("systemctl", "start", name)
+    yield name
+    machine.run("systemctl", "stop", name)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+def test_systemd_starts_it_watches_it_and_stops_it(machine, service, simulator, prefix):
+    assert machine.show(service, "StatusText") == f"s3://{BUCKET}/{prefix} is mounted at /mnt/service"
+    machine.run("tee", "/mnt/service/file", input="saved")
+    for end in "KILL", "STOP":
+        # One that is stopped answers no watchdog.
+        before = machine.show(service, "MainPID")
+        machine.run("systemctl", "kill", "--signal", end, "--kill-who", "main", service)
+        wait_until(lambda: (machine.show(service, "MainPID") not in ("0", before)
+                            and machine.show(service, "SubState") == "running"), f"another daemon after SIG{end}", 30)
+        assert machine.run("cat", "/mnt/service/file") == "saved"
+    simulator.set_model(total_mbps=40)
+    try:
+        writer = machine.start("dd", "if=/dev/urandom", "of=/mnt/service/large", "bs=1M", "count=40", "status=none")
+        wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
+        machine.run("systemctl", "stop", service, seconds=120)
+        assert writer.wait(60) == 0
+    finally:
+        simulator.set_model(total_mbps=0)
+    assert len(simulator.content(f"{prefix}large")) == 40 << 20
+    assert (machine.show(service, "Result"), machine.show(service, "SubState")) == ("success", "dead")
+    assert "ckptfs" not in machine.run("cat", "/proc/self/mountinfo")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+def test_systemd_mounts_what_fstab_says(machine, debian, simulator, prefix):
+    (debian.tree / "mnt/line").mkdir()
+    (debian.tree / "etc/fstab").write_text(
+        f"s3://{BUCKET}/{prefix} /mnt/line ckptfs _netdev,nofail,endpoint_url={simulator.url},"
+        "credentials_file=/etc/ckptfs/credentials 0 0\n")
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "start", "remote-fs.target", "mnt-line.mount")
+    assert "network-online.target" in machine.show("mnt-line.mount", "After")
+    machine.run("tee", "/mnt/line/file", input="saved")
+    machine.run("systemctl", "restart", "mnt-line.mount")
+    assert machine.run("cat", "/mnt/line/file") == "saved"
+    assert f"s3://{BUCKET}/{prefix} is mounted at /mnt/line" in machine.run("journalctl", "-t", "ckptfs", "--no-pager")
+    machine.run("systemctl", "stop", "mnt-line.mount")
+    assert simulator.content(f"{prefix}file") == b"saved"
