@@ -20,6 +20,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # A test without credentials shall not find those of the machine it runs on.
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     if compress := config.getoption("--compress"):
         os.environ["CKPTFS_COMPRESS"] = compress
     # What mounts of the tests remember of their uploads is not for those of this machine.

@@ -45,6 +45,8 @@ struct HttpRequest {
     // Not a limit on the whole request.
     std::chrono::milliseconds stall_timeout{20'000};
     std::chrono::milliseconds connect_timeout{5'000};
+    // Never through a proxy, whatever the environment says: addresses of this machine or its link.
+    bool bypasses_proxy = false;
 };
 
 struct HttpResponse {

@@ -188,6 +188,10 @@ Md5 md5(const Payload& payload) {
     return digest_of<16>(EVP_md5(), payload);
 }
 
+Sha1 sha1(ByteSpan bytes) {
+    return digest_of<20>(EVP_sha1(), bytes);
+}
+
 std::string base64_encode(ByteSpan bytes) {
     constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     std::string text;

@@ -18,6 +18,7 @@ namespace ckptfs {
 
 using Sha256 = std::array<std::byte, 32>;
 using Md5 = std::array<std::byte, 16>;
+using Sha1 = std::array<std::byte, 20>;
 
 // CRC-32C (Castagnoli, RFC 3720 B.4). Incremental: `before` is the checksum of the bytes that come before these.
 [[nodiscard]] std::uint32_t crc32c(ByteSpan bytes, std::uint32_t before = 0);
@@ -34,6 +35,9 @@ using Md5 = std::array<std::byte, 16>;
 // For Content-MD5, which DeleteObjects asks for; no proof of anything.
 [[nodiscard]] Md5 md5(ByteSpan bytes);
 [[nodiscard]] Md5 md5(const Payload& payload);
+
+// For names of files of the AWS tools; no proof of anything.
+[[nodiscard]] Sha1 sha1(ByteSpan bytes);
 
 // RFC 4648 section 4, with padding. Decoding takes nothing else: empty for any other character or length.
 [[nodiscard]] std::string base64_encode(ByteSpan bytes);

@@ -53,7 +53,8 @@ Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& conf
         return failure(transport.error());
     }
     client->transport_ = std::move(*transport);
-    auto credentials = make_credentials_provider(config, environment_of(config), {clock, random_numbers()});
+    auto credentials =
+        make_credentials_provider(config, environment_of(config), {*client->transport_, clock, random_numbers()});
     if (!credentials) {
         return failure(credentials.error());
     }

@@ -7,10 +7,16 @@
 #include <vector>
 
 #include "base/text.h"
+#include "ckptfs/log.h"
+#include "credentials/container_source.h"
 #include "credentials/environment_source.h"
+#include "credentials/instance_source.h"
 #include "credentials/profile_source.h"
 #include "credentials/refreshing_provider.h"
 #include "credentials/source_chain.h"
+#include "credentials/source_context.h"
+#include "credentials/web_identity_source.h"
+#include "s3/endpoint.h"
 #include "s3/profile_file.h"
 
 namespace ckptfs {
@@ -22,18 +28,20 @@ public:
     void refuse(const SharedCredentials&) override {}
 };
 
-std::unique_ptr<CredentialSource> make_chain(const StoreConfig& config, const Environment& environment) {
-    const ProfileFiles files = profile_files(environment);
-    const std::string profile = profile_name(config.profile, environment);
+std::unique_ptr<CredentialSource> make_chain(const StoreConfig& config, const SourceContext& context) {
+    const std::string profile = profile_name(config.profile, context.environment);
     std::vector<std::unique_ptr<CredentialSource>> sources;
     if (config.profile.empty()) {
-        sources.push_back(std::make_unique<EnvironmentSource>(environment));
+        sources.push_back(std::make_unique<EnvironmentSource>(context.environment));
+        sources.push_back(std::make_unique<WebIdentitySource>(context));
     }
-    sources.push_back(std::make_unique<ProfileSource>(files, profile));
+    sources.push_back(std::make_unique<ProfileSource>(context, profile, !config.profile.empty()));
+    sources.push_back(std::make_unique<ContainerSource>(context));
+    sources.push_back(std::make_unique<InstanceSource>(context));
     return std::make_unique<SourceChain>(
         std::move(sources), format("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or add profile {} to {}, or pass "
                                    "--no-sign-request for a public bucket",
-                                   profile, files.credentials_path));
+                                   escaped(profile), context.files.credentials_path));
 }
 
 Status wait_for_first(CredentialsProvider& provider) {
@@ -52,8 +60,18 @@ Result<std::unique_ptr<CredentialsProvider>> make_credentials_provider(const Sto
     if (config.no_sign_request) {
         return std::make_unique<AnonymousProvider>();
     }
-    auto provider =
-        std::make_unique<RefreshingProvider>(make_chain(config, environment), use.clock, std::move(use.random));
+    const ProfileFiles files = profile_files(environment);
+    const Result<Profile> profile = read_profile(files, profile_name(config.profile, environment));
+    if (!profile) {
+        return failure(profile.error());
+    }
+    const SourceContext context{use.transport,
+                                use.clock,
+                                environment,
+                                files,
+                                resolve_region(config, environment, *profile),
+                                setting_of(*profile, "endpoint_url")};
+    auto provider = std::make_unique<RefreshingProvider>(make_chain(config, context), use.clock, std::move(use.random));
     if (Status found = wait_for_first(*provider); !found) {
         return failure(std::move(found.error()));
     }

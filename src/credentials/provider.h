@@ -9,22 +9,26 @@
 
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
+#include "ckptfs/http.h"
 #include "ckptfs/status.h"
 #include "s3/credentials.h"
 #include "s3/environment.h"
 
 namespace ckptfs {
 
+// Outlive the provider.
 struct CredentialDependencies {
+    HttpTransport& transport;
     const Clock& clock;
     // In [0, 1); called under a lock.
     std::function<double()> random;
 };
 
-// Sources in this order, as the AWS tools have them: the environment, unless the configuration names a profile; the
-// shared files (AWS_SHARED_CREDENTIALS_FILE or ~/.aws/credentials, AWS_CONFIG_FILE or ~/.aws/config) with that profile,
-// else AWS_PROFILE, else "default". With no_sign_request there are none. Fails with one line that says what to do when
-// nothing is found.
+// Sources in the order of the AWS tools: the environment; web identity (AWS_WEB_IDENTITY_TOKEN_FILE); the shared files
+// (AWS_SHARED_CREDENTIALS_FILE or ~/.aws/credentials, AWS_CONFIG_FILE or ~/.aws/config) with AWS_PROFILE, else
+// "default"; the container's endpoint; the instance metadata. A profile that the configuration names is looked at
+// instead of the first three. With no_sign_request there are none. Fails with one line that names the source which is
+// configured and fails, or what to do when nothing is found.
 [[nodiscard]] Result<std::unique_ptr<CredentialsProvider>> make_credentials_provider(const StoreConfig& config,
                                                                                      const Environment& environment,
                                                                                      CredentialDependencies use);

@@ -134,7 +134,7 @@ Status Transfer::set_connection_options(const CurlTransportOptions& options) {
     if (!options.ca_bundle.empty()) {
         setter.set(CURLOPT_CAINFO, options.ca_bundle.c_str());
     }
-    if (is_loopback(authority_)) {
+    if (request_.bypasses_proxy || is_loopback(authority_)) {
         setter.set(CURLOPT_PROXY, "");
     }
     return setter.status();

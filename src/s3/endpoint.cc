@@ -5,67 +5,12 @@
 #include <utility>
 
 #include "base/text.h"
+#include "s3/url.h"
 
 namespace ckptfs {
 namespace {
 
 constexpr const char* kDefaultRegion = "us-east-1";
-
-struct Url {
-    std::string scheme;
-    std::string host;
-    std::string port;
-    std::string path;
-};
-
-std::string lower_case(std::string_view text) {
-    std::string lower(text);
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-    return lower;
-}
-
-Result<Url> parse_url(std::string_view text) {
-    const auto refuse = [text](const char* why) {
-        return failure(EINVAL, format("--endpoint-url {}: {}; it looks like https://host[:port]", text, why));
-    };
-    const std::size_t scheme_end = text.find("://");
-    if (scheme_end == std::string_view::npos) {
-        return refuse("no scheme");
-    }
-    Url url;
-    url.scheme = lower_case(text.substr(0, scheme_end));
-    if (url.scheme != "http" && url.scheme != "https") {
-        return refuse("neither http nor https");
-    }
-    std::string_view rest = text.substr(scheme_end + 3);
-    if (rest.find_first_of("?#@ ") != std::string_view::npos) {
-        return refuse("query, fragment or user in it");
-    }
-    const std::size_t path = std::min(rest.find('/'), rest.size());
-    url.path = rest.substr(path);
-    while (url.path.ends_with('/')) {
-        url.path.pop_back();
-    }
-    rest = rest.substr(0, path);
-    const std::size_t bracket = rest.rfind(']');
-    const std::size_t colon = rest.find(':', bracket == std::string_view::npos ? 0 : bracket);
-    url.host = lower_case(rest.substr(0, colon));
-    if (colon != std::string_view::npos) {
-        url.port = rest.substr(colon + 1);
-        const bool digits = std::all_of(url.port.begin(), url.port.end(), [](char c) { return c >= '0' && c <= '9'; });
-        if (url.port.empty() || url.port.size() > 5 || !digits) {
-            return refuse("no port number after ':'");
-        }
-    }
-    if (url.host.empty()) {
-        return refuse("no host");
-    }
-    if ((url.scheme == "http" && url.port == "80") || (url.scheme == "https" && url.port == "443")) {
-        url.port.clear();
-    }
-    return url;
-}
 
 bool is_amazon_host(std::string_view host) {
     return host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
@@ -92,24 +37,6 @@ bool uses_virtual_host(const StoreConfig& config, std::string_view host) {
     return is_amazon_host(host) && fits_in_host_name(config.bucket);
 }
 
-std::string from_profile(const Profile& profile, const char* name) {
-    const auto found = profile.find(name);
-    return found == profile.end() ? std::string() : found->second;
-}
-
-std::string choose_region(const StoreConfig& config, const Environment& environment, const Profile& profile) {
-    if (!config.region.empty()) {
-        return config.region;
-    }
-    for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
-        if (const auto region = environment(name)) {
-            return *region;
-        }
-    }
-    const std::string region = from_profile(profile, "region");
-    return region.empty() ? kDefaultRegion : region;
-}
-
 std::string choose_url(const StoreConfig& config, const Environment& environment, const Profile& profile,
                        const std::string& region) {
     if (!config.endpoint_url.empty()) {
@@ -120,7 +47,7 @@ std::string choose_url(const StoreConfig& config, const Environment& environment
             return *url;
         }
     }
-    const std::string url = from_profile(profile, "endpoint_url");
+    const std::string url = setting_of(profile, "endpoint_url");
     if (!url.empty()) {
         return url;
     }
@@ -134,6 +61,19 @@ bool is_region_name(std::string_view region) {
 }
 
 }  // namespace
+
+std::string resolve_region(const StoreConfig& config, const Environment& environment, const Profile& profile) {
+    if (!config.region.empty()) {
+        return config.region;
+    }
+    for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
+        if (const auto region = environment(name)) {
+            return *region;
+        }
+    }
+    const std::string region = setting_of(profile, "region");
+    return region.empty() ? kDefaultRegion : region;
+}
 
 std::string Endpoint::path(std::string_view key) const {
     // Virtual-host style asks the bucket itself at "/", path style at "/bucket".
@@ -157,11 +97,11 @@ Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& 
         return failure(EINVAL, "no bucket: the source looks like s3://BUCKET/PREFIX");
     }
     Endpoint endpoint;
-    endpoint.region = choose_region(config, environment, profile);
+    endpoint.region = resolve_region(config, environment, profile);
     if (!is_region_name(endpoint.region)) {
         return failure(EINVAL, format("--region {}: not the name of a region", endpoint.region));
     }
-    const Result<Url> url = parse_url(choose_url(config, environment, profile, endpoint.region));
+    const Result<Url> url = parse_url(choose_url(config, environment, profile, endpoint.region), "--endpoint-url");
     if (!url) {
         return failure(url.error());
     }
@@ -170,10 +110,7 @@ Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& 
         return failure(EINVAL, "virtual-host style needs a host name; pass --force-path-style");
     }
     endpoint.scheme = url->scheme;
-    endpoint.authority = virtual_host ? config.bucket + '.' + url->host : url->host;
-    if (!url->port.empty()) {
-        endpoint.authority += ':' + url->port;
-    }
+    endpoint.authority = virtual_host ? config.bucket + '.' + url->authority() : url->authority();
     endpoint.base_path = virtual_host ? url->path : url->path + '/' + uri_encode(config.bucket);
     return endpoint;
 }

@@ -29,8 +29,12 @@ struct Endpoint {
     [[nodiscard]] std::string url(std::string_view key, const Query& query) const;
 };
 
+// --region, AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1.
+[[nodiscard]] std::string resolve_region(const StoreConfig& config, const Environment& environment,
+                                         const Profile& profile);
+
 // Endpoint: --endpoint-url, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url, else Amazon's for the
-// region. Region: --region, AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1.
+// region.
 //
 // Style kAuto: virtual-host for Amazon's own hosts where the bucket's name can be part of a host name under a wildcard
 // certificate (no dots), path style for every other endpoint, which is what MinIO, Ceph, addresses and localhost need.

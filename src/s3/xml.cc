@@ -119,12 +119,27 @@ constexpr const char* kNamespace = "http://s3.amazonaws.com/doc/2006-03-01/";
 
 std::optional<S3ErrorBody> parse_error_body(std::string_view body) {
     const Document document(body);
-    const pugi::xml_node root = document.root({"Error"});
+    // Services beside S3 put it into an envelope.
+    const pugi::xml_node envelope = document.root({"ErrorResponse"});
+    const pugi::xml_node root = envelope ? envelope.child("Error") : document.root({"Error"});
     if (!root) {
         return std::nullopt;
     }
     return S3ErrorBody{text_of(root, "Code"), text_of(root, "Message"), text_of(root, "RequestId"),
                        text_of(root, "Region")};
+}
+
+Result<Credentials> parse_assumed_role(std::string_view body) {
+    const Document document(body);
+    const pugi::xml_node response = document.root({"AssumeRoleResponse", "AssumeRoleWithWebIdentityResponse"});
+    // The result is called as the response is.
+    const pugi::xml_node keys = response.first_child().child("Credentials");
+    Credentials credentials{text_of(keys, "AccessKeyId"), Secret(text_of(keys, "SecretAccessKey")),
+                            Secret(text_of(keys, "SessionToken")), parse_iso8601(text_of(keys, "Expiration"))};
+    if (credentials.access_key_id.empty() || credentials.secret_access_key.empty() || !credentials.expires) {
+        return malformed("session of a role");
+    }
+    return credentials;
 }
 
 Result<ListResponse> parse_list_result(std::string_view body) {

@@ -12,12 +12,16 @@
 
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
+#include "s3/credentials.h"
 #include "s3/error_table.h"
 
 namespace ckptfs {
 
 // The body's <Error>; nothing where the body is something else.
 [[nodiscard]] std::optional<S3ErrorBody> parse_error_body(std::string_view body);
+
+// What AssumeRole and AssumeRoleWithWebIdentity of the Security Token Service answer.
+[[nodiscard]] Result<Credentials> parse_assumed_role(std::string_view body);
 
 [[nodiscard]] Result<ListResponse> parse_list_result(std::string_view body);
 

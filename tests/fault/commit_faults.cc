@@ -58,7 +58,8 @@ public:
         config_.retry_for = retry_for;
         const Environment nothing = [](const char*) { return std::nullopt; };
         transport_ = std::move(make_curl_transport({}).value());
-        credentials_ = std::move(make_credentials_provider(config_, nothing, {clock_, [] { return 0.5; }}).value());
+        credentials_ =
+            std::move(make_credentials_provider(config_, nothing, {*transport_, clock_, [] { return 0.5; }}).value());
         store_ = std::move(
             make_s3_store(config_, nothing, {*transport_, timer_, clock_, executor_, *credentials_, [] { return 0.5; }})
                 .value());

@@ -36,6 +36,11 @@ void check_list(std::string_view body) {
     CKPTFS_REQUIRE(delete_objects_body(keys).size() >= keys.size());
 }
 
+void check_session(std::string_view body) {
+    const auto session = parse_assumed_role(body);
+    CKPTFS_REQUIRE(!session || (!session->access_key_id.empty() && session->expires));
+}
+
 void check_uploads(std::string_view body) {
     const auto page = parse_upload_page(body);
     if (!page) {
@@ -64,6 +69,7 @@ void check(std::string_view body) {
     check_list(body);
     check_uploads(body);
     check_parts(body);
+    check_session(body);
     static_cast<void>(parse_error_body(body));
     static_cast<void>(parse_delete_result(body));
     if (const auto created = parse_created_upload(body)) {

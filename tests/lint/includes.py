@@ -13,7 +13,7 @@ THIRD_PARTY = {
     "fmt/": ("src/base/text.h",),
     "fuse": ("src/fuse/",),
     "isa-l/": ("src/base/digest.cc", "tests/s3sim/digest.cc"),
-    "nlohmann/": ("src/cli/json_reports.cc", "tests/s3sim/admin.cc"),
+    "nlohmann/": ("src/base/json_text.cc", "src/cli/json_reports.cc", "tests/s3sim/admin.cc"),
     "openssl/": ("src/base/digest.cc", "tests/s3sim/digest.cc", "tests/s3sim/tls.cc"),
     "pugixml": ("src/s3/xml.cc", "tests/s3sim/xml.cc"),
     "spdlog/": ("src/base/log.cc",),

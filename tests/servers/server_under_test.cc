@@ -56,8 +56,8 @@ ServerTest::ServerTest()
       timer_(std::make_unique<TimerThread>(clock_)),
       executor_(make_executor()),
       transport_(required(make_curl_transport({}))),
-      credentials_(
-          required(make_credentials_provider(default_config(), process_environment(), {clock_, random_source()}))) {
+      credentials_(required(
+          make_credentials_provider(default_config(), process_environment(), {*transport_, clock_, random_source()}))) {
     reopen(default_config());
 }
 
@@ -89,7 +89,8 @@ void ServerTest::replace_variable(const std::string& name, const std::string& va
     };
     store_.reset();
     s3_.reset();
-    credentials_ = required(make_credentials_provider(default_config(), changed, {clock_, random_source()}));
+    credentials_ =
+        required(make_credentials_provider(default_config(), changed, {*transport_, clock_, random_source()}));
     reopen(default_config());
 }
 

@@ -2,45 +2,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <future>
-#include <map>
 
-#include "base/system_clock.h"
 #include "credentials/provider.h"
 #include "s3/profile_file.h"
+#include "source_fixture.h"
 
 namespace ckptfs {
 namespace {
 
 using ::testing::HasSubstr;
 
-class CredentialsTest : public ::testing::Test {
+class CredentialsTest : public testing::SourceTest {
 protected:
-    CredentialsTest() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "ckptfs-credentials-XXXXXX").string();
-        home_ = mkdtemp(pattern.data());
-        variables_["HOME"] = home_.string();
-        std::filesystem::create_directory(home_ / ".aws");
-    }
-    ~CredentialsTest() override { std::filesystem::remove_all(home_); }
-
-    void write(const std::string& name, const std::string& text) const { std::ofstream(home_ / ".aws" / name) << text; }
-
-    [[nodiscard]] Environment environment() const {
-        return [this](const char* name) -> std::optional<std::string> {
-            const auto found = variables_.find(name);
-            return found == variables_.end() ? std::nullopt : std::optional(found->second);
-        };
+    [[nodiscard]] Result<std::unique_ptr<CredentialsProvider>> make() {
+        return make_credentials_provider(config_, environment(), {transport_, clock_, [] { return 0.5; }});
     }
 
-    [[nodiscard]] Result<std::unique_ptr<CredentialsProvider>> make() const {
-        return make_credentials_provider(config_, environment(), {clock_, [] { return 0.5; }});
-    }
-
-    [[nodiscard]] Result<SharedCredentials> resolve() const {
+    [[nodiscard]] Result<SharedCredentials> resolve() {
         auto provider = make();
         return provider ? ask(**provider) : failure(std::move(provider.error()));
     }
@@ -52,9 +31,33 @@ protected:
         return answered.get_future().get();
     }
 
-    SystemClock clock_;
-    std::filesystem::path home_;
-    std::map<std::string, std::string> variables_;
+    // Every source that is asked for answers with a key that tells which one it is.
+    void serve_everything() {
+        transport_.answer_with([](const HttpRequest& request) -> Result<HttpResponse> {
+            if (request.url.find("sts.") != std::string::npos) {
+                const std::string body = request.body.to_string();
+                const bool token = body.find("WebIdentityToken") != std::string::npos;
+                return HttpResponse{200,
+                                    {},
+                                    token ? testing::assumed_role("AssumeRoleWithWebIdentity", "web")
+                                          : testing::assumed_role("AssumeRole", "role")};
+            }
+            if (request.url.ends_with("/security-credentials/")) {
+                return HttpResponse{200, {}, "train"};
+            }
+            const bool instance = request.url.find("169.254.169.254") != std::string::npos;
+            return HttpResponse{200,
+                                {},
+                                std::string(R"({"AccessKeyId": ")") + (instance ? "instance" : "container") +
+                                    R"(", "SecretAccessKey": "s", "Token": "t"})"};
+        });
+    }
+
+    std::string found() {
+        const auto credentials = resolve();
+        return credentials ? (*credentials)->access_key_id : credentials.error().message;
+    }
+
     StoreConfig config_;
 };
 
@@ -62,7 +65,7 @@ TEST_F(CredentialsTest, FromTheEnvironment) {
     variables_["AWS_ACCESS_KEY_ID"] = "id";
     variables_["AWS_SECRET_ACCESS_KEY"] = "secret";
     variables_["AWS_SESSION_TOKEN"] = "token";
-    write("credentials", "[default]\naws_access_key_id = other\naws_secret_access_key = other\n");
+    write(".aws/credentials", "[default]\naws_access_key_id = other\naws_secret_access_key = other\n");
     const auto credentials = resolve();
     ASSERT_TRUE(credentials.has_value()) << credentials.error().message;
     EXPECT_EQ((*credentials)->access_key_id, "id");
@@ -71,7 +74,7 @@ TEST_F(CredentialsTest, FromTheEnvironment) {
 }
 
 TEST_F(CredentialsTest, FromTheCredentialsFile) {
-    write("credentials",
+    write(".aws/credentials",
           "[default]\naws_access_key_id = id\naws_secret_access_key = a/b+c=\n"
           "[other]\naws_access_key_id=id2\naws_secret_access_key=s2\naws_session_token=t2\n");
     auto credentials = resolve();
@@ -85,7 +88,7 @@ TEST_F(CredentialsTest, FromTheCredentialsFile) {
 }
 
 TEST_F(CredentialsTest, FromTheConfigFile) {
-    write("config",
+    write(".aws/config",
           "[default]\nregion = eu-west-1\n[profile train]\naws_access_key_id = id\naws_secret_access_key = s\n");
     config_.profile = "train";
     const auto credentials = resolve();
@@ -97,7 +100,7 @@ TEST_F(CredentialsTest, FromTheConfigFile) {
 TEST_F(CredentialsTest, AProfileOnTheCommandLineComesBeforeTheEnvironment) {
     variables_["AWS_ACCESS_KEY_ID"] = "id";
     variables_["AWS_SECRET_ACCESS_KEY"] = "secret";
-    write("credentials", "[train]\naws_access_key_id = other\naws_secret_access_key = s\n");
+    write(".aws/credentials", "[train]\naws_access_key_id = other\naws_secret_access_key = s\n");
     config_.profile = "train";
     EXPECT_EQ((*resolve())->access_key_id, "other");
     config_.profile = "absent";
@@ -106,12 +109,97 @@ TEST_F(CredentialsTest, AProfileOnTheCommandLineComesBeforeTheEnvironment) {
     EXPECT_THAT(credentials.error().message, HasSubstr("absent"));
 }
 
-TEST_F(CredentialsTest, NoneFoundSaysWhatToDo) {
+TEST_F(CredentialsTest, NoneFoundSaysWhereWasLookedAndWhatToDo) {
     const auto credentials = resolve();
     ASSERT_FALSE(credentials.has_value());
     EXPECT_EQ(credentials.error().errno_value, EACCES);
-    EXPECT_THAT(credentials.error().message, HasSubstr("AWS_ACCESS_KEY_ID"));
-    EXPECT_THAT(credentials.error().message, HasSubstr("--no-sign-request"));
+    for (const char* part : {"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "profile default of",
+                             "/.aws/credentials", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                             "the instance metadata of http://169.254.169.254", "--no-sign-request"}) {
+        EXPECT_THAT(credentials.error().message, HasSubstr(part));
+    }
+    EXPECT_THAT(credentials.error().message, ::testing::Not(HasSubstr("\n")));
+}
+
+TEST_F(CredentialsTest, SourcesInTheOrderOfTheAwsTools) {
+    serve_everything();
+    EXPECT_EQ(found(), "instance");
+    variables_["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"] = "/x";
+    EXPECT_EQ(found(), "container");
+    write(".aws/credentials", "[default]\naws_access_key_id = file\naws_secret_access_key = s\n");
+    EXPECT_EQ(found(), "file");
+    variables_["AWS_ROLE_ARN"] = "arn";
+    variables_["AWS_WEB_IDENTITY_TOKEN_FILE"] = write("token", "t");
+    EXPECT_EQ(found(), "web");
+    variables_["AWS_ACCESS_KEY_ID"] = "environment";
+    variables_["AWS_SECRET_ACCESS_KEY"] = "s";
+    EXPECT_EQ(found(), "environment");
+    config_.profile = "default";
+    EXPECT_EQ(found(), "file");
+}
+
+TEST_F(CredentialsTest, AProfileWithoutCredentialsLeavesThemToTheMachine) {
+    serve_everything();
+    write(".aws/config", "[profile train]\nregion = eu-west-1\n");
+    config_.profile = "train";
+    EXPECT_EQ(found(), "instance");
+}
+
+TEST_F(CredentialsTest, ASourceThatFailsIsNotPassedBy) {
+    serve_everything();
+    variables_["AWS_WEB_IDENTITY_TOKEN_FILE"] = "/no/such/file";
+    variables_["AWS_ROLE_ARN"] = "arn";
+    EXPECT_THAT(found(), HasSubstr("/no/such/file"));
+}
+
+TEST_F(CredentialsTest, ASourceThatOnceHadThemIsNotLeft) {
+    serve_everything();
+    write(".aws/credentials", "[default]\naws_access_key_id = file\naws_secret_access_key = s\n");
+    auto provider = make();
+    ASSERT_TRUE(provider.has_value()) << provider.error().message;
+    std::filesystem::remove(home_ / ".aws/credentials");
+    (*provider)->refuse(*ask(**provider));
+    const auto gone = ask(**provider);
+    ASSERT_FALSE(gone.has_value());
+    EXPECT_THAT(gone.error().message, HasSubstr("has no credentials any more"));
+    EXPECT_TRUE(gone.error().retryable);
+}
+
+TEST_F(CredentialsTest, RolesAreAssumedOneAfterTheOther) {
+    transport_.answer_with([](const HttpRequest& request) -> Result<HttpResponse> {
+        const bool first = request.body.to_string().find("inner") != std::string::npos;
+        return HttpResponse{200, {}, testing::assumed_role("AssumeRole", first ? "first" : "second")};
+    });
+    write(".aws/credentials", "[keys]\naws_access_key_id = id\naws_secret_access_key = s\naws_session_token = t\n");
+    write(".aws/config",
+          "[profile train]\nregion = ap-south-1\nrole_arn = outer\nsource_profile = middle\nexternal_id = x y\n"
+          "duration_seconds = 900\n[profile middle]\nrole_arn = inner\nsource_profile = keys\n"
+          "role_session_name = me\n");
+    config_.profile = "train";
+    EXPECT_EQ(found(), "second");
+    const auto asked = transport_.asked();
+    ASSERT_EQ(asked.size(), 2U);
+    EXPECT_EQ(asked[0].url, "https://sts.ap-south-1.amazonaws.com/");
+    EXPECT_EQ(asked[0].body.to_string(), "Action=AssumeRole&RoleArn=inner&RoleSessionName=me&Version=2011-06-15");
+    EXPECT_EQ(testing::header_of(asked[0], "x-amz-security-token"), "t");
+    EXPECT_THAT(testing::header_of(asked[0], "authorization"), HasSubstr("Credential=id/20231114/ap-south-1/sts/"));
+    EXPECT_EQ(asked[1].body.to_string(),
+              "Action=AssumeRole&DurationSeconds=900&ExternalId=x%20y&RoleArn=outer&RoleSessionName=ckptfs-1700000000&"
+              "Version=2011-06-15");
+    EXPECT_THAT(testing::header_of(asked[1], "authorization"), HasSubstr("Credential=first/"));
+    EXPECT_EQ(testing::header_of(asked[1], "x-amz-security-token"), "t-first");
+}
+
+TEST_F(CredentialsTest, ServicesAreAskedWhereTheEnvironmentSays) {
+    serve_everything();
+    variables_["AWS_ROLE_ARN"] = "arn";
+    variables_["AWS_WEB_IDENTITY_TOKEN_FILE"] = write("token", "t");
+    variables_["AWS_ENDPOINT_URL"] = "http://sts.everything";
+    EXPECT_EQ(found(), "web");
+    variables_["AWS_ENDPOINT_URL_STS"] = "http://sts.here:8080/base/";
+    EXPECT_EQ(found(), "web");
+    EXPECT_EQ(transport_.asked().at(0).url, "http://sts.everything/");
+    EXPECT_EQ(transport_.asked().at(1).url, "http://sts.here:8080/base/");
 }
 
 TEST_F(CredentialsTest, HalfAPairIsAnError) {
@@ -120,7 +208,7 @@ TEST_F(CredentialsTest, HalfAPairIsAnError) {
 }
 
 TEST_F(CredentialsTest, ABrokenFileIsAnErrorThatShowsNoSecret) {
-    write("credentials", "[default\naws_secret_access_key = hidden\n");
+    write(".aws/credentials", "[default\naws_secret_access_key = hidden\n");
     const auto credentials = resolve();
     ASSERT_FALSE(credentials.has_value());
     EXPECT_THAT(credentials.error().message, ::testing::Not(HasSubstr("hidden")));
@@ -134,11 +222,11 @@ TEST_F(CredentialsTest, Anonymous) {
 }
 
 TEST_F(CredentialsTest, RefusedCredentialsAreReadAgain) {
-    write("credentials", "[default]\naws_access_key_id = old\naws_secret_access_key = s\n");
+    write(".aws/credentials", "[default]\naws_access_key_id = old\naws_secret_access_key = s\n");
     auto provider = make();
     ASSERT_TRUE(provider.has_value());
     const SharedCredentials old = *ask(**provider);
-    write("credentials", "[default]\naws_access_key_id = new\naws_secret_access_key = s\n");
+    write(".aws/credentials", "[default]\naws_access_key_id = new\naws_secret_access_key = s\n");
     EXPECT_EQ(*ask(**provider), old);
     (*provider)->refuse(old);
     const SharedCredentials renewed = *ask(**provider);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a program and takes what it prints. No shell is involved.
+#pragma once
+
+#include <chrono>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+// Words as a shell makes them of blanks, quotes and backslashes; nothing is expanded. Fails for a quote without an end
+// and for no word at all. Pure.
+[[nodiscard]] Result<std::vector<std::string>> split_words(std::string_view command);
+
+// Standard output of the program, which is looked for in PATH and has /dev/null for its input. Fails, with the end of
+// what it said on standard error, where it cannot be started, exits with another status than 0, prints more than 1 MiB,
+// or runs for longer than `limit` or beyond a stop; it and its children are killed then.
+[[nodiscard]] Result<std::string> program_output(const std::vector<std::string>& words, std::chrono::milliseconds limit,
+                                                 const std::stop_token& stop);
+
+}  // namespace ckptfs
