@@ -103,6 +103,11 @@ class Simulator:
     def set_model(self, **model: float) -> None:
         self._admin("POST", "model", model)
 
+    def add_session(self, access_key: str, secret_key: str, session_token: str, valid_s: float) -> None:
+        """Takes these keys, too, until they expire."""
+        self._admin("POST", "sessions", {"access_key": access_key, "secret_key": secret_key,
+                                         "session_token": session_token, "valid_s": valid_s})
+
     # --- the bucket as others see it
 
     def all_keys(self, prefix: str = "") -> list[str]:

@@ -158,6 +158,12 @@ Model read_model(Model model, const Json& json) {
     return model;
 }
 
+SessionKeys read_session(const Json& json, SystemTime now) {
+    const std::chrono::duration<double> valid(json.at("valid_s").get<double>());
+    return {json.at("access_key").get<std::string>(), json.at("secret_key").get<std::string>(),
+            json.at("session_token").get<std::string>(), now + std::chrono::duration_cast<SystemTime::duration>(valid)};
+}
+
 std::size_t read_limit(const std::string& query) {
     for (const auto& [name, value] : parse_query(query).value_or(std::vector<NameValue>())) {
         if (name == "limit") {
@@ -238,8 +244,12 @@ private:
         if (what == "GET model") {
             return describe_model(simulator_.model());
         }
+        if (what == "POST sessions") {
+            simulator_.verifier().add(read_session(Json::parse(body), simulator_.table().now()));
+            return Json::object();
+        }
         status = 404;
-        return {{"error", "there is " + std::string(kAdminPrefix) + "faults, counters, requests and model"}};
+        return {{"error", "there is " + std::string(kAdminPrefix) + "faults, counters, requests, model and sessions"}};
     }
 
     Simulator& simulator_;

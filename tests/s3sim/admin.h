@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The simulator's own interface under /_s3sim/: faults, counters, model, latest requests. JSON both ways.
+// The simulator's own interface under /_s3sim/: faults, counters, model, latest requests, sessions
+// (keys that expire: POST {"access_key", "secret_key", "session_token", "valid_s"}). JSON both ways.
 
 #include <memory>
 #include <string_view>

@@ -213,11 +213,6 @@ Outcome<void> check_claim(const HttpRequest& request, const Claim& claim, const 
     if (claim.service != "s3" || claim.terminator != "aws4_request") {
         return fail("AuthorizationHeaderMalformed", "The credential scope must end in /s3/aws4_request.");
     }
-    if (claim.access_key != keys.access_key) {
-        S3Error error = s3_error("InvalidAccessKeyId");
-        error.details.emplace_back("AWSAccessKeyId", claim.access_key);
-        return tl::unexpected(std::move(error));
-    }
     const auto signed_at = parse_amz_date(claim.timestamp);
     if (!signed_at || claim.timestamp.substr(0, 8) != claim.date) {
         return fail("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header");
@@ -247,6 +242,30 @@ Outcome<void> check_claim(const HttpRequest& request, const Claim& claim, const 
 
 }  // namespace
 
+void SignatureVerifier::add(SessionKeys keys) {
+    const std::lock_guard lock(mutex_);
+    const std::string name = keys.access_key;
+    sessions_.insert_or_assign(name, std::move(keys));
+}
+
+Outcome<SigningKeys> SignatureVerifier::keys_of(const std::string& access_key, SystemTime now) const {
+    if (access_key == keys_.access_key) {
+        return keys_;
+    }
+    const std::lock_guard lock(mutex_);
+    const auto found = sessions_.find(access_key);
+    if (found == sessions_.end()) {
+        S3Error error = s3_error("InvalidAccessKeyId");
+        error.details.emplace_back("AWSAccessKeyId", access_key);
+        return tl::unexpected(std::move(error));
+    }
+    const SessionKeys& session = found->second;
+    if (now >= session.expires) {
+        return fail("ExpiredToken", "The provided token has expired.");
+    }
+    return SigningKeys{session.access_key, session.secret_key, session.session_token};
+}
+
 Outcome<std::optional<std::string>> SignatureVerifier::verify(const HttpRequest& request, SystemTime now) const {
     const auto query = parse_query(request.query);
     if (!query) {
@@ -265,7 +284,11 @@ Outcome<std::optional<std::string>> SignatureVerifier::verify(const HttpRequest&
     if (!claim) {
         return tl::unexpected(std::move(claim.error()));
     }
-    if (auto checked = check_claim(request, *claim, keys_, now); !checked) {
+    const auto keys = keys_of(claim->access_key, now);
+    if (!keys) {
+        return tl::unexpected(keys.error());
+    }
+    if (auto checked = check_claim(request, *claim, *keys, now); !checked) {
         return tl::unexpected(std::move(checked.error()));
     }
     return claim->region;

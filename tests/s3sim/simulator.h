@@ -50,7 +50,7 @@ public:
     void clear_faults();
 
     const SimulatorOptions& options() const { return options_; }
-    const SignatureVerifier& verifier() const { return verifier_; }
+    SignatureVerifier& verifier() { return verifier_; }
     ObjectTable& table() { return table_; }
     FaultTable& faults() { return faults_; }
     Counters& counters() { return counters_; }
@@ -58,7 +58,7 @@ public:
 
 private:
     const SimulatorOptions options_;
-    const SignatureVerifier verifier_;
+    SignatureVerifier verifier_;
     ChunkPool& pool_;
     TrafficShaper& shaper_;
     std::function<void()> release_;

@@ -45,6 +45,18 @@ protected:
     const SystemTime now_ = *parse_amz_date("20130524T000500Z");
 };
 
+TEST_F(SignatureVerifierTest, SessionsExpire) {
+    SignatureVerifier verifier({"base", "secret", std::nullopt, false});
+    const auto code = [&] { return verifier.verify(get_object_example(), now_).error().code; };
+    EXPECT_EQ(code(), "InvalidAccessKeyId");
+    const SigningKeys keys = example_keys();
+    verifier.add({keys.access_key, keys.secret_key, "token", now_ + std::chrono::seconds(1)});
+    // The request has no token.
+    EXPECT_EQ(code(), "InvalidToken");
+    verifier.add({keys.access_key, keys.secret_key, "token", now_});
+    EXPECT_EQ(code(), "ExpiredToken");
+}
+
 TEST_F(SignatureVerifierTest, AcceptsThePublishedExamples) {
     const auto region = SignatureVerifier(example_keys()).verify(get_object_example(), now_);
     ASSERT_TRUE(region) << region.error().code;

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services that hand out credentials, on one port of this machine: sessions of the simulator that soon expire."""
+
+import collections
+import datetime
+import http.server
+import itertools
+import json
+import threading
+import urllib.parse
+
+from .simulator import Simulator
+
+BEARER_TOKEN = "bearer-token-of-the-login"
+CONTAINER_TOKEN = "token-of-the-pod"
+METADATA_TOKEN = "token-of-the-instance"
+WEB_IDENTITY_TOKEN = "token.of/the+service=account"
+
+
+class CredentialServices:
+    """`valid_s`: what they say; `store_valid_s`: when the store refuses them, where that is another time."""
+
+    def __init__(self, simulator: Simulator, valid_s: float, store_valid_s: float | None = None) -> None:
+        self._simulator = simulator
+        self._numbers = itertools.count(1)
+        self.valid_s = valid_s
+        self.store_valid_s = store_valid_s or valid_s
+        self.down = False
+        # By whom they were asked for: how many sessions were handed out.
+        self.issued: collections.Counter[str] = collections.Counter()
+        self.secrets: list[str] = [BEARER_TOKEN, CONTAINER_TOKEN, METADATA_TOKEN, WEB_IDENTITY_TOKEN]
+        services = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_) -> None:
+                pass
+
+            def serve(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
+                status, answer = services._answer(self.command, self.path, self.headers, body)
+                self.send_response(status)
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer.encode())
+
+            do_GET = do_PUT = do_POST = serve
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def issue(self, whom: str) -> dict[str, str]:
+        number = next(self._numbers)
+        secret, token = f"secret-{number}-of-{whom}", f"token-{number}-of-{whom}"
+        key = f"SESSION{number}"
+        self._simulator.add_session(key, secret, token, self.store_valid_s)
+        self.issued[whom] += 1
+        self.secrets += [secret, token]
+        expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=self.valid_s)
+        return {"AccessKeyId": key, "SecretAccessKey": secret, "Token": token, "SessionToken": token,
+                "Expiration": expires.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+
+    def _answer(self, method: str, path: str, headers, body: str) -> tuple[int, str]:
+        url = urllib.parse.urlsplit(path)
+        if self.down:
+            return 503, "down"
+        if method == "POST":
+            return self._security_token_service(dict(urllib.parse.parse_qsl(body)), headers)
+        if url.path == "/federation/credentials":
+            return self._identity_center(dict(urllib.parse.parse_qsl(url.query)), headers)
+        if url.path.startswith("/latest/"):
+            return self._instance_metadata(method, url.path, headers)
+        if url.path == "/process":
+            return 200, json.dumps({"Version": 1, **self.issue("process")})
+        if url.path == "/container" and headers["authorization"] == CONTAINER_TOKEN:
+            return 200, json.dumps(self.issue("container"))
+        return 403, json.dumps({"code": "AccessDenied", "message": "not with this token"})
+
+    def _security_token_service(self, form: dict[str, str], headers) -> tuple[int, str]:
+        action = form["Action"]
+        whom = form["RoleArn"]
+        signed = headers.get("authorization", "").startswith("AWS4-HMAC-SHA256 Credential=")
+        proved = form.get("WebIdentityToken") == WEB_IDENTITY_TOKEN if action == "AssumeRoleWithWebIdentity" else signed
+        if form.get("Version") != "2011-06-15" or not form.get("RoleSessionName") or not proved:
+            return 403, "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"
+        session = "".join(f"<{name}>{value}</{name}>" for name, value in self.issue(whom).items() if name != "Token")
+        return 200, (f"<{action}Response><{action}Result><Credentials>{session}</Credentials></{action}Result>"
+                     f"</{action}Response>")
+
+    def _identity_center(self, query: dict[str, str], headers) -> tuple[int, str]:
+        if headers["x-amz-sso_bearer_token"] != BEARER_TOKEN or query != {"role_name": "Train", "account_id": "12"}:
+            return 401, json.dumps({"message": "Session token not found or invalid"})
+        session = self.issue("sso")
+        expires = datetime.datetime.fromisoformat(session["Expiration"].replace("Z", "+00:00"))
+        return 200, json.dumps({"roleCredentials": {
+            "accessKeyId": session["AccessKeyId"], "secretAccessKey": session["SecretAccessKey"],
+            "sessionToken": session["SessionToken"], "expiration": int(expires.timestamp() * 1000)}})
+
+    def _instance_metadata(self, method: str, path: str, headers) -> tuple[int, str]:
+        roles = "/latest/meta-data/iam/security-credentials/"
+        if method == "PUT" and path == "/latest/api/token" and headers["x-aws-ec2-metadata-token-ttl-seconds"]:
+            return 200, METADATA_TOKEN
+        if headers["x-aws-ec2-metadata-token"] != METADATA_TOKEN:
+            return 401, ""
+        if path == roles:
+            return 200, "train"
+        return (200, json.dumps({"Code": "Success", **self.issue("instance")})) if path == roles + "train" else (404, "")
