@@ -34,6 +34,11 @@ struct StoreConfig {
     // "crc32c" or "none" for stores that refuse checksum headers.
     std::string checksum = "crc32c";
     std::string storage_class;
+    // "AES256", "aws:kms" or "aws:kms:dsse"; empty: as the bucket is set up.
+    std::string encryption;
+    std::string kms_key_id;
+    // Needed for buckets whose owner does not pay for requests.
+    bool requester_pays = false;
     // A request without progress is tried again for this long, then fails with EIO.
     Milliseconds retry_for{std::chrono::minutes(5)};
     // One byte must move within this time, or the attempt is given up.

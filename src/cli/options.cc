@@ -122,6 +122,17 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.store.unsigned_payload, parse_switch(v)); }},
     {kStoreSection, "storage-class", "", "NAME", "", "storage class of new objects", "",
      [](Config& c, std::string_view v) { return set_text(c.store.storage_class, v); }},
+    {kStoreSection, "sse", "", "NAME", "as the bucket is set up", "encryption of new objects by the store",
+     "AES256, aws:kms or aws:kms:dsse. Objects that are made by a rename are encrypted so, too.",
+     [](Config& c, std::string_view v) {
+         return one_of(c.store.encryption, v, {"AES256", "aws:kms", "aws:kms:dsse"});
+     }},
+    {kStoreSection, "sse-kms-key-id", "", "KEY", "Amazon's own for S3", "key of AWS KMS that encrypts new objects",
+     "Its id, ARN or alias. Without --sse it means aws:kms.",
+     [](Config& c, std::string_view v) { return set_text(c.store.kms_key_id, v); }},
+    {kStoreSection, "requester-pays", "", "", "", "pay for requests and traffic of a bucket of others",
+     "Needed where its owner has set it up so.",
+     [](Config& c, std::string_view v) { return set(c.store.requester_pays, parse_switch(v)); }},
     {kStoreSection, "retry-for", "", "TIME", "5m", "how long a request without progress is tried again",
      "Then the file fails with EIO.",
      [](Config& c, std::string_view v) { return set(c.store.retry_for, parse_duration(v)); }},

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/timer_thread.h"
 #include "ckptfs/log.h"
+#include "cli/background.h"
 #include "cli/cat_object.h"
 #include "cli/inspect_object.h"
 #include "cli/json_reports.h"
@@ -152,6 +153,7 @@ int verify(const Access& access, const ToolRequest& request) {
 
 int tool_command(const ToolRequest& request, const Config& config) {
     set_log_level(LogLevel::kError);
+    hide_memory();
     // libcurl and OpenSSL may write to connections that are gone.
     std::signal(SIGPIPE, SIG_IGN);
     const auto access = Access::create(scaled(config, processor_count()));

@@ -110,6 +110,7 @@ Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& 
         return failure(EINVAL, "virtual-host style needs a host name; pass --force-path-style");
     }
     endpoint.scheme = url->scheme;
+    endpoint.requester_pays = config.requester_pays;
     endpoint.authority = virtual_host ? config.bucket + '.' + url->authority() : url->authority();
     endpoint.base_path = virtual_host ? url->path : url->path + '/' + uri_encode(config.bucket);
     return endpoint;

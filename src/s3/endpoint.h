@@ -22,6 +22,8 @@ struct Endpoint {
     // Percent-encoded, without a trailing '/': the endpoint's own path, and the bucket for path style.
     std::string base_path;
     std::string region;
+    // Every request says that whoever sends it pays.
+    bool requester_pays = false;
 
     [[nodiscard]] bool uses_tls() const { return scheme == "https"; }
     // As sent and signed. An empty key names the bucket.

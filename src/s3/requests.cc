@@ -35,6 +35,16 @@ void add_all(HttpHeaders& headers, const std::map<std::string, std::string>& mor
     headers.insert(headers.end(), more.begin(), more.end());
 }
 
+// Comes last: what an object that is copied had is among the headers by then.
+void add_encryption(HttpHeaders& headers, const RequestDefaults& defaults) {
+    if (defaults.encryption.empty()) {
+        return;
+    }
+    std::erase_if(headers, [](const auto& header) { return header.first.starts_with("x-amz-server-side-encryption"); });
+    headers.emplace_back("x-amz-server-side-encryption", defaults.encryption);
+    add(headers, "x-amz-server-side-encryption-aws-kms-key-id", defaults.kms_key_id);
+}
+
 // x-amz-copy-source is a path: the key is percent-encoded in it.
 std::string copy_source(const RequestDefaults& defaults, const std::string& key) {
     return '/' + uri_encode(defaults.bucket) + '/' + uri_encode_key(key);
@@ -76,6 +86,7 @@ S3Request put_request(const RequestDefaults& defaults, const PutRequest& put) {
         add(request.headers, "x-amz-checksum-crc32c", crc32c_base64(*put.crc32c));
     }
     add_metadata(request.headers, put.metadata);
+    add_encryption(request.headers, defaults);
     request.body = put.body;
     return request;
 }
@@ -93,6 +104,7 @@ S3Request copy_request(const RequestDefaults& defaults, const CopyRequest& copy)
     }
     add(request.headers, "x-amz-storage-class", defaults.storage_class);
     add(request.headers, "if-none-match", copy.if_none_match ? "*" : "");
+    add_encryption(request.headers, defaults);
     return request;
 }
 
@@ -138,6 +150,7 @@ S3Request create_upload_request(const RequestDefaults& defaults, const CreateUpl
         add(request.headers, "x-amz-checksum-type", "COMPOSITE");
     }
     add_metadata(request.headers, create.metadata);
+    add_encryption(request.headers, defaults);
     return request;
 }
 

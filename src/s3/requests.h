@@ -30,6 +30,9 @@ struct RequestDefaults {
     std::string storage_class;
     // False for stores that refuse checksum headers.
     bool checksums = true;
+    // As StoreConfig has it; takes the place of what an object that is copied had.
+    std::string encryption;
+    std::string kms_key_id;
 };
 
 [[nodiscard]] S3Request head_request(const std::string& key);

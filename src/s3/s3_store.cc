@@ -22,7 +22,9 @@ namespace {
 constexpr int kSlowAnswerFactor = 3;
 
 RequestDefaults defaults_of(const StoreConfig& config) {
-    return {config.bucket, config.storage_class, config.checksum != "none"};
+    const bool with_key = config.encryption.empty() && !config.kms_key_id.empty();
+    return {config.bucket, config.storage_class, config.checksum != "none", with_key ? "aws:kms" : config.encryption,
+            config.kms_key_id};
 }
 
 Failure damaged(const std::string& ours, std::string_view theirs) {

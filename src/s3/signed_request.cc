@@ -17,6 +17,9 @@ HttpRequest signed_request(const S3Request& request, const HttpHeaders& attempt_
     http.headers = request.headers;
     http.headers.insert(http.headers.end(), attempt_headers.begin(), attempt_headers.end());
     http.body = request.body;
+    if (endpoint.requester_pays) {
+        http.headers.emplace_back("x-amz-request-payer", "requester");
+    }
     if (!credentials) {
         return http;
     }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "s3/signed_request.h"
+#include "s3/sigv4.h"
+
+namespace ckptfs {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Key;
+using ::testing::Not;
+using ::testing::Pair;
+
+constexpr const char* kEncryption = "x-amz-server-side-encryption";
+constexpr const char* kKmsKey = "x-amz-server-side-encryption-aws-kms-key-id";
+
+RequestDefaults with_key() {
+    RequestDefaults defaults;
+    defaults.encryption = "aws:kms";
+    defaults.kms_key_id = "alias/mine";
+    return defaults;
+}
+
+TEST(Requests, NewObjectsAreEncryptedAsAsked) {
+    for (const S3Request& request :
+         {put_request(with_key(), {}), copy_request(with_key(), {}), create_upload_request(with_key(), {})}) {
+        EXPECT_THAT(request.headers, Contains(Pair(kEncryption, "aws:kms"))) << request.operation;
+        EXPECT_THAT(request.headers, Contains(Pair(kKmsKey, "alias/mine"))) << request.operation;
+    }
+    RequestDefaults without_key;
+    without_key.encryption = "AES256";
+    EXPECT_THAT(put_request(without_key, {}).headers, Contains(Pair(kEncryption, "AES256")));
+    EXPECT_THAT(put_request(without_key, {}).headers, Not(Contains(Key(kKmsKey))));
+    EXPECT_THAT(put_request({}, {}).headers, Not(Contains(Key(kEncryption))));
+    // The upload knows it; its parts must not say it again.
+    EXPECT_THAT(upload_part_request(with_key(), {}).headers, Not(Contains(Key(kEncryption))));
+}
+
+TEST(Requests, ACopyKeepsTheEncryptionOfItsSourceUnlessAnotherIsAskedFor) {
+    CreateUploadRequest create;
+    create.other_headers = {{kEncryption, "AES256"}, {"cache-control", "no-store"}};
+    EXPECT_THAT(create_upload_request({}, create).headers, Contains(Pair(kEncryption, "AES256")));
+    const HttpHeaders changed = create_upload_request(with_key(), create).headers;
+    EXPECT_THAT(changed, Contains(Pair(kEncryption, "aws:kms")).Times(1));
+    EXPECT_THAT(changed, Not(Contains(Pair(kEncryption, "AES256"))));
+    EXPECT_THAT(changed, Contains(Pair("cache-control", "no-store")));
+}
+
+TEST(Requests, WhoeverPaysSaysSoWithEveryRequest) {
+    Endpoint endpoint;
+    endpoint.requester_pays = true;
+    const auto keys = std::make_shared<const Credentials>(Credentials{"id", Secret("s"), Secret(), std::nullopt});
+    const HttpRequest paid = signed_request(head_request("key"), {}, endpoint, keys, {}, kUnsignedPayload);
+    EXPECT_THAT(paid.headers, Contains(Pair("x-amz-request-payer", "requester")));
+    // Signed, too.
+    EXPECT_THAT(paid.headers, Contains(Pair("authorization", ::testing::HasSubstr("x-amz-request-payer"))));
+    endpoint.requester_pays = false;
+    EXPECT_THAT(signed_request(head_request("key"), {}, endpoint, keys, {}, kUnsignedPayload).headers,
+                Not(Contains(Key("x-amz-request-payer"))));
+}
+
+}  // namespace
+}  // namespace ckptfs
