@@ -35,7 +35,8 @@ std::unique_ptr<CredentialSource> make_chain(const StoreConfig& config, const So
         sources.push_back(std::make_unique<EnvironmentSource>(context.environment));
         sources.push_back(std::make_unique<WebIdentitySource>(context));
     }
-    sources.push_back(std::make_unique<ProfileSource>(context, profile, !config.profile.empty()));
+    const bool is_named = !config.profile.empty() || context.environment("AWS_PROFILE");
+    sources.push_back(std::make_unique<ProfileSource>(context, profile, is_named));
     sources.push_back(std::make_unique<ContainerSource>(context));
     sources.push_back(std::make_unique<InstanceSource>(context));
     return std::make_unique<SourceChain>(

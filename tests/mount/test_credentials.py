@@ -206,7 +206,7 @@ def test_keys_expire_many_times_during_one_upload(own_mount, simulator, prefix):
     simulator.set_model(total_mbps=2)
     try:
         # They expire sooner than they say.
-        mount, services = own_mount(6, 4.5, "--compress", "none")
+        mount, services = own_mount(6, 4.5, "--compress", "none", "--max-connections", "4")
         content = os.urandom(1 << 20) * 300
         with open(mount / "large", "wb") as file:
             file.write(content)

@@ -147,6 +147,8 @@ TEST_F(CredentialsTest, AProfileWithoutCredentialsLeavesThemToTheMachine) {
 
 TEST_F(CredentialsTest, ASourceThatFailsIsNotPassedBy) {
     serve_everything();
+    variables_["AWS_PROFILE"] = "misspelt";
+    EXPECT_THAT(found(), HasSubstr("there is no profile misspelt"));
     variables_["AWS_WEB_IDENTITY_TOKEN_FILE"] = "/no/such/file";
     variables_["AWS_ROLE_ARN"] = "arn";
     EXPECT_THAT(found(), HasSubstr("/no/such/file"));
