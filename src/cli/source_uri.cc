@@ -32,16 +32,30 @@ bool is_path(std::string_view prefix) {
     return true;
 }
 
+// An ARN ends at the second '/', or at the first where its name follows a ':'.
+std::size_t end_of_bucket(std::string_view rest) {
+    constexpr std::string_view kAccessPoint = ":accesspoint/";
+    const std::size_t resource = rest.starts_with("arn:") ? rest.find(kAccessPoint) : std::string_view::npos;
+    const std::size_t name = resource == std::string_view::npos ? 0 : resource + kAccessPoint.size();
+    return std::min(rest.find('/', name), rest.size());
+}
+
+bool is_bucket(std::string_view name) {
+    if (name.starts_with("arn:")) {
+        return true;  // the store's endpoint looks at it
+    }
+    return !name.empty() && name.size() <= kLongestBucket && std::all_of(name.begin(), name.end(), is_bucket_letter);
+}
+
 Result<ObjectUri> split(std::string_view text) {
     if (!text.starts_with(kScheme)) {
         return failure(EINVAL,
                        format("\"{}\" is not a source; expected s3://BUCKET or s3://BUCKET/PREFIX", escaped(text)));
     }
     const std::string_view rest = text.substr(kScheme.size());
-    const std::size_t slash = std::min(rest.find('/'), rest.size());
+    const std::size_t slash = end_of_bucket(rest);
     ObjectUri uri{std::string(rest.substr(0, slash)), std::string(rest.substr(std::min(slash + 1, rest.size())))};
-    if (uri.bucket.empty() || uri.bucket.size() > kLongestBucket ||
-        !std::all_of(uri.bucket.begin(), uri.bucket.end(), is_bucket_letter)) {
+    if (!is_bucket(uri.bucket)) {
         return failure(EINVAL, format("\"{}\" does not name a bucket; expected s3://BUCKET/PREFIX", escaped(text)));
     }
     return uri;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "s3/access_point.h"
 #include "s3/url.h"
 
 namespace ckptfs {
@@ -38,7 +39,7 @@ bool uses_virtual_host(const StoreConfig& config, std::string_view host) {
 }
 
 std::string choose_url(const StoreConfig& config, const Environment& environment, const Profile& profile,
-                       const std::string& region) {
+                       const char* service, const std::string& region) {
     if (!config.endpoint_url.empty()) {
         return config.endpoint_url;
     }
@@ -51,7 +52,7 @@ std::string choose_url(const StoreConfig& config, const Environment& environment
     if (!url.empty()) {
         return url;
     }
-    return format("https://s3.{}.amazonaws.com{}", region, region.starts_with("cn-") ? ".cn" : "");
+    return format("https://{}.{}.amazonaws.com{}", service, region, region.starts_with("cn-") ? ".cn" : "");
 }
 
 bool is_region_name(std::string_view region) {
@@ -93,25 +94,29 @@ std::string Endpoint::url(std::string_view key, const Query& query) const {
 }
 
 Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& environment, const Profile& profile) {
-    if (config.bucket.empty() || config.bucket.find('/') != std::string::npos) {
+    const auto access_point = parse_access_point(config.bucket);
+    if (!access_point && (config.bucket.empty() || config.bucket.find('/') != std::string::npos)) {
         return failure(EINVAL, "no bucket: the source looks like s3://BUCKET/PREFIX");
     }
     Endpoint endpoint;
-    endpoint.region = resolve_region(config, environment, profile);
+    endpoint.region = access_point ? access_point->region : resolve_region(config, environment, profile);
     if (!is_region_name(endpoint.region)) {
         return failure(EINVAL, format("--region {}: not the name of a region", endpoint.region));
     }
-    const Result<Url> url = parse_url(choose_url(config, environment, profile, endpoint.region), "--endpoint-url");
+    const char* const service = access_point ? "s3-accesspoint" : "s3";
+    const Result<Url> url =
+        parse_url(choose_url(config, environment, profile, service, endpoint.region), "--endpoint-url");
     if (!url) {
         return failure(url.error());
     }
-    const bool virtual_host = uses_virtual_host(config, url->host);
+    const bool virtual_host = access_point || uses_virtual_host(config, url->host);
     if (virtual_host && url->host.starts_with('[')) {
         return failure(EINVAL, "virtual-host style needs a host name; pass --force-path-style");
     }
     endpoint.scheme = url->scheme;
     endpoint.requester_pays = config.requester_pays;
-    endpoint.authority = virtual_host ? config.bucket + '.' + url->authority() : url->authority();
+    const std::string label = access_point ? access_point->host_label() : config.bucket;
+    endpoint.authority = virtual_host ? label + '.' + url->authority() : url->authority();
     endpoint.base_path = virtual_host ? url->path : url->path + '/' + uri_encode(config.bucket);
     return endpoint;
 }

@@ -40,6 +40,8 @@ struct Endpoint {
 //
 // Style kAuto: virtual-host for Amazon's own hosts where the bucket's name can be part of a host name under a wildcard
 // certificate (no dots), path style for every other endpoint, which is what MinIO, Ceph, addresses and localhost need.
+//
+// A bucket that is the ARN of an access point is asked by virtual host, in the ARN's region.
 [[nodiscard]] Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& environment,
                                                 const Profile& profile);
 

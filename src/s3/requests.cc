@@ -6,6 +6,7 @@
 
 #include "base/digest.h"
 #include "base/text.h"
+#include "s3/access_point.h"
 #include "s3/xml.h"
 
 namespace ckptfs {
@@ -45,8 +46,11 @@ void add_encryption(HttpHeaders& headers, const RequestDefaults& defaults) {
     add(headers, "x-amz-server-side-encryption-aws-kms-key-id", defaults.kms_key_id);
 }
 
-// x-amz-copy-source is a path: the key is percent-encoded in it.
+// x-amz-copy-source is a path, or the ARN of an object behind an access point; the key is percent-encoded in it.
 std::string copy_source(const RequestDefaults& defaults, const std::string& key) {
+    if (parse_access_point(defaults.bucket)) {
+        return uri_encode_key(defaults.bucket + "/object/" + key);
+    }
     return '/' + uri_encode(defaults.bucket) + '/' + uri_encode_key(key);
 }
 

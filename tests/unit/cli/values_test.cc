@@ -42,6 +42,9 @@ TEST(Values, ModesNumbersSwitchesAndLists) {
 }
 
 TEST(SourceUri, BucketAndPrefix) {
+    const auto access_point = parse_source("s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/train/run/7");
+    EXPECT_EQ(access_point->bucket, "arn:aws:s3:eu-west-1:123456789012:accesspoint/train");
+    EXPECT_EQ(access_point->prefix, "run/7/");
     EXPECT_EQ(parse_source("s3://bucket")->prefix, "");
     EXPECT_EQ(parse_source("s3://bucket/")->prefix, "");
     EXPECT_EQ(parse_source("s3://bucket/a/b")->prefix, "a/b/");

@@ -6,6 +6,8 @@
 
 #include <map>
 
+#include "s3/access_point.h"
+
 namespace ckptfs {
 namespace {
 
@@ -35,6 +37,22 @@ TEST(Endpoint, AmazonIsAskedByVirtualHost) {
     EXPECT_EQ(url_of(elsewhere), "https://my-bucket.s3.eu-central-1.amazonaws.com/a%20b/c");
     elsewhere.region = "cn-north-1";
     EXPECT_EQ(url_of(elsewhere), "https://my-bucket.s3.cn-north-1.amazonaws.com.cn/a%20b/c");
+}
+
+TEST(Endpoint, AccessPointsAreAskedInTheirRegion) {
+    const std::string arn = "arn:aws:s3:eu-west-1:123456789012:accesspoint/train";
+    EXPECT_EQ(url_of(config("", arn)), "https://train-123456789012.s3-accesspoint.eu-west-1.amazonaws.com/a%20b/c");
+    EXPECT_EQ(url_of(config("", "arn:aws-cn:s3:cn-north-1:123456789012:accesspoint:train")),
+              "https://train-123456789012.s3-accesspoint.cn-north-1.amazonaws.com.cn/a%20b/c");
+    EXPECT_EQ(url_of(config("https://s3.example.com", arn)), "https://train-123456789012.s3.example.com/a%20b/c");
+    StoreConfig elsewhere = config("", arn);
+    elsewhere.region = "us-west-2";
+    EXPECT_EQ(resolve_endpoint(elsewhere, environment(), {})->region, "eu-west-1");
+    for (const char* other :
+         {"arn:aws:s3:::bucket", "arn:aws:s3:eu-west-1:123456789012:accesspoint/", "arn:aws:s3:x/y:1:accesspoint/a",
+          "arn:aws:sqs:eu-west-1:123456789012:accesspoint/train", "arn:aws:s3:eu-west-1:1:accesspoint/a/b"}) {
+        EXPECT_EQ(parse_access_point(other), std::nullopt) << other;
+    }
 }
 
 TEST(Endpoint, NamesThatAreNoHostNamesGoIntoThePath) {

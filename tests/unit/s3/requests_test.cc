@@ -50,6 +50,18 @@ TEST(Requests, ACopyKeepsTheEncryptionOfItsSourceUnlessAnotherIsAskedFor) {
     EXPECT_THAT(changed, Contains(Pair("cache-control", "no-store")));
 }
 
+TEST(Requests, CopiesNameTheirSourceByItsArnBehindAnAccessPoint) {
+    RequestDefaults defaults;
+    defaults.bucket = "bucket";
+    CopyRequest copy;
+    copy.source_key = "a b/c";
+    EXPECT_THAT(copy_request(defaults, copy).headers, Contains(Pair("x-amz-copy-source", "/bucket/a%20b/c")));
+    defaults.bucket = "arn:aws:s3:eu-west-1:123456789012:accesspoint/train";
+    EXPECT_THAT(copy_request(defaults, copy).headers,
+                Contains(Pair("x-amz-copy-source",
+                              "arn%3Aaws%3As3%3Aeu-west-1%3A123456789012%3Aaccesspoint/train/object/a%20b/c")));
+}
+
 TEST(Requests, WhoeverPaysSaysSoWithEveryRequest) {
     Endpoint endpoint;
     endpoint.requester_pays = true;
