@@ -60,6 +60,17 @@ TakeoverSystem system_for_takeover() {
     return takeover_system(control_directory(getuid(), getuid(), environment));
 }
 
+// As the options, so the variables: they name files from where the command was typed. Before any thread is started.
+void resolve_variables() {
+    for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+                             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}) {
+        if (const auto path = environment(name)) {
+            std::error_code problem;
+            setenv(name, std::filesystem::absolute(*path, problem).c_str(), 1);
+        }
+    }
+}
+
 // Resolves every path: the daemon's directory will be "/".
 Status check_this_machine(Config& config) {
     const std::string place = resolved_mount_point(config.mount.mount_point);
@@ -286,6 +297,7 @@ int mount_command(Config config, int failed) {
         readiness.failed(format("ckptfs: {}", error.message));
         return failed;
     };
+    resolve_variables();
     if (auto checked = check_this_machine(config); !checked) {
         return fail(checked.error());
     }

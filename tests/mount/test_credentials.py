@@ -201,6 +201,15 @@ def test_a_credentials_file_that_others_may_read_is_named_once(request, store, s
         mount.remove()
 
 
+def test_files_are_named_from_where_the_mount_was_made(request, store, services, tmp_path, monkeypatch):
+    home = Home(tmp_path / "home", store, services)
+    home.write("keys", f"[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n")
+    monkeypatch.chdir(home.path)
+    mount = Mount(f"s3://{BUCKET}/relative/", {**home.environment, "AWS_SHARED_CREDENTIALS_FILE": "keys"})
+    request.node.mounts = [mount]
+    mount.remove()
+
+
 @pytest.mark.full
 def test_keys_expire_many_times_during_one_upload(own_mount, simulator, prefix):
     simulator.set_model(total_mbps=2)
