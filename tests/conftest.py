@@ -26,7 +26,7 @@ def pytest_configure(config):
         os.environ["CKPTFS_COMPRESS"] = compress
     # What mounts of the tests remember of their uploads is not for those of this machine.
     config.state = tempfile.TemporaryDirectory(prefix="ckptfs-state-")
-    os.environ["STATE_DIRECTORY"] = config.state.name
+    os.environ["CKPTFS_STATE_DIR"] = config.state.name
 
 
 def pytest_unconfigure(config):

@@ -46,6 +46,10 @@ std::optional<std::string> environment(const char* name) {
     return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
 }
 
+std::optional<std::string> nobody_listens(const char* /*name*/) {
+    return std::nullopt;
+}
+
 LogLevel log_level(const std::string& name) {
     if (name == "error") {
         return LogLevel::kError;
@@ -131,7 +135,11 @@ void say_what_cannot_be_told() {
 // Everything from here on happens in the process that serves.
 class Daemon {
 public:
-    Daemon(Config config, Readiness readiness) : config_(std::move(config)), readiness_(std::move(readiness)) {}
+    // A service's main process stays in the foreground; one in the background may have inherited the variables.
+    Daemon(Config config, Readiness readiness)
+        : config_(std::move(config)),
+          readiness_(std::move(readiness)),
+          service_manager_(config_.mount.foreground ? environment : nobody_listens) {}
 
     // Makes the mount answer; nothing is left behind when it fails.
     Status start();
@@ -147,7 +155,7 @@ private:
 
     const Config config_;
     Readiness readiness_;
-    const ServiceManager service_manager_{environment};
+    const ServiceManager service_manager_;
     std::unique_ptr<Mount> mount_;
     std::unique_ptr<Session> session_;
     std::unique_ptr<Machinery> machinery_;

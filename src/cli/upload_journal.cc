@@ -116,8 +116,8 @@ void on_ended(Ending& ending, std::size_t file, const Status& result) {
 
 std::optional<std::string> state_directory(
     uid_t self, const std::function<std::optional<std::string>(const char* name)>& environment) {
-    if (const auto given = environment("STATE_DIRECTORY")) {
-        return given->substr(0, given->find(':'));
+    if (const auto given = environment("CKPTFS_STATE_DIR")) {
+        return given;
     }
     if (self == 0) {
         return "/var/lib/ckptfs";

@@ -23,7 +23,7 @@
 
 namespace ckptfs {
 
-// $STATE_DIRECTORY (systemd.exec(5)); /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for
+// $CKPTFS_STATE_DIR; /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for
 // others; nothing for those who have no home.
 [[nodiscard]] std::optional<std::string> state_directory(
     uid_t self, const std::function<std::optional<std::string>(const char* name)>& environment);

@@ -35,7 +35,7 @@ class InstalledMachine:
         subprocess.run(["cmake", "--install", BUILD, "--strip", "--prefix", self.directory / "usr"], check=True,
                        stdout=subprocess.DEVNULL, timeout=60)
         self._holder = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, "sh", self.directory],
+            ["unshare", "--mount", "--propagation", "slave", "sh", "-c", _ENTER, "sh", self.directory],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self._holder.stdout.readline() != "ready\n":
             raise AssertionError("no mount namespace with an overlay over /usr: these tests need root and overlayfs")
@@ -46,7 +46,7 @@ class InstalledMachine:
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
         return subprocess.run(["nsenter", f"--mount={self.namespace}", *as_user, *words], text=True, timeout=60,
                               capture_output=True, check=False,
-                              env={"PATH": "/usr/sbin:/usr/bin", "STATE_DIRECTORY": str(self.directory / "state"),
+                              env={"PATH": "/usr/sbin:/usr/bin", "CKPTFS_STATE_DIR": str(self.directory / "state"),
                                    **(environment or {})}, **options)
 
     def mount_point(self, name: str, owner: int = 0) -> pathlib.Path:
@@ -56,11 +56,11 @@ class InstalledMachine:
         return point
 
     def mounts(self) -> list[tuple[str, str, str]]:
-        """Mount point, source and options of all mounts of ckptfs."""
+        """Mount point, source and options of the mounts of ckptfs that were made there."""
         table = pathlib.Path(f"/proc/{self._holder.pid}/mountinfo").read_text().splitlines()
         found = (line.split() for line in table)
         return [(fields[4], fields[fields.index("-") + 2], fields[5]) for fields in found
-                if fields[fields.index("-") + 1] == "fuse.ckptfs"]
+                if fields[fields.index("-") + 1] == "fuse.ckptfs" and fields[4].startswith(f"{self.directory}/")]
 
     def daemons(self) -> list[int]:
         """Every ckptfs that was started there and still runs."""

@@ -34,7 +34,7 @@ class Place:
         self.user = user
         # What stays of uploads of this place.
         self.state = self.path.with_suffix(".state")
-        self.environment = {**environment, "STATE_DIRECTORY": str(self.state)}
+        self.environment = {**environment, "CKPTFS_STATE_DIR": str(self.state)}
         if user:
             self.log.touch()
             os.chown(self.log, user, user)
@@ -203,7 +203,7 @@ def test_a_mount_that_ends_in_order_leaves_no_journal(place):
 
 def test_a_mount_without_a_place_for_its_journal_works(place):
     at = place()
-    at.environment["STATE_DIRECTORY"] = "/proc/nowhere"
+    at.environment["CKPTFS_STATE_DIR"] = "/proc/nowhere"
     assert_mounted(at.mount(), at)
     at.write("file", "saved")
     assert "its uploads are left in the bucket" in at.log.read_text()

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "cli/journaled_store.h"
@@ -113,6 +114,23 @@ TEST_F(UploadJournalTest, ThoseOfOtherPlacesAreNotLeftOver) {
     EXPECT_NE(journal_place("", "s3://bucket/a", "/mnt"), journal_place("", "s3://bucket/b", "/mnt"));
     EXPECT_NE(journal_place("", "s3://bucket/a", "/mnt"), journal_place("", "s3://bucket/a", "/mnt2"));
     EXPECT_NE(journal_place("one", "s3://bucket/a", "/mnt"), journal_place("two", "s3://bucket/a", "/mnt"));
+}
+
+TEST_F(UploadJournalTest, IsWhereItsUserKeepsSuchThings) {
+    std::map<std::string, std::string> variables{{"HOME", "/home/a"}};
+    const auto environment = [&variables](const char* name) {
+        const auto found = variables.find(name);
+        return found == variables.end() ? std::nullopt : std::optional(found->second);
+    };
+    EXPECT_EQ(state_directory(0, environment), "/var/lib/ckptfs");
+    EXPECT_EQ(state_directory(1000, environment), "/home/a/.local/state/ckptfs");
+    variables["XDG_STATE_HOME"] = "/state";
+    EXPECT_EQ(state_directory(1000, environment), "/state/ckptfs");
+    variables["CKPTFS_STATE_DIR"] = "/volume";
+    EXPECT_EQ(state_directory(0, environment), "/volume");
+    EXPECT_EQ(state_directory(1000, environment), "/volume");
+    variables.clear();
+    EXPECT_EQ(state_directory(1000, environment), std::nullopt);
 }
 
 TEST_F(UploadJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
