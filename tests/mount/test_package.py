@@ -120,7 +120,7 @@ def test_systemd_starts_it_watches_it_and_stops_it(machine, service, simulator, 
         wait_until(lambda: (machine.show(service, "MainPID") not in ("0", before)
                             and machine.show(service, "SubState") == "running"), f"another daemon after SIG{end}", 30)
         assert machine.run("cat", "/mnt/service/file") == "saved"
-    simulator.set_model(total_mbps=40)
+    simulator.set_model(total_mbps=8)
     try:
         writer = machine.start("dd", "if=/dev/urandom", "of=/mnt/service/large", "bs=1M", "count=40", "status=none")
         wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")

@@ -58,9 +58,9 @@ def test_it_says_when_it_is_ready_alive_and_stopping(service, manager, simulator
     assert ready[1] == f"STATUS=s3://{BUCKET}/{prefix} is mounted at {service.path}"
     for _ in range(3):
         manager.wait_for("WATCHDOG=1")
-    simulator.set_model(total_mbps=20)
+    simulator.set_model(total_mbps=4)
     try:
-        writer = subprocess.Popen(["dd", "if=/dev/urandom", f"of={service / 'file'}", "bs=1M", "count=20",
+        writer = subprocess.Popen(["dd", "if=/dev/urandom", f"of={service / 'file'}", "bs=1M", "count=40",
                                    "status=none"])
         wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
         service.process.send_signal(signal.SIGTERM)
@@ -73,7 +73,7 @@ def test_it_says_when_it_is_ready_alive_and_stopping(service, manager, simulator
         simulator.set_model(total_mbps=0)
     assert writer.wait(60) == 0
     assert service.process.wait(60) == 0
-    assert len(simulator.content(prefix + "file")) == 20 << 20
+    assert len(simulator.content(prefix + "file")) == 40 << 20
 
 
 def test_a_mount_that_waits_for_its_store_is_alive(service, manager, simulator, prefix):

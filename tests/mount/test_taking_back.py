@@ -167,14 +167,13 @@ def slow_writer(at: Place, name: str) -> subprocess.Popen:
 def test_uploads_of_a_killed_daemon_are_ended_and_no_others(place, simulator, prefix):
     ours, other = place(), place(name="other")
     writers = []
+    # Both stay in the middle of their uploads.
+    simulator.inject(*({"op": "UploadPart", "key": prefix + at.path.name, "action": "hang"} for at in (other, ours)))
     try:
         for at in other, ours:
             at.mount()
             writers.append(slow_writer(at, at.path.name))
             wait_until(lambda: prefix + at.path.name in simulator.open_uploads(prefix), "an upload to begin", 60)
-            if at is other:
-                # It stays in the middle of its upload.
-                simulator.inject({"op": "UploadPart", "key": f"{prefix}{other.path.name}", "action": "hang"})
         simulator.client().create_multipart_upload(Bucket=BUCKET, Key=f"{prefix}of-somebody-else")
         journal, = ours.state.iterdir()
         assert (ours.state.stat().st_mode & 0o777, journal.stat().st_mode & 0o777) == (0o700, 0o600)
