@@ -111,9 +111,12 @@ private:
         }
     }
 
-    void wait_until_set(const Event& event, SteadyTime deadline, const FileSystem& fs, const Clock& clock) {
+    void wait_until_set(const Event& event, SteadyTime deadline, FileSystem& fs, const Clock& clock) {
         while (!event.is_set() && clock.now() < deadline) {
             tell_progress(progress_of(fs));
+            if (ended_->is_set()) {
+                fs.disconnected();
+            }
             wait(event.descriptor(), kProgressPeriod);
             beat(clock);
         }

@@ -2,6 +2,7 @@
 // What happens on an open handle: reads, writes, and the several ways a file becomes visible or does not.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/globs.h"
@@ -424,10 +425,18 @@ void OpenFiles::drain(Reply<void> reply) {
     answer_drain();
 }
 
+void OpenFiles::disconnected() {
+    state_.disconnected = true;
+    answer_drain();
+}
+
 void OpenFiles::answer_drain() {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        if (!state_.nodes.with_writers(lock).empty()) {
+        const auto writers = state_.nodes.with_writers(lock);
+        if (std::any_of(writers.begin(), writers.end(), [this](const NodePtr& node) {
+                return !state_.disconnected || (node->writer->dirty() && !node->writer->failed());
+            })) {
             return;
         }
     }

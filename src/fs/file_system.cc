@@ -181,6 +181,7 @@ public:
             batches_.when_all_settled([reply, drained] { reply(drained); });
         });
     }
+    void disconnected() override { open_files_.disconnected(); }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 

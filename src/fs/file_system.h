@@ -164,6 +164,9 @@ public:
     // After this, opens for writing answer ESHUTDOWN; what is being written goes on. The reply comes when no file is
     // dirty and no upload in flight.
     virtual void drain(Reply<void> reply) = 0;
+    // The kernel will ask for nothing more, and may not have released everything: draining no longer waits for files
+    // with nothing left to save. To be called again from time to time, because others get there later.
+    virtual void disconnected() = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
     // For the end of the drain timeout: gives up every file that is open for writing, and names those of which
     // something was not saved. `ended` comes when nothing of them is in flight and nothing left in the store, or could

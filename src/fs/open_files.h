@@ -65,6 +65,7 @@ public:
     void rename_ends(const std::string& name);
 
     void drain(Reply<void> reply);
+    void disconnected();
     [[nodiscard]] std::vector<UploadProgress> uploads() const;
     std::vector<std::string> abandon(Reply<void> ended);
 

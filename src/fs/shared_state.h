@@ -30,6 +30,8 @@ struct SharedState {
     FailedSiblings failed;
     const WallTime mounted;
     std::atomic<bool> draining = false;
+    // No more requests will come: some of those that release files may have been lost.
+    std::atomic<bool> disconnected = false;
 
     [[nodiscard]] std::string key(const NodeTable::Lock& lock, const Node& node) const {
         return env.prefix + nodes.path(lock, node);

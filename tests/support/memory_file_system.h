@@ -6,6 +6,7 @@
 // Threads: all functions may be called from any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -80,6 +81,8 @@ public:
     void release_directory(HandleId handle) override;
     [[nodiscard]] struct statvfs statfs() const override;
     void drain(Reply<void> reply) override;
+    void disconnected() override { disconnected_ = true; }
+    [[nodiscard]] bool is_disconnected() const { return disconnected_; }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override;
     std::vector<std::string> abandon(Reply<void> ended) override;
 
@@ -94,6 +97,7 @@ private:
         std::uint64_t lookups = 0;
     };
     using NodePointer = std::shared_ptr<Node>;
+    std::atomic<bool> disconnected_ = false;
 
     // All of these want mutex_ held.
     Result<NodePointer> find(NodeId id) const;

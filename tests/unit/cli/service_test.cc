@@ -56,6 +56,16 @@ TEST_F(ServiceTest, EndsWhenUnmounted) {
     EXPECT_TRUE(outcome.get().lost.empty());
 }
 
+TEST_F(ServiceTest, SaysThatNoMoreRequestsWillCome) {
+    fs_.hold("drain");
+    auto outcome = run(kLong);
+    EXPECT_FALSE(fs_.is_disconnected());
+    service_->session_ended();
+    EXPECT_TRUE(testing::eventually([this] { return fs_.is_disconnected(); }));
+    fs_.let_go();
+    EXPECT_TRUE(outcome.get().lost.empty());
+}
+
 TEST_F(ServiceTest, EndsBySignal) {
     auto outcome = run(kLong);
     pthread_kill(thread_.native_handle(), SIGTERM);

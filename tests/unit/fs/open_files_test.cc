@@ -264,6 +264,23 @@ TEST_F(FileSystemTest, DrainWaitsForTheLastWriter) {
     EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
+TEST_F(FileSystemTest, DrainWaitsForNoReleaseOfWhatIsSavedOnceDisconnected) {
+    const HandleId saved = create("saved")->opened.handle;
+    const HandleId unsaved = create("unsaved")->opened.handle;
+    ASSERT_TRUE(write(saved, 0, "content"));
+    ASSERT_TRUE(write(unsaved, 0, "content"));
+    ASSERT_TRUE(flush(saved));
+    std::promise<void> drained;
+    std::future<void> done = drained.get_future();
+    fs->drain([&](const Status&) { drained.set_value(); });
+    fs->disconnected();
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    ASSERT_TRUE(flush(unsaved));
+    fs->disconnected();
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    EXPECT_EQ(store.content("p/saved"), "content");
+}
+
 TEST_F(FileSystemTest, DrainWaitsForARename) {
     store.put_object("p/old", "content");
     store.hold(Operation::kCopy);
