@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ckptfs {
 
@@ -16,6 +17,9 @@ enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
 
 void set_log_level(LogLevel level);
 void log(LogLevel level, std::string_view line);
+
+// The last errors and warnings, oldest first, as they were logged.
+[[nodiscard]] std::vector<std::string> recent_problems();
 
 inline void log_error(std::string_view line) {
     log(LogLevel::kError, line);

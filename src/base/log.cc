@@ -2,6 +2,7 @@
 #include "ckptfs/log.h"
 
 #include <spdlog/logger.h>
+#include <spdlog/sinks/ringbuffer_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <cstddef>
@@ -24,11 +25,23 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
     return spdlog::level::info;
 }
 
+using Recent = spdlog::sinks::ringbuffer_sink_mt;
+constexpr std::size_t kRecentProblems = 10;
+
+// Never destroyed: threads may still log while static objects go.
+const std::shared_ptr<Recent>& recent() {
+    static auto* instance = new std::shared_ptr<Recent>(std::make_shared<Recent>(kRecentProblems));
+    return *instance;
+}
+
 spdlog::logger& logger() {
-    // Never destroyed: threads may still log while static objects go.
+    // Never destroyed, either.
     static auto* instance = [] {
-        auto* made = new spdlog::logger("ckptfs", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+        recent()->set_level(spdlog::level::warn);
+        const auto shown = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+        auto* made = new spdlog::logger("ckptfs", {shown, recent()});
         made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z ckptfs[%P] %l: %v");
+        recent()->set_pattern("%Y-%m-%dT%H:%M:%S%z %l: %v");
         made->set_level(spdlog::level::info);
         made->flush_on(spdlog::level::debug);
         return made;
@@ -103,6 +116,14 @@ void set_log_level(LogLevel level) {
 
 void log(LogLevel level, std::string_view line) {
     logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+std::vector<std::string> recent_problems() {
+    std::vector<std::string> lines = recent()->last_formatted();
+    for (std::string& line : lines) {
+        line.erase(line.find_last_not_of('\n') + 1);
+    }
+    return lines;
 }
 
 std::string escaped(std::string_view text) {

@@ -188,6 +188,14 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     CLI::App* unmount_command = app.add_subcommand("unmount", "wait for what is being written, then unmount");
     unmount_command->add_option("DIR", unmount.directory, "where it is mounted")->required()->type_name("");
 
+    StatusRequest status;
+    CLI::App* status_command =
+        app.add_subcommand("status", "say what a mount is doing, and whether it is safe to stop");
+    status_command->add_option("DIR", status.directory, "where it is mounted; without it, all mounts")->type_name("");
+    status_command->add_flag("--json", status.json, "print JSON, one line a mount, for machines");
+    CLI::Option* wait = status_command->add_flag("--wait", status.wait, "until it is safe to stop");
+    status_command->add_flag("--watch", status.watch, "again every second")->excludes(wait);
+
     std::array<ToolWords, kTools.size()> tool_words;
     std::array<CLI::App*, kTools.size()> tool_commands{};
     for (std::size_t i = 0; i < kTools.size(); ++i) {
@@ -203,6 +211,9 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (unmount_command->parsed()) {
         return unmount;
+    }
+    if (status_command->parsed()) {
+        return status;
     }
     for (std::size_t i = 0; i < kTools.size(); ++i) {
         if (tool_commands[i]->parsed()) {

@@ -11,6 +11,7 @@
 #include "ckptfs/status.h"
 #include "cli/options.h"
 #include "cli/source_uri.h"
+#include "cli/status_command.h"
 
 namespace ckptfs {
 
@@ -47,7 +48,7 @@ struct Answer {
     int exit_code = 0;
 };
 
-using CommandLine = std::variant<Answer, MountRequest, UnmountRequest, ToolRequest>;
+using CommandLine = std::variant<Answer, MountRequest, UnmountRequest, StatusRequest, ToolRequest>;
 
 // Also `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
 CommandLine parse_command_line(std::vector<std::string> arguments);

@@ -22,6 +22,7 @@ namespace ckptfs {
 namespace {
 
 constexpr std::string_view kUnmount = "unmount\n";
+constexpr std::string_view kStatus = "status\n";
 constexpr int kPatienceMilliseconds = 1000;
 constexpr int kBacklog = 8;
 
@@ -127,14 +128,20 @@ ControlServer::~ControlServer() {
     }
 }
 
-bool ControlServer::accept_unmount() {
+bool ControlServer::accept(const std::function<std::string()>& status) {
     FileDescriptor client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!client || !may_command(client.get())) {
         return false;
     }
     std::array<char, 64> request{};
     const ssize_t size = readable(client.get()) ? recv(client.get(), request.data(), request.size(), 0) : -1;
-    if (size < 0 || std::string_view(request.data(), static_cast<std::size_t>(size)) != kUnmount) {
+    const std::string_view asked(request.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
+    if (asked == kStatus) {
+        // A client that does not read hears the beginning only.
+        const std::string answer = status();
+        static_cast<void>(!send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL));
+    }
+    if (asked != kUnmount) {
         return false;
     }
     clients_.push_back(std::move(client));

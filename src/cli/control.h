@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `ckptfs unmount` talks to the daemon: a Unix socket named by the mount point, in a directory that only its user
-// can enter; lines of text.
+// How `ckptfs unmount` and `ckptfs status` talk to the daemon: a Unix socket named by the mount point, in a directory
+// that only its user can enter; lines of text.
 //
 //   client: unmount
 //   daemon: progress FILES BYTES_ACKNOWLEDGED BYTES_IN_STORE      now and then
 //           lost KEY                                             for every file that is not saved
 //           done                                                 unmounted
+//
+//   client: status
+//   daemon: one line of JSON (mount_status.h)
 //
 // Threads: a ControlServer is used by one thread; call_daemon() blocks.
 #pragma once
@@ -51,8 +54,9 @@ public:
 
     // Readable when somebody has connected.
     [[nodiscard]] int descriptor() const { return listener_.get(); }
-    // Takes one connection. True if it asks to unmount; it then hears what tell() says. Others are refused.
-    bool accept_unmount();
+    // Takes one connection. True if it asks to unmount; it then hears what tell() says. Who asks for the status gets
+    // what `status` returns; others are refused.
+    bool accept(const std::function<std::string()>& status);
     // Clients that do not read are dropped.
     void tell(const std::string& line);
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/json_reports.h"
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace ckptfs {
 namespace {
@@ -57,6 +59,68 @@ std::string json_of(const VerifyTotals& totals) {
                  {"size", totals.size},
                  {"damaged", totals.damaged},
                  {"not_checked", totals.not_checked}});
+}
+
+std::string json_of(const MountStatus& status) {
+    Json files = Json::array();
+    for (const FileInFlight& file : status.files) {
+        files.push_back({{"key", file.key},
+                         {"size", file.size},
+                         {"bytes_acknowledged", file.bytes_acknowledged},
+                         {"bytes_in_store", file.bytes_in_store},
+                         {"parts_in_flight", file.parts_in_flight},
+                         {"unsaved", file.unsaved},
+                         {"failure", file.failure}});
+    }
+    return line({{"source", status.source},
+                 {"mount_point", status.mount_point},
+                 {"version", status.version},
+                 {"pid", status.pid},
+                 {"seconds_mounted", status.seconds_mounted},
+                 {"safe_to_stop", status.safe_to_stop()},
+                 {"draining", status.draining},
+                 {"files_open", status.files_open},
+                 {"files_unsaved", status.files_unsaved},
+                 {"files", std::move(files)},
+                 {"renames", status.renames},
+                 {"memory_used", status.memory_used},
+                 {"memory_for_reading", status.memory_for_reading},
+                 {"memory_total", status.memory_total},
+                 {"problems", status.problems}});
+}
+
+Result<MountStatus> parse_status(std::string_view text) {
+    try {
+        const Json json = Json::parse(text);
+        MountStatus status;
+        for (const Json& each : json.at("files")) {
+            FileInFlight file;
+            each.at("key").get_to(file.key);
+            each.at("size").get_to(file.size);
+            each.at("bytes_acknowledged").get_to(file.bytes_acknowledged);
+            each.at("bytes_in_store").get_to(file.bytes_in_store);
+            each.at("parts_in_flight").get_to(file.parts_in_flight);
+            each.at("unsaved").get_to(file.unsaved);
+            each.at("failure").get_to(file.failure);
+            status.files.push_back(std::move(file));
+        }
+        json.at("source").get_to(status.source);
+        json.at("mount_point").get_to(status.mount_point);
+        json.at("version").get_to(status.version);
+        json.at("pid").get_to(status.pid);
+        json.at("seconds_mounted").get_to(status.seconds_mounted);
+        json.at("draining").get_to(status.draining);
+        json.at("files_open").get_to(status.files_open);
+        json.at("files_unsaved").get_to(status.files_unsaved);
+        json.at("renames").get_to(status.renames);
+        json.at("memory_used").get_to(status.memory_used);
+        json.at("memory_for_reading").get_to(status.memory_for_reading);
+        json.at("memory_total").get_to(status.memory_total);
+        json.at("problems").get_to(status.problems);
+        return status;
+    } catch (const Json::exception&) {
+        return failure(EPROTO, "the daemon's answer is no status; is it another version of ckptfs?");
+    }
 }
 
 }  // namespace ckptfs

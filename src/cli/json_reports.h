@@ -4,8 +4,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
+#include "ckptfs/status.h"
 #include "cli/inspect_object.h"
+#include "cli/mount_status.h"
 #include "cli/verify_objects.h"
 
 namespace ckptfs {
@@ -13,5 +16,9 @@ namespace ckptfs {
 [[nodiscard]] std::string json_of(const ObjectReport& report);
 [[nodiscard]] std::string json_of(const ObjectProblem& problem);
 [[nodiscard]] std::string json_of(const VerifyTotals& totals);
+[[nodiscard]] std::string json_of(const MountStatus& status);
+
+// EPROTO for what json_of() does not make.
+[[nodiscard]] Result<MountStatus> parse_status(std::string_view json);
 
 }  // namespace ckptfs

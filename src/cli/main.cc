@@ -46,6 +46,10 @@ int run(const UnmountRequest& request) {
     return unmount_command(request.directory);
 }
 
+int run(const StatusRequest& request) {
+    return status_command(request);
+}
+
 int run(const ToolRequest& request) {
     const auto config = make_config(request, environment);
     if (!config) {

@@ -20,9 +20,11 @@
 #include "ckptfs/log.h"
 #include "cli/background.h"
 #include "cli/control.h"
+#include "cli/json_reports.h"
 #include "cli/liveness.h"
 #include "cli/local_checks.h"
 #include "cli/machinery.h"
+#include "cli/mount_status.h"
 #include "cli/scale.h"
 #include "cli/service.h"
 #include "cli/service_manager.h"
@@ -150,6 +152,7 @@ private:
     Status attach();
     void listen_for_commands();
     Service::Events service_events();
+    MountStatus status(const FileSystem& fs) const;
     void mount_answers();
     int end(const Service::Outcome& outcome);
 
@@ -163,6 +166,9 @@ private:
     FileSystem* fs_ = nullptr;
     std::optional<ControlServer> control_;
     std::unique_ptr<Service> service_;
+    // Only used by the thread that serves commands.
+    SteadyTime started_{};
+    bool draining_ = false;
 };
 
 Status Daemon::start() {
@@ -240,7 +246,9 @@ void Daemon::listen_for_commands() {
 
 Service::Events Daemon::service_events() {
     Service::Events events;
+    events.status = [this](const FileSystem& fs) { return json_of(status(fs)); };
     events.draining = [this](const DrainProgress& progress) {
+        draining_ = true;
         service_manager_.stopping(progress_text(progress), kServiceManagerPatience);
     };
     if (service_manager_.watchdog() == Milliseconds(0)) {
@@ -260,6 +268,21 @@ Service::Events Daemon::service_events() {
     return events;
 }
 
+MountStatus Daemon::status(const FileSystem& fs) const {
+    MountStatus status;
+    status.source = config_.mount.source;
+    status.mount_point = config_.mount.mount_point;
+    status.version = CKPTFS_VERSION;
+    status.pid = getpid();
+    status.seconds_mounted =
+        std::chrono::duration_cast<std::chrono::seconds>(machinery_->clock().now() - started_).count();
+    status.draining = draining_;
+    set_files(status, fs);
+    set_memory(status, machinery_->pool().usage());
+    status.problems = recent_problems();
+    return status;
+}
+
 void Daemon::mount_answers() {
     if (const auto raised = set_read_ahead(mount_->entry(), kReadAheadKibibytes); !raised) {
         log_info(raised.error().message);
@@ -273,6 +296,7 @@ void Daemon::mount_answers() {
 int Daemon::serve_until_the_end() {
     session_->serve({*fs_, machinery_->pool(), machinery_->processes(), machinery_->clock()},
                     config_.mount.fuse_threads, {[this] { mount_answers(); }, [this] { service_->session_ended(); }});
+    started_ = machinery_->clock().now();
     return end(service_->run(*fs_, machinery_->clock(), config_.mount.drain_timeout));
 }
 

@@ -72,7 +72,7 @@ public:
     Outcome run(FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) override {
         Outcome outcome;
         while (outcome.reason.empty()) {
-            outcome.reason = wait(ended_->descriptor(), events_.heartbeat ? events_.heartbeat_period : kNever);
+            outcome.reason = wait(fs, ended_->descriptor(), events_.heartbeat ? events_.heartbeat_period : kNever);
             beat(clock);
         }
         log_info(format("{}: finishing what is being written", outcome.reason));
@@ -117,7 +117,7 @@ private:
             if (ended_->is_set()) {
                 fs.disconnected();
             }
-            wait(event.descriptor(), kProgressPeriod);
+            wait(fs, event.descriptor(), kProgressPeriod);
             beat(clock);
         }
     }
@@ -139,7 +139,7 @@ private:
     }
 
     // Why the mount is to end, or nothing.
-    std::string wait(int event, Milliseconds time) {
+    std::string wait(const FileSystem& fs, int event, Milliseconds time) {
         // poll(2) leaves out negative descriptors.
         std::array<pollfd, 3> events{pollfd{event, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
                                      pollfd{control_ == nullptr ? -1 : control_->descriptor(), POLLIN, 0}};
@@ -153,7 +153,8 @@ private:
         if (events[1].revents != 0 && read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
             return format("signal {}", sigabbrev_np(static_cast<int>(signal.ssi_signo)));
         }
-        return events[2].revents != 0 && control_->accept_unmount() ? "ckptfs unmount" : "";
+        const auto status = [&] { return events_.status ? events_.status(fs) : ""; };
+        return events[2].revents != 0 && control_->accept(status) ? "ckptfs unmount" : "";
     }
 
     const FileDescriptor signals_;

@@ -37,6 +37,8 @@ public:
         // About this often, from the beginning to the end; with zero never.
         Milliseconds heartbeat_period{0};
         std::function<void()> heartbeat;
+        // What `ckptfs status` is told, with its line's end.
+        std::function<std::string(const FileSystem&)> status;
         // Several times a second once the mount is to end.
         std::function<void(const DrainProgress&)> draining;
     };

@@ -3,46 +3,17 @@
 
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "cli/local_checks.h"
+#include "cli/mounted_daemon.h"
 #include "fuse/mount_table.h"
 
 namespace ckptfs {
 namespace {
 
 constexpr std::string_view kLost = "lost ";
-
-std::optional<std::string> environment(const char* name) {
-    // Before any thread is started.
-    const char* value = std::getenv(name);
-    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
-}
-
-Result<MountEntry> find_mount(const std::string& directory) {
-    const auto table = read_mount_table();
-    if (!table) {
-        return failure(table.error());
-    }
-    const std::string mount_point = resolved_mount_point(directory);
-    auto mounted = mount_at(*table, mount_point);
-    if (!mounted || mounted->type != kFileSystemType) {
-        // The last part may be a symbolic link; no mount of ours is there, so that it can be resolved.
-        std::error_code problem;
-        const auto resolved = std::filesystem::canonical(mount_point, problem);
-        mounted = problem ? std::nullopt : mount_at(*table, resolved.string());
-    }
-    if (!mounted || mounted->type != kFileSystemType) {
-        return failure(EINVAL, format("no ckptfs is mounted at {}", escaped(directory)));
-    }
-    return *mounted;
-}
 
 }  // namespace
 
@@ -93,9 +64,7 @@ int unmount_command(const std::string& directory) {
     const auto mounted = find_mount(directory);
     Status asked = mounted ? Status() : Status(failure(mounted.error()));
     if (mounted) {
-        const std::string sockets = control_directory(mounted->owner().value_or(0), getuid(), environment);
-        asked = call_daemon(control_path(sockets, mounted->mount_point), "unmount",
-                            [&](std::string_view line) { report.on_line(line); });
+        asked = call_daemon(daemon_socket(*mounted), "unmount", [&](std::string_view line) { report.on_line(line); });
     }
     if (!asked) {
         const std::string hint =

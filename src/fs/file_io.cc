@@ -457,9 +457,15 @@ std::vector<UploadProgress> OpenFiles::uploads() const {
     std::vector<UploadProgress> uploads;
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const NodePtr& node : state_.nodes.with_writers(lock)) {
-        uploads.push_back(UploadProgress{node->writer->key(), node->writer->progress()});
+        const FileWriter& writer = *node->writer;
+        uploads.push_back(UploadProgress{writer.key(), writer.progress(), writer.dirty(), writer.failed()});
     }
     return uploads;
+}
+
+std::vector<std::string> OpenFiles::renames() const {
+    const std::lock_guard lock(drain_mutex_);
+    return {renames_.begin(), renames_.end()};
 }
 
 std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {

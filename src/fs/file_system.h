@@ -96,6 +96,9 @@ struct AttributeChange {
 struct UploadProgress {
     std::string key;
     WriterProgress progress;
+    // Something of it is in no commit yet.
+    bool unsaved = false;
+    std::optional<Error> failed;
 };
 
 struct FileSystemEnvironment {
@@ -168,6 +171,8 @@ public:
     // with nothing left to save. To be called again from time to time, because others get there later.
     virtual void disconnected() = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
+    // Names whose rename is under way.
+    [[nodiscard]] virtual std::vector<std::string> renames() const = 0;
     // For the end of the drain timeout: gives up every file that is open for writing, and names those of which
     // something was not saved. `ended` comes when nothing of them is in flight and nothing left in the store, or could
     // not be removed from it.

@@ -67,6 +67,7 @@ public:
     void drain(Reply<void> reply);
     void disconnected();
     [[nodiscard]] std::vector<UploadProgress> uploads() const;
+    [[nodiscard]] std::vector<std::string> renames() const;
     std::vector<std::string> abandon(Reply<void> ended);
 
 private:
@@ -122,7 +123,7 @@ private:
     CommitGate& gate_;
     HandleTable handles_;
 
-    std::mutex drain_mutex_;
+    mutable std::mutex drain_mutex_;
     // --- guarded by `drain_mutex_`
     std::multiset<std::string> renames_;
     std::vector<Reply<void>> waiting_for_drain_;

@@ -45,7 +45,7 @@ TEST_F(ControlTest, CarriesARequestAndItsAnswer) {
     });
     const bool connected = wait_for_client(*server);
     EXPECT_TRUE(connected);
-    EXPECT_TRUE(server->accept_unmount());
+    EXPECT_TRUE(server->accept([] { return "unasked"; }));
     server->tell(progress_line({2, 300, 100}));
     server->tell("done");
     { const ControlServer ended = std::move(*server); }
@@ -75,6 +75,20 @@ TEST_F(ControlTest, ASocketLeftByADeadDaemonIsReplaced) {
     EXPECT_TRUE(ControlServer::create(directory_ + "/run", "/mnt/a"));
 }
 
+TEST_F(ControlTest, TellsTheStatus) {
+    auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(server);
+    std::string told;
+    std::thread client([&] {
+        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt/a"), "status",
+                                [&](std::string_view line) { told = line; }));
+    });
+    EXPECT_TRUE(wait_for_client(*server));
+    EXPECT_FALSE(server->accept([] { return "{}\n"; }));
+    client.join();
+    EXPECT_EQ(told, "{}");
+}
+
 TEST_F(ControlTest, UnknownRequestsAreRefused) {
     auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
     ASSERT_TRUE(server);
@@ -83,7 +97,7 @@ TEST_F(ControlTest, UnknownRequestsAreRefused) {
             call_daemon(control_path(directory_ + "/run", "/mnt/a"), "dance", [](std::string_view) { FAIL(); }));
     });
     EXPECT_TRUE(wait_for_client(*server));
-    EXPECT_FALSE(server->accept_unmount());
+    EXPECT_FALSE(server->accept([] { return "unasked"; }));
     client.join();
 }
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mount_status.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr double kMebibyte = 1048576;
+
+std::string mebibytes(std::uint64_t bytes) {
+    return format("{:.1f}", static_cast<double>(bytes) / kMebibyte);
+}
+
+std::string duration_text(std::int64_t seconds) {
+    constexpr std::int64_t kMinute = 60;
+    constexpr std::int64_t kHour = 60 * kMinute;
+    constexpr std::int64_t kDay = 24 * kHour;
+    if (seconds < kMinute) {
+        return format("{} s", seconds);
+    }
+    if (seconds < kHour) {
+        return format("{} min", seconds / kMinute);
+    }
+    return seconds < kDay ? format("{} h {} min", seconds / kHour, seconds % kHour / kMinute)
+                          : format("{} d {} h", seconds / kDay, seconds % kDay / kHour);
+}
+
+std::string counted(std::uint64_t count, std::string_view what) {
+    return format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string verdict(const MountStatus& status) {
+    if (status.safe_to_stop()) {
+        return "safe to stop: yes";
+    }
+    std::string why;
+    if (status.files_unsaved > 0) {
+        why = counted(status.files_unsaved, "file") + " not saved yet";
+    }
+    if (!status.renames.empty()) {
+        why += (why.empty() ? "" : ", ") + counted(status.renames.size(), "rename") + " under way";
+    }
+    return "safe to stop: no, " + why;
+}
+
+std::string file_line(const FileInFlight& file) {
+    if (!file.failure.empty()) {
+        return format("  {}: failed: {}", escaped(file.key), escaped(file.failure));
+    }
+    return format("  {}: {} MiB written, {} MiB in the store, {} in flight{}", escaped(file.key), mebibytes(file.size),
+                  mebibytes(file.bytes_in_store), counted(static_cast<std::uint64_t>(file.parts_in_flight), "part"),
+                  file.unsaved ? "" : ", saved");
+}
+
+}  // namespace
+
+void set_files(MountStatus& status, const FileSystem& fs) {
+    for (UploadProgress& upload : fs.uploads()) {
+        const WriterProgress& progress = upload.progress;
+        status.files.push_back(FileInFlight{std::move(upload.key), progress.size, progress.bytes_acknowledged,
+                                            progress.bytes_in_store, progress.parts_in_flight, upload.unsaved,
+                                            upload.failed ? upload.failed->message : ""});
+    }
+    status.files_open = status.files.size();
+    status.files_unsaved = static_cast<std::uint64_t>(
+        std::count_if(status.files.begin(), status.files.end(), [](const FileInFlight& file) { return file.unsaved; }));
+    std::stable_sort(status.files.begin(), status.files.end(),
+                     [](const FileInFlight& one, const FileInFlight& other) { return one.size > other.size; });
+    status.files.resize(std::min(status.files.size(), MountStatus::kMostFiles));
+    status.renames = fs.renames();
+}
+
+void set_memory(MountStatus& status, const PoolUsage& usage) {
+    status.memory_total = usage.total_buffers * BufferPool::kBufferSize;
+    status.memory_used = (usage.total_buffers - usage.free_buffers) * BufferPool::kBufferSize;
+    status.memory_for_reading = usage.in_use[static_cast<std::size_t>(MemoryUse::kRead)] * BufferPool::kBufferSize;
+}
+
+std::string status_text(const MountStatus& status) {
+    std::string text = format("{} at {}: ckptfs {}, pid {}, mounted for {}{}\n", escaped(status.source),
+                              escaped(status.mount_point), status.version, status.pid,
+                              duration_text(status.seconds_mounted), status.draining ? ", unmounting" : "");
+    text += verdict(status) + "\n";
+    text += format("memory: {} of {} MiB, {} MiB of it read ahead or cached\n", mebibytes(status.memory_used),
+                   mebibytes(status.memory_total), mebibytes(status.memory_for_reading));
+    if (status.files_open > 0) {
+        text += format("open for writing: {}\n", counted(status.files_open, "file"));
+    }
+    for (const FileInFlight& file : status.files) {
+        text += file_line(file) + "\n";
+    }
+    if (status.files.size() < status.files_open) {
+        text += format("  and {} smaller\n", status.files_open - status.files.size());
+    }
+    for (const std::string& name : status.renames) {
+        text += format("renaming: {}\n", escaped(name));
+    }
+    if (!status.problems.empty()) {
+        text += "last problems:\n";
+        for (const std::string& problem : status.problems) {
+            text += "  " + escaped(problem) + "\n";
+        }
+    }
+    return text;
+}
+
+}  // namespace ckptfs

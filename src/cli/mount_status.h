@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `ckptfs status` tells of a mount. The daemon sends it as JSON; what people read is made of it by the command.
+// Pure but for the clock of the caller.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ckptfs/buffer_pool.h"
+#include "fs/file_system.h"
+
+namespace ckptfs {
+
+struct FileInFlight {
+    std::string key;
+    // All bytes, not compressed.
+    std::uint64_t size = 0;
+    // As they are stored: taken from the program, and in the bucket.
+    std::uint64_t bytes_acknowledged = 0;
+    std::uint64_t bytes_in_store = 0;
+    int parts_in_flight = 0;
+    // Something of it is in no commit yet.
+    bool unsaved = false;
+    // Why it cannot be saved; empty where it can.
+    std::string failure;
+
+    friend bool operator==(const FileInFlight&, const FileInFlight&) = default;
+};
+
+struct MountStatus {
+    // Of the largest, where there are more.
+    static constexpr std::size_t kMostFiles = 100;
+
+    std::string source;
+    std::string mount_point;
+    std::string version;
+    std::int64_t pid = 0;
+    std::int64_t seconds_mounted = 0;
+    bool draining = false;
+    // Those open for writing, and how many of them are not saved.
+    std::uint64_t files_open = 0;
+    std::uint64_t files_unsaved = 0;
+    std::vector<FileInFlight> files;
+    std::vector<std::string> renames;
+    std::uint64_t memory_used = 0;
+    std::uint64_t memory_for_reading = 0;
+    std::uint64_t memory_total = 0;
+    // The last errors and warnings of the log, oldest first.
+    std::vector<std::string> problems;
+
+    // Nothing that a program was told is written would be lost, and nothing is half done.
+    [[nodiscard]] bool safe_to_stop() const { return files_unsaved == 0 && renames.empty(); }
+
+    friend bool operator==(const MountStatus&, const MountStatus&) = default;
+};
+
+// The parts that change.
+void set_files(MountStatus& status, const FileSystem& fs);
+void set_memory(MountStatus& status, const PoolUsage& usage);
+
+// Several lines.
+[[nodiscard]] std::string status_text(const MountStatus& status);
+
+}  // namespace ckptfs

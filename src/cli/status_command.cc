@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/status_command.h"
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "cli/control.h"
+#include "cli/json_reports.h"
+#include "cli/mount_status.h"
+#include "cli/mounted_daemon.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::chrono::milliseconds kWaitPeriod{100};
+constexpr std::chrono::seconds kWatchPeriod{1};
+
+Result<std::vector<MountEntry>> mounts_of(const StatusRequest& request) {
+    if (request.directory.empty()) {
+        return find_mounts();
+    }
+    auto mount = find_mount(request.directory);
+    return mount ? Result<std::vector<MountEntry>>({std::move(*mount)}) : failure(std::move(mount.error()));
+}
+
+Result<std::string> ask(const MountEntry& mount) {
+    std::string answer;
+    const Status asked =
+        call_daemon(daemon_socket(mount), "status", [&](std::string_view line) { answer = std::string(line); });
+    if (!asked) {
+        return failure(asked.error().errno_value,
+                       format("{}: {}; if its program has ended: fusermount3 -u {}", escaped(mount.mount_point),
+                              asked.error().message, escaped(mount.mount_point)));
+    }
+    if (answer.empty()) {
+        return failure(EPROTO, format("{}: the daemon does not tell its status", escaped(mount.mount_point)));
+    }
+    return answer;
+}
+
+struct Round {
+    std::string text;
+    bool all_safe = true;
+    // Those that did not answer.
+    std::vector<std::string> silent;
+};
+
+// One line a mount for machines, a paragraph for people.
+Result<Round> look(const StatusRequest& request) {
+    const auto mounts = mounts_of(request);
+    if (!mounts) {
+        return failure(mounts.error());
+    }
+    if (mounts->empty()) {
+        return failure(ENOENT, "no ckptfs is mounted here");
+    }
+    Round round;
+    for (const MountEntry& mount : *mounts) {
+        const Result<std::string> json = ask(mount);
+        const Result<MountStatus> status = json ? parse_status(*json) : failure(json.error());
+        if (!status) {
+            round.silent.push_back(status.error().message);
+            continue;
+        }
+        round.all_safe = round.all_safe && status->safe_to_stop();
+        round.text += request.json ? *json + "\n" : (round.text.empty() ? "" : "\n") + status_text(*status);
+    }
+    return round;
+}
+
+void print(const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+}
+
+}  // namespace
+
+int status_command(const StatusRequest& request) {
+    for (;;) {
+        const Result<Round> round = look(request);
+        if (!round || !round->silent.empty()) {
+            print(round ? round->text : "");
+            for (const std::string& each : round ? round->silent : std::vector{round.error().message}) {
+                std::fprintf(stderr, "ckptfs: %s\n", each.c_str());
+            }
+            return 1;
+        }
+        if (request.watch) {
+            // ECMA-48: to the first line and column, and erase what is below.
+            print((request.json ? "" : "\x1b[H\x1b[J") + round->text);
+            std::this_thread::sleep_for(kWatchPeriod);
+        } else if (request.wait && !round->all_safe) {
+            std::this_thread::sleep_for(kWaitPeriod);
+        } else {
+            print(round->text);
+            return 0;
+        }
+    }
+}
+
+}  // namespace ckptfs

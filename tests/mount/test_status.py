@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a mount says of itself."""
+
+import json
+import os
+import subprocess
+
+from harness.programs import CKPTFS, wait_until
+
+MIB = 1 << 20
+
+
+def status(*arguments) -> subprocess.CompletedProcess:
+    return subprocess.run([CKPTFS, "status", *arguments], text=True, timeout=60, check=False, capture_output=True)
+
+
+def told(made) -> dict:
+    answer = status(made.path, "--json")
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)
+
+
+def test_a_mount_at_rest(mount):
+    made = mount("--max-memory", "128M")
+    answer = told(made)
+    assert answer["source"] == made.source
+    assert answer["mount_point"] == str(made.path)
+    assert answer["pid"] == made.process.pid
+    assert answer["safe_to_stop"] and not answer["draining"]
+    assert answer["files"] == answer["renames"] == answer["problems"] == []
+    assert 100 * MIB < answer["memory_total"] <= 128 * MIB
+    words = status(made.path).stdout
+    assert words.startswith(f"{made.source} at {made.path}: ckptfs ")
+    assert "safe to stop: yes" in words
+
+
+def test_a_file_that_is_being_written(mount, simulator, prefix):
+    made = mount()
+    with open(made / "model.pt", "wb", buffering=0) as file:
+        for _ in range(40):
+            file.write(os.urandom(MIB))
+        answer = told(made)
+        assert not answer["safe_to_stop"]
+        assert answer["files_open"] == answer["files_unsaved"] == 1
+        assert answer["files"][0]["key"] == prefix + "model.pt"
+        assert answer["files"][0]["size"] == 40 * MIB
+        assert "safe to stop: no, 1 file not saved yet" in status(made.path).stdout
+        os.fsync(file.fileno())
+        answer = told(made)
+        assert answer["safe_to_stop"] and answer["files_open"] == 1
+    wait_until(lambda: told(made)["files"] == [], "the file to be closed")
+
+
+def test_waiting_until_it_is_safe_to_stop(mount, simulator, prefix):
+    made = mount()
+    with open(made / "model.pt", "wb", buffering=0) as file:
+        file.write(b"x")
+        waiting = subprocess.Popen([CKPTFS, "status", "--wait", made.path], text=True, stdout=subprocess.PIPE)
+        simulator.inject({"op": "PutObject", "key": prefix + "model.pt", "action": "slow", "ms": 1000})
+    # It was closed, so that the object is there.
+    words, _ = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0
+    assert "safe to stop: yes" in words
+    assert simulator.keys(prefix) == [prefix + "model.pt"]
+
+
+def test_the_last_problems_are_told(mount, simulator, prefix):
+    made = mount()
+    simulator.inject({"op": "PutObject", "key": prefix + "bad", "action": "403"})
+    try:
+        (made / "bad").write_bytes(b"x")
+    except OSError:
+        pass
+    assert any("AccessDenied" in problem and prefix + "bad" in problem for problem in told(made)["problems"])
+
+
+def test_all_mounts_are_told_of_and_none_is_an_error(mount, tmp_path):
+    made, other = mount(), mount()
+    words = status().stdout
+    assert str(made.path) in words and str(other.path) in words
+    answer = status(tmp_path)
+    assert answer.returncode == 1
+    assert answer.stderr == f"ckptfs: no ckptfs is mounted at {tmp_path}\n"

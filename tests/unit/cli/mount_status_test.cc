@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mount_status.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/json_reports.h"
+
+namespace ckptfs {
+namespace {
+
+MountStatus busy() {
+    MountStatus status;
+    status.source = "s3://bucket/run/";
+    status.mount_point = "/mnt/a";
+    status.version = "1.2.3";
+    status.pid = 77;
+    status.seconds_mounted = 7384;
+    status.files_open = 3;
+    status.files_unsaved = 1;
+    status.files = {{"run/model.pt", 3 << 20, 2 << 20, 1 << 20, 4, true, ""},
+                    {"run/bad.pt", 1, 0, 0, 0, true, "AccessDenied"}};
+    status.renames = {"step-1"};
+    status.memory_used = 300 << 20;
+    status.memory_for_reading = 100 << 20;
+    status.memory_total = 1000 << 20;
+    status.problems = {"2026-01-01T00:00:00 warning: slow"};
+    return status;
+}
+
+TEST(MountStatus, IsReadAsItIsWritten) {
+    EXPECT_EQ(parse_status(json_of(busy())), busy());
+    EXPECT_EQ(parse_status(json_of(MountStatus())), MountStatus());
+    for (const char* wrong : {"", "{}", "[]", "1", R"({"files": [{}]})"}) {
+        EXPECT_FALSE(parse_status(wrong)) << wrong;
+    }
+}
+
+TEST(MountStatus, IsToldInWords) {
+    EXPECT_EQ(status_text(busy()),
+              "s3://bucket/run/ at /mnt/a: ckptfs 1.2.3, pid 77, mounted for 2 h 3 min\n"
+              "safe to stop: no, 1 file not saved yet, 1 rename under way\n"
+              "memory: 300.0 of 1000.0 MiB, 100.0 MiB of it read ahead or cached\n"
+              "open for writing: 3 files\n"
+              "  run/model.pt: 3.0 MiB written, 1.0 MiB in the store, 4 parts in flight\n"
+              "  run/bad.pt: failed: AccessDenied\n"
+              "  and 1 smaller\n"
+              "renaming: step-1\n"
+              "last problems:\n"
+              "  2026-01-01T00:00:00 warning: slow\n");
+}
+
+TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
+    MountStatus status = busy();
+    EXPECT_FALSE(status.safe_to_stop());
+    status.files_unsaved = 0;
+    EXPECT_FALSE(status.safe_to_stop());
+    status.renames.clear();
+    EXPECT_TRUE(status.safe_to_stop());
+    EXPECT_NE(status_text(status).find("safe to stop: yes\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckptfs
