@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of the open files a mount waits for at its end, and how it gives up what it cannot wait for.
+#include <utility>
+
+#include "fs/all_ended.h"
+#include "fs/open_files.h"
+
+namespace ckptfs {
+
+void OpenFiles::rename_begins(const std::string& name) {
+    const std::lock_guard lock(drain_mutex_);
+    renames_.insert(name);
+}
+
+void OpenFiles::rename_ends(const std::string& name) {
+    {
+        const std::lock_guard lock(drain_mutex_);
+        renames_.extract(name);
+    }
+    answer_drain();
+}
+
+void OpenFiles::drain(Reply<void> reply) {
+    state_.draining = true;
+    {
+        std::lock_guard lock(drain_mutex_);
+        waiting_for_drain_.push_back(std::move(reply));
+    }
+    answer_drain();
+}
+
+void OpenFiles::disconnected() {
+    state_.disconnected = true;
+    answer_drain();
+}
+
+void OpenFiles::answer_drain() {
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const auto writers = state_.nodes.with_writers(lock);
+        if (std::any_of(writers.begin(), writers.end(), [this](const NodePtr& node) {
+                return !state_.disconnected || (node->writer->dirty() && !node->writer->failed());
+            })) {
+            return;
+        }
+    }
+    std::vector<Reply<void>> replies;
+    {
+        std::lock_guard lock(drain_mutex_);
+        if (!renames_.empty()) {
+            return;
+        }
+        replies.swap(waiting_for_drain_);
+    }
+    for (const Reply<void>& reply : replies) {
+        reply({});
+    }
+}
+
+std::vector<UploadProgress> OpenFiles::uploads() const {
+    std::vector<UploadProgress> uploads;
+    const NodeTable::Lock lock = state_.nodes.lock();
+    for (const NodePtr& node : state_.nodes.with_writers(lock)) {
+        const FileWriter& writer = *node->writer;
+        uploads.push_back(UploadProgress{writer.key(), writer.progress(), writer.dirty(), writer.failed()});
+    }
+    return uploads;
+}
+
+std::vector<std::string> OpenFiles::renames() const {
+    const std::lock_guard lock(drain_mutex_);
+    return {renames_.begin(), renames_.end()};
+}
+
+std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
+    std::vector<std::shared_ptr<FileWriter>> writers;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        for (const NodePtr& node : state_.nodes.with_writers(lock)) {
+            writers.push_back(node->writer);
+        }
+    }
+    std::vector<std::string> lost;
+    const auto all_ended = std::make_shared<AllEnded>(writers.size(), std::move(ended));
+    for (const std::shared_ptr<FileWriter>& writer : writers) {
+        if (writer->dirty()) {
+            lost.push_back(writer->key());
+        } else {
+            writer->when_failed(nullptr);
+        }
+        Error why;
+        why.message = writer->key() + " was not saved: the mount ended before it was closed";
+        // Those with nothing to save as well: what waits for memory on their behalf would wait for ever.
+        writer->abort(std::move(why), [this, key = writer->key(), all_ended](const Status& status) {
+            state_.failed.when_recorded(key, [all_ended, status] { all_ended->one_more(status); });
+        });
+    }
+    all_ended->one_more({});
+    const std::lock_guard lock(drain_mutex_);
+    for (const std::string& name : renames_) {
+        lost.push_back(name + " (its rename was not finished)");
+    }
+    return lost;
+}
+
+}  // namespace ckptfs
