@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -15,11 +16,14 @@
 #include "cli/mount_helper.h"
 #include "cli/mount_options.h"
 #include "cli/source_uri.h"
+#include "cli/values.h"
 
 namespace ckptfs {
 namespace {
 
 constexpr int kUsageError = 2;
+// Several heartbeats of a mount.
+constexpr Milliseconds kYoungestLeftover = std::chrono::hours(1);
 
 std::string help_text(const OptionSpec& option) {
     std::string text(option.help);
@@ -88,12 +92,16 @@ constexpr auto kTools = std::to_array<ToolCommand>({
      false},
     {Tool::kVerify, "verify", "read everything and check every frame", "SOURCE",
      "s3://BUCKET[/PREFIX] or s3://BUCKET/KEY", true, true},
+    {Tool::kGc, "gc", "find uploads that were never completed, and end them", "SOURCE", "s3://BUCKET[/PREFIX]", true,
+     true},
 });
 
 // Everything that is typed behind a tool's name.
 struct ToolWords {
     std::string source;
     bool json = false;
+    std::string older_than = "24h";
+    bool end = false;
     std::vector<Setting> settings;
 };
 
@@ -102,6 +110,11 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
     command->add_option(tool.source, words.source, tool.source_help)->required()->type_name("");
     if (tool.has_json) {
         command->add_flag("--json", words.json, "print JSON, one line, for machines");
+    }
+    if (tool.tool == Tool::kGc) {
+        command->add_option("--older-than", words.older_than, "leave what was begun later alone [24h]")
+            ->type_name("TIME");
+        command->add_flag("--end", words.end, "end what is abandoned, instead of only naming it");
     }
     for (const OptionSpec& spec : option_table()) {
         if (spec.section == kStoreSection) {
@@ -120,7 +133,16 @@ CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
     if (!object) {
         return Answer{format("ckptfs: {}\n", object.error().message), kUsageError};
     }
-    return ToolRequest{tool.tool, std::move(*object), words.json, std::move(words.settings)};
+    const auto older_than = parse_duration(words.older_than);
+    if (!older_than) {
+        return Answer{format("ckptfs: --older-than: {}\n", older_than.error().message), kUsageError};
+    }
+    if (*older_than < kYoungestLeftover) {
+        return Answer{
+            "ckptfs: --older-than: at least 1h; a mount is not heard of earlier, and its uploads look like nobody's\n",
+            kUsageError};
+    }
+    return ToolRequest{tool.tool, std::move(*object), words.json, *older_than, words.end, std::move(words.settings)};
 }
 
 Answer answer_of(CLI::App& app, const CLI::ParseError& problem, int usage_error) {

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "ckptfs/clock.h"
 #include "ckptfs/config.h"
 #include "ckptfs/status.h"
 #include "cli/options.h"
@@ -32,13 +33,16 @@ struct UnmountRequest {
     std::string directory;
 };
 
-enum class Tool : std::uint8_t { kInspect, kCat, kVerify };
+enum class Tool : std::uint8_t { kInspect, kCat, kVerify, kGc };
 
 struct ToolRequest {
     Tool tool = Tool::kInspect;
     ObjectUri object;
     // For machines instead of people.
     bool json = false;
+    // Of gc.
+    Milliseconds older_than{0};
+    bool end = false;
     std::vector<Setting> settings;
 };
 

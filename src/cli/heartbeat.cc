@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/leftover_policy.h"
 
 namespace ckptfs {
 namespace {
@@ -20,8 +21,10 @@ constexpr double kJitter = 0.2;
 
 class Heartbeat::Beats : public std::enable_shared_from_this<Beats> {
 public:
-    Beats(Environment environment, std::string key, std::string host)
-        : environment_(std::move(environment)), key_(std::move(key)), host_(std::move(host)) {}
+    Beats(Environment environment, std::string key, const std::string& host)
+        : environment_(std::move(environment)),
+          key_(std::move(key)),
+          text_(heartbeat_text(host, environment_.clock.wall_now())) {}
 
     void schedule() {
         const std::lock_guard lock(mutex_);
@@ -63,7 +66,7 @@ private:
         }
         PutRequest request;
         request.key = key_;
-        request.body = Payload::from_string(format("host: {}\n", host_));
+        request.body = Payload::from_string(text_);
         request.content_type = "text/plain";
         environment_.store.put(std::move(request),
                                [self = shared_from_this()](const Result<PutResponse>& put) { self->on_put(put); });
@@ -98,7 +101,7 @@ private:
 
     const Environment environment_;
     const std::string key_;
-    const std::string host_;
+    const std::string text_;
 
     std::mutex mutex_;
     // Guarded by mutex_; `beaten_` is constant once stopped and nothing is in flight.
@@ -109,8 +112,8 @@ private:
     std::function<void()> gone_;
 };
 
-Heartbeat::Heartbeat(Environment environment, std::string key, std::string host)
-    : beats_(std::make_shared<Beats>(std::move(environment), std::move(key), std::move(host))) {
+Heartbeat::Heartbeat(Environment environment, std::string key, const std::string& host)
+    : beats_(std::make_shared<Beats>(std::move(environment), std::move(key), host)) {
     beats_->schedule();
 }
 

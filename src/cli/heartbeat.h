@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small object that says that a mount lives, for whoever wonders whose an open upload is: gc ends none while a mount
-// has been heard of lately. Its Last-Modified is the time; its body is the host's name.
+// has been heard of lately. Its Last-Modified is the time; its body is the host's name and since when it is mounted.
 //
 // The first one comes after the first period: a mount that is gone by then costs nothing, and its uploads are too young
 // to be ended.
@@ -23,11 +23,12 @@ public:
     struct Environment {
         ObjectStore& store;
         Timer& timer;
+        const Clock& clock;
         // In [0, 1): a whole cluster that starts at once must not beat at once.
         std::function<double()> random;
     };
     // `key`: PREFIX.ckptfs/mounts/UUID
-    Heartbeat(Environment environment, std::string key, std::string host);
+    Heartbeat(Environment environment, std::string key, const std::string& host);
     ~Heartbeat();
     Heartbeat(const Heartbeat&) = delete;
     Heartbeat& operator=(const Heartbeat&) = delete;

@@ -2,6 +2,7 @@
 #include "cli/json_reports.h"
 
 #include <cerrno>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -59,6 +60,26 @@ std::string json_of(const VerifyTotals& totals) {
                  {"size", totals.size},
                  {"damaged", totals.damaged},
                  {"not_checked", totals.not_checked}});
+}
+
+std::string json_of(const FoundUpload& upload) {
+    return line({{"key", upload.upload.upload.key},
+                 {"upload_id", upload.upload.upload.id},
+                 {"age_seconds", std::chrono::duration_cast<std::chrono::seconds>(upload.age).count()},
+                 {"size", upload.size},
+                 {"state", name_of(upload.state)},
+                 {"ended", upload.ended},
+                 {"problem", upload.problem}});
+}
+
+std::string json_of(const GarbageTotals& totals) {
+    return line({{"uploads", totals.uploads},
+                 {"size", totals.size},
+                 {"abandoned", totals.abandoned},
+                 {"abandoned_size", totals.abandoned_size},
+                 {"ended", totals.ended},
+                 {"dead_mounts", totals.dead_mounts},
+                 {"problems", totals.problems}});
 }
 
 std::string json_of(const MountStatus& status) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ckptfs/status.h"
+#include "cli/collect_garbage.h"
 #include "cli/inspect_object.h"
 #include "cli/mount_status.h"
 #include "cli/verify_objects.h"
@@ -16,6 +17,8 @@ namespace ckptfs {
 [[nodiscard]] std::string json_of(const ObjectReport& report);
 [[nodiscard]] std::string json_of(const ObjectProblem& problem);
 [[nodiscard]] std::string json_of(const VerifyTotals& totals);
+[[nodiscard]] std::string json_of(const FoundUpload& upload);
+[[nodiscard]] std::string json_of(const GarbageTotals& totals);
 [[nodiscard]] std::string json_of(const MountStatus& status);
 
 // EPROTO for what json_of() does not make.

@@ -144,9 +144,9 @@ Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
     fs_ = FileSystem::create({store, *blocking_, clock_, *timer_, processes_, kernel_cache, *codec_, *write_, *read_,
                               config_.names, config_.store.prefix, host_name()});
     if (!config_.names.read_only) {
-        heartbeat_ = std::make_unique<Heartbeat>(Heartbeat::Environment{client_->store(), *timer_, random_numbers()},
-                                                 format("{}.ckptfs/mounts/{}", config_.store.prefix, random_uuid()),
-                                                 host_name());
+        heartbeat_ = std::make_unique<Heartbeat>(
+            Heartbeat::Environment{client_->store(), *timer_, clock_, random_numbers()},
+            format("{}.ckptfs/mounts/{}", config_.store.prefix, random_uuid()), host_name());
     }
     return fs_.get();
 }

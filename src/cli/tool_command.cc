@@ -18,6 +18,7 @@
 #include "ckptfs/log.h"
 #include "cli/background.h"
 #include "cli/cat_object.h"
+#include "cli/collect_garbage.h"
 #include "cli/inspect_object.h"
 #include "cli/json_reports.h"
 #include "cli/scale.h"
@@ -149,6 +150,19 @@ int verify(const Access& access, const ToolRequest& request) {
     return written ? exit_code(*totals) : fail(written.error(), kNotChecked);
 }
 
+int gc(const Access& access, const ToolRequest& request) {
+    const auto found = [&](const FoundUpload& upload) {
+        static_cast<void>(!write_out(as_bytes(request.json ? json_of(upload) : describe(upload) + "\n")));
+    };
+    const auto totals =
+        collect_garbage(access.store(), access.clock(), {request.object.key, request.older_than, request.end}, found);
+    if (!totals) {
+        return fail(totals.error());
+    }
+    const Status written = write_out(as_bytes(request.json ? json_of(*totals) : describe(*totals) + "\n"));
+    return written ? exit_code(*totals) : fail(written.error());
+}
+
 }  // namespace
 
 int tool_command(const ToolRequest& request, const Config& config) {
@@ -167,6 +181,8 @@ int tool_command(const ToolRequest& request, const Config& config) {
             return cat(**access, request.object.key);
         case Tool::kVerify:
             return verify(**access, request);
+        case Tool::kGc:
+            return gc(**access, request);
     }
     return 1;
 }

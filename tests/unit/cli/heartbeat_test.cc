@@ -8,7 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "cli/leftover_policy.h"
 #include "support/fake_store.h"
+#include "support/manual_clock.h"
 
 namespace ckptfs {
 namespace {
@@ -48,13 +50,14 @@ protected:
     testing::FakeStore store_;
     SteppedTimer timer_;
     double random_ = 0.5;
-    Heartbeat heartbeat_{{store_, timer_, [this] { return random_; }}, kKey, "node1"};
+    testing::ManualClock clock_;
+    Heartbeat heartbeat_{{store_, timer_, clock_, [this] { return random_; }}, kKey, "node1"};
 };
 
 TEST_F(HeartbeatTest, BeatsAgainAndAgainAndIsGoneAfterwards) {
     EXPECT_TRUE(store_.keys().empty());
     EXPECT_EQ(timer_.run(), Milliseconds(600'000));
-    EXPECT_EQ(store_.content(kKey), "host: node1\n");
+    EXPECT_EQ(store_.content(kKey), heartbeat_text("node1", clock_.wall_now()));
     random_ = 0;
     timer_.run();
     EXPECT_EQ(timer_.run(), Milliseconds(540'000));

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uploads that nobody will complete."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from harness.programs import CKPTFS, wait_until
+from harness.simulator import BUCKET
+
+MIB = 1 << 20
+TWO_HOURS = 7200
+
+
+@pytest.fixture
+def gc(simulator, prefix):
+    def run(*options: str) -> subprocess.CompletedProcess:
+        return subprocess.run([CKPTFS, "gc", f"s3://{BUCKET}/{prefix}", *options], capture_output=True, text=True,
+                              timeout=60, check=False, env={**os.environ, **simulator.environment()})
+    return run
+
+
+@pytest.fixture
+def killed(mount, simulator):
+    """A mount that was killed two hours ago while it uploaded."""
+    made = mount()
+    simulator.reset_counters()
+    simulator.set_model(clock_offset_s=-TWO_HOURS)
+    try:
+        descriptor = os.open(made / "model.pt", os.O_WRONLY | os.O_CREAT)
+        for _ in range(40):
+            os.write(descriptor, os.urandom(MIB))
+        wait_until(lambda: any(request["op"] == "UploadPart" for request in simulator.requests()), "a part")
+        made.process.send_signal(signal.SIGKILL)
+        made.process.wait()
+        os.close(descriptor)
+    except OSError:
+        # close(2) of what leads nowhere any more.
+        pass
+    finally:
+        simulator.set_model(clock_offset_s=0)
+    return made
+
+
+def test_the_uploads_of_a_killed_mount_are_told_and_ended(killed, gc, simulator, prefix):
+    assert ", young\n" in gc().stdout
+    told = gc("--older-than", "1h")
+    assert told.returncode == 0
+    assert "abandoned" in told.stdout and "--end ends them" in told.stdout
+    upload, totals = [json.loads(line) for line in gc("--older-than", "1h", "--end", "--json").stdout.splitlines()]
+    assert (upload["key"], upload["state"], upload["ended"]) == (prefix + "model.pt", "abandoned", True)
+    assert TWO_HOURS - 60 <= upload["age_seconds"] <= TWO_HOURS + 60
+    assert (totals["uploads"], totals["ended"], totals["problems"]) == (1, 1, 0)
+    assert simulator.open_uploads() == []
+
+
+def test_nothing_young_is_ended(gc):
+    refused = gc("--older-than", "10m", "--end")
+    assert refused.returncode == 2
+    assert "at least 1h" in refused.stderr

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/collect_garbage.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/system_clock.h"
+#include "support/fake_store.h"
+#include "support/sync_store.h"
+
+namespace ckptfs {
+namespace {
+
+using std::chrono::hours;
+using testing::Operation;
+
+// The store's.
+class LaterClock final : public Clock {
+public:
+    [[nodiscard]] SteadyTime now() const override { return clock_.now() + later; }
+    [[nodiscard]] WallTime wall_now() const override { return clock_.wall_now() + later; }
+
+    Milliseconds later{0};
+
+private:
+    SystemClock clock_;
+};
+
+class CollectGarbage : public ::testing::Test {
+protected:
+    void begin(const std::string& key) {
+        SyncStore store(store_);
+        CreateUploadRequest request;
+        request.key = key;
+        const UploadId upload = store.create_upload(std::move(request)).value();
+        UploadPartRequest part;
+        part.upload = upload;
+        part.part_number = 1;
+        part.body = Payload::from_string(std::string(100, 'x'));
+        part.crc32c = crc32c(as_bytes(std::string(100, 'x')));
+        ASSERT_TRUE(store.upload_part(std::move(part)));
+    }
+    void pass(Milliseconds time) {
+        store_.advance_clock(time);
+        clock_.later += time;
+    }
+    GarbageTotals collect(bool end, const std::string& prefix = "") {
+        found_.clear();
+        const auto totals = collect_garbage(store_, clock_, {prefix, hours(24), end},
+                                            [this](const FoundUpload& each) { found_[each.upload.upload.key] = each; });
+        EXPECT_TRUE(totals);
+        return totals.value_or(GarbageTotals{});
+    }
+
+    testing::FakeStore store_;
+    LaterClock clock_;
+    std::map<std::string, FoundUpload> found_;
+};
+
+TEST_F(CollectGarbage, TellsAndEndsWhatIsAbandonedBelowThePrefix) {
+    begin("run/a");
+    begin("other/b");
+    pass(hours(25));
+    begin("run/young");
+    GarbageTotals totals = collect(false, "run/");
+    EXPECT_EQ(totals.uploads, 2U);
+    EXPECT_EQ(totals.size, 200U);
+    EXPECT_EQ(totals.abandoned, 1U);
+    EXPECT_EQ(totals.abandoned_size, 100U);
+    EXPECT_EQ(totals.ended, 0U);
+    EXPECT_EQ(store_.open_uploads(), 3);
+    totals = collect(true, "run/");
+    EXPECT_EQ(totals.ended, 1U);
+    EXPECT_TRUE(found_["run/a"].ended);
+    EXPECT_FALSE(found_["run/young"].ended);
+    EXPECT_EQ(store_.open_uploads(), 2);
+    EXPECT_EQ(exit_code(totals), 0);
+}
+
+TEST_F(CollectGarbage, LeavesWhatMayBeThatOfAMountAtItsDirectoryOrAbove) {
+    begin("run/step/a");
+    begin("other/b");
+    pass(hours(25));
+    store_.put_object("run/.ckptfs/mounts/1", heartbeat_text("node1", clock_.wall_now() - hours(30)));
+    EXPECT_EQ(collect(true).ended, 1U);
+    EXPECT_EQ(found_["run/step/a"].state, Leftover::kPerhapsInUse);
+    EXPECT_TRUE(found_["other/b"].ended);
+    // One that was mounted later has nothing to do with it.
+    store_.put_object("run/.ckptfs/mounts/1", heartbeat_text("node1", clock_.wall_now() - hours(1)));
+    EXPECT_EQ(collect(true).ended, 1U);
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(CollectGarbage, RemovesTheSignsOfMountsThatAreLongGone) {
+    store_.put_object("run/.ckptfs/mounts/old", "host: a\n");
+    pass(hours(25));
+    store_.put_object("run/.ckptfs/mounts/new", "host: b\n");
+    EXPECT_EQ(collect(false, "run/").dead_mounts, 1U);
+    EXPECT_EQ(store_.keys().size(), 2U);
+    collect(true, "run/");
+    EXPECT_EQ(store_.keys(), std::vector<std::string>{"run/.ckptfs/mounts/new"});
+}
+
+TEST_F(CollectGarbage, WhatCannotBeEndedIsAProblem) {
+    begin("a");
+    pass(hours(25));
+    Error refused;
+    refused.errno_value = EACCES;
+    refused.message = "AccessDenied";
+    store_.inject({Operation::kAbortUpload, "", refused});
+    const GarbageTotals totals = collect(true);
+    EXPECT_EQ(totals.problems, 1U);
+    EXPECT_EQ(exit_code(totals), 1);
+    EXPECT_EQ(describe(found_["a"]), "a: 0.0 MiB, begun 25 h ago, abandoned: AccessDenied");
+}
+
+TEST_F(CollectGarbage, AStoreThatDoesNotTellWhoLivesIsAnError) {
+    begin("a");
+    pass(hours(25));
+    Error refused;
+    refused.errno_value = EACCES;
+    store_.inject({Operation::kList, "", refused});
+    EXPECT_FALSE(collect_garbage(store_, clock_, {"", hours(24), true}, [](const FoundUpload&) {}));
+    EXPECT_EQ(store_.open_uploads(), 1);
+}
+
+}  // namespace
+}  // namespace ckptfs
