@@ -25,6 +25,8 @@ constexpr std::string_view kUnmount = "unmount\n";
 constexpr std::string_view kStatus = "status\n";
 constexpr int kPatienceMilliseconds = 1000;
 constexpr int kBacklog = 8;
+// Far above a status.
+constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
 // FNV-1a with 64 bits: a path may be longer than a socket's name.
 std::uint64_t hash_of(std::string_view text) {
@@ -111,7 +113,7 @@ Result<ControlServer> ControlServer::create(const std::string& directory, const 
         return failure(address.error());
     }
     FileDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    // A predecessor that died has left its socket; one that lives would still hold the mount point.
+    // That of a predecessor, who died, or has lost the mount point and only finishes its uploads.
     unlink(path.c_str());
     if (!listener || bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
         return system_failure("cannot make the control socket", path);
@@ -119,11 +121,16 @@ Result<ControlServer> ControlServer::create(const std::string& directory, const 
     if (chmod(path.c_str(), 0600) != 0 || listen(listener.get(), kBacklog) != 0) {
         return system_failure("cannot listen at the control socket", path);
     }
-    return ControlServer(std::move(listener), path);
+    struct stat made {};
+    if (lstat(path.c_str(), &made) != 0) {
+        return system_failure("cannot find the control socket", path);
+    }
+    return ControlServer(std::move(listener), path, made.st_ino);
 }
 
 ControlServer::~ControlServer() {
-    if (listener_) {
+    struct stat there {};
+    if (listener_ && lstat(path_.c_str(), &there) == 0 && there.st_ino == inode_) {
         unlink(path_.c_str());
     }
 }
@@ -155,7 +162,7 @@ void ControlServer::tell(const std::string& line) {
     });
 }
 
-Status call_daemon(const std::string& path, const std::string& request,
+Status call_daemon(const std::string& path, const std::string& request, std::chrono::seconds patience,
                    const std::function<void(std::string_view)>& on_line) {
     const auto address = address_of(path);
     if (!address) {
@@ -165,6 +172,9 @@ Status call_daemon(const std::string& path, const std::string& request,
     if (!daemon || connect(daemon.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
         return system_failure("cannot reach the daemon at", path);
     }
+    // The kernel takes connections for a daemon that hangs.
+    const timeval limit{static_cast<time_t>(patience.count()), 0};
+    setsockopt(daemon.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     const std::string message = request + "\n";
     if (send(daemon.get(), message.data(), message.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(message.size())) {
         return system_failure("cannot talk to the daemon at", path);
@@ -176,7 +186,11 @@ Status call_daemon(const std::string& path, const std::string& request,
         if (size < 0 && errno == EINTR) {
             continue;
         }
-        if (size <= 0) {
+        if (size < 0 && errno == EAGAIN) {
+            return failure(ETIMEDOUT, format("the daemon at {} has said nothing for {} s; its log may tell why",
+                                             escaped(path), patience.count()));
+        }
+        if (size <= 0 || pending.size() > kLongestLine) {
             return {};
         }
         pending.append(chunk.data(), static_cast<std::size_t>(size));

@@ -15,6 +15,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -49,7 +50,7 @@ public:
     static Result<ControlServer> create(const std::string& directory, const std::string& mount_point);
     ControlServer(ControlServer&& other) noexcept = default;
     ControlServer& operator=(ControlServer&& other) noexcept = default;
-    // Removes the socket.
+    // Removes the socket, unless a successor has put its own there.
     ~ControlServer();
 
     // Readable when somebody has connected.
@@ -61,15 +62,19 @@ public:
     void tell(const std::string& line);
 
 private:
-    ControlServer(FileDescriptor listener, std::string path) : listener_(std::move(listener)), path_(std::move(path)) {}
+    ControlServer(FileDescriptor listener, std::string path, ino_t inode)
+        : listener_(std::move(listener)), path_(std::move(path)), inode_(inode) {}
 
     FileDescriptor listener_;
     std::string path_;
+    // By the time we end, the path may be that of a successor, who mounted while we still finished uploads.
+    ino_t inode_;
     std::vector<FileDescriptor> clients_;
 };
 
-// Sends the request and hands every line of the answer to `on_line`. ENOENT or ECONNREFUSED where no daemon listens.
-Status call_daemon(const std::string& path, const std::string& request,
+// Sends the request and hands every line of the answer to `on_line`. ENOENT or ECONNREFUSED where no daemon listens,
+// ETIMEDOUT where it says nothing for so long.
+Status call_daemon(const std::string& path, const std::string& request, std::chrono::seconds patience,
                    const std::function<void(std::string_view)>& on_line);
 
 }  // namespace ckptfs

@@ -103,8 +103,10 @@ ObjectStore& Machinery::journaled_store() {
         return client_->store();
     }
     const auto directory = state_directory(getuid(), process_environment());
+    // Homes, and what somebody names, may be shared by several machines.
+    const bool is_local = getuid() == 0 && !process_environment()("CKPTFS_STATE_DIR");
     const std::string place =
-        journal_place(getuid() == 0 ? "" : host_name(), config_.mount.source, config_.mount.mount_point);
+        journal_place(is_local ? "" : host_name(), config_.mount.source, config_.mount.mount_point);
     auto journal = directory ? UploadJournal::create(*directory, place) : failure(ENOENT, "this user has no home");
     if (!journal) {
         log_warning(

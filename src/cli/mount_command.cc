@@ -69,10 +69,12 @@ TakeoverSystem system_for_takeover() {
 // As the options, so the variables: they name files from where the command was typed. Before any thread is started.
 void resolve_variables() {
     for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
-                             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}) {
-        if (const auto path = environment(name)) {
-            std::error_code problem;
-            setenv(name, std::filesystem::absolute(*path, problem).c_str(), 1);
+                             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "CKPTFS_STATE_DIR"}) {
+        const auto path = environment(name);
+        std::error_code problem;
+        const std::filesystem::path absolute = path ? std::filesystem::absolute(*path, problem) : "";
+        if (path && !problem) {
+            setenv(name, absolute.c_str(), 1);
         }
     }
 }
@@ -209,15 +211,22 @@ Status Daemon::start() {
 
 // Once everything else is there: a dead mount gives way to one that answers.
 Status Daemon::attach() {
-    FileDescriptor lock;
     const std::string& place = config_.mount.mount_point;
-    auto ours = is_ours_to_take_back(place, config_.mount.source, getuid(), system_for_takeover());
-    if (ours && *ours) {
-        auto taken = take_back(place, config_.mount.source, getuid(), system_for_takeover());
-        if (!taken) {
-            return failure(taken.error());
+    const TakeoverSystem system = system_for_takeover();
+    // Held until the mount is made: of several that start at once, one mounts.
+    const auto lock = system.lock(place);
+    if (!lock) {
+        const auto dead = is_ours_to_take_back(place, config_.mount.source, getuid(), system);
+        if (lock.error().errno_value == EBUSY || !dead || *dead) {
+            return failure(lock.error());
         }
-        lock = std::move(*taken);
+        log_warning(format("of two mounts that are made here at once, both may succeed: {}", lock.error().message));
+    }
+    const auto taken = take_back(place, config_.mount.source, getuid(), system);
+    if (!taken) {
+        return failure(taken.error());
+    }
+    if (*taken) {
         log_info(format("took {} back from a ckptfs that had died", escaped(place)));
     }
     const auto table = read_mount_table();
@@ -254,7 +263,8 @@ Service::Events Daemon::service_events() {
     if (service_manager_.watchdog() == Milliseconds(0)) {
         return events;
     }
-    events.heartbeat_period = service_manager_.watchdog() / 2;
+    // One or two may be late, or find a probe that is.
+    events.heartbeat_period = service_manager_.watchdog() / 4;
     liveness_.emplace(
         Liveness::Parts{machinery_->executor(), machinery_->timer(), [this] { return session_->longest_request(); }},
         events.heartbeat_period);

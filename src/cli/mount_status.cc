@@ -83,7 +83,7 @@ void set_memory(MountStatus& status, const PoolUsage& usage) {
 
 std::string status_text(const MountStatus& status) {
     std::string text = format("{} at {}: ckptfs {}, pid {}, mounted for {}{}\n", escaped(status.source),
-                              escaped(status.mount_point), status.version, status.pid,
+                              escaped(status.mount_point), escaped(status.version), status.pid,
                               duration_text(status.seconds_mounted), status.draining ? ", unmounting" : "");
     text += verdict(status) + "\n";
     text += format("memory: {} of {} MiB, {} MiB of it read ahead or cached\n", mebibytes(status.memory_used),

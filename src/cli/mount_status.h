@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `ckptfs status` tells of a mount. The daemon sends it as JSON; what people read is made of it by the command.
-// Pure but for the clock of the caller.
+// Pure, but for set_files(), which asks the filesystem.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct FileInFlight {
 
 struct MountStatus {
     // Of the largest, where there are more.
-    static constexpr std::size_t kMostFiles = 100;
+    static constexpr std::size_t kMostFiles = 50;
 
     std::string source;
     std::string mount_point;

@@ -47,7 +47,10 @@ Result<MountEntry> find_mount(const std::string& directory) {
 Result<std::vector<MountEntry>> find_mounts() {
     auto table = read_mount_table();
     if (table) {
-        std::erase_if(*table, [](const MountEntry& each) { return each.type != kFileSystemType; });
+        const uid_t self = getuid();
+        std::erase_if(*table, [self](const MountEntry& each) {
+            return each.type != kFileSystemType || (self != 0 && each.owner() != self);
+        });
     }
     return table;
 }

@@ -13,7 +13,7 @@ namespace ckptfs {
 
 // EINVAL where no ckptfs is mounted.
 Result<MountEntry> find_mount(const std::string& directory);
-// All that are mounted here.
+// All that are mounted here by this user, or for root, by anybody.
 Result<std::vector<MountEntry>> find_mounts();
 // The path of its control socket.
 std::string daemon_socket(const MountEntry& mount);

@@ -72,7 +72,7 @@ public:
     Outcome run(FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) override {
         Outcome outcome;
         while (outcome.reason.empty()) {
-            outcome.reason = wait(fs, ended_->descriptor(), events_.heartbeat ? events_.heartbeat_period : kNever);
+            outcome.reason = wait(fs, ended_->descriptor(), until_next_beat(clock));
             beat(clock);
         }
         log_info(format("{}: finishing what is being written", outcome.reason));
@@ -129,6 +129,15 @@ private:
         if (events_.draining) {
             events_.draining(progress);
         }
+    }
+
+    // Whatever else happens meanwhile.
+    [[nodiscard]] Milliseconds until_next_beat(const Clock& clock) const {
+        if (!events_.heartbeat) {
+            return kNever;
+        }
+        const auto left = std::chrono::ceil<Milliseconds>(next_beat_ - clock.now());
+        return std::clamp(left, Milliseconds(0), events_.heartbeat_period);
     }
 
     void beat(const Clock& clock) {

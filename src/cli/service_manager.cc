@@ -17,6 +17,8 @@
 namespace ckptfs {
 namespace {
 
+constexpr time_t kPatienceSeconds = 5;
+
 using Microseconds = std::chrono::duration<std::int64_t, std::micro>;
 
 // sd_watchdog_enabled(3): only for the process that WATCHDOG_PID names, where it does.
@@ -61,9 +63,12 @@ void ServiceManager::tell(const std::string& message) const {
     }
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size());
     const FileDescriptor channel(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!channel || sendto(channel.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
-                           reinterpret_cast<const sockaddr*>(&address), size) < 0) {
-        log_debug(format("the service manager at {} was not told: {}", escaped(socket_), escaped(message)));
+    // It may be busy, and what it is not told it holds against us.
+    const timeval limit{kPatienceSeconds, 0};
+    if (!channel || setsockopt(channel.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
+        sendto(channel.get(), message.data(), message.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
+               size) < 0) {
+        log_warning(format("the service manager at {} was not told: {}", escaped(socket_), escaped(message)));
     }
 }
 

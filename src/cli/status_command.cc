@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kWaitPeriod{100};
 constexpr std::chrono::seconds kWatchPeriod{1};
+constexpr std::chrono::seconds kPatience{10};
 
 Result<std::vector<MountEntry>> mounts_of(const StatusRequest& request) {
     if (request.directory.empty()) {
@@ -31,8 +32,8 @@ Result<std::vector<MountEntry>> mounts_of(const StatusRequest& request) {
 
 Result<std::string> ask(const MountEntry& mount) {
     std::string answer;
-    const Status asked =
-        call_daemon(daemon_socket(mount), "status", [&](std::string_view line) { answer = std::string(line); });
+    const Status asked = call_daemon(daemon_socket(mount), "status", kPatience,
+                                     [&](std::string_view line) { answer = std::string(line); });
     if (!asked) {
         return failure(asked.error().errno_value,
                        format("{}: {}; if its program has ended: fusermount3 -u {}", escaped(mount.mount_point),
@@ -69,7 +70,7 @@ Result<Round> look(const StatusRequest& request) {
             continue;
         }
         round.all_safe = round.all_safe && status->safe_to_stop();
-        round.text += request.json ? *json + "\n" : (round.text.empty() ? "" : "\n") + status_text(*status);
+        round.text += request.json ? json_of(*status) : (round.text.empty() ? "" : "\n") + status_text(*status);
     }
     return round;
 }

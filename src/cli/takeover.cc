@@ -44,6 +44,12 @@ bool answers_not_connected(const std::string& mount_point) {
     FileDescriptor writer(ends[1]);
     const pid_t child = fork();
     if (child == 0) {
+        // It may hang for as long as the daemon does: nobody is to wait for what it holds open.
+        const auto kept = static_cast<unsigned>(writer.get());
+        if (kept > 0) {
+            close_range(0, kept - 1, 0);
+        }
+        close_range(kept + 1, ~0U, 0);
         struct statfs status {};
         const char dead = statfs(mount_point.c_str(), &status) != 0 && errno == ENOTCONN ? 1 : 0;
         _exit(write(writer.get(), &dead, 1) == 1 ? 0 : 1);
@@ -94,7 +100,7 @@ Result<FileDescriptor> lock_place(const std::string& directory, const std::strin
     const auto deadline = std::chrono::steady_clock::now() + kWaitForTurn;
     while (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() > deadline) {
-            return failure(EBUSY, format("another ckptfs has been taking {} back for {} s", escaped(mount_point),
+            return failure(EBUSY, format("another ckptfs has been mounting at {} for {} s", escaped(mount_point),
                                          kWaitForTurn.count() / 1000));
         }
         std::this_thread::sleep_for(kTryAgain);
@@ -134,14 +140,10 @@ Result<bool> is_ours_to_take_back(const std::string& mount_point, const std::str
     return true;
 }
 
-Result<FileDescriptor> take_back(const std::string& mount_point, const std::string& source, uid_t self,
-                                 const TakeoverSystem& system) {
-    auto lock = system.lock(mount_point);
-    if (!lock) {
-        return lock;
-    }
+Result<bool> take_back(const std::string& mount_point, const std::string& source, uid_t self,
+                       const TakeoverSystem& system) {
+    bool taken = false;
     for (int layer = 0; layer < kMostLayers; ++layer) {
-        // Whoever had the lock before may have mounted.
         const auto ours = is_ours_to_take_back(mount_point, source, self, system);
         if (!ours) {
             return failure(ours.error());
@@ -152,8 +154,9 @@ Result<FileDescriptor> take_back(const std::string& mount_point, const std::stri
         if (auto detached = system.detach(mount_point); !detached) {
             return failure(detached.error());
         }
+        taken = true;
     }
-    return lock;
+    return taken;
 }
 
 }  // namespace ckptfs

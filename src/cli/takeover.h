@@ -27,7 +27,7 @@ struct TakeoverSystem {
     // Certainly so: no answer is no sign.
     std::function<bool(const std::string& mount_point)> is_dead;
     std::function<Status(const std::string& mount_point)> detach;
-    // Waits its turn.
+    // Waits its turn, because who checks a mount point and then mounts there must be alone with it.
     std::function<Result<FileDescriptor>(const std::string& mount_point)> lock;
 };
 [[nodiscard]] TakeoverSystem takeover_system(std::string lock_directory);
@@ -37,9 +37,8 @@ struct TakeoverSystem {
 Result<bool> is_ours_to_take_back(const std::string& mount_point, const std::string& source, uid_t self,
                                   const TakeoverSystem& system);
 
-// Detaches it. What lives by now is left alone, and is no failure. Answers the lock that keeps others from doing the
-// same, to be held until the new mount is made.
-Result<FileDescriptor> take_back(const std::string& mount_point, const std::string& source, uid_t self,
-                                 const TakeoverSystem& system);
+// Detaches it, and says whether there was one. What lives is left alone. The caller holds the lock.
+Result<bool> take_back(const std::string& mount_point, const std::string& source, uid_t self,
+                       const TakeoverSystem& system);
 
 }  // namespace ckptfs

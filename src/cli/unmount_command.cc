@@ -14,6 +14,8 @@ namespace ckptfs {
 namespace {
 
 constexpr std::string_view kLost = "lost ";
+// It tells several times a second how far it is; what comes after the last time is short.
+constexpr std::chrono::seconds kPatience{60};
 
 }  // namespace
 
@@ -64,7 +66,8 @@ int unmount_command(const std::string& directory) {
     const auto mounted = find_mount(directory);
     Status asked = mounted ? Status() : Status(failure(mounted.error()));
     if (mounted) {
-        asked = call_daemon(daemon_socket(*mounted), "unmount", [&](std::string_view line) { report.on_line(line); });
+        asked = call_daemon(daemon_socket(*mounted), "unmount", kPatience,
+                            [&](std::string_view line) { report.on_line(line); });
     }
     if (!asked) {
         const std::string hint =

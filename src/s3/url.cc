@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "ckptfs/log.h"
 
 namespace ckptfs {
 namespace {
@@ -19,7 +20,10 @@ std::string lower_case(std::string_view text) {
 
 Result<Url> parse_url(std::string_view text, std::string_view setting) {
     const auto refuse = [text, setting](const char* why) {
-        return failure(EINVAL, format("{} {}: {}; it looks like https://host[:port]", setting, text, why));
+        // Without what may be a password.
+        const std::size_t at = text.rfind('@');
+        return failure(EINVAL, format("{} {}: {}; it looks like https://host[:port]", setting,
+                                      escaped(at == std::string_view::npos ? text : text.substr(at)), why));
     };
     const std::size_t scheme_end = text.find("://");
     if (scheme_end == std::string_view::npos) {

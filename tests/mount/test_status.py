@@ -56,8 +56,10 @@ def test_waiting_until_it_is_safe_to_stop(mount, simulator, prefix):
     with open(made / "model.pt", "wb", buffering=0) as file:
         file.write(b"x")
         waiting = subprocess.Popen([CKPTFS, "status", "--wait", made.path], text=True, stdout=subprocess.PIPE)
-        simulator.inject({"op": "PutObject", "key": prefix + "model.pt", "action": "slow", "ms": 1000})
-    # It was closed, so that the object is there.
+        # Who does not wait ends before those who are started later.
+        for _ in range(3):
+            assert not told(made)["safe_to_stop"]
+            assert waiting.poll() is None
     words, _ = waiting.communicate(timeout=60)
     assert waiting.returncode == 0
     assert "safe to stop: yes" in words

@@ -16,6 +16,8 @@
 namespace ckptfs {
 namespace {
 
+constexpr std::chrono::seconds kPatience{30};
+
 namespace fs = std::filesystem;
 
 class ControlTest : public ::testing::Test {
@@ -40,7 +42,7 @@ TEST_F(ControlTest, CarriesARequestAndItsAnswer) {
     std::vector<std::string> lines;
     Status asked;
     std::thread client([&] {
-        asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), "unmount",
+        asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), "unmount", kPatience,
                             [&](std::string_view line) { lines.emplace_back(line); });
     });
     const bool connected = wait_for_client(*server);
@@ -72,7 +74,11 @@ TEST_F(ControlTest, OnlyItsUserMayEnter) {
 TEST_F(ControlTest, ASocketLeftByADeadDaemonIsReplaced) {
     auto first = ControlServer::create(directory_ + "/run", "/mnt/a");
     ASSERT_TRUE(first);
-    EXPECT_TRUE(ControlServer::create(directory_ + "/run", "/mnt/a"));
+    const auto second = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(second);
+    // It was not dead, and ends now.
+    { const ControlServer ended = std::move(*first); }
+    EXPECT_TRUE(fs::exists(control_path(directory_ + "/run", "/mnt/a")));
 }
 
 TEST_F(ControlTest, TellsTheStatus) {
@@ -80,7 +86,7 @@ TEST_F(ControlTest, TellsTheStatus) {
     ASSERT_TRUE(server);
     std::string told;
     std::thread client([&] {
-        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt/a"), "status",
+        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt/a"), "status", kPatience,
                                 [&](std::string_view line) { told = line; }));
     });
     EXPECT_TRUE(wait_for_client(*server));
@@ -93,16 +99,25 @@ TEST_F(ControlTest, UnknownRequestsAreRefused) {
     auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
     ASSERT_TRUE(server);
     std::thread client([&] {
-        EXPECT_TRUE(
-            call_daemon(control_path(directory_ + "/run", "/mnt/a"), "dance", [](std::string_view) { FAIL(); }));
+        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt/a"), "dance", kPatience,
+                                [](std::string_view) { FAIL(); }));
     });
     EXPECT_TRUE(wait_for_client(*server));
     EXPECT_FALSE(server->accept([] { return "unasked"; }));
     client.join();
 }
 
+TEST_F(ControlTest, ADaemonThatSaysNothingIsNotWaitedForForEver) {
+    const auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(server);
+    const Status asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), "status", std::chrono::seconds(1),
+                                     [](std::string_view) {});
+    ASSERT_FALSE(asked);
+    EXPECT_EQ(asked.error().errno_value, ETIMEDOUT);
+}
+
 TEST_F(ControlTest, WithoutADaemonItSaysSo) {
-    const Status asked = call_daemon(directory_ + "/none.sock", "unmount", [](std::string_view) {});
+    const Status asked = call_daemon(directory_ + "/none.sock", "unmount", kPatience, [](std::string_view) {});
     ASSERT_FALSE(asked);
     EXPECT_EQ(asked.error().errno_value, ENOENT);
 }

@@ -18,6 +18,8 @@
 namespace ckptfs {
 namespace {
 
+constexpr std::chrono::seconds kPatience{30};
+
 class ServiceTest : public ::testing::Test {
 protected:
     ServiceTest() {
@@ -77,12 +79,13 @@ TEST_F(ServiceTest, WaitsForTheDrainAndTellsProgress) {
     auto outcome = run(kLong);
     std::vector<std::string> lines;
     std::thread client([&] {
-        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt"), "unmount", [&](std::string_view line) {
-            if (lines.empty()) {
-                fs_.let_go();
-            }
-            lines.emplace_back(line);
-        }));
+        EXPECT_TRUE(
+            call_daemon(control_path(directory_ + "/run", "/mnt"), "unmount", kPatience, [&](std::string_view line) {
+                if (lines.empty()) {
+                    fs_.let_go();
+                }
+                lines.emplace_back(line);
+            }));
     });
     EXPECT_EQ(outcome.get().reason, "ckptfs unmount");
     control_.reset();

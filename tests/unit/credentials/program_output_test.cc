@@ -65,10 +65,10 @@ TEST(ProgramOutput, EndsWithItsChildrenAtTheLimit) {
 
 TEST(ProgramOutput, AChildThatLivesOnIsNotWaitedFor) {
     const auto began = std::chrono::steady_clock::now();
-    const auto output = program_output({"sh", "-c", "sleep 15 & echo done"}, kLong, {});
+    const auto output = program_output({"sh", "-c", "sleep 1000 & echo done"}, kLong, {});
     ASSERT_TRUE(output.has_value()) << output.error().message;
     EXPECT_EQ(*output, "done\n");
-    EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(12));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(30));
 }
 
 TEST(ProgramOutput, EndsSoonAfterAStop) {
