@@ -22,7 +22,7 @@
 namespace ckptfs {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t kMostOutput = std::size_t{1} << 20;
 // The end of what a program says tells why it gave up.
@@ -133,7 +133,7 @@ struct Printed {
 };
 
 // A child of the program may hold the pipes open: what counts is the program's own end, and what is there by then.
-Printed collect(const Child& child, int output, int errors, Clock::time_point deadline, const std::stop_token& stop) {
+Printed collect(const Child& child, int output, int errors, Steady::time_point deadline, const std::stop_token& stop) {
     Printed printed;
     bool output_ended = false;
     bool errors_ended = false;
@@ -156,7 +156,7 @@ Printed collect(const Child& child, int output, int errors, Clock::time_point de
             printed.cut = "printed too much";
             return printed;
         }
-        if (stop.stop_requested() || Clock::now() >= deadline) {
+        if (stop.stop_requested() || Steady::now() >= deadline) {
             printed.cut = stop.stop_requested() ? "was stopped" : "took too long";
             return printed;
         }
@@ -243,7 +243,7 @@ Result<std::string> program_output(const std::vector<std::string>& words, std::c
     output->writer.reset();
     errors->writer.reset();
     Child child(pid);
-    Printed printed = collect(child, output->reader.get(), errors->reader.get(), Clock::now() + limit, stop);
+    Printed printed = collect(child, output->reader.get(), errors->reader.get(), Steady::now() + limit, stop);
     const int status = child.wait();
     if (printed.cut != nullptr) {
         return failure(ETIMEDOUT, format("{} {}{}", escaped(words[0]), printed.cut, said(printed.errors)));
