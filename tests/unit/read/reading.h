@@ -27,6 +27,7 @@
 #include "codec/plain.h"
 #include "read/block_cache.h"
 #include "read/file_reader.h"
+#include "support/eventually.h"
 #include "support/fake_store.h"
 
 namespace ckptfs::testing {
@@ -198,6 +199,11 @@ public:
     InlineExecutor executor;
     ManualClock clock;
     PlainCodec codec;
+    // Answers are still worked on when a reader has what it asked for.
+    [[nodiscard]] bool comes_to_rest() const {
+        return eventually([this] { return cache.statistics().requests_in_flight == 0; });
+    }
+
     BlockCache cache;
     // After the cache: requests that are still under way when it is destroyed answer into the cache.
     RecordingStore store;
