@@ -12,7 +12,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -64,15 +63,21 @@ bool is_locked_by_us(const FileDescriptor& file, const std::string& path) {
            lstat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
-std::string content_of(const std::string& path) {
+Result<std::string> content_of(const std::string& path) {
     std::error_code problem;
-    if (std::filesystem::file_size(path, problem) > kLargest || problem) {
-        return {};
+    const auto size = std::filesystem::file_size(path, problem);
+    if (problem) {
+        return failure(problem.value(), problem.message());
     }
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
+    if (size > kLargest) {
+        return failure(EFBIG, format("it has {} bytes", size));
+    }
+    std::ifstream file(path, std::ios::binary);
+    std::string text(size, '\0');
+    if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
+        return failure(EIO, "it cannot be read");
+    }
+    return text;
 }
 
 // What becomes of leftovers, until the last answer.
@@ -163,7 +168,14 @@ std::vector<Leftovers> take_leftovers(const std::string& directory, const std::s
         }
         FileDescriptor file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
         if (file && is_locked_by_us(file, entry.path())) {
-            all.push_back({parse_journal(content_of(entry.path())), entry.path(), std::move(file)});
+            const Result<std::string> content = content_of(entry.path());
+            if (!content) {
+                // Kept, because what it names is still in the bucket.
+                log_warning(format("{} names uploads of an earlier mount here, but {}; ckptfs gc finds them",
+                                   escaped(entry.path().string()), content.error().message));
+                continue;
+            }
+            all.push_back({parse_journal(*content), entry.path(), std::move(file)});
         }
     }
     return all;

@@ -101,6 +101,13 @@ TEST_F(UploadJournalTest, StaysSmallHoweverMuchIsWritten) {
     EXPECT_EQ(open[0].key, "run/kept");
 }
 
+TEST_F(UploadJournalTest, OneThatCannotBeReadIsKept) {
+    leave("place-1.uploads", "+id1 run/a.pt\n");
+    fs::resize_file(directory_ + "/place-1.uploads", (std::uintmax_t{64} << 20) + 1);
+    EXPECT_TRUE(take_leftovers(directory_, "place").empty());
+    EXPECT_TRUE(fs::exists(directory_ + "/place-1.uploads"));
+}
+
 TEST_F(UploadJournalTest, ThoseOfALiveMountAreNotLeftOver) {
     const auto alive = journal();
     alive->begun({"run/a.pt", "id1"});
