@@ -12,7 +12,9 @@
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
+#include "fs/commit_policy.h"
 #include "fs/store_wait.h"
+#include "fs/tree_copy.h"
 
 namespace ckptfs {
 namespace {
@@ -30,28 +32,11 @@ struct Heartbeats {
     std::vector<std::string> dead;
 };
 
-// The directories, with their '/', at which a mount may be that writes the key.
-std::vector<std::string> directories_above(const std::string& key) {
-    std::vector<std::string> directories{""};
-    for (std::size_t slash = key.find('/'); slash != std::string::npos; slash = key.find('/', slash + 1)) {
-        directories.push_back(key.substr(0, slash + 1));
-    }
+// At which a mount may be that writes the key.
+std::vector<std::string> mounts_may_be_at(const std::string& key) {
+    std::vector<std::string> directories = directories_above(key, "");
+    directories.emplace_back();
     return directories;
-}
-
-Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix) {
-    std::vector<ObjectInfo> objects;
-    ListRequest request;
-    request.prefix = prefix;
-    do {
-        Result<ListResponse> page = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
-        if (!page) {
-            return failure(std::move(page.error()));
-        }
-        std::move(page->objects.begin(), page->objects.end(), std::back_inserter(objects));
-        request.continuation_token = std::move(page->next_continuation_token);
-    } while (!request.continuation_token.empty());
-    return objects;
 }
 
 // Without those that are removed meanwhile.
@@ -152,11 +137,19 @@ private:
             [&](std::size_t index, const std::function<void(Status)>& done) { start(found[index], done); }));
     }
 
+    // Whoever began it: nobody needs to be asked for.
+    [[nodiscard]] bool is_young(const OpenUpload& upload) const {
+        return judge(upload.initiated, {}, now_, request_.older_than) == Leftover::kYoung;
+    }
+
     Status see_mounts(const std::vector<OpenUpload>& uploads) {
-        const std::vector<std::string> asked = directories_above(request_.prefix);
+        const std::vector<std::string> asked = mounts_may_be_at(request_.prefix);
         std::set<std::string> directories(asked.begin(), asked.end());
         for (const OpenUpload& upload : uploads) {
-            const std::vector<std::string> above = directories_above(upload.upload.key);
+            if (is_young(upload)) {
+                continue;
+            }
+            const std::vector<std::string> above = mounts_may_be_at(upload.upload.key);
             directories.insert(above.begin(), above.end());
         }
         for (const std::string& directory : directories) {
@@ -172,9 +165,10 @@ private:
 
     std::vector<SeenMount> mounts_above(const std::string& key) const {
         std::vector<SeenMount> mounts;
-        for (const std::string& directory : directories_above(key)) {
-            const std::vector<SeenMount>& here = mounts_.at(directory);
-            mounts.insert(mounts.end(), here.begin(), here.end());
+        for (const std::string& directory : mounts_may_be_at(key)) {
+            if (const auto here = mounts_.find(directory); here != mounts_.end()) {
+                mounts.insert(mounts.end(), here->second.begin(), here->second.end());
+            }
         }
         return mounts;
     }

@@ -31,16 +31,6 @@ const std::string* marker_over(const std::string& key, const std::vector<std::st
     return found == markers.end() ? nullptr : &*found;
 }
 
-// From the one that holds the key up to `top`.
-std::vector<std::string> directories_above(const std::string& key, const std::string& top) {
-    std::vector<std::string> directories;
-    for (std::string above = directory_of(key); above.size() >= top.size() && above.ends_with('/');
-         above = directory_of(above.substr(0, above.size() - 1))) {
-        directories.push_back(above);
-    }
-    return directories;
-}
-
 }  // namespace
 
 void CommitGate::check(std::string marker_key, Reply<void> reply) {

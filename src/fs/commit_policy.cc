@@ -56,6 +56,15 @@ std::string directory_of(const std::string& key) {
     return key.substr(0, key.rfind('/') + 1);
 }
 
+std::vector<std::string> directories_above(const std::string& key, const std::string& top) {
+    std::vector<std::string> directories;
+    for (std::string above = directory_of(key); above.size() >= top.size() && above.ends_with('/');
+         above = directory_of(above.substr(0, above.size() - 1))) {
+        directories.push_back(above);
+    }
+    return directories;
+}
+
 bool is_commit_marker(const std::string& key, const WriteConfig& config) {
     const auto& markers = config.commit_markers;
     return std::find(markers.begin(), markers.end(), file_name(key)) != markers.end();

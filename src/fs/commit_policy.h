@@ -39,6 +39,8 @@ struct FailedRecord {
 [[nodiscard]] std::string file_name(const std::string& key);
 // The part of a key up to its last '/', that included.
 [[nodiscard]] std::string directory_of(const std::string& key);
+// With their '/', from the key's own up to `top`; without the bucket itself.
+[[nodiscard]] std::vector<std::string> directories_above(const std::string& key, const std::string& top);
 
 [[nodiscard]] bool is_commit_marker(const std::string& key, const WriteConfig& config);
 // Markers, and logs, whose loss makes no checkpoint wrong.
