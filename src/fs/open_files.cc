@@ -44,7 +44,13 @@ bool OpenFiles::wants_direct_io(int flags) const {
     return writes(flags);
 }
 
-pid_t OpenFiles::opener(const Caller& caller) const {
+pid_t OpenFiles::opener(const Caller& caller, int flags) const {
+    // The kernel has no number for those whom this PID namespace does not see.
+    if (caller.thread == 0 && writes(flags) && !told_of_unseen_writers_.exchange(true)) {
+        log_warning(
+            "a program of another PID namespace writes: should it be killed, its half file will be published (hostPID "
+            "in Kubernetes, --pid host elsewhere, mends that)");
+    }
     return state_.env.processes.thread_group(caller.thread).value_or(0);
 }
 
@@ -55,7 +61,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
     }
     Result<CreatedFile> created = failure(EIO, "not created");
     NodeId existing = 0;
-    const pid_t process = opener(caller);
+    const pid_t process = opener(caller, flags);
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const Result<NodePtr> parent = state_.directory(lock, parent_id);
@@ -106,7 +112,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
 void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> reply) {
     auto request = std::make_shared<OpenRequest>();
     request->flags = flags;
-    request->opener = opener(caller);
+    request->opener = opener(caller, flags);
     request->reply = std::move(reply);
     Status found;
     {

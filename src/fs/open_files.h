@@ -9,6 +9,7 @@
 // Threads: all functions may be called from any thread; nothing here blocks.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <set>
@@ -92,7 +93,7 @@ private:
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
                           std::shared_ptr<FileReader> reader);
     [[nodiscard]] bool wants_direct_io(int flags) const;
-    [[nodiscard]] pid_t opener(const Caller& caller) const;
+    [[nodiscard]] pid_t opener(const Caller& caller, int flags) const;
 
     void read_with(const HandlePtr& handle, std::uint64_t offset, std::size_t size, bool may_reopen,
                    Reply<Payload> reply);
@@ -122,6 +123,7 @@ private:
     Lookups& lookups_;
     CommitGate& gate_;
     HandleTable handles_;
+    mutable std::atomic<bool> told_of_unseen_writers_ = false;
 
     mutable std::mutex drain_mutex_;
     // --- guarded by `drain_mutex_`

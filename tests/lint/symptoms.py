@@ -11,8 +11,8 @@ manual = (ROOT / "man/ckptfs-troubleshooting.7.scd").read_text()
 text = "".join(path.read_text() for path in sources("src", endings=(".cc", ".h")))
 text = re.sub(r'"\s*\n\s*"', "", text).replace("\\n", " ")
 
-# Said by the kernel.
-OF_OTHERS = {"Transport endpoint is not connected"}
+# Said by the kernel, and by what starts containers.
+OF_OTHERS = {"Transport endpoint is not connected", "is not a shared mount"}
 problems = []
 for heading in re.findall(r"^\*(.*)\*$", manual, re.MULTILINE):
     for quoted in re.findall(r'"([^"]+)"', heading):
