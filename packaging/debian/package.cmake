@@ -2,6 +2,7 @@
 # The Debian package: cmake --build BUILD --target package
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "ckptfs <root@localhost>")
+set(CPACK_PACKAGE_VENDOR ckptfs)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "S3 as a directory for checkpoints")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "A FUSE filesystem that presents an S3 prefix as a directory to save checkpoints to\
  and to load them from.\n Writes become parallel multipart uploads, reads parallel ranged downloads; files are\
