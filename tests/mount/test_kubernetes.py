@@ -31,8 +31,15 @@ def node():
 
 
 @pytest.fixture
-def pods():
-    """Ended before their node."""
+def other_node():
+    made = Node()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def pods(node, other_node):
+    """Ended before their nodes."""
     made: list[Pod] = []
     yield made
     for pod in reversed(made):
@@ -40,17 +47,24 @@ def pods():
 
 
 @pytest.fixture
-def daemon(node, pods, manifests, simulator, prefix, request) -> Pod:
-    """Not started. A parameter says what is other in its pod than in the manifest."""
+def make_daemon(pods, manifests, simulator, prefix):
+    """Not started. `other` is what its pod has not as in the manifest."""
     def settings(container):
         written = environment(container, manifests)
         return {**written, "SOURCE": f"s3://{BUCKET}/{prefix}", "CKPTFS_ENDPOINT_URL": simulator.url,
                 "CKPTFS_MAX_MEMORY": "128M"} if container["name"] == "ckptfs" else {}
 
-    manifest, = pod_specs(manifests)
-    pod = Pod(node, {**manifest, **getattr(request, "param", {})}, settings, SECRETS)
-    pods.append(pod)
-    return pod
+    def make(node: Node, **other) -> Pod:
+        manifest, = pod_specs(manifests)
+        pods.append(Pod(node, {**manifest, **other}, settings, SECRETS))
+        return pods[-1]
+
+    return make
+
+
+@pytest.fixture
+def daemon(make_daemon, node) -> Pod:
+    return make_daemon(node)
 
 
 def wait_ready(container: Container) -> None:
@@ -59,22 +73,38 @@ def wait_ready(container: Container) -> None:
     assert container.passes("livenessProbe") and container.passes("readinessProbe"), container.log()
 
 
-@pytest.fixture
-def mounted(daemon) -> Container:
+def begin(daemon: Pod) -> Container:
+    """As the image does."""
+    return daemon.start("ckptfs", "mount", "--foreground", *daemon.manifest["containers"][0]["args"])
+
+
+def mount_on_node(daemon: Pod) -> Container:
     daemon.prepare()
-    container = daemon.start("ckptfs", "mount", "--foreground", *daemon.manifest["containers"][0]["args"])
+    container = begin(daemon)
     wait_ready(container)
     return container
 
 
 @pytest.fixture
-def job(node, pods) -> Pod:
+def mounted(daemon) -> Container:
+    return mount_on_node(daemon)
+
+
+@pytest.fixture
+def make_job(pods):
+    def make(node: Node, name: str = "job.yaml") -> Pod:
+        node.run("mkdir", "-p", "/mnt/ckptfs")
+        manifest, = pod_specs(example(name))
+        pods.append(Pod(node, manifest))
+        return pods[-1]
+
+    return make
+
+
+@pytest.fixture
+def job(make_job, node) -> Pod:
     """Not started; it can wait for the mount."""
-    node.run("mkdir", "-p", "/mnt/ckptfs")
-    manifest, = pod_specs(example("job.yaml"))
-    pod = Pod(node, manifest)
-    pods.append(pod)
-    return pod
+    return make_job(node)
 
 
 @pytest.fixture
@@ -86,7 +116,7 @@ def trainer(job) -> Container:
 def restart(daemon: Pod, dead: Container) -> Container:
     """What kubelet does with a container that has ended."""
     dead.process.wait(20)
-    again = daemon.start("ckptfs", "mount", "--foreground", *daemon.manifest["containers"][0]["args"])
+    again = begin(daemon)
     wait_ready(again)
     return again
 
@@ -101,8 +131,7 @@ def test_a_job_that_comes_first_waits_for_the_mount(job, daemon, simulator, pref
     waiting = Container(job, manifest, manifest["command"])
     daemon.prepare()
     assert waiting.process.poll() is None
-    container = daemon.start("ckptfs", "mount", "--foreground", *daemon.manifest["containers"][0]["args"])
-    wait_ready(container)
+    wait_ready(begin(daemon))
     assert waiting.process.wait(20) == 0, waiting.log()
     trainer = job.start("sleep", "infinity")
     assert write(trainer, "model", "saved") == ""
@@ -111,21 +140,36 @@ def test_a_job_that_comes_first_waits_for_the_mount(job, daemon, simulator, pref
     assert trainer.run("stat", "-c", "%u:%g %a", f"{MOUNT_POINT}/model").stdout.split() == ["1000:1000", "640"]
 
 
-def test_a_killed_daemon_comes_back_under_a_job_that_goes_on(trainer, mounted, daemon, node, simulator, prefix):
+def test_a_killed_daemon_comes_back_under_jobs_that_go_on(trainer, mounted, daemon, job, node, simulator, prefix):
     assert write(trainer, "before", "saved") == ""
     again = mounted
-    for round in range(2):
+    trainers = [trainer]
+    for number in range(2):
         again.process.kill()
         again.process.wait()
-        assert not again.passes("livenessProbe")
         assert "not connected" in write(trainer, "lost", "nowhere")
+        # One that comes to a dead mount.
+        trainers.append(job.start("sleep", "infinity"))
         again = restart(daemon, again)
-        assert trainer.run("cat", f"{MOUNT_POINT}/before").stdout == "saved"
-        assert write(trainer, f"after{round}", "more") == ""
+        for each in trainers:
+            assert each.run("cat", f"{MOUNT_POINT}/before").stdout == "saved"
+            assert write(each, f"after{number}", "more") == ""
     assert simulator.keys(prefix) == [prefix + name for name in ("after0", "after1", "before")]
     # One mount, and what guards its place.
     assert [kind for point, kind in node.mounts() if point == MOUNT_POINT] == ["tmpfs", "fuse.ckptfs"]
     assert "took" in again.log()
+
+
+def test_ranks_on_two_nodes_see_what_the_other_has_closed(node, other_node, make_daemon, make_job):
+    ranks = []
+    for each in node, other_node:
+        mount_on_node(make_daemon(each))
+        ranks.append(make_job(each, "ranks.yaml").start("sleep", "infinity"))
+    for number, rank in enumerate(ranks):
+        assert write(rank, f"rank{number}", f"of{number}") == ""
+    for rank in ranks:
+        # A listing is believed for --metadata-ttl.
+        wait_until(lambda: rank.run("cat", f"{MOUNT_POINT}/rank0", f"{MOUNT_POINT}/rank1").stdout == "of0of1", "both")
 
 
 def test_the_journal_of_a_killed_daemon_ends_its_uploads(trainer, mounted, daemon, simulator, prefix):
@@ -203,8 +247,8 @@ def test_a_writer_that_is_killed_in_its_pod_is_noticed(trainer, mounted, simulat
         assert complaint not in mounted.log()
 
 
-@pytest.mark.parametrize("daemon", [{"hostPID": False}], indirect=True, ids=["without-host-pid"])
-def test_a_daemon_that_cannot_see_its_writers_says_so(trainer, mounted):
+def test_a_daemon_that_cannot_see_its_writers_says_so(trainer, make_daemon, node):
+    mounted = mount_on_node(make_daemon(node, hostPID=False))
     assert write(trainer, "model", "saved") == ""
     assert write(trainer, "other", "saved") == ""
     assert mounted.log().count("a program of another PID namespace writes") == 1
