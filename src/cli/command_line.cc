@@ -24,6 +24,8 @@ namespace {
 constexpr int kUsageError = 2;
 // Several heartbeats of a mount.
 constexpr Milliseconds kYoungestLeftover = std::chrono::hours(1);
+// Far more than the seconds that the rates are measured for.
+constexpr std::uint64_t kMostProbeMib = 65536;
 
 std::string help_text(const OptionSpec& option) {
     std::string text(option.help);
@@ -94,6 +96,8 @@ constexpr auto kTools = std::to_array<ToolCommand>({
      "s3://BUCKET[/PREFIX] or s3://BUCKET/KEY", true, true},
     {Tool::kGc, "gc", "find uploads that were never completed, and end them", "SOURCE", "s3://BUCKET[/PREFIX]", true,
      true},
+    {Tool::kDoctor, "doctor", "ask a store and this machine for all that a mount needs", "SOURCE",
+     "s3://BUCKET[/PREFIX]", true, true},
 });
 
 // Everything that is typed behind a tool's name.
@@ -102,8 +106,14 @@ struct ToolWords {
     bool json = false;
     std::string older_than = "24h";
     bool end = false;
+    std::string probe_mib = "256";
     std::vector<Setting> settings;
 };
+
+// Besides those of the store.
+bool is_of_doctor(const OptionSpec& option) {
+    return option.name == "read-only" || option.name == "staging-dir";
+}
 
 CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
     CLI::App* command = app.add_subcommand(tool.name, tool.help);
@@ -116,8 +126,12 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
             ->type_name("TIME");
         command->add_flag("--end", words.end, "end what is abandoned, instead of only naming it");
     }
+    if (tool.tool == Tool::kDoctor) {
+        command->add_option("--probe-mib", words.probe_mib, "MiB to send, and to receive, for the rates at most [256]")
+            ->type_name("N");
+    }
     for (const OptionSpec& spec : option_table()) {
-        if (spec.section == kStoreSection) {
+        if (spec.section == kStoreSection || (tool.tool == Tool::kDoctor && is_of_doctor(spec))) {
             add_option(*command, spec, words.settings);
         }
     }
@@ -142,7 +156,12 @@ CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
             "ckptfs: --older-than: at least 1h; a mount is not heard of earlier, and its uploads look like nobody's\n",
             kUsageError};
     }
-    return ToolRequest{tool.tool, std::move(*object), words.json, *older_than, words.end, std::move(words.settings)};
+    const auto probe_mib = parse_number(words.probe_mib, 0, kMostProbeMib);
+    if (!probe_mib) {
+        return Answer{format("ckptfs: --probe-mib: {}\n", probe_mib.error().message), kUsageError};
+    }
+    return ToolRequest{tool.tool,  std::move(*object),       words.json, *older_than, words.end,
+                       *probe_mib, std::move(words.settings)};
 }
 
 Answer answer_of(CLI::App& app, const CLI::ParseError& problem, int usage_error) {
@@ -266,6 +285,13 @@ Result<Config> make_config(const MountRequest& request, const EnvironmentLookup&
 Result<Config> make_config(const ToolRequest& request, const EnvironmentLookup& environment) {
     Config config;
     config.store.bucket = request.object.bucket;
+    if (request.tool == Tool::kDoctor) {
+        // What a mount of it would have.
+        config.store.prefix = request.object.key;
+        if (!config.store.prefix.empty() && !config.store.prefix.ends_with('/')) {
+            config.store.prefix += '/';
+        }
+    }
     if (auto valid = configure(config, request.settings, environment); !valid) {
         return failure(valid.error());
     }

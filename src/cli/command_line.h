@@ -33,7 +33,7 @@ struct UnmountRequest {
     std::string directory;
 };
 
-enum class Tool : std::uint8_t { kInspect, kCat, kVerify, kGc };
+enum class Tool : std::uint8_t { kInspect, kCat, kVerify, kGc, kDoctor };
 
 struct ToolRequest {
     Tool tool = Tool::kInspect;
@@ -43,6 +43,8 @@ struct ToolRequest {
     // Of gc.
     Milliseconds older_than{0};
     bool end = false;
+    // Of doctor: sent, and received, to measure rates, at most.
+    std::uint64_t probe_mib = 0;
     std::vector<Setting> settings;
 };
 

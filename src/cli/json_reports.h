@@ -8,6 +8,7 @@
 
 #include "ckptfs/status.h"
 #include "cli/collect_garbage.h"
+#include "cli/doctor_diagnosis.h"
 #include "cli/inspect_object.h"
 #include "cli/mount_status.h"
 #include "cli/verify_objects.h"
@@ -19,6 +20,7 @@ namespace ckptfs {
 [[nodiscard]] std::string json_of(const VerifyTotals& totals);
 [[nodiscard]] std::string json_of(const FoundUpload& upload);
 [[nodiscard]] std::string json_of(const GarbageTotals& totals);
+[[nodiscard]] std::string json_of(const Diagnosis& diagnosis);
 [[nodiscard]] std::string json_of(const MountStatus& status);
 
 // EPROTO for what json_of() does not make.

@@ -14,6 +14,7 @@
 #include "credentials/provider.h"
 #include "http/curl_transport.h"
 #include "s3/environment.h"
+#include "s3/profile_file.h"
 
 namespace ckptfs {
 namespace {
@@ -65,6 +66,12 @@ Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& conf
     }
     client->store_ = std::move(*store);
     return client;
+}
+
+Result<Endpoint> StoreClient::endpoint(const StoreConfig& config) {
+    const Environment environment = environment_of(config);
+    const auto profile = read_profile(profile_files(environment), profile_name(config.profile, environment));
+    return profile ? resolve_endpoint(config, environment, *profile) : failure(profile.error());
 }
 
 void StoreClient::stop() {

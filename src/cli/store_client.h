@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
@@ -12,6 +13,7 @@
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
 #include "s3/credentials.h"
+#include "s3/endpoint.h"
 #include "s3/s3_store.h"
 
 namespace ckptfs {
@@ -23,6 +25,12 @@ public:
                                                        Executor& executor);
 
     [[nodiscard]] S3Store& store() const { return *store_; }
+    // That all of them go over.
+    [[nodiscard]] HttpTransport& transport() const { return *transport_; }
+    // Where the stores of this configuration send their requests.
+    [[nodiscard]] static Result<Endpoint> endpoint(const StoreConfig& config);
+    // For a person: "the environment".
+    [[nodiscard]] std::string credentials_source() const { return credentials_->source(); }
     // Another store over the same connections; must not outlive this one.
     [[nodiscard]] Result<std::unique_ptr<S3Store>> make_store(const StoreConfig& config) const;
     // Ends what is under way with ECANCELED, and waits for it; must not be called from a callback.

@@ -19,6 +19,7 @@
 #include "cli/background.h"
 #include "cli/cat_object.h"
 #include "cli/collect_garbage.h"
+#include "cli/doctor_command.h"
 #include "cli/inspect_object.h"
 #include "cli/json_reports.h"
 #include "cli/scale.h"
@@ -166,6 +167,9 @@ int gc(const Access& access, const ToolRequest& request) {
 }  // namespace
 
 int tool_command(const ToolRequest& request, const Config& config) {
+    if (request.tool == Tool::kDoctor) {
+        return doctor_command(request, config);
+    }
     set_log_level(LogLevel::kError);
     hide_memory();
     // libcurl and OpenSSL may write to connections that are gone.
@@ -183,6 +187,8 @@ int tool_command(const ToolRequest& request, const Config& config) {
             return verify(**access, request);
         case Tool::kGc:
             return gc(**access, request);
+        case Tool::kDoctor:
+            break;
     }
     return 1;
 }

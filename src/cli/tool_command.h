@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ckptfs inspect`, `cat`, `verify` and `gc`: commands that need no mount.
+// `ckptfs inspect`, `cat`, `verify`, `gc` and `doctor`: commands that need no mount.
 #pragma once
 
 #include "ckptfs/config.h"

@@ -26,6 +26,7 @@ class AnonymousProvider final : public CredentialsProvider {
 public:
     void get(CredentialsReady ready) override { ready(SharedCredentials()); }
     void refuse(const SharedCredentials&) override {}
+    std::string source() override { return "none, requests are not signed"; }
 };
 
 std::unique_ptr<CredentialSource> make_chain(const StoreConfig& config, const SourceContext& context) {

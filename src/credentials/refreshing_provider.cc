@@ -72,6 +72,11 @@ void RefreshingProvider::refuse(const SharedCredentials& credentials) {
     }
 }
 
+std::string RefreshingProvider::source() {
+    const std::lock_guard lock(mutex_);
+    return source_name_;
+}
+
 bool RefreshingProvider::holds_valid() const {
     return held_ && (!times_ || clock_.wall_now() < times_->trusted);
 }
@@ -133,6 +138,7 @@ void RefreshingProvider::keep(SharedCredentials fetched) {
         log_info(format("credentials were renewed by {}", source_->name()));
     }
     held_ = std::move(fetched);
+    source_name_ = source_->name();
     times_ = held_ ? refresh_times(held_->expires, clock_.wall_now(), random_()) : std::nullopt;
     has_succeeded_ = true;
     paused_until_ = {};

@@ -36,6 +36,7 @@ public:
 
     void get(CredentialsReady ready) override;
     void refuse(const SharedCredentials& credentials) override;
+    [[nodiscard]] std::string source() override;
     void stop() override;
 
 private:
@@ -58,6 +59,7 @@ private:
     std::condition_variable changed_;
     // Guarded by mutex_.
     std::function<double()> random_;
+    std::string source_name_;
     SharedCredentials held_;
     std::optional<RefreshTimes> times_;
     std::vector<CredentialsReady> waiting_;

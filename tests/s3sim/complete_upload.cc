@@ -2,6 +2,7 @@
 #include "complete_upload.h"
 
 #include <algorithm>
+#include <set>
 
 namespace ckptfs::s3sim {
 namespace {
@@ -64,6 +65,18 @@ Outcome<void> check_part(const Upload& upload, const CompletedPart& named, bool 
     return {};
 }
 
+// But for the last.
+bool has_equal_parts(const Upload& upload, const std::vector<CompletedPart>& parts) {
+    std::set<std::size_t> sizes;
+    for (const CompletedPart& named : parts) {
+        const auto found = upload.parts.find(named.number);
+        if (found != upload.parts.end() && &named != &parts.back()) {
+            sizes.insert(found->second.bytes.size());
+        }
+    }
+    return sizes.size() <= 1;
+}
+
 std::optional<Checksum> object_checksum(const Upload& upload, const std::vector<CompletedPart>& parts) {
     if (!upload.checksum_kind) {
         return std::nullopt;
@@ -107,6 +120,9 @@ Outcome<void> check_claims(const CompleteRequest& request, const Object& object)
 Outcome<Object> assemble_object(const Upload& upload, const CompleteRequest& request) {
     if (const auto ordered = check_order(request.parts); !ordered) {
         return tl::unexpected(ordered.error());
+    }
+    if (request.equal_parts_only && !has_equal_parts(upload, request.parts)) {
+        return fail("InvalidPart", "All non-trailing parts must have the same length.");
     }
     Object object;
     object.attributes = upload.attributes;

@@ -81,6 +81,7 @@ struct CompleteRequest {
     WriteCondition condition;
     std::optional<Checksum> checksum;   // of the whole object, as the client computed it
     std::optional<std::uint64_t> size;  // x-amz-mp-object-size
+    bool equal_parts_only = false;      // refuse what S3 takes
 };
 
 class ObjectTable {

@@ -19,6 +19,7 @@ struct OperationInput {
     ReceivedBody& body;
     const std::optional<Checksum>& checksum;  // of the body, verified
     const std::string& region;
+    bool equal_parts_only = false;
 };
 
 using OperationResult = Outcome<S3Reply>;

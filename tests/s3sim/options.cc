@@ -36,6 +36,8 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
         ->check(CLI::ExistingFile);
     app.add_flag("!--no-verify-checksums", options.simulator.verify_checksums, "take checksums on trust");
     app.add_flag("--md5-etags", options.simulator.md5_etags, "make ETags of MD5 as S3 does; costs much");
+    app.add_option("--lacks", options.simulator.gaps, "what other stores lack (repeatable)")
+        ->check(CLI::IsMember(names_of_gaps()));
     app.add_option("--max-memory", options.max_memory, "bytes of objects to hold; more is answered with SlowDown")
         ->transform(CLI::AsSizeValue(false));
     app.add_option("--preallocate", options.preallocate, "bytes of memory to touch before listening, for benchmarks")

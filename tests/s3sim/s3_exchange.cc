@@ -157,6 +157,7 @@ void S3Exchange::admit(HttpRequest http) {
                                  simulator_.options().verify_checksums);
     if (checked) {
         checked_ = std::move(*checked);
+        apply_gaps(simulator_.options().gaps, request_);
     } else {
         refusal_ = std::move(checked.error());
     }
@@ -239,7 +240,8 @@ Outcome<S3Reply> S3Exchange::perform_operation(ReceivedBody body) {
     if (!checksum) {
         return tl::unexpected(checksum.error());
     }
-    return perform({simulator_.table(), request_, body, *checksum, simulator_.options().region});
+    return perform({simulator_.table(), request_, body, *checksum, simulator_.options().region,
+                    simulator_.options().gaps.contains(kUnequalParts)});
 }
 
 S3Reply S3Exchange::settle(Outcome<S3Reply> result) {

@@ -11,6 +11,7 @@
 #include "counters.h"
 #include "exchange.h"
 #include "faults.h"
+#include "gaps.h"
 #include "object_table.h"
 #include "sigv4_verify.h"
 #include "traffic_shaper.h"
@@ -31,6 +32,7 @@ struct SimulatorOptions {
     std::string region = "us-east-1";
     bool verify_checksums = true;
     bool md5_etags = false;
+    Gaps gaps;
 };
 
 class Simulator final : public Application {

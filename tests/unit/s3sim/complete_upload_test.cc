@@ -47,6 +47,18 @@ TEST_F(CompleteUploadTest, RefusesSmallPartsExceptTheLast) {
     EXPECT_EQ(code(), "EntityTooSmall");
 }
 
+TEST_F(CompleteUploadTest, RefusesUnequalPartsWhereOnlyEqualOnesAreTaken) {
+    request_.equal_parts_only = true;
+    add_part(1, large_);
+    add_part(2, large_);
+    add_part(3, "end");
+    EXPECT_EQ(code(), "");
+    add_part(4, "end");
+    EXPECT_EQ(code(), "InvalidPart");
+    request_.equal_parts_only = false;
+    EXPECT_EQ(code(), "EntityTooSmall");
+}
+
 TEST_F(CompleteUploadTest, RefusesWrongOrder) {
     add_part(2, large_);
     add_part(1, large_);

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/doctor_command.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/executors.h"
+#include "base/process_inspector.h"
+#include "base/system_clock.h"
+#include "base/text.h"
+#include "base/timer_thread.h"
+#include "base/uuid.h"
+#include "ckptfs/format.h"
+#include "ckptfs/log.h"
+#include "cli/background.h"
+#include "cli/control.h"
+#include "cli/doctor_diagnosis.h"
+#include "cli/doctor_endpoint.h"
+#include "cli/doctor_local.h"
+#include "cli/doctor_probes.h"
+#include "cli/json_reports.h"
+#include "cli/scale.h"
+#include "cli/store_client.h"
+#include "cli/upload_journal.h"
+#include "s3/environment.h"
+
+namespace ckptfs {
+namespace {
+
+// Somebody waits at the terminal.
+constexpr Milliseconds kRetryFor{std::chrono::seconds(10)};
+// A part at 100 KB/s.
+constexpr Milliseconds kLongestRequest{std::chrono::seconds(60)};
+constexpr std::chrono::minutes kLongest{5};
+constexpr std::uint64_t kMebibyte = 1048576;
+
+std::atomic<bool> wants_to_leave = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
+
+// The first one lets us tidy up; the second ends the program.
+void heed_signals() {
+    struct sigaction action {};
+    action.sa_handler = [](int) { wants_to_leave = true; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
+        sigaction(each, &action, nullptr);
+    }
+    std::signal(SIGPIPE, SIG_IGN);
+}
+
+std::uint64_t open_files_limit() {
+    rlimit limit{};
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+void ask_this_machine(const Config& config, ExitCodeSight sight, Findings& findings) {
+    const Environment environment = process_environment();
+    LocalPlaces places;
+    places.fuse_device = "/dev/fuse";
+    places.is_root = geteuid() == 0;
+    places.search_path = environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+    places.staging_directory = config.write.staging_dir;
+    places.control_directory = control_directory(getuid(), getuid(), environment);
+    places.state_directory = state_directory(getuid(), environment);
+    if (auto mounts = read_mount_table()) {
+        places.mounts = std::move(*mounts);
+    }
+    places.open_files_limit = open_files_limit();
+    places.max_connections = config.store.max_connections;
+    places.exit_code_sight = sight;
+    probe_this_machine(places, findings);
+}
+
+class Examination {
+public:
+    Examination(const ToolRequest& request, const Config& config, Findings& findings)
+        : request_(request), config_(config), findings_(findings) {
+        patience_.interrupted = [this, end = clock_.now() + kLongest] { return wants_to_leave || clock_.now() >= end; };
+    }
+    ~Examination() {
+        if (client_ != nullptr) {
+            client_->stop();
+        }
+        executor_->stop();
+    }
+    Examination(const Examination&) = delete;
+    Examination& operator=(const Examination&) = delete;
+
+    void run() {
+        const Status reached = reach();
+        if (!reached) {
+            findings_.not_asked_from(kFirstStoreProbe, kLastProbe, Probe::kEndpoint);
+        } else if (findings_.find(Probe::kCredentials) != nullptr) {
+            findings_.not_asked_from(kFirstStoreProbe, kLastProbe, Probe::kCredentials);
+        } else if (Status asked = ask_store(); !asked) {
+            findings_.add(Probe::kBucket, ProbeAnswer::kFailed, asked.error());
+            findings_.not_asked_from(kFirstStoreProbe, kLastProbe, Probe::kBucket);
+        }
+        findings_.interrupted = patience_.interrupted();
+    }
+
+private:
+    // With the way to the store, whatever becomes of the credentials.
+    Status reach() {
+        StoreConfig unsigned_config = config_.store;
+        unsigned_config.no_sign_request = true;
+        auto client = StoreClient::create(config_.store, timer_, clock_, *executor_);
+        if (!client) {
+            const Error error = client.error();
+            client = StoreClient::create(unsigned_config, timer_, clock_, *executor_);
+            if (client) {
+                findings_.add(Probe::kCredentials, ProbeAnswer::kNo, error.message);
+            }
+        }
+        const auto endpoint = client ? (*client)->endpoint(config_.store) : failure(client.error());
+        if (!endpoint) {
+            findings_.add(Probe::kEndpoint, ProbeAnswer::kNo, endpoint.error());
+            return failure(endpoint.error());
+        }
+        client_ = std::move(*client);
+        findings_.facts.url = endpoint->url("", {});
+        findings_.facts.virtual_host = endpoint->base_path.empty();
+        findings_.facts.region = endpoint->region;
+        const bool answers = probe_endpoint(client_->transport(), clock_, patience_.interrupted, findings_);
+        return answers ? Status() : failure(EIO, "");
+    }
+
+    [[nodiscard]] StoreConfig impatient(bool checksums) const {
+        StoreConfig config = config_.store;
+        config.retry_for = std::min(config.retry_for, kRetryFor);
+        config.stall_timeout = std::min(config.stall_timeout, kRetryFor);
+        if (!checksums) {
+            config.checksum = "none";
+        }
+        return config;
+    }
+
+    Status ask_store() {
+        const bool checksums = config_.store.checksum != "none";
+        const auto first = client_->make_store(impatient(checksums));
+        const auto second = client_->make_store(impatient(false));
+        const auto last = client_->make_store(impatient(false));
+        for (const auto* made : {&first, &second, &last}) {
+            if (!*made) {
+                return failure(made->error());
+            }
+        }
+        ProbeRequest probes;
+        probes.prefix = config_.store.prefix;
+        probes.place = format("{}{}doctor-{}/", config_.store.prefix, kTemporaryPrefix, random_uuid());
+        probes.read_only = config_.names.read_only;
+        probes.most_bytes = request_.probe_mib * kMebibyte;
+        probes.max_connections = config_.store.max_connections;
+        probes.credentials = client_->credentials_source();
+        Litter litter;
+        PatientStore store(**first, patience_, litter);
+        PatientStore plain(**second, patience_, litter);
+        probe_store(store, checksums ? &plain : nullptr, probes, findings_);
+        // What was given up must not be done after it was tidied up.
+        (*first)->stop();
+        (*second)->stop();
+        tidy(**last, litter, probes.place);
+        return {};
+    }
+
+    void tidy(ObjectStore& store, const Litter& litter, const std::string& place) {
+        if (litter.keys().empty()) {
+            findings_.add(Probe::kCleanup, ProbeAnswer::kYes);
+            return;
+        }
+        const Patience patience{clock_, [] { return false; }, kLongestRequest};
+        Litter none;
+        PatientStore cleaning(store, patience, none);
+        clean_up(cleaning, litter, place, findings_);
+    }
+
+    const ToolRequest& request_;
+    const Config& config_;
+    Findings& findings_;
+    SystemClock clock_;
+    TimerThread timer_{clock_};
+    std::unique_ptr<Executor> executor_ = make_executor();
+    std::unique_ptr<StoreClient> client_;
+    Patience patience_{clock_, {}, kLongestRequest};
+};
+
+}  // namespace
+
+int doctor_command(const ToolRequest& request, const Config& given) {
+    // Before memory is hidden: of a process that cannot be dumped, and of its children, /proc tells nothing.
+    const ExitCodeSight sight = exit_code_sight();
+    set_log_level(LogLevel::kError);
+    hide_memory();
+    heed_signals();
+    const Config config = scaled(given, processor_count());
+    Findings findings;
+    findings.source = format("s3://{}/{}", config.store.bucket, config.store.prefix);
+    findings.facts.max_connections = config.store.max_connections;
+    ask_this_machine(config, sight, findings);
+    Examination(request, config, findings).run();
+    const Diagnosis diagnosis = diagnose(findings);
+    const std::string text = request.json ? json_of(diagnosis) : describe(diagnosis);
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+        std::fprintf(stderr, "ckptfs: standard output cannot be written\n");
+        return 1;
+    }
+    return exit_code(diagnosis);
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `ckptfs doctor` asks, and what it was answered, before anybody says what that means.
+//
+// Plain values; safe to copy between threads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+enum class Probe : std::uint8_t {
+    // This machine.
+    kFuse,
+    kStaging,
+    kOpenFiles,
+    kKilledWriters,
+    kControlSockets,
+    kStateDirectory,
+    // The way to the bucket.
+    kEndpoint,
+    kClock,
+    kCredentials,
+    kRegion,
+    kBucket,
+    // Rights.
+    kList,
+    kPut,
+    kHead,
+    kGet,
+    kDelete,
+    kMultipart,
+    kAbort,
+    kListUploads,
+    // What the store does with what it is sent.
+    kChecksumHeaders,
+    kChecksumOfPut,
+    kChecksumOfPart,
+    kMetadata,
+    kEtag,
+    kListAfterWrite,
+    kListOrder,
+    kKeyNames,
+    kRanges,
+    kIfMatch,
+    kIfNoneMatch,
+    kIfNoneMatchOfUploads,
+    kIfMatchOfPut,
+    kCopy,
+    kCopyConditions,
+    kPartCopy,
+    kUnequalParts,
+    kPartOrder,
+    kPartAgain,
+    kDeleteBatch,
+    // How fast it is.
+    kLatency,
+    kUpload,
+    kDownload,
+    // What the probes left.
+    kCleanup,
+};
+inline constexpr Probe kFirstStoreProbe = Probe::kEndpoint;
+inline constexpr Probe kLastProbe = Probe::kCleanup;
+
+// Stable, for machines: "if_none_match".
+[[nodiscard]] std::string_view name_of(Probe probe);
+
+enum class ProbeAnswer : std::uint8_t {
+    // As Amazon S3 does it; or, of this machine, as a mount needs it.
+    kYes,
+    kNo,
+    // Nobody knows: the error says why.
+    kFailed,
+    // Another probe has to succeed first, or it was not wanted.
+    kNotAsked,
+};
+
+struct Finding {
+    Probe probe = Probe::kEndpoint;
+    ProbeAnswer answer = ProbeAnswer::kNotAsked;
+    // What was seen: the store's words, a path, a number. May hold what came from outside, unescaped.
+    std::string seen;
+    std::string s3_code;
+    int errno_value = 0;
+    // Of kNotAsked.
+    std::optional<Probe> because;
+};
+
+// Bytes a second, each way; 0 where it was not measured.
+struct Rates {
+    double one_connection = 0;
+    double all_connections = 0;
+    int connections = 0;
+};
+
+struct StoreFacts {
+    // Of the bucket, as it is asked.
+    std::string url;
+    bool virtual_host = false;
+    // As its header has it; empty where it does not say.
+    std::string server;
+    // What requests are signed for, and what the store says it is.
+    std::string region;
+    std::string bucket_region;
+    // By which the store is ahead of this machine.
+    std::optional<double> clock_skew_seconds;
+    std::optional<double> median_latency_ms;
+    std::optional<double> slowest_latency_ms;
+    Rates up;
+    Rates down;
+    int max_connections = 0;
+};
+
+struct Findings {
+    std::string source;
+    std::vector<Finding> list;
+    StoreFacts facts;
+    // Not everything was asked: somebody, or the time, was against it.
+    bool interrupted = false;
+
+    void add(Probe probe, ProbeAnswer answer, std::string seen = {});
+    void add(Probe probe, ProbeAnswer answer, const Error& error);
+    void not_asked(Probe probe, Probe because);
+    // Of these, those that nothing is known about yet.
+    void not_asked_from(Probe first, Probe last, Probe because);
+
+    [[nodiscard]] const Finding* find(Probe probe) const;
+    [[nodiscard]] bool is(Probe probe, ProbeAnswer answer) const;
+};
+
+}  // namespace ckptfs

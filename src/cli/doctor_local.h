@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `ckptfs doctor` asks of this machine: what a mount would need here. Changes nothing.
+// Threads: blocks on this machine's files only.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/process_inspector.h"
+#include "cli/doctor_findings.h"
+#include "fuse/mount_table.h"
+
+namespace ckptfs {
+
+struct LocalPlaces {
+    // "/dev/fuse"
+    std::string fuse_device;
+    bool is_root = false;
+    // PATH.
+    std::string search_path;
+    std::string staging_directory;
+    std::string control_directory;
+    std::optional<std::string> state_directory;
+    std::vector<MountEntry> mounts;
+    // Of this process: that of a mount that is started in its place.
+    std::uint64_t open_files_limit = 0;
+    int max_connections = 0;
+    // Asked before the first thread.
+    ExitCodeSight exit_code_sight = ExitCodeSight::kNone;
+};
+
+void probe_this_machine(const LocalPlaces& places, Findings& findings);
+
+// Whether a directory of which only this user shall know the inside is one, or can be made.
+[[nodiscard]] Status check_private_place(const std::string& path);
+
+}  // namespace ckptfs

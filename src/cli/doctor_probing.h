@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the probes of `ckptfs doctor`: what they have in common, and what one leaves for the next.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/doctor_probes.h"
+
+namespace ckptfs {
+
+struct Probing {
+    // The plain one from the moment that checksum headers turn out to be refused.
+    PatientStore* store;
+    PatientStore* plain;
+    const ProbeRequest& request;
+    Findings& findings;
+
+    // Nothing else can be found out because of it.
+    std::optional<Probe> blocked{};
+    // Nothing can be written because of it.
+    std::optional<Probe> writes_blocked{};
+    std::optional<Probe> uploads_blocked{};
+    // Something below the prefix that may be read.
+    std::string readable_key{};
+    std::string readable_etag{};
+    // Ways on which what describes an object was lost.
+    std::vector<std::string> lost_metadata{};
+    bool metadata_was_looked_at = false;
+    bool etag_changed = false;
+    // An object of several parts.
+    std::string large_key{};
+    std::uint64_t large_size = 0;
+
+    [[nodiscard]] std::string key(std::string_view name) const { return request.place + std::string(name); }
+    [[nodiscard]] bool uses_checksums() const { return store != plain && plain != nullptr; }
+    // Yes where it worked, no where the rights are missing, else that nobody knows. True for yes.
+    template <class T>
+    bool right(Probe probe, const Result<T>& result) {
+        if (result) {
+            findings.add(probe, ProbeAnswer::kYes);
+            return true;
+        }
+        findings.add(probe, result.error().errno_value == EACCES ? ProbeAnswer::kNo : ProbeAnswer::kFailed,
+                     result.error());
+        return false;
+    }
+    void look_at_metadata(const ObjectInfo& object, const char* how);
+};
+
+// Of what all probes write.
+inline constexpr std::string_view kProbeMetadata = "ckptfs-doctor";
+inline constexpr std::string_view kProbeMetadataValue = "kept";
+
+[[nodiscard]] std::string probe_bytes(std::size_t size);
+[[nodiscard]] PutRequest put_of(std::string key, std::string content);
+// The store has answered, and it was a no; not a broken connection, nor missing rights.
+[[nodiscard]] bool refused(const Error& error);
+
+void probe_objects(Probing& probing);
+void probe_conditions(Probing& probing);
+void probe_copies(Probing& probing);
+void probe_listing(Probing& probing);
+void probe_uploads(Probing& probing);
+void probe_parts(Probing& probing);
+void probe_part_copy(Probing& probing);
+void probe_batch(Probing& probing);
+void probe_latency(Probing& probing);
+void probe_rates(Probing& probing);
+
+}  // namespace ckptfs

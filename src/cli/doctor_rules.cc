@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/doctor_rules.h"
+
+#include <array>
+
+namespace ckptfs {
+namespace {
+
+using enum Severity;
+
+constexpr auto kRules = std::to_array<ProbeRule>({
+    {Probe::kFuse, "/dev/fuse can be opened, and what mounts is there", kProblem, "nothing can be mounted", "", "", "",
+     kProblem},
+    {Probe::kStaging, "can be written", kProblem, "cannot be used",
+     "files that are written in any order wait there; a mount does not start without", "staging-dir", "", kProblem},
+    {Probe::kOpenFiles, "enough files may be open", kLimit, "few files may be open",
+     "a mount needs one for each connection and each file that is staged: raise it (ulimit -n, LimitNOFILE=), or use "
+     "fewer connections",
+     "max-connections", "", kUnknown},
+    {Probe::kKilledWriters, "writers that are killed can be told from those that end", kLimit,
+     "a writer that is killed cannot be told from one that ends",
+     "its half file is published: run the mount as root or as the user who writes, in the PID namespace of the writers",
+     "", "", kUnknown},
+    {Probe::kControlSockets, "can be entered by this user alone", kLimit, "cannot be used",
+     "ckptfs unmount and ckptfs status do not reach a mount of this user", "", "", kUnknown},
+    {Probe::kStateDirectory, "can be written", kLimit, "cannot be used",
+     "the uploads of a mount that is killed stay in the bucket until ckptfs gc ends them: name a directory by "
+     "CKPTFS_STATE_DIR",
+     "", "", kUnknown},
+
+    {Probe::kEndpoint, "answers", kProblem, "does not answer", "", "", "", kProblem},
+    {Probe::kClock, "the clocks agree", kLimit, "the clocks differ", "", "", "", kUnknown},
+    {Probe::kCredentials, "the store takes them", kProblem, "not taken", "", "", "", kProblem},
+    {Probe::kRegion, "", kProblem, "the bucket is in another region", "requests are signed for their region", "region",
+     "", kUnknown},
+    {Probe::kBucket, "it exists", kProblem, "there is no such bucket", "check its name and the endpoint",
+     "endpoint-url", "", kProblem},
+
+    {Probe::kList, "s3:ListBucket", kProblem, "the right s3:ListBucket is missing",
+     "a mount does not start: it could not show what is there", "", "", kProblem},
+    {Probe::kPut, "s3:PutObject", kProblem, "the right s3:PutObject is missing",
+     "nothing can be saved; a mount that only reads works", "read-only", "", kProblem},
+    {Probe::kHead, "s3:GetObject, asked by HEAD", kProblem, "the right s3:GetObject is missing",
+     "no file can be looked up", "", "", kProblem},
+    {Probe::kGet, "s3:GetObject", kProblem, "the right s3:GetObject is missing", "no file can be read", "", "",
+     kProblem},
+    {Probe::kDelete, "s3:DeleteObject", kProblem, "the right s3:DeleteObject is missing",
+     "files can be neither removed nor renamed, and programs that save under a temporary name fail", "", "", kProblem},
+    {Probe::kMultipart, "parts are taken (s3:PutObject)", kProblem, "multipart uploads are refused",
+     "files that do not fit into one part cannot be saved, and a mount does not start", "", "", kProblem},
+    {Probe::kAbort, "s3:AbortMultipartUpload", kProblem, "the right s3:AbortMultipartUpload is missing",
+     "a mount does not start: what a failed file has sent would stay, unseen and paid for", "", "", kProblem},
+    {Probe::kListUploads, "s3:ListBucketMultipartUploads", kLimit, "the open uploads cannot be listed",
+     "files that other mounts are still writing do not hold a commit marker back, and ckptfs gc finds nothing; the "
+     "right is s3:ListBucketMultipartUploads",
+     "", "", kUnknown},
+
+    {Probe::kChecksumHeaders, "CRC32C is taken with every request", kSet, "checksum headers are refused",
+     "saving fails until they are left out", "checksum", "none", kUnknown},
+    {Probe::kChecksumOfPut, "an object with a wrong one is refused", kNote, "an object with a wrong one is taken",
+     "the store does not notice a byte that changes on the way: use https, or over plain HTTP leave --unsigned-payload "
+     "away",
+     "", "", kUnknown},
+    {Probe::kChecksumOfPart, "a part with a wrong one is refused", kNote, "a part with a wrong one is taken",
+     "the same, for files in parts", "", "", kUnknown},
+    {Probe::kMetadata, "what describes an object is kept, also by copies", kSet,
+     "what describes an object (x-amz-meta-…) is lost",
+     "a compressed file would be read as it is stored. Without compression files are sound; symbolic links, and "
+     "commits whose answer is lost, are not",
+     "compress", "none", kUnknown},
+    {Probe::kEtag, "an object has the ETag that its upload was answered", kLimit, "the ETag changes after the upload",
+     "a file that was just saved counts as replaced: whoever has it open gets ESTALE once", "", "", kUnknown},
+    {Probe::kListAfterWrite, "what was written is listed at once", kProblem, "what was written is not listed at once",
+     "other nodes may miss a checkpoint, or find half of it", "", "", kUnknown},
+    {Probe::kListOrder, "keys come in the order of their bytes", kNote,
+     "keys come in another order than that of their "
+     "bytes",
+     "no mount relies on it", "", "", kUnknown},
+    {Probe::kKeyNames, "blanks, signs and letters of all scripts are kept", kLimit, "some keys do not come back",
+     "files whose names hold such characters are lost or not found", "", "", kUnknown},
+    {Probe::kRanges, "any range is answered with its bytes", kProblem, "ranges are not answered with their bytes",
+     "files cannot be read in pieces, which is how all are read", "", "", kProblem},
+    {Probe::kIfMatch, "a read is pinned to one version", kLimit, "If-Match of reads is ignored",
+     "a file that is replaced while it is read may be read as a mixture of both", "", "", kUnknown},
+    {Probe::kIfNoneMatch, "a key that exists is not made again", kLimit, "If-None-Match of writes is ignored",
+     "two nodes that make one name at once (O_EXCL, mkdir) are not told of each other; the later one wins", "", "",
+     kUnknown},
+    {Probe::kIfNoneMatchOfUploads, "the same for files in parts", kLimit,
+     "If-None-Match is ignored when an upload is completed", "the same, for files that do not fit into one part", "",
+     "", kUnknown},
+    {Probe::kIfMatchOfPut, "a write can be pinned to the version it replaces", kLimit, "If-Match of writes is ignored",
+     "two mounts that rename one directory at once are not told of each other", "", "", kUnknown},
+    {Probe::kCopy, "objects are copied within the store", kProblem, "objects are not copied within the store",
+     "files that are saved under a temporary name cannot be given their own", "", "", kProblem},
+    {Probe::kCopyConditions, "a copy is pinned to one version and does not replace", kLimit,
+     "the conditions of copies are ignored",
+     "a file that is replaced while it is renamed can be lost, and RENAME_NOREPLACE replaces what another node made",
+     "", "", kUnknown},
+    {Probe::kPartCopy, "parts are copied from objects", kProblem, "parts are not copied from objects",
+     "files of 64 MiB and more cannot be renamed, nor be written on after an fsync", "", "", kUnknown},
+    {Probe::kUnequalParts, "parts of an upload may differ in size", kSet, "all parts but the last must be equal",
+     "files in parts cannot be saved otherwise; they are then stored uncompressed", "equal-parts", "", kUnknown},
+    {Probe::kPartOrder, "parts may be sent in any order", kProblem, "parts must be sent in their order",
+     "they travel side by side, so that large files fail by chance", "", "", kUnknown},
+    {Probe::kPartAgain, "a part may be sent again", kLimit, "a part that is sent again is not replaced",
+     "files whose program goes back to their beginning or end fail, unless they are staged", "stage", "", kUnknown},
+    {Probe::kDeleteBatch, "many keys are removed with one request", kProblem, "DeleteObjects does not work",
+     "many files cannot be removed at once, and directories not be renamed", "", "", kUnknown},
+
+    {Probe::kLatency, "", kUnknown, "", "", "", "", kUnknown},
+    {Probe::kUpload, "", kUnknown, "", "", "", "", kUnknown},
+    {Probe::kDownload, "", kUnknown, "", "", "", "", kUnknown},
+    {Probe::kCleanup, "nothing is left of the probes", kLimit, "something is left of the probes",
+     "remove it by hand; mounts do not show it", "", "", kLimit},
+});
+
+constexpr bool in_order() {
+    for (std::size_t i = 0; i < kRules.size(); ++i) {
+        if (kRules[i].probe != static_cast<Probe>(i)) {
+            return false;
+        }
+    }
+    return kRules.size() == static_cast<std::size_t>(kLastProbe) + 1;
+}
+static_assert(in_order(), "one rule for each probe, in their order");
+
+}  // namespace
+
+const ProbeRule& rule_of(Probe probe) {
+    return kRules.at(static_cast<std::size_t>(probe));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The object store as the probes of `ckptfs doctor` use it: every wait ends, also when somebody wants to leave, and
+// everything that is made is remembered until it is gone.
+//
+// Ownership: what a request needs is held by the request, so that one that is given up may end later.
+// Threads: blocks; each object is used by one thread, but a Litter by several.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+
+// Keys and uploads that the probes may have made.
+class Litter {
+public:
+    void made(const std::string& key);
+    void made(const UploadId& upload);
+    void ended(const UploadId& upload);
+    [[nodiscard]] std::vector<std::string> keys() const;
+    [[nodiscard]] std::vector<UploadId> uploads() const;
+
+private:
+    mutable std::mutex mutex_;
+    std::set<std::string> keys_;
+    std::vector<UploadId> uploads_;
+};
+
+struct Patience {
+    const Clock& clock;
+    // Somebody wants to leave: every wait ends with ECANCELED.
+    std::function<bool()> interrupted;
+    // Of one request; then ETIMEDOUT.
+    Milliseconds longest;
+};
+
+struct ReadBytes {
+    GetResponse response;
+    std::string bytes;
+};
+
+class PatientStore {
+public:
+    // All outlive it.
+    PatientStore(ObjectStore& store, const Patience& patience, Litter& litter)
+        : store_(&store), patience_(&patience), litter_(&litter) {}
+
+    [[nodiscard]] bool interrupted() const { return patience_->interrupted(); }
+    [[nodiscard]] SteadyTime now() const { return patience_->clock.now(); }
+
+    Result<ObjectInfo> head(const std::string& key);
+    Result<ReadBytes> get(const std::string& key, std::optional<ByteRange> range, const std::string& if_match);
+    // `on_body` as in GetRequest; it may be called until the store has stopped, also when nobody waits any more.
+    Status read(const std::string& key, ByteRange range, std::function<bool(ByteSpan)> on_body);
+    Result<PutResponse> put(PutRequest request);
+    Result<PutResponse> copy(CopyRequest request);
+    Result<ListResponse> list(ListRequest request);
+    Status remove(const std::string& key);
+    Result<std::vector<DeleteFailure>> remove_many(std::vector<std::string> keys);
+    Result<UploadId> create_upload(CreateUploadRequest request);
+    Result<UploadedPart> upload_part(UploadPartRequest request);
+    Result<UploadedPart> upload_part_copy(UploadPartCopyRequest request);
+    Result<PutResponse> complete_upload(CompleteRequest request);
+    Status abort_upload(const UploadId& upload);
+    Result<std::vector<OpenUpload>> list_uploads(const std::string& prefix);
+
+    // Starts it, and waits.
+    template <class T, class Start>
+    Result<T> wait(Start start) {
+        std::future<Result<T>> answer = ask<T>(std::move(start));
+        return until_answered([&](Milliseconds time) { return answer.wait_for(time) == std::future_status::ready; })
+            .and_then([&] { return answer.get(); });
+    }
+
+private:
+    Status until_answered(const std::function<bool(Milliseconds)>& wait_for_answer) const;
+
+    ObjectStore* store_;
+    const Patience* patience_;
+    Litter* litter_;
+};
+
+}  // namespace ckptfs

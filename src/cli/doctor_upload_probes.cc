@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/digest.h"
+#include "base/text.h"
+#include "ckptfs/store_limits.h"
+#include "cli/doctor_probing.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::size_t kPart = kMinPartSize;
+constexpr std::size_t kMore = std::size_t{64} << 10;
+constexpr std::size_t kTail = 1000;
+
+struct PartToSend {
+    int number;
+    std::size_t size;
+};
+
+Result<UploadId> begin(PatientStore& store, const std::string& key) {
+    CreateUploadRequest request;
+    request.key = key;
+    request.metadata[std::string(kProbeMetadata)] = kProbeMetadataValue;
+    return store.create_upload(std::move(request));
+}
+
+Result<UploadedPart> send(PatientStore& store, const UploadId& upload, int number, std::string content) {
+    UploadPartRequest request;
+    request.upload = upload;
+    request.part_number = number;
+    request.body = Payload::from_string(std::move(content));
+    request.crc32c = crc32c(request.body);
+    return store.upload_part(std::move(request));
+}
+
+Result<PutResponse> complete(PatientStore& store, const UploadId& upload, std::vector<UploadedPart> parts,
+                             bool if_none_match = false) {
+    CompleteRequest request;
+    request.upload = upload;
+    for (const UploadedPart& each : parts) {
+        request.size += each.size;
+    }
+    request.parts = std::move(parts);
+    request.if_none_match = if_none_match;
+    return store.complete_upload(std::move(request));
+}
+
+// In the order in which they are given.
+Result<PutResponse> in_parts(PatientStore& store, const std::string& key, const std::vector<PartToSend>& parts) {
+    const auto upload = begin(store, key);
+    if (!upload) {
+        return failure(upload.error());
+    }
+    std::vector<UploadedPart> sent;
+    for (const auto& [number, size] : parts) {
+        auto part = send(store, *upload, number, probe_bytes(size));
+        if (!part) {
+            static_cast<void>(store.abort_upload(*upload));
+            return failure(std::move(part.error()));
+        }
+        sent.push_back(std::move(*part));
+    }
+    std::sort(sent.begin(), sent.end(),
+              [](const UploadedPart& a, const UploadedPart& b) { return a.part_number < b.part_number; });
+    auto done = complete(store, *upload, std::move(sent));
+    if (!done) {
+        static_cast<void>(store.abort_upload(*upload));
+    }
+    return done;
+}
+
+void probe_open_uploads(Probing& probing, const UploadId& upload) {
+    const auto listed = probing.store->list_uploads(probing.request.place);
+    if (!listed) {
+        const bool no = listed.error().errno_value == EACCES || refused(listed.error());
+        probing.findings.add(Probe::kListUploads, no ? ProbeAnswer::kNo : ProbeAnswer::kFailed, listed.error());
+        return;
+    }
+    const bool there = std::any_of(listed->begin(), listed->end(),
+                                   [&](const OpenUpload& each) { return each.upload.id == upload.id; });
+    probing.findings.add(Probe::kListUploads, there ? ProbeAnswer::kYes : ProbeAnswer::kNo,
+                         there ? "" : "one that is open is not listed");
+}
+
+void probe_checksum_of_part(Probing& probing, const UploadId& upload) {
+    if (!probing.uses_checksums()) {
+        probing.findings.add(Probe::kChecksumOfPart, ProbeAnswer::kNotAsked, "no checksums are sent");
+        return;
+    }
+    UploadPartRequest wrong;
+    wrong.upload = upload;
+    wrong.part_number = 1;
+    wrong.body = Payload::from_string("content");
+    wrong.crc32c = crc32c(as_bytes("other content"));
+    const auto taken = probing.store->upload_part(std::move(wrong));
+    const bool told = !taken && taken.error().http_status != 0 && taken.error().errno_value != EACCES;
+    probing.findings.add(Probe::kChecksumOfPart,
+                         taken  ? ProbeAnswer::kNo
+                         : told ? ProbeAnswer::kYes
+                                : ProbeAnswer::kFailed,
+                         taken || told ? "" : taken.error().message);
+}
+
+// An upload that is to be ended: what a file that failed leaves. False where that is not possible.
+bool probe_ending(Probing& probing) {
+    auto upload = begin(*probing.store, probing.key("ended"));
+    if (!upload && probing.uses_checksums() && refused(upload.error())) {
+        if (auto plain = begin(*probing.plain, probing.key("ended"))) {
+            probing.findings.add(Probe::kChecksumHeaders, ProbeAnswer::kNo, upload.error());
+            probing.store = probing.plain;
+            upload = std::move(plain);
+        }
+    }
+    if (!upload) {
+        probing.right(Probe::kMultipart, upload);
+        probing.uploads_blocked = Probe::kMultipart;
+        return false;
+    }
+    probe_checksum_of_part(probing, *upload);
+    probe_open_uploads(probing, *upload);
+    if (!probing.right(Probe::kAbort, probing.store->abort_upload(*upload))) {
+        probing.uploads_blocked = Probe::kAbort;
+        return false;
+    }
+    return true;
+}
+
+// One part, sent twice: the second counts.
+void probe_part_again(Probing& probing) {
+    const std::string key = probing.key("part-again");
+    const auto upload = begin(*probing.store, key);
+    const auto first = upload ? send(*probing.store, *upload, 1, "first") : failure(upload.error());
+    if (!first) {
+        probing.right(Probe::kMultipart, first);
+        probing.uploads_blocked = Probe::kMultipart;
+        return;
+    }
+    const auto second = send(*probing.store, *upload, 1, "second");
+    const auto done = second ? complete(*probing.store, *upload, {*second}) : failure(second.error());
+    const auto read = done ? probing.store->get(key, std::nullopt, "") : failure(done.error());
+    if (read) {
+        probing.findings.add(Probe::kPartAgain, read->bytes == "second" ? ProbeAnswer::kYes : ProbeAnswer::kNo);
+        probing.look_at_metadata(read->response.object, "an upload in parts");
+    } else {
+        probing.findings.add(Probe::kPartAgain, refused(read.error()) ? ProbeAnswer::kNo : ProbeAnswer::kFailed,
+                             read.error());
+    }
+    if (!done) {
+        static_cast<void>(probing.store->abort_upload(*upload));
+    }
+}
+
+// Also whether an upload can be completed at all: of one part that was sent once.
+void probe_completion(Probing& probing) {
+    const std::string key = probing.key("completed");
+    const auto first = in_parts(*probing.store, key, {{1, kTail}});
+    if (!probing.right(Probe::kMultipart, first)) {
+        probing.uploads_blocked = Probe::kMultipart;
+        return;
+    }
+    const auto seen = probing.store->head(key);
+    if (seen && seen->etag != first->etag) {
+        probing.etag_changed = true;
+    }
+    const auto upload = begin(*probing.store, key);
+    const auto part = upload ? send(*probing.store, *upload, 1, "again") : failure(upload.error());
+    const auto done = part ? complete(*probing.store, *upload, {*part}, true) : failure(part.error());
+    const bool kept = !done && done.error().errno_value == EEXIST;
+    probing.findings.add(Probe::kIfNoneMatchOfUploads,
+                         kept   ? ProbeAnswer::kYes
+                         : done ? ProbeAnswer::kNo
+                                : ProbeAnswer::kFailed,
+                         kept || done ? "" : done.error().message);
+    if (upload && !done) {
+        static_cast<void>(probing.store->abort_upload(*upload));
+    }
+}
+
+}  // namespace
+
+void probe_uploads(Probing& probing) {
+    if (!probe_ending(probing)) {
+        return;
+    }
+    probe_completion(probing);
+    if (!probing.uploads_blocked) {
+        probe_part_again(probing);
+    }
+}
+
+// As a mount sends them: side by side, so in any order. Where that is refused it is asked again with equal parts, and
+// then in order, until it is clear what the store wants.
+void probe_parts(Probing& probing) {
+    Findings& findings = probing.findings;
+    const std::string key = probing.key("parts");
+    probing.large_key = key;
+    const auto any = in_parts(*probing.store, key, {{3, kTail}, {2, kPart + kMore}, {1, kPart}});
+    if (any) {
+        probing.large_size = 2 * kPart + kMore + kTail;
+        findings.add(Probe::kUnequalParts, ProbeAnswer::kYes);
+        findings.add(Probe::kPartOrder, ProbeAnswer::kYes);
+        return;
+    }
+    const auto equal = in_parts(*probing.store, key, {{3, kTail}, {2, kPart}, {1, kPart}});
+    if (equal) {
+        probing.large_size = 2 * kPart + kTail;
+        findings.add(Probe::kUnequalParts, ProbeAnswer::kNo, any.error());
+        findings.add(Probe::kPartOrder, ProbeAnswer::kYes);
+        return;
+    }
+    const auto ordered = in_parts(*probing.store, key, {{1, kPart}, {2, kPart + kMore}, {3, kTail}});
+    if (ordered) {
+        probing.large_size = 2 * kPart + kMore + kTail;
+        findings.add(Probe::kUnequalParts, ProbeAnswer::kYes);
+        findings.add(Probe::kPartOrder, ProbeAnswer::kNo, equal.error());
+        return;
+    }
+    findings.add(Probe::kUnequalParts, ProbeAnswer::kFailed, any.error());
+    findings.add(Probe::kPartOrder, ProbeAnswer::kFailed, ordered.error());
+}
+
+namespace {
+
+Result<ObjectInfo> copy_parts(PatientStore& store, const std::string& source, const std::string& key) {
+    const auto upload = begin(store, key);
+    if (!upload) {
+        return failure(upload.error());
+    }
+    UploadPartCopyRequest request;
+    request.upload = *upload;
+    request.part_number = 1;
+    request.source_key = source;
+    request.range = ByteRange{0, kPart, false};
+    const auto copied = store.upload_part_copy(std::move(request));
+    const auto tail = copied ? send(store, *upload, 2, probe_bytes(kTail)) : failure(copied.error());
+    const auto done = tail ? complete(store, *upload, {*copied, *tail}) : failure(tail.error());
+    if (!done) {
+        static_cast<void>(store.abort_upload(*upload));
+        return failure(done.error());
+    }
+    auto object = store.head(key);
+    if (object && object->size != kPart + kTail) {
+        return failure(EIO, "the copied part is not in the object");
+    }
+    return object;
+}
+
+}  // namespace
+
+void probe_part_copy(Probing& probing) {
+    Findings& findings = probing.findings;
+    if (probing.large_size == 0) {
+        findings.not_asked(Probe::kPartCopy, Probe::kUnequalParts);
+        return;
+    }
+    auto copied = copy_parts(*probing.store, probing.large_key, probing.key("part-copy"));
+    if (!copied && probing.uses_checksums() && refused(copied.error())) {
+        if (auto plain = copy_parts(*probing.plain, probing.large_key, probing.key("part-copy"))) {
+            findings.add(Probe::kChecksumHeaders, ProbeAnswer::kNo, copied.error());
+            copied = std::move(plain);
+        }
+    }
+    const bool unknown =
+        !copied && (copied.error().errno_value == ECANCELED || copied.error().errno_value == ETIMEDOUT);
+    if (copied) {
+        findings.add(Probe::kPartCopy, ProbeAnswer::kYes);
+    } else {
+        findings.add(Probe::kPartCopy, unknown ? ProbeAnswer::kFailed : ProbeAnswer::kNo, copied.error());
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ckptfs doctor: what it finds in a store, what it makes of it, and that it leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from harness.programs import CKPTFS, wait_until
+from harness.servers import start_moto, start_rclone
+from harness.simulator import BUCKET, Simulator
+
+RIGHTS = ("list", "put", "head", "get", "delete", "multipart", "abort", "list_uploads")
+
+
+class Report:
+    def __init__(self, ran: subprocess.CompletedProcess) -> None:
+        assert ran.stderr == "" and ran.stdout.count("\n") == 1, ran
+        self.exit_code = ran.returncode
+        self.all = json.loads(ran.stdout)
+        self.findings = {each["name"]: each for each in self.all["findings"]}
+        assert self.all["usable"] == (self.exit_code == 0)
+
+    def __getitem__(self, name: str) -> str:
+        return self.findings[name]["state"]
+
+    def found(self, name: str) -> str:
+        return self.findings[name]["found"]
+
+    def with_state(self, *states: str) -> set[str]:
+        return {name for name, each in self.findings.items() if each["state"] in states}
+
+
+def run_doctor(server, *options: str, bucket: str = BUCKET, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run([CKPTFS, "doctor", f"s3://{bucket}/run", *options], capture_output=True, text=True,
+                          timeout=120, env={**os.environ, **server.environment(), **environment})
+
+
+def examine(server, *options: str, **more: str) -> Report:
+    options = options if "--probe-mib" in options else (*options, "--probe-mib", "0")
+    return Report(run_doctor(server, "--json", *options, **more))
+
+
+def is_clean(server) -> bool:
+    client = server.client()
+    return not (client.list_objects_v2(Bucket=BUCKET).get("Contents")
+                or client.list_multipart_uploads(Bucket=BUCKET).get("Uploads"))
+
+
+@pytest.fixture
+def own_simulator(request):
+    """With the options of its own that the test is marked with."""
+    started = Simulator(*request.param)
+    yield started
+    started.stop()
+
+
+def lacking(*options: str):
+    return pytest.mark.parametrize("own_simulator", [options], indirect=True)
+
+
+def test_a_store_that_lacks_nothing(simulator):
+    simulator.put("run/model.pt", b"weights")
+    report = examine(simulator, "--probe-mib", "64")
+    assert report.exit_code == 0
+    assert report.with_state("set", "limit", "unknown", "fails") == set(), report.all
+    assert report.all["options"] == [] and report.all["server"] == "s3sim"
+    assert abs(report.all["clock_skew_seconds"]) < 3
+    for way in ("upload", "download"):
+        assert report.all[way]["bytes_per_second_on_one_connection"] > 1e6 and report.all[way]["connections"] > 1
+    assert simulator.all_keys() == ["run/model.pt"] and simulator.open_uploads() == []
+    assert all(request["key"] in ("", "run/model.pt") or request["key"].startswith("run/.ckptfs/tmp/doctor-")
+               for request in simulator.requests(10000))
+    moved = simulator.counters()["operations"]
+    assert sum(operation["bytes_in"] for operation in moved.values()) < 100 << 20
+
+
+def test_for_a_person(simulator):
+    ran = run_doctor(simulator, "--probe-mib", "0")
+    assert ran.returncode == 0 and ran.stderr == ""
+    lines = ran.stdout.splitlines()
+    assert lines[0] == f"s3://{BUCKET}/run/" and lines[-1] == "ckptfs can be used here"
+    assert any(line.startswith("ok    if_none_match ") for line in lines)
+
+
+def test_tls(request):
+    server = Simulator("--tls")
+    request.addfinalizer(server.stop)
+    assert examine(server).exit_code == 0
+    report = examine(server, AWS_CA_BUNDLE="/etc/ssl/certs/ca-certificates.crt")
+    assert report.exit_code == 1 and report["endpoint"] == "fails"
+    assert "--ca-bundle FILE" in report.findings["endpoint"]["options"]
+    assert report.found("put") == "not asked: because of endpoint"
+
+
+def test_nobody_listens(simulator):
+    report = examine(simulator, "--endpoint-url", "http://127.0.0.1:1")
+    assert report.exit_code == 1
+    assert report["endpoint"] == "fails" and "connection refused" in report.found("endpoint")
+    assert report["staging_directory"] == "ok", "this machine is looked at all the same"
+    assert report.with_state("fails") == {"endpoint"}
+
+
+@pytest.mark.parametrize("name, variables, options", [
+    ("credentials", {"AWS_ACCESS_KEY_ID": "somebody"}, "--profile NAME"),
+    ("credentials", {"AWS_SECRET_ACCESS_KEY": "wrong"}, "--profile NAME"),
+    ("credentials", {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_SHARED_CREDENTIALS_FILE": "/none",
+                     "AWS_CONFIG_FILE": "/none"}, "--no-sign-request"),
+    ("region", {"AWS_REGION": "eu-west-9"}, "--region us-east-1"),
+])
+def test_what_keeps_everything_out_is_named(simulator, name, variables, options):
+    report = examine(simulator, **variables)
+    assert report.exit_code == 1
+    assert report.with_state("fails") == {name}, report.all
+    assert options in report.findings[name]["options"]
+    assert report["endpoint"] == "ok" and report["clock"] == "ok", "needs no credentials"
+    assert report.found("put") == f"not asked: because of {name}"
+    assert is_clean(simulator)
+
+
+def test_no_such_bucket(simulator):
+    report = examine(simulator, bucket="otherbucket")
+    assert report.exit_code == 1 and report.with_state("fails") == {"bucket"}
+
+
+def test_a_key_that_is_named_by_no_one_is_a_usage_error(simulator):
+    for words in (["doctor"], ["doctor", "bucket"], ["doctor", "s3://bucket", "--probe-mib", "many"]):
+        ran = subprocess.run([CKPTFS, *words], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 2 and ran.stderr.startswith("ckptfs: ")
+
+
+@pytest.mark.parametrize("ahead, state", [(3600, "limit"), (-3600, "limit"), (-10, "note")])
+def test_clocks_that_differ(request, ahead, state):
+    server = Simulator("--clock-offset-s", str(ahead))
+    request.addfinalizer(server.stop)
+    report = examine(server)
+    assert report.exit_code == 0, "requests are signed with the store's time"
+    assert report["clock"] == state
+    assert report.all["clock_skew_seconds"] == pytest.approx(ahead, abs=2)
+    server.set_model(clock_offset_s=0)
+    assert is_clean(server)
+
+
+@pytest.mark.parametrize("operations, missing, exit_code", [
+    (("ListObjectsV2",), {"list"}, 1),
+    (("PutObject", "CreateMultipartUpload"), {"put"}, 1),
+    (("CreateMultipartUpload",), {"multipart"}, 1),
+    (("GetObject", "HeadObject"), {"head", "get"}, 1),
+    (("ListMultipartUploads",), {"list_uploads"}, 0),
+])
+def test_a_right_that_is_missing(simulator, operations, missing, exit_code):
+    simulator.inject(*({"op": operation, "action": "access-denied"} for operation in operations))
+    report = examine(simulator)
+    assert report.exit_code == exit_code
+    for name in RIGHTS:
+        assert (report[name] in ("fails", "limit")) == (name in missing), name
+    assert "s3:" in report.found(min(missing)) or "refused" in report.found(min(missing)) or not exit_code
+    simulator.clear_faults()
+    assert is_clean(simulator)
+
+
+@pytest.mark.parametrize("operation, name", [("DeleteObject", "delete"), ("AbortMultipartUpload", "abort")])
+def test_what_cannot_be_tidied_up_is_named(simulator, operation, name):
+    simulator.inject({"op": operation, "action": "access-denied"})
+    report = examine(simulator)
+    assert report.exit_code == 1
+    assert report.with_state("fails") == {name}
+    assert report["cleanup"] == "limit" and "run/.ckptfs/tmp/doctor-" in report.found("cleanup")
+    assert len(simulator.all_keys()) + len(simulator.open_uploads()) <= 3, "whoever cannot tidy up does not litter"
+
+
+def test_a_mount_that_only_reads(simulator):
+    simulator.put("run/model.pt", b"weights")
+    simulator.inject({"op": "PutObject", "action": "access-denied"},
+                     {"op": "CreateMultipartUpload", "action": "access-denied"})
+    assert examine(simulator).exit_code == 1
+    simulator.reset_counters()
+    report = examine(simulator, "--read-only")
+    assert report.exit_code == 0 and report["get"] == "ok" and report["latency"] == "ok"
+    assert set(simulator.counters()["operations"]) <= {"HeadBucket", "ListObjectsV2", "HeadObject", "GetObject"}
+
+
+@pytest.mark.parametrize("operation, name", [("CopyObject", "copy"), ("UploadPartCopy", "part_copy"),
+                                             ("DeleteObjects", "delete_batch")])
+def test_an_operation_that_is_not_there(simulator, operation, name):
+    simulator.inject({"op": operation, "action": "501"})
+    report = examine(simulator)
+    assert report.exit_code == 1 and report.with_state("fails") == {name}
+    assert is_clean(simulator)
+
+
+@lacking("--lacks", "unequal-parts")
+def test_a_store_that_wants_equal_parts(own_simulator):
+    report = examine(own_simulator)
+    assert report.exit_code == 0
+    assert report.with_state("set", "limit", "fails") == {"unequal_parts"}
+    assert report.all["options"] == ["--equal-parts"]
+    assert run_doctor(own_simulator, "--probe-mib", "0").stdout.endswith(
+        "ckptfs can be used here with --equal-parts\n")
+    assert is_clean(own_simulator)
+
+
+@lacking("--lacks", "metadata")
+def test_a_store_that_drops_metadata(own_simulator):
+    report = examine(own_simulator)
+    assert report.exit_code == 0 and report.with_state("set") == {"metadata"}
+    assert report.all["options"] == ["--compress none"]
+
+
+@lacking("--lacks", "write-conditions", "--lacks", "read-conditions", "--lacks", "copy-conditions")
+def test_a_store_that_heeds_no_conditions(own_simulator):
+    report = examine(own_simulator)
+    assert report.exit_code == 0
+    assert report.with_state("set", "limit", "fails") == {
+        "if_match", "if_none_match", "if_none_match_of_uploads", "if_match_of_put", "copy_conditions"}
+    assert is_clean(own_simulator)
+
+
+@lacking("--no-verify-checksums")
+def test_a_store_that_checks_no_checksums(own_simulator):
+    report = examine(own_simulator)
+    assert report.exit_code == 0
+    assert report.with_state("note") == {"checksum_of_put", "checksum_of_part"}
+
+
+def test_no_checksums_are_sent(simulator):
+    report = examine(simulator, "--checksum", "none")
+    assert report.exit_code == 0
+    assert report.with_state("unknown") == {"checksum_headers", "checksum_of_put", "checksum_of_part", "upload",
+                                            "download"}
+
+
+def test_a_request_that_hangs_does_not_hide_the_others(simulator):
+    simulator.inject({"op": "CopyObject", "action": "hang"})
+    report = examine(simulator, "--stall-timeout", "500ms", "--retry-for", "1s")
+    assert report["copy"] == "fails" and report["unequal_parts"] == "ok" and report["part_copy"] == "ok"
+    simulator.clear_faults()
+    assert is_clean(simulator)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing_behind(simulator, sent):
+    simulator.inject({"op": "UploadPart", "action": "hang", "after": 4})
+    with subprocess.Popen([CKPTFS, "doctor", f"s3://{BUCKET}/run", "--json"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, **simulator.environment()}) as running:
+        wait_until(lambda: simulator.fault_hits() > 0, "an upload to hang", 60)
+        running.send_signal(sent)
+        out, err = running.communicate(timeout=60)
+    report = Report(subprocess.CompletedProcess([], running.returncode, out, err))
+    assert report.exit_code == 1 and report.all["interrupted"]
+    assert report["put"] == "ok" and report["cleanup"] == "ok"
+    simulator.clear_faults()
+    assert is_clean(simulator)
+
+
+def test_the_link_is_measured(simulator):
+    # The model is the shared simulator's: it is set back.
+    simulator.set_model(latency_ms=60, conn_mbps=20, total_mbps=60)
+    try:
+        report = examine(simulator, "--probe-mib", "256")
+    finally:
+        simulator.set_model(latency_ms=0, conn_mbps=0, total_mbps=0)
+    assert report.exit_code == 0
+    assert 60 <= report.all["median_latency_ms"] < 300 and report["latency"] == "note"
+    for way in ("upload", "download"):
+        assert 5e6 < report.all[way]["bytes_per_second_on_one_connection"] < 25e6, way
+        assert 20e6 < report.all[way]["bytes_per_second"] < 70e6, way
+
+
+@pytest.mark.parametrize("start, exit_code, limits, fails", [
+    (start_moto, 0, {"copy_conditions"}, set()),
+    (start_rclone, 1, {"etag", "if_match", "if_none_match", "if_none_match_of_uploads", "if_match_of_put",
+                       "copy_conditions", "part_again"}, {"part_copy"}),
+], ids=["moto", "rclone"])
+def test_other_servers(request, start, exit_code, limits, fails):
+    server = start()
+    request.addfinalizer(server.stop)
+    report = examine(server, "--retry-for", "3s")
+    assert report.exit_code == exit_code
+    assert report.with_state("limit") == limits and report.with_state("fails") == fails
+    assert report.with_state("note") == {"checksum_of_put", "checksum_of_part"}, "neither compares them"
+    assert report.with_state("unknown") == {"upload", "download"}, "not wanted"
+    assert is_clean(server)

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/doctor_probes.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "base/system_clock.h"
+#include "cli/doctor_diagnosis.h"
+#include "cli/doctor_endpoint.h"
+#include "cli/doctor_local.h"
+#include "support/fake_store.h"
+
+namespace ckptfs {
+namespace {
+
+using testing::FakeStore;
+using testing::Fault;
+using testing::Operation;
+
+constexpr const char* kPlace = "run/.ckptfs/tmp/doctor-1/";
+
+class DoctorProbes : public ::testing::Test {
+protected:
+    void SetUp() override {
+        request_.prefix = "run/";
+        request_.place = kPlace;
+        request_.max_connections = 4;
+        request_.credentials = "a test";
+    }
+    void refuse(Operation operation, const char* code = "AccessDenied", int errno_value = EACCES) {
+        Fault fault;
+        fault.operation = operation;
+        fault.error = testing::store_error(errno_value, code, errno_value == EACCES ? 403 : 501);
+        fault.times = 1000;
+        store_.inject(fault);
+    }
+    Findings probe() {
+        Findings findings;
+        PatientStore asked(store_, patience_, litter_);
+        probe_store(asked, nullptr, request_, findings);
+        return findings;
+    }
+    ProbeAnswer answer(const Findings& findings, Probe probe) {
+        const Finding* found = findings.find(probe);
+        EXPECT_NE(found, nullptr) << name_of(probe);
+        return found == nullptr ? ProbeAnswer::kFailed : found->answer;
+    }
+    Findings clean() {
+        Findings findings;
+        PatientStore cleaning(store_, patience_, litter_);
+        clean_up(cleaning, litter_, kPlace, findings);
+        return findings;
+    }
+
+    FakeStore store_;
+    SystemClock clock_;
+    bool interrupted_ = false;
+    Patience patience_{clock_, [this] { return interrupted_; }, Milliseconds(2000)};
+    Litter litter_;
+    ProbeRequest request_;
+};
+
+// But for what the store in memory does not do.
+TEST_F(DoctorProbes, FindAllThatS3Has) {
+    const Findings findings = probe();
+    for (auto each = static_cast<int>(Probe::kCredentials); each < static_cast<int>(Probe::kCleanup); ++each) {
+        const auto probe = static_cast<Probe>(each);
+        const bool asked = probe != Probe::kChecksumHeaders && probe != Probe::kChecksumOfPut &&
+                           probe != Probe::kChecksumOfPart && probe != Probe::kUpload && probe != Probe::kDownload;
+        const Finding* found = findings.find(probe);
+        ASSERT_NE(found, nullptr) << name_of(probe);
+        EXPECT_EQ(found->answer, asked ? ProbeAnswer::kYes : ProbeAnswer::kNotAsked)
+            << name_of(probe) << ": " << found->seen;
+    }
+}
+
+TEST_F(DoctorProbes, WriteBelowOneNameAndLeaveNothing) {
+    store_.put_object("run/model.pt", "weights");
+    static_cast<void>(probe());
+    for (const std::string& key : store_.keys()) {
+        EXPECT_TRUE(key == "run/model.pt" || key.starts_with(kPlace)) << key;
+    }
+    EXPECT_TRUE(clean().is(Probe::kCleanup, ProbeAnswer::kYes));
+    EXPECT_EQ(store_.keys(), std::vector<std::string>{"run/model.pt"});
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(DoctorProbes, MeasureRates) {
+    request_.most_bytes = std::uint64_t{64} << 20;
+    const Findings findings = probe();
+    EXPECT_EQ(answer(findings, Probe::kUpload), ProbeAnswer::kYes);
+    EXPECT_EQ(answer(findings, Probe::kDownload), ProbeAnswer::kYes);
+    EXPECT_GT(findings.facts.up.one_connection, 0);
+    EXPECT_GT(findings.facts.down.one_connection, 0);
+    static_cast<void>(clean());
+    EXPECT_TRUE(store_.keys().empty());
+}
+
+TEST_F(DoctorProbes, AMountThatOnlyReadsIsAskedWithoutWriting) {
+    request_.read_only = true;
+    store_.put_object("run/model.pt", "weights");
+    const Findings findings = probe();
+    EXPECT_EQ(answer(findings, Probe::kGet), ProbeAnswer::kYes);
+    EXPECT_EQ(answer(findings, Probe::kPut), ProbeAnswer::kNotAsked);
+    EXPECT_EQ(store_.calls(Operation::kPut) + store_.calls(Operation::kCreateUpload), 0);
+    EXPECT_TRUE(diagnose(findings).usable());
+}
+
+TEST_F(DoctorProbes, WithoutTheRightToWriteTheRestIsStillAsked) {
+    refuse(Operation::kPut);
+    store_.put_object("run/model.pt", "weights");
+    const Findings findings = probe();
+    EXPECT_EQ(answer(findings, Probe::kPut), ProbeAnswer::kNo);
+    EXPECT_EQ(answer(findings, Probe::kGet), ProbeAnswer::kYes);
+    EXPECT_EQ(answer(findings, Probe::kLatency), ProbeAnswer::kYes);
+    EXPECT_EQ(answer(findings, Probe::kCopy), ProbeAnswer::kNotAsked);
+    EXPECT_EQ(findings.find(Probe::kCopy)->because, Probe::kPut);
+}
+
+TEST_F(DoctorProbes, WithoutTheRightToDeleteLittleIsWritten) {
+    refuse(Operation::kRemove);
+    const Findings findings = probe();
+    EXPECT_EQ(answer(findings, Probe::kDelete), ProbeAnswer::kNo);
+    EXPECT_EQ(answer(findings, Probe::kMultipart), ProbeAnswer::kNotAsked);
+    EXPECT_LE(store_.keys().size(), 2U);
+    const Findings cleaned = clean();
+    EXPECT_TRUE(cleaned.is(Probe::kCleanup, ProbeAnswer::kNo));
+    EXPECT_NE(cleaned.find(Probe::kCleanup)->seen.find(kPlace), std::string::npos) << "names what is left";
+}
+
+TEST_F(DoctorProbes, EachRightIsToldFromTheOthers) {
+    const struct {
+        Operation operation;
+        Probe probe;
+    } cases[] = {{Operation::kList, Probe::kList},
+                 {Operation::kHead, Probe::kHead},
+                 {Operation::kGet, Probe::kGet},
+                 {Operation::kRemove, Probe::kDelete},
+                 {Operation::kCreateUpload, Probe::kMultipart},
+                 {Operation::kAbortUpload, Probe::kAbort},
+                 {Operation::kListUploads, Probe::kListUploads}};
+    for (const auto& each : cases) {
+        store_.clear_faults();
+        refuse(each.operation);
+        const Findings findings = probe();
+        EXPECT_EQ(answer(findings, each.probe), ProbeAnswer::kNo) << name_of(each.probe);
+        EXPECT_EQ(answer(findings, Probe::kPut), ProbeAnswer::kYes) << name_of(each.probe);
+    }
+}
+
+TEST_F(DoctorProbes, EqualPartsAreFoundOut) {
+    store_.require_equal_parts();
+    const Findings findings = probe();
+    EXPECT_EQ(answer(findings, Probe::kUnequalParts), ProbeAnswer::kNo);
+    EXPECT_EQ(answer(findings, Probe::kPartOrder), ProbeAnswer::kYes);
+    EXPECT_EQ(answer(findings, Probe::kPartCopy), ProbeAnswer::kYes);
+}
+
+TEST_F(DoctorProbes, WhatIsNotImplementedIsANo) {
+    const struct {
+        Operation operation;
+        Probe probe;
+    } cases[] = {{Operation::kCopy, Probe::kCopy},
+                 {Operation::kUploadPartCopy, Probe::kPartCopy},
+                 {Operation::kRemoveMany, Probe::kDeleteBatch}};
+    for (const auto& each : cases) {
+        store_.clear_faults();
+        refuse(each.operation, "NotImplemented", EOPNOTSUPP);
+        EXPECT_EQ(answer(probe(), each.probe), ProbeAnswer::kNo) << name_of(each.probe);
+    }
+}
+
+TEST_F(DoctorProbes, TheFirstRequestTellsWhatIsInTheWay) {
+    const struct {
+        const char* code;
+        Probe probe;
+    } cases[] = {{"InvalidAccessKeyId", Probe::kCredentials},
+                 {"SignatureDoesNotMatch", Probe::kCredentials},
+                 {"ExpiredToken", Probe::kCredentials},
+                 {"PermanentRedirect", Probe::kRegion},
+                 {"NoSuchBucket", Probe::kBucket},
+                 {"AuthorizationHeaderMalformed", Probe::kRegion}};
+    for (const auto& each : cases) {
+        store_.clear_faults();
+        refuse(Operation::kList, each.code, EIO);
+        const Findings findings = probe();
+        EXPECT_EQ(answer(findings, each.probe), ProbeAnswer::kNo) << each.code;
+        EXPECT_EQ(answer(findings, Probe::kPut), ProbeAnswer::kNotAsked) << each.code;
+        EXPECT_EQ(findings.find(Probe::kPut)->because, each.probe) << each.code;
+        EXPECT_EQ(store_.calls(Operation::kPut), 0) << each.code;
+    }
+}
+
+TEST_F(DoctorProbes, AStoreThatDoesNotAnswerIsNotWaitedForForever) {
+    patience_.longest = Milliseconds(100);
+    store_.hold(Operation::kCopy);
+    const Findings findings = probe();
+    EXPECT_EQ(answer(findings, Probe::kCopy), ProbeAnswer::kFailed);
+    EXPECT_EQ(answer(findings, Probe::kMultipart), ProbeAnswer::kYes) << "the others are asked";
+    store_.release(Operation::kCopy);
+    static_cast<void>(clean());
+    EXPECT_TRUE(store_.keys().empty());
+}
+
+TEST_F(DoctorProbes, AnInterruptEndsThemAndNothingIsLeft) {
+    store_.hold(Operation::kCopy);
+    patience_.interrupted = [this] { return store_.calls(Operation::kCopy) > 0; };
+    const Findings findings = probe();
+    EXPECT_EQ(answer(findings, Probe::kPut), ProbeAnswer::kYes);
+    EXPECT_EQ(answer(findings, Probe::kMultipart), ProbeAnswer::kNotAsked);
+    EXPECT_EQ(findings.find(Probe::kMultipart)->seen, "interrupted");
+    store_.release(Operation::kCopy);
+    patience_.interrupted = [] { return false; };
+    EXPECT_TRUE(clean().is(Probe::kCleanup, ProbeAnswer::kYes));
+    EXPECT_TRUE(store_.keys().empty());
+}
+
+TEST(DoctorLocal, APlaceOfThisUserAlone) {
+    const std::filesystem::path base = std::filesystem::path(::testing::TempDir()) / "doctor-places";
+    std::filesystem::remove_all(base);
+    ASSERT_EQ(mkdir(base.c_str(), 0755), 0);
+    EXPECT_TRUE(check_private_place(base / "not" / "there")) << "can be made";
+    EXPECT_FALSE(std::filesystem::exists(base / "not")) << "is not made";
+    ASSERT_EQ(mkdir((base / "own").c_str(), 0700), 0);
+    EXPECT_TRUE(check_private_place(base / "own"));
+    EXPECT_FALSE(check_private_place(base)) << "others can enter it";
+    std::filesystem::remove_all(base);
+}
+
+TEST(DoctorLocal, SaysWhatAMountWouldMiss) {
+    LocalPlaces places;
+    places.fuse_device = "/no/such/device";
+    places.staging_directory = "/no/such/directory";
+    places.control_directory = "/dev/null";
+    places.open_files_limit = 100;
+    places.max_connections = 64;
+    Findings findings;
+    probe_this_machine(places, findings);
+    for (auto each = 0; each < static_cast<int>(kFirstStoreProbe); ++each) {
+        const auto probe = static_cast<Probe>(each);
+        EXPECT_TRUE(findings.is(probe, ProbeAnswer::kNo)) << name_of(probe);
+    }
+    EXPECT_FALSE(diagnose(findings).usable());
+}
+
+}  // namespace
+}  // namespace ckptfs

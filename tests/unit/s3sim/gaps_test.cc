@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3sim/gaps.h"
+
+#include <gtest/gtest.h>
+
+namespace ckptfs::s3sim {
+namespace {
+
+std::vector<std::string> left(const Gaps& gaps, Operation operation) {
+    S3Request request;
+    request.operation = operation;
+    request.http.headers = {{"host", "s3"},
+                            {"if-match", "\"etag\""},
+                            {"if-none-match", "*"},
+                            {"x-amz-copy-source", "/bucket/key"},
+                            {"x-amz-copy-source-if-match", "\"etag\""},
+                            {"x-amz-meta-name", "value"}};
+    apply_gaps(gaps, request);
+    std::vector<std::string> names;
+    for (const NameValue& header : request.http.headers) {
+        names.push_back(header.first);
+    }
+    return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Gaps, AStoreWithoutAnyHeedsEveryHeader) {
+    EXPECT_EQ(left({}, Operation::kPutObject).size(), 6U);
+}
+
+TEST(Gaps, TakeOnlyTheirHeadersAway) {
+    EXPECT_EQ(left({"metadata"}, Operation::kPutObject),
+              (Names{"host", "if-match", "if-none-match", "x-amz-copy-source", "x-amz-copy-source-if-match"}));
+    EXPECT_EQ(left({"write-conditions"}, Operation::kPutObject),
+              (Names{"host", "x-amz-copy-source", "x-amz-copy-source-if-match", "x-amz-meta-name"}));
+    EXPECT_EQ(left({"copy-conditions"}, Operation::kCopyObject),
+              (Names{"host", "if-match", "if-none-match", "x-amz-copy-source", "x-amz-meta-name"}));
+}
+
+TEST(Gaps, ConditionsOfReadsAndWritesAreDifferentOnes) {
+    EXPECT_EQ(left({"write-conditions"}, Operation::kGetObject).size(), 6U);
+    EXPECT_EQ(left({"read-conditions"}, Operation::kHeadObject).size(), 4U);
+    EXPECT_EQ(left({"read-conditions"}, Operation::kCompleteMultipartUpload).size(), 6U);
+}
+
+}  // namespace
+}  // namespace ckptfs::s3sim
