@@ -188,6 +188,9 @@ def test_without_a_daemon_nothing_is_written_to_the_node(trainer, mounted, daemo
     assert daemon.stop(mounted) == 0 and mounted.process.returncode == 0
     assert "Read-only file system" in write(trainer, "file", "nowhere")
     assert "Read-only file system" in node.run("touch", f"{MOUNT_POINT}/file").stderr
+    # As after a reboot, when the job is there first.
+    assert node.run("umount", MOUNT_POINT).returncode == 0
+    assert "Permission denied" in write(trainer, "file", "nowhere")
     # The pod is made anew.
     daemon.prepare()
     restart(daemon, mounted)
