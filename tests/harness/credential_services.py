@@ -6,9 +6,9 @@ import datetime
 import http.server
 import itertools
 import json
-import threading
 import urllib.parse
 
+from .local_server import LocalServer
 from .simulator import Simulator
 
 BEARER_TOKEN = "bearer-token-of-the-login"
@@ -17,7 +17,7 @@ METADATA_TOKEN = "token-of-the-instance"
 WEB_IDENTITY_TOKEN = "token.of/the+service=account"
 
 
-class CredentialServices:
+class CredentialServices(LocalServer):
     """`valid_s`: what they say; `store_valid_s`: when the store refuses them, where that is another time."""
 
     def __init__(self, simulator: Simulator, valid_s: float, store_valid_s: float | None = None) -> None:
@@ -26,6 +26,9 @@ class CredentialServices:
         self.valid_s = valid_s
         self.store_valid_s = store_valid_s or valid_s
         self.down = False
+        # How often they were asked while they were down, and when the last session that was handed out ends.
+        self.refused = 0
+        self.last_expiry = 0.0
         # By whom they were asked for: how many sessions were handed out.
         self.issued: collections.Counter[str] = collections.Counter()
         self.secrets: list[str] = [BEARER_TOKEN, CONTAINER_TOKEN, METADATA_TOKEN, WEB_IDENTITY_TOKEN]
@@ -45,15 +48,7 @@ class CredentialServices:
 
             do_GET = do_PUT = do_POST = serve
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(Handler)
 
     def issue(self, whom: str) -> dict[str, str]:
         number = next(self._numbers)
@@ -63,12 +58,14 @@ class CredentialServices:
         self.issued[whom] += 1
         self.secrets += [secret, token]
         expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=self.valid_s)
+        self.last_expiry = expires.timestamp()
         return {"AccessKeyId": key, "SecretAccessKey": secret, "Token": token, "SessionToken": token,
                 "Expiration": expires.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
 
     def _answer(self, method: str, path: str, headers, body: str) -> tuple[int, str]:
         url = urllib.parse.urlsplit(path)
         if self.down:
+            self.refused += 1
             return 503, "down"
         if method == "POST":
             return self._security_token_service(dict(urllib.parse.parse_qsl(body)), headers)

@@ -154,10 +154,10 @@ def test_requests_wait_for_a_service_that_is_down(own_mount):
     mount, services = own_mount(1.2)
     services.down = True
     wait_until(lambda: "tried again" in mount.log(), "the mount to notice")
-    # Then nothing that is held is valid.
-    time.sleep(1.2)
+    wait_until(lambda: time.time() > services.last_expiry, "nothing that is held to be valid")
+    asked = services.refused
     writer = subprocess.Popen([sys.executable, "-c", f"open({str(mount / 'file')!r}, 'wb').write(b'x' * 10)"])
-    time.sleep(0.3)
+    wait_until(lambda: services.refused > asked + 1, "the mount to ask again while somebody waits")
     assert writer.poll() is None
     services.down = False
     assert writer.wait(30) == 0

@@ -5,10 +5,10 @@ import http.client
 import http.server
 import os
 import subprocess
-import threading
 
 import pytest
 
+from harness.local_server import LocalServer
 from harness.mounts import Mount
 from harness.programs import CKPTFS
 from harness.simulator import BUCKET
@@ -16,7 +16,7 @@ from harness.simulator import BUCKET
 MIB = 1 << 20
 
 
-class Proxy:
+class Proxy(LocalServer):
     """Passes on what it is asked for any host to one server."""
 
     def __init__(self, port: int) -> None:
@@ -48,15 +48,7 @@ class Proxy:
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(Handler)
 
 
 @pytest.fixture
