@@ -46,6 +46,8 @@ struct StoreConfig {
     int max_connections = 64;
     // 0: as many as the processors ask for.
     int http_threads = 0;
+    // One line an attempt; empty: none.
+    std::string access_log;
 };
 
 struct WriteConfig {
@@ -110,6 +112,9 @@ struct MountConfig {
     std::string log_level = "info";
     // Appended to; empty: standard error in the foreground, else the journal.
     std::string log_file;
+    // "HOST:PORT"; empty: not served.
+    std::string metrics_address;
+    std::string metrics_file;
 };
 
 struct Config {

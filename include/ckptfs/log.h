@@ -21,6 +21,13 @@ void log(LogLevel level, std::string_view line);
 // The last errors and warnings, oldest first, as they were logged.
 [[nodiscard]] std::vector<std::string> recent_problems();
 
+struct LogCounts {
+    std::uint64_t errors = 0;
+    std::uint64_t warnings = 0;
+};
+// Since the process began.
+[[nodiscard]] LogCounts log_counts();
+
 inline void log_error(std::string_view line) {
     log(LogLevel::kError, line);
 }

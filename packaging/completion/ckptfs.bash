@@ -36,7 +36,7 @@ _ckptfs()
         _ckptfs_mount_options "$current"
     elif [[ $current == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_ckptfs_flags "$command")" -- "$current")
-    elif [[ $previous == --*-file || $previous == --ca-bundle ]]; then
+    elif [[ $previous == --*-file || $previous == --access-log || $previous == --ca-bundle ]]; then
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
     elif [[ $command == unmount || $command == status ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(findmnt -n -l -o TARGET -t fuse.ckptfs 2>/dev/null)" -- "$current")

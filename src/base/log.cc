@@ -5,6 +5,7 @@
 #include <spdlog/sinks/ringbuffer_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 
@@ -48,6 +49,9 @@ spdlog::logger& logger() {
     }();
     return *instance;
 }
+
+std::atomic<std::uint64_t> errors{0};
+std::atomic<std::uint64_t> warnings{0};
 
 struct CodePoint {
     char32_t value = 0;
@@ -115,7 +119,14 @@ void set_log_level(LogLevel level) {
 }
 
 void log(LogLevel level, std::string_view line) {
+    if (level == LogLevel::kError || level == LogLevel::kWarning) {
+        (level == LogLevel::kError ? errors : warnings).fetch_add(1, std::memory_order_relaxed);
+    }
     logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+LogCounts log_counts() {
+    return {errors, warnings};
 }
 
 std::vector<std::string> recent_problems() {

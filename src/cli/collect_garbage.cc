@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
+#include "cli/amounts.h"
 #include "fs/commit_policy.h"
 #include "fs/store_wait.h"
 #include "fs/tree_copy.h"
@@ -21,7 +22,6 @@ namespace {
 
 constexpr std::size_t kAtOnce = 16;
 constexpr std::uint64_t kLongestHeartbeat = 4096;
-constexpr double kMebibyte = 1048576;
 // S3 Standard's list price in us-east-1, of which other places and classes differ little.
 constexpr double kDollarsPerGibibyteAndMonth = 0.023;
 // What stands for nothing any more (ckptfs-format(5)).
@@ -180,14 +180,6 @@ private:
     std::vector<std::string> dead_;
 };
 
-std::string counted_uploads(std::uint64_t count) {
-    return format("{} {}", count, count == 1 ? "upload" : "uploads");
-}
-
-std::string mebibytes(std::uint64_t size) {
-    return format("{:.1f} MiB", static_cast<double>(size) / kMebibyte);
-}
-
 }  // namespace
 
 Result<GarbageTotals> collect_garbage(ObjectStore& store, const Clock& clock, const GarbageRequest& request,
@@ -218,8 +210,8 @@ Result<GarbageTotals> collect_garbage(ObjectStore& store, const Clock& clock, co
 
 std::string describe(const FoundUpload& upload) {
     const auto hours = std::chrono::duration_cast<std::chrono::hours>(upload.age).count();
-    std::string text = format("{}: {}, begun {} h ago, {}", escaped(upload.upload.upload.key), mebibytes(upload.size),
-                              hours, upload.ended ? "ended" : name_of(upload.state));
+    std::string text = format("{}: {} MiB, begun {} h ago, {}", escaped(upload.upload.upload.key),
+                              mebibytes(upload.size), hours, upload.ended ? "ended" : name_of(upload.state));
     if (!upload.problem.empty()) {
         text += ": " + escaped(upload.problem);
     }
@@ -227,9 +219,9 @@ std::string describe(const FoundUpload& upload) {
 }
 
 std::string describe(const GarbageTotals& totals) {
-    constexpr double kGibibyte = 1024 * kMebibyte;
+    constexpr double kGibibyte = 1073741824;
     std::string text =
-        format("{} open, {}, about ${:.2f} a month; {} abandoned, {}", counted_uploads(totals.uploads),
+        format("{} open, {} MiB, about ${:.2f} a month; {} abandoned, {} MiB", counted(totals.uploads, "upload"),
                mebibytes(totals.size), static_cast<double>(totals.size) / kGibibyte * kDollarsPerGibibyteAndMonth,
                totals.abandoned, mebibytes(totals.abandoned_size));
     if (totals.ended > 0) {

@@ -192,7 +192,7 @@ CommandLine mount_request(MountRequest request, const Call& call, const std::vec
 }
 
 // What every command takes.
-Status configure(Config& config, const std::vector<Setting>& settings, const EnvironmentLookup& environment) {
+Status configure(Config& config, const std::vector<Setting>& settings, const Environment& environment) {
     if (const auto bundle = environment("AWS_CA_BUNDLE")) {
         config.store.ca_bundle = *bundle;
     }
@@ -264,7 +264,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     return mount_request(std::move(mount), call, mount_options, flags);
 }
 
-Result<Config> make_config(const MountRequest& request, const EnvironmentLookup& environment) {
+Result<Config> make_config(const MountRequest& request, const Environment& environment) {
     const auto source = parse_source(request.source);
     if (!source) {
         return failure(source.error());
@@ -282,7 +282,7 @@ Result<Config> make_config(const MountRequest& request, const EnvironmentLookup&
     return config;
 }
 
-Result<Config> make_config(const ToolRequest& request, const EnvironmentLookup& environment) {
+Result<Config> make_config(const ToolRequest& request, const Environment& environment) {
     Config config;
     config.store.bucket = request.object.bucket;
     if (request.tool == Tool::kDoctor) {

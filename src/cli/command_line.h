@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/environment.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
 #include "ckptfs/status.h"
@@ -60,7 +61,7 @@ using CommandLine = std::variant<Answer, MountRequest, UnmountRequest, StatusReq
 CommandLine parse_command_line(std::vector<std::string> arguments);
 
 // Environment, -o, flags and defaults together.
-Result<Config> make_config(const MountRequest& request, const EnvironmentLookup& environment);
-Result<Config> make_config(const ToolRequest& request, const EnvironmentLookup& environment);
+Result<Config> make_config(const MountRequest& request, const Environment& environment);
+Result<Config> make_config(const ToolRequest& request, const Environment& environment);
 
 }  // namespace ckptfs

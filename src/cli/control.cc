@@ -64,7 +64,7 @@ bool readable(int fd) {
 
 }  // namespace
 
-std::string control_directory(uid_t user, uid_t self, const EnvironmentVariable& environment) {
+std::string control_directory(uid_t user, uid_t self, const Environment& environment) {
     if (user == 0) {
         return "/run/ckptfs";
     }
@@ -190,7 +190,10 @@ Status call_daemon(const std::string& path, const std::string& request, std::chr
             return failure(ETIMEDOUT, format("the daemon at {} has said nothing for {} s; its log may tell why",
                                              escaped(path), patience.count()));
         }
-        if (size <= 0 || pending.size() > kLongestLine) {
+        if (pending.size() > kLongestLine) {
+            return failure(EPROTO, format("the daemon at {} sends no end of a line", escaped(path)));
+        }
+        if (size <= 0) {
             return {};
         }
         pending.append(chunk.data(), static_cast<std::size_t>(size));

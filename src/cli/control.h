@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/file_descriptor.h"
 #include "ckptfs/status.h"
 
@@ -37,8 +38,7 @@ struct DrainProgress {
 };
 
 // Directories that may hold the sockets of this user's daemons, the one to make a new socket in first.
-using EnvironmentVariable = std::function<std::optional<std::string>(const char* name)>;
-[[nodiscard]] std::string control_directory(uid_t user, uid_t self, const EnvironmentVariable& environment);
+[[nodiscard]] std::string control_directory(uid_t user, uid_t self, const Environment& environment);
 [[nodiscard]] std::string control_path(const std::string& directory, const std::string& mount_point);
 
 [[nodiscard]] std::string progress_line(const DrainProgress& progress);

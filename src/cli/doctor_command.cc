@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/executors.h"
 #include "base/process_inspector.h"
 #include "base/system_clock.h"
@@ -32,7 +33,6 @@
 #include "cli/scale.h"
 #include "cli/store_client.h"
 #include "cli/upload_journal.h"
-#include "s3/environment.h"
 
 namespace ckptfs {
 namespace {

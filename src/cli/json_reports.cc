@@ -18,6 +18,25 @@ std::string line(const Json& value) {
     return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+Json object_of(const Traffic& traffic) {
+    return {
+        {"written", traffic.written}, {"read", traffic.read}, {"sent", traffic.sent}, {"received", traffic.received}};
+}
+
+Traffic traffic_of(const Json& json) {
+    return {json.at("written"), json.at("read"), json.at("sent"), json.at("received")};
+}
+
+Json object_of(const StoreActivity& store) {
+    return {{"requests", store.requests},   {"retries", store.retries}, {"slow_downs", store.slow_downs},
+            {"in_flight", store.in_flight}, {"waiting", store.waiting}, {"limit", store.limit}};
+}
+
+StoreActivity activity_of(const Json& json) {
+    return {json.at("requests"),  json.at("retries"), json.at("slow_downs"),
+            json.at("in_flight"), json.at("waiting"), json.at("limit")};
+}
+
 Json json_of(const Totals& totals) {
     return {{"count", totals.count}, {"size", totals.size}, {"stored_size", totals.stored_size}};
 }
@@ -139,6 +158,10 @@ std::string json_of(const MountStatus& status) {
                          {"unsaved", file.unsaved},
                          {"failure", file.failure}});
     }
+    Json reads = Json::array();
+    for (const FileBeingRead& read : status.reads) {
+        reads.push_back({{"key", read.key}, {"size", read.size}, {"position", read.position}});
+    }
     return line({{"source", status.source},
                  {"mount_point", status.mount_point},
                  {"version", status.version},
@@ -150,6 +173,13 @@ std::string json_of(const MountStatus& status) {
                  {"files_unsaved", status.files_unsaved},
                  {"files", std::move(files)},
                  {"renames", status.renames},
+                 {"files_read", status.files_read},
+                 {"reads", std::move(reads)},
+                 {"totals", object_of(status.totals)},
+                 {"rates", object_of(status.rates)},
+                 {"store", object_of(status.store)},
+                 {"cache_hits", status.cache_hits},
+                 {"cache_misses", status.cache_misses},
                  {"memory_used", status.memory_used},
                  {"memory_for_reading", status.memory_for_reading},
                  {"memory_total", status.memory_total},
@@ -171,6 +201,9 @@ Result<MountStatus> parse_status(std::string_view text) {
             each.at("failure").get_to(file.failure);
             status.files.push_back(std::move(file));
         }
+        for (const Json& each : json.at("reads")) {
+            status.reads.push_back({each.at("key"), each.at("size"), each.at("position")});
+        }
         json.at("source").get_to(status.source);
         json.at("mount_point").get_to(status.mount_point);
         json.at("version").get_to(status.version);
@@ -180,6 +213,12 @@ Result<MountStatus> parse_status(std::string_view text) {
         json.at("files_open").get_to(status.files_open);
         json.at("files_unsaved").get_to(status.files_unsaved);
         json.at("renames").get_to(status.renames);
+        json.at("files_read").get_to(status.files_read);
+        status.totals = traffic_of(json.at("totals"));
+        status.rates = traffic_of(json.at("rates"));
+        status.store = activity_of(json.at("store"));
+        json.at("cache_hits").get_to(status.cache_hits);
+        json.at("cache_misses").get_to(status.cache_misses);
         json.at("memory_used").get_to(status.memory_used);
         json.at("memory_for_reading").get_to(status.memory_for_reading);
         json.at("memory_total").get_to(status.memory_total);

@@ -8,21 +8,21 @@
 #include <chrono>
 #include <climits>
 #include <future>
-#include <random>
 #include <string>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/executors.h"
 #include "base/memory_limit.h"
 #include "base/memory_pool.h"
 #include "base/memory_shares.h"
+#include "base/random_numbers.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "cli/bucket_check.h"
 #include "cli/journaled_store.h"
 #include "codec/codecs.h"
-#include "s3/environment.h"
 
 namespace ckptfs {
 namespace {
@@ -38,12 +38,6 @@ constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
 // What it leaves behind counts for nothing after a day.
 constexpr Milliseconds kGoodbyeFor{std::chrono::seconds(5)};
-
-std::function<double()> random_numbers() {
-    return [engine = std::mt19937_64(std::random_device()())]() mutable {
-        return std::uniform_real_distribution<double>(0.0, 1.0)(engine);
-    };
-}
 
 std::string host_name() {
     std::array<char, HOST_NAME_MAX + 1> name{};

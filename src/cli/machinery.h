@@ -50,6 +50,11 @@ public:
     [[nodiscard]] BufferPool& pool() { return *pool_; }
     [[nodiscard]] const ProcessInspector& processes() const { return processes_; }
     [[nodiscard]] const Clock& clock() const { return clock_; }
+    [[nodiscard]] const StoreClient& client() const { return *client_; }
+    // Only once the file system has been started.
+    [[nodiscard]] const BlockCache& cache() const { return *cache_; }
+    // What runs there may wait.
+    [[nodiscard]] Executor& blocking() { return *blocking_; }
     [[nodiscard]] Executor& executor() { return *executor_; }
     [[nodiscard]] Timer& timer() { return *timer_; }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "base/environment.h"
 #include "cli/command_line.h"
 #include "cli/mount_command.h"
 #include "cli/mount_helper.h"
@@ -15,11 +14,6 @@
 
 namespace ckptfs {
 namespace {
-
-std::optional<std::string> environment(const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 int run(const Answer& answer) {
     std::fputs(answer.text.c_str(), answer.exit_code == 0 ? stdout : stderr);
@@ -34,7 +28,7 @@ int run(const MountRequest& request) {
             return kMountFailed;
         }
     }
-    auto config = make_config(request, environment);
+    auto config = make_config(request, process_environment());
     if (!config) {
         std::fprintf(stderr, "ckptfs: %s\n", config.error().message.c_str());
         return request.by_mount ? kMountUsageError : 2;
@@ -51,7 +45,7 @@ int run(const StatusRequest& request) {
 }
 
 int run(const ToolRequest& request) {
-    const auto config = make_config(request, environment);
+    const auto config = make_config(request, process_environment());
     if (!config) {
         std::fprintf(stderr, "ckptfs: %s\n", config.error().message.c_str());
         return 2;

@@ -4,16 +4,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/executors.h"
 #include "base/process_inspector.h"
 #include "base/text.h"
@@ -24,11 +27,14 @@
 #include "cli/liveness.h"
 #include "cli/local_checks.h"
 #include "cli/machinery.h"
+#include "cli/metrics_publisher.h"
 #include "cli/mount_status.h"
+#include "cli/periodic.h"
 #include "cli/scale.h"
 #include "cli/service.h"
 #include "cli/service_manager.h"
 #include "cli/takeover.h"
+#include "cli/traffic.h"
 #include "cli/unmount_command.h"
 #include "fuse/mount.h"
 #include "fuse/session.h"
@@ -42,11 +48,6 @@ constexpr unsigned kReadAheadKibibytes = 8192;
 constexpr Milliseconds kServiceManagerPatience{60'000};
 // mount(8) takes PATH away from the helpers of users.
 constexpr const char* kSearchPath = "/usr/local/bin:/usr/bin:/bin";
-
-std::optional<std::string> environment(const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
-}
 
 std::optional<std::string> nobody_listens(const char* /*name*/) {
     return std::nullopt;
@@ -63,14 +64,14 @@ LogLevel log_level(const std::string& name) {
 }
 
 TakeoverSystem system_for_takeover() {
-    return takeover_system(control_directory(getuid(), getuid(), environment));
+    return takeover_system(control_directory(getuid(), getuid(), process_environment()));
 }
 
 // As the options, so the variables: they name files from where the command was typed. Before any thread is started.
 void resolve_variables() {
     for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
                              "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "CKPTFS_STATE_DIR"}) {
-        const auto path = environment(name);
+        const auto path = process_environment()(name);
         std::error_code problem;
         const std::filesystem::path absolute = path ? std::filesystem::absolute(*path, problem) : "";
         if (path && !problem) {
@@ -96,8 +97,8 @@ Status check_this_machine(Config& config) {
         return failure(mount_point.error());
     }
     config.mount.mount_point = *mount_point;
-    for (std::string* path :
-         {&config.mount.log_file, &config.write.staging_dir, &config.store.ca_bundle, &config.store.credentials_file}) {
+    for (std::string* path : {&config.mount.log_file, &config.mount.metrics_file, &config.write.staging_dir,
+                              &config.store.ca_bundle, &config.store.credentials_file, &config.store.access_log}) {
         std::error_code problem;
         if (!path->empty()) {
             *path = std::filesystem::absolute(*path, problem).string();
@@ -106,7 +107,7 @@ Status check_this_machine(Config& config) {
     if (auto staging = check_staging_directory(config.write.staging_dir, *table); !staging) {
         return staging;
     }
-    return check_fuse("/dev/fuse", geteuid() == 0, environment("PATH").value_or(kSearchPath));
+    return check_fuse("/dev/fuse", geteuid() == 0, process_environment()("PATH").value_or(kSearchPath));
 }
 
 Status redirect_log(const MountConfig& config, Readiness& readiness) {
@@ -143,7 +144,7 @@ public:
     Daemon(Config config, Readiness readiness)
         : config_(std::move(config)),
           readiness_(std::move(readiness)),
-          service_manager_(config_.mount.foreground ? environment : nobody_listens) {}
+          service_manager_(config_.mount.foreground ? process_environment() : nobody_listens) {}
 
     // Makes the mount answer; nothing is left behind when it fails.
     Status start();
@@ -154,7 +155,10 @@ private:
     Status attach();
     void listen_for_commands();
     Service::Events service_events();
-    MountStatus status(const FileSystem& fs) const;
+    [[nodiscard]] Traffic totals() const;
+    [[nodiscard]] MountStatus status(const FileSystem& fs) const;
+    [[nodiscard]] MountFigures figures() const;
+    void watch_traffic();
     void mount_answers();
     int end(const Service::Outcome& outcome);
 
@@ -168,9 +172,17 @@ private:
     FileSystem* fs_ = nullptr;
     std::optional<ControlServer> control_;
     std::unique_ptr<Service> service_;
-    // Only used by the thread that serves commands.
     SteadyTime started_{};
-    bool draining_ = false;
+    WallTime started_at_{};
+    std::atomic<bool> draining_ = false;
+
+    mutable std::mutex traffic_mutex_;
+    // Guarded by traffic_mutex_.
+    TrafficMeter traffic_;
+
+    // Ask everything above.
+    std::unique_ptr<Periodic> traffic_watch_;
+    std::unique_ptr<MetricsPublisher> metrics_;
 };
 
 Status Daemon::start() {
@@ -245,7 +257,8 @@ Status Daemon::attach() {
 // The mount works without; unmounting by signal or umount(8) still waits for what is being written.
 void Daemon::listen_for_commands() {
     const uid_t self = getuid();
-    auto control = ControlServer::create(control_directory(self, self, environment), config_.mount.mount_point);
+    auto control =
+        ControlServer::create(control_directory(self, self, process_environment()), config_.mount.mount_point);
     if (control) {
         control_.emplace(std::move(*control));
     } else {
@@ -288,9 +301,52 @@ MountStatus Daemon::status(const FileSystem& fs) const {
         std::chrono::duration_cast<std::chrono::seconds>(machinery_->clock().now() - started_).count();
     status.draining = draining_;
     set_files(status, fs);
+    status.totals = totals();
+    {
+        const std::lock_guard lock(traffic_mutex_);
+        status.rates = traffic_.rates();
+    }
+    set_store(status, machinery_->client().store().statistics());
+    set_cache(status, machinery_->cache().statistics());
     set_memory(status, machinery_->pool().usage());
     status.problems = recent_problems();
     return status;
+}
+
+Traffic Daemon::totals() const {
+    const FileStatistics files = fs_->statistics();
+    const HttpStatistics transport = machinery_->client().transport().statistics();
+    return {files.bytes_written, files.bytes_read, transport.bytes_sent, transport.bytes_received};
+}
+
+void Daemon::watch_traffic() {
+    traffic_watch_ = std::make_unique<Periodic>(machinery_->timer(), TrafficMeter::kPeriod, [this] {
+        const Traffic now = totals();
+        const std::lock_guard lock(traffic_mutex_);
+        traffic_.add(machinery_->clock().now(), now);
+    });
+    const MountConfig& config = config_.mount;
+    if (!config.metrics_address.empty() || !config.metrics_file.empty()) {
+        metrics_ = std::make_unique<MetricsPublisher>(
+            MetricsPublisher::Places{config.metrics_address, config.metrics_file}, machinery_->timer(),
+            machinery_->blocking(), [this] { return figures(); });
+    }
+}
+
+MountFigures Daemon::figures() const {
+    MountFigures figures;
+    figures.status = status(*fs_);
+    figures.start_time_seconds =
+        std::chrono::duration_cast<std::chrono::seconds>(started_at_.time_since_epoch()).count();
+    figures.files = fs_->statistics();
+    figures.reading = machinery_->cache().statistics();
+    figures.memory = machinery_->pool().usage();
+    figures.store = machinery_->client().store().statistics();
+    figures.operations = machinery_->client().operations();
+    figures.http = machinery_->client().transport().statistics();
+    figures.log = log_counts();
+    figures.worker_busy = session_->longest_request();
+    return figures;
 }
 
 void Daemon::mount_answers() {
@@ -307,6 +363,8 @@ int Daemon::serve_until_the_end() {
     session_->serve({*fs_, machinery_->pool(), machinery_->processes(), machinery_->clock()},
                     config_.mount.fuse_threads, {[this] { mount_answers(); }, [this] { service_->session_ended(); }});
     started_ = machinery_->clock().now();
+    started_at_ = machinery_->clock().wall_now();
+    watch_traffic();
     return end(service_->run(*fs_, machinery_->clock(), config_.mount.drain_timeout));
 }
 
@@ -322,6 +380,8 @@ int Daemon::end(const Service::Outcome& outcome) {
             control_->tell(format("lost {}", escaped(key)));
         }
     }
+    metrics_.reset();
+    traffic_watch_.reset();
     machinery_->say_goodbye();
     machinery_.reset();
     log_info(detached ? "unmounted" : "ended");

@@ -6,15 +6,10 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/amounts.h"
 
 namespace ckptfs {
 namespace {
-
-constexpr double kMebibyte = 1048576;
-
-std::string mebibytes(std::uint64_t bytes) {
-    return format("{:.1f}", static_cast<double>(bytes) / kMebibyte);
-}
 
 std::string duration_text(std::int64_t seconds) {
     constexpr std::int64_t kMinute = 60;
@@ -28,10 +23,6 @@ std::string duration_text(std::int64_t seconds) {
     }
     return seconds < kDay ? format("{} h {} min", seconds / kHour, seconds % kHour / kMinute)
                           : format("{} d {} h", seconds / kDay, seconds % kDay / kHour);
-}
-
-std::string counted(std::uint64_t count, std::string_view what) {
-    return format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string verdict(const MountStatus& status) {
@@ -57,6 +48,39 @@ std::string file_line(const FileInFlight& file) {
                   file.unsaved ? "" : ", saved");
 }
 
+std::string traffic_line(const MountStatus& status) {
+    const Traffic& rates = status.rates;
+    return format("now: {} MiB/s written, {} read; {} sent to the store, {} received\n", mebibytes(rates.written),
+                  mebibytes(rates.read), mebibytes(rates.sent), mebibytes(rates.received));
+}
+
+std::string store_line(const StoreActivity& store) {
+    std::string text =
+        format("store: {} in flight of {} at most, {} waiting; {} so far, {} tried again",
+               counted(store.in_flight, "request"), store.limit, store.waiting, store.requests, store.retries);
+    if (store.slow_downs > 0) {
+        text += format(", {} answered with slow down", store.slow_downs);
+    }
+    return text + "\n";
+}
+
+std::string cache_text(const MountStatus& status) {
+    const std::uint64_t reads = status.cache_hits + status.cache_misses;
+    return reads == 0 ? ""
+                      : format("; {} % of {} came from it", status.cache_hits * 100 / reads, counted(reads, "read"));
+}
+
+std::string read_line(const FileBeingRead& read) {
+    return format("  {}: {} of {} MiB\n", escaped(read.key), mebibytes(read.position), mebibytes(read.size));
+}
+
+template <class Files>
+void keep_largest(Files& files) {
+    std::stable_sort(files.begin(), files.end(),
+                     [](const auto& one, const auto& other) { return one.size > other.size; });
+    files.resize(std::min(files.size(), MountStatus::kMostFiles));
+}
+
 }  // namespace
 
 void set_files(MountStatus& status, const FileSystem& fs) {
@@ -69,10 +93,23 @@ void set_files(MountStatus& status, const FileSystem& fs) {
     status.files_open = status.files.size();
     status.files_unsaved = static_cast<std::uint64_t>(
         std::count_if(status.files.begin(), status.files.end(), [](const FileInFlight& file) { return file.unsaved; }));
-    std::stable_sort(status.files.begin(), status.files.end(),
-                     [](const FileInFlight& one, const FileInFlight& other) { return one.size > other.size; });
-    status.files.resize(std::min(status.files.size(), MountStatus::kMostFiles));
+    keep_largest(status.files);
     status.renames = fs.renames();
+    for (ReadProgress& read : fs.reads()) {
+        status.reads.push_back(FileBeingRead{std::move(read.key), read.size, read.position});
+    }
+    status.files_read = status.reads.size();
+    keep_largest(status.reads);
+}
+
+void set_store(MountStatus& status, const S3Statistics& store) {
+    status.store = {store.requests,  store.retries, store.slow_downs,
+                    store.in_flight, store.waiting, static_cast<std::uint64_t>(store.concurrency_limit)};
+}
+
+void set_cache(MountStatus& status, const ReadStatistics& cache) {
+    status.cache_hits = cache.hits;
+    status.cache_misses = cache.misses;
 }
 
 void set_memory(MountStatus& status, const PoolUsage& usage) {
@@ -86,8 +123,9 @@ std::string status_text(const MountStatus& status) {
                               escaped(status.mount_point), escaped(status.version), status.pid,
                               duration_text(status.seconds_mounted), status.draining ? ", unmounting" : "");
     text += verdict(status) + "\n";
-    text += format("memory: {} of {} MiB, {} MiB of it read ahead or cached\n", mebibytes(status.memory_used),
-                   mebibytes(status.memory_total), mebibytes(status.memory_for_reading));
+    text += traffic_line(status) + store_line(status.store);
+    text += format("memory: {} of {} MiB, {} MiB of it read ahead or cached{}\n", mebibytes(status.memory_used),
+                   mebibytes(status.memory_total), mebibytes(status.memory_for_reading), cache_text(status));
     if (status.files_open > 0) {
         text += format("open for writing: {}\n", counted(status.files_open, "file"));
     }
@@ -96,6 +134,15 @@ std::string status_text(const MountStatus& status) {
     }
     if (status.files.size() < status.files_open) {
         text += format("  and {} smaller\n", status.files_open - status.files.size());
+    }
+    if (status.files_read > 0) {
+        text += format("being read: {}\n", counted(status.files_read, "file"));
+    }
+    for (const FileBeingRead& read : status.reads) {
+        text += read_line(read);
+    }
+    if (status.reads.size() < status.files_read) {
+        text += format("  and {} smaller\n", status.files_read - status.reads.size());
     }
     for (const std::string& name : status.renames) {
         text += format("renaming: {}\n", escaped(name));

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "ckptfs/buffer_pool.h"
+#include "cli/traffic.h"
 #include "fs/file_system.h"
+#include "read/block_cache.h"
+#include "s3/request_sender.h"
 
 namespace ckptfs {
 
@@ -28,6 +31,29 @@ struct FileInFlight {
     friend bool operator==(const FileInFlight&, const FileInFlight&) = default;
 };
 
+struct FileBeingRead {
+    std::string key;
+    std::uint64_t size = 0;
+    // Where the last read ended.
+    std::uint64_t position = 0;
+
+    friend bool operator==(const FileBeingRead&, const FileBeingRead&) = default;
+};
+
+// Requests to the store, each attempt counted.
+struct StoreActivity {
+    std::uint64_t requests = 0;
+    std::uint64_t retries = 0;
+    // Answers that asked for fewer requests (503).
+    std::uint64_t slow_downs = 0;
+    std::uint64_t in_flight = 0;
+    std::uint64_t waiting = 0;
+    // In flight at most, as the store bears it now.
+    std::uint64_t limit = 0;
+
+    friend bool operator==(const StoreActivity&, const StoreActivity&) = default;
+};
+
 struct MountStatus {
     // Of the largest, where there are more.
     static constexpr std::size_t kMostFiles = 50;
@@ -43,6 +69,16 @@ struct MountStatus {
     std::uint64_t files_unsaved = 0;
     std::vector<FileInFlight> files;
     std::vector<std::string> renames;
+    // Those read in the last seconds.
+    std::uint64_t files_read = 0;
+    std::vector<FileBeingRead> reads;
+    // Bytes since the mount was made, and a second over the last few.
+    Traffic totals;
+    Traffic rates;
+    StoreActivity store;
+    // Reads answered from memory, and those that had to wait.
+    std::uint64_t cache_hits = 0;
+    std::uint64_t cache_misses = 0;
     std::uint64_t memory_used = 0;
     std::uint64_t memory_for_reading = 0;
     std::uint64_t memory_total = 0;
@@ -57,6 +93,8 @@ struct MountStatus {
 
 // The parts that change.
 void set_files(MountStatus& status, const FileSystem& fs);
+void set_store(MountStatus& status, const S3Statistics& store);
+void set_cache(MountStatus& status, const ReadStatistics& cache);
 void set_memory(MountStatus& status, const PoolUsage& usage);
 
 // Several lines.

@@ -4,27 +4,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 
+#include "base/environment.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "cli/control.h"
 #include "cli/local_checks.h"
 
 namespace ckptfs {
-namespace {
-
-std::optional<std::string> environment(const char* name) {
-    // Before any thread is started.
-    const char* value = std::getenv(name);
-    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
-}
-
-}  // namespace
-
 Result<MountEntry> find_mount(const std::string& directory) {
     const auto table = read_mount_table();
     if (!table) {
@@ -55,8 +44,16 @@ Result<std::vector<MountEntry>> find_mounts() {
     return table;
 }
 
-std::string daemon_socket(const MountEntry& mount) {
-    return control_path(control_directory(mount.owner().value_or(0), getuid(), environment), mount.mount_point);
+Status ask_daemon(const MountEntry& mount, const std::string& request, std::chrono::seconds patience,
+                  const std::function<void(std::string_view)>& on_line) {
+    const std::string directory = control_directory(mount.owner().value_or(0), getuid(), process_environment());
+    const Status asked = call_daemon(control_path(directory, mount.mount_point), request, patience, on_line);
+    if (!asked) {
+        const std::string shown = escaped(mount.mount_point);
+        return failure(asked.error().errno_value, format("{}: {}; if its program has ended: fusermount3 -u {}", shown,
+                                                         asked.error().message, shown));
+    }
+    return {};
 }
 
 }  // namespace ckptfs

@@ -3,7 +3,10 @@
 // Threads: used by one thread.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ckptfs/status.h"
@@ -15,7 +18,8 @@ namespace ckptfs {
 Result<MountEntry> find_mount(const std::string& directory);
 // All that are mounted here by this user, or for root, by anybody.
 Result<std::vector<MountEntry>> find_mounts();
-// The path of its control socket.
-std::string daemon_socket(const MountEntry& mount);
+// As call_daemon(), of the daemon behind this mount; an error says what to do where its program has ended.
+Status ask_daemon(const MountEntry& mount, const std::string& request, std::chrono::seconds patience,
+                  const std::function<void(std::string_view)>& on_line);
 
 }  // namespace ckptfs

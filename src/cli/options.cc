@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/log.h"
+#include "cli/metrics.h"
 #include "cli/values.h"
 
 namespace ckptfs {
@@ -120,6 +121,11 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "Saves processor time and gives up that a changed byte is noticed on the way. With TLS the payload is never "
      "hashed.",
      [](Config& c, std::string_view v) { return set(c.store.unsigned_payload, parse_switch(v)); }},
+    {kStoreSection, "access-log", "", "FILE", "", "write a line for every request to this file",
+     "Operation, key, status, bytes, time, and the id by which the store's support finds the request. Renamed at 64 "
+     "MiB; "
+     "three old ones are kept.",
+     [](Config& c, std::string_view v) { return set_text(c.store.access_log, v); }},
     {kStoreSection, "storage-class", "", "NAME", "", "storage class of new objects", "",
      [](Config& c, std::string_view v) { return set_text(c.store.storage_class, v); }},
     {kStoreSection, "sse", "", "NAME", "as the bucket is set up", "encryption of new objects by the store",
@@ -242,6 +248,14 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "Without it the log goes to standard error in the foreground, else to the journal; where there is no journal it "
      "is lost, and the mount says so.",
      [](Config& c, std::string_view v) { return set_text(c.mount.log_file, v); }},
+    {kResources, "metrics-address", "", "[HOST:]PORT", "", "serve metrics for Prometheus here, at /metrics",
+     "On loopback, where there is no HOST: they are neither encrypted nor protected by a password. They hold the "
+     "mount's source and counts, no names of files.",
+     [](Config& c, std::string_view v) { return set(c.mount.metrics_address, metrics_address(std::string(v))); }},
+    {kResources, "metrics-file", "", "FILE", "", "write the metrics to this file every 10 s",
+     "For the textfile collector of the Prometheus node exporter, which reads *\\*.prom* of its directory. Removed at "
+     "the mount's end.",
+     [](Config& c, std::string_view v) { return set_text(c.mount.metrics_file, v); }},
 });
 
 std::string manual_entry(const OptionSpec& option) {
@@ -296,7 +310,7 @@ Status apply_settings(Config& config, const std::vector<Setting>& settings) {
     return {};
 }
 
-Status apply_environment(Config& config, const EnvironmentLookup& environment) {
+Status apply_environment(Config& config, const Environment& environment) {
     for (const OptionSpec& option : kTable) {
         const std::string name = environment_name(option);
         const auto value = environment(name.c_str());

@@ -5,14 +5,13 @@
 // default. Names are those of Mountpoint for S3 and the AWS CLI where the meaning is the same.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/environment.h"
 #include "ckptfs/config.h"
 #include "ckptfs/status.h"
 
@@ -46,11 +45,10 @@ inline constexpr std::string_view kStoreSection = "The store";
 [[nodiscard]] std::string environment_name(const OptionSpec& option);
 
 using Setting = std::pair<std::string, std::string>;
-using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
 
 // Later settings win. Errors name the option.
 Status apply_settings(Config& config, const std::vector<Setting>& settings);
-Status apply_environment(Config& config, const EnvironmentLookup& environment);
+Status apply_environment(Config& config, const Environment& environment);
 
 // Settings that contradict each other.
 Status check_config(const Config& config);

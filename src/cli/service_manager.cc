@@ -22,7 +22,7 @@ constexpr time_t kPatienceSeconds = 5;
 using Microseconds = std::chrono::duration<std::int64_t, std::micro>;
 
 // sd_watchdog_enabled(3): only for the process that WATCHDOG_PID names, where it does.
-Milliseconds watchdog_of(const ServiceManager::EnvironmentVariable& environment) {
+Milliseconds watchdog_of(const Environment& environment) {
     const auto time = environment("WATCHDOG_USEC");
     const auto process = environment("WATCHDOG_PID");
     if (!time || (process && *process != std::to_string(getpid()))) {
@@ -35,7 +35,7 @@ Milliseconds watchdog_of(const ServiceManager::EnvironmentVariable& environment)
 
 }  // namespace
 
-ServiceManager::ServiceManager(const EnvironmentVariable& environment)
+ServiceManager::ServiceManager(const Environment& environment)
     : socket_(environment("NOTIFY_SOCKET").value_or("")), watchdog_(watchdog_of(environment)) {}
 
 void ServiceManager::ready(const std::string& status) const {

@@ -5,18 +5,16 @@
 // Threads: all functions may be called from any thread.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 
+#include "base/environment.h"
 #include "ckptfs/clock.h"
 
 namespace ckptfs {
 
 class ServiceManager {
 public:
-    using EnvironmentVariable = std::function<std::optional<std::string>(const char* name)>;
-    explicit ServiceManager(const EnvironmentVariable& environment);
+    explicit ServiceManager(const Environment& environment);
 
     // Of this process; zero where nobody waits for alive(). Half of it is often enough.
     [[nodiscard]] Milliseconds watchdog() const { return watchdog_; }

@@ -32,12 +32,10 @@ Result<std::vector<MountEntry>> mounts_of(const StatusRequest& request) {
 
 Result<std::string> ask(const MountEntry& mount) {
     std::string answer;
-    const Status asked = call_daemon(daemon_socket(mount), "status", kPatience,
-                                     [&](std::string_view line) { answer = std::string(line); });
+    const Status asked =
+        ask_daemon(mount, "status", kPatience, [&](std::string_view line) { answer = std::string(line); });
     if (!asked) {
-        return failure(asked.error().errno_value,
-                       format("{}: {}; if its program has ended: fusermount3 -u {}", escaped(mount.mount_point),
-                              asked.error().message, escaped(mount.mount_point)));
+        return failure(asked.error());
     }
     if (answer.empty()) {
         return failure(EPROTO, format("{}: the daemon does not tell its status", escaped(mount.mount_point)));

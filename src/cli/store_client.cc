@@ -6,24 +6,19 @@
 
 #include <functional>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/environment.h"
+#include "base/random_numbers.h"
+#include "base/text.h"
 #include "credentials/provider.h"
 #include "http/curl_transport.h"
-#include "s3/environment.h"
 #include "s3/profile_file.h"
 
 namespace ckptfs {
 namespace {
-
-std::function<double()> random_numbers() {
-    return [engine = std::mt19937_64(std::random_device()())]() mutable {
-        return std::uniform_real_distribution<double>(0.0, 1.0)(engine);
-    };
-}
 
 // A mount at boot has no HOME, and takes the credentials file from an option.
 Environment environment_of(const StoreConfig& config) {
@@ -45,6 +40,13 @@ Environment environment_of(const StoreConfig& config) {
 Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& config, Timer& timer, Clock& clock,
                                                          Executor& executor) {
     std::unique_ptr<StoreClient> client(new StoreClient(timer, clock, executor));
+    if (!config.access_log.empty()) {
+        auto log = AccessLog::create(config.access_log);
+        if (!log) {
+            return failure(EINVAL, format("--access-log: {}", log.error().message));
+        }
+        client->access_log_ = std::move(*log);
+    }
     CurlTransportOptions options;
     options.threads = config.http_threads;
     options.max_connections = config.max_connections;
@@ -80,9 +82,14 @@ void StoreClient::stop() {
     store_->stop();
 }
 
-Result<std::unique_ptr<S3Store>> StoreClient::make_store(const StoreConfig& config) const {
-    return make_s3_store(config, environment_of(config),
-                         {*transport_, timer_, clock_, executor_, *credentials_, random_numbers()});
+Result<std::unique_ptr<S3Store>> StoreClient::make_store(const StoreConfig& config) {
+    std::vector<AttemptObserver*> observers{&statistics_};
+    if (access_log_ != nullptr) {
+        observers.push_back(access_log_.get());
+    }
+    return make_s3_store(
+        config, environment_of(config),
+        {*transport_, timer_, clock_, executor_, *credentials_, random_numbers(), std::move(observers)});
 }
 
 }  // namespace ckptfs

@@ -6,14 +6,17 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
 #include "ckptfs/executor.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
+#include "s3/access_log.h"
 #include "s3/credentials.h"
 #include "s3/endpoint.h"
+#include "s3/request_statistics.h"
 #include "s3/s3_store.h"
 
 namespace ckptfs {
@@ -32,7 +35,9 @@ public:
     // For a person: "the environment".
     [[nodiscard]] std::string credentials_source() const { return credentials_->source(); }
     // Another store over the same connections; must not outlive this one.
-    [[nodiscard]] Result<std::unique_ptr<S3Store>> make_store(const StoreConfig& config) const;
+    [[nodiscard]] Result<std::unique_ptr<S3Store>> make_store(const StoreConfig& config);
+    // Of all stores made here.
+    [[nodiscard]] std::vector<OperationStatistics> operations() const { return statistics_.operations(); }
     // Ends what is under way with ECANCELED, and waits for it; must not be called from a callback.
     void stop();
 
@@ -42,6 +47,9 @@ private:
     Timer& timer_;
     Clock& clock_;
     Executor& executor_;
+    // Told of attempts until the stores have stopped.
+    RequestStatistics statistics_;
+    std::unique_ptr<AccessLog> access_log_;
     std::unique_ptr<HttpTransport> transport_;
     std::unique_ptr<CredentialsProvider> credentials_;
     std::unique_ptr<S3Store> store_;

@@ -3,10 +3,9 @@
 
 #include <unistd.h>
 
-#include <optional>
-
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/amounts.h"
 #include "cli/mounted_daemon.h"
 #include "fuse/mount_table.h"
 
@@ -20,10 +19,8 @@ constexpr std::chrono::seconds kPatience{60};
 }  // namespace
 
 std::string progress_text(const DrainProgress& progress) {
-    constexpr double kMebibyte = 1048576;
-    return format("saving {} {}: {:.1f} of {:.1f} MiB in the store", progress.files,
-                  progress.files == 1 ? "file" : "files", static_cast<double>(progress.bytes_in_store) / kMebibyte,
-                  static_cast<double>(progress.bytes_acknowledged) / kMebibyte);
+    return format("saving {}: {} of {} MiB in the store", counted(progress.files, "file"),
+                  mebibytes(progress.bytes_in_store), mebibytes(progress.bytes_acknowledged));
 }
 
 void UnmountReport::print(const std::string& text) const {
@@ -66,13 +63,10 @@ int unmount_command(const std::string& directory) {
     const auto mounted = find_mount(directory);
     Status asked = mounted ? Status() : Status(failure(mounted.error()));
     if (mounted) {
-        asked = call_daemon(daemon_socket(*mounted), "unmount", kPatience,
-                            [&](std::string_view line) { report.on_line(line); });
+        asked = ask_daemon(*mounted, "unmount", kPatience, [&](std::string_view line) { report.on_line(line); });
     }
     if (!asked) {
-        const std::string hint =
-            mounted ? format("; if its program has ended: fusermount3 -u {}", escaped(directory)) : "";
-        const std::string line = format("ckptfs: {}{}\n", asked.error().message, hint);
+        const std::string line = format("ckptfs: {}\n", asked.error().message);
         static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
         return 1;
     }

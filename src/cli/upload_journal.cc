@@ -119,8 +119,7 @@ void on_ended(Ending& ending, std::size_t file, const Status& result) {
 
 }  // namespace
 
-std::optional<std::string> state_directory(
-    uid_t self, const std::function<std::optional<std::string>(const char* name)>& environment) {
+std::optional<std::string> state_directory(uid_t self, const Environment& environment) {
     if (const auto given = environment("CKPTFS_STATE_DIR")) {
         return given;
     }

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/file_descriptor.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
@@ -25,8 +26,7 @@ namespace ckptfs {
 
 // $CKPTFS_STATE_DIR; /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for
 // others; nothing for those who have no home.
-[[nodiscard]] std::optional<std::string> state_directory(
-    uid_t self, const std::function<std::optional<std::string>(const char* name)>& environment);
+[[nodiscard]] std::optional<std::string> state_directory(uid_t self, const Environment& environment);
 
 // What the files of mounts of `source` at `mount_point` begin with. `host` where several machines may share the
 // directory, as a home; empty otherwise, because containers of one machine have names of their own.

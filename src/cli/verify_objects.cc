@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/amounts.h"
 #include "cli/object_frames.h"
 #include "fs/store_wait.h"
 
@@ -293,9 +294,7 @@ std::string describe(const ObjectProblem& problem) {
 }
 
 std::string describe(const VerifyTotals& totals) {
-    constexpr double kMebibyte = 1048576;
-    std::string text = format("{} {}, {:.1f} MiB", totals.objects, totals.objects == 1 ? "object" : "objects",
-                              static_cast<double>(totals.size) / kMebibyte);
+    std::string text = format("{}, {} MiB", counted(totals.objects, "object"), mebibytes(totals.size));
     if (totals.damaged > 0) {
         text += format(", {} damaged", totals.damaged);
     }

@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "base/environment.h"
 #include "credentials/source.h"
-#include "s3/environment.h"
 
 namespace ckptfs {
 

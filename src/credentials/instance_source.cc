@@ -5,6 +5,7 @@
 #include <charconv>
 #include <memory>
 
+#include "base/ascii.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "credentials/credential_json.h"
@@ -29,12 +30,6 @@ int number_of(const Environment& environment, const char* name, int otherwise) {
     int number = otherwise;
     std::from_chars(text.data(), text.data() + text.size(), number);
     return std::clamp(number, 1, kMostSeconds);
-}
-
-std::string lower_case(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-    return text;
 }
 
 std::string first_line(const std::string& text) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/file_descriptor.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
@@ -89,8 +90,12 @@ public:
     Child(const Child&) = delete;
     Child& operator=(const Child&) = delete;
 
-    // Readable once it has ended.
+    // Readable once it has ended; -1 where the kernel has none (before Linux 5.3, and under some filters).
     [[nodiscard]] int descriptor() const { return ended_.get(); }
+    [[nodiscard]] bool has_ended() const {
+        siginfo_t ended{};
+        return waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == pid_;
+    }
     void kill_all() const { kill(-pid_, SIGKILL); }
     // Exit status as waitpid(2) gives it.
     int wait() {
@@ -104,8 +109,7 @@ public:
 
 private:
     void kill_all_unless_ended() const {
-        pollfd ended{ended_.get(), POLLIN, 0};
-        if (poll(&ended, 1, 0) != 1) {
+        if (!has_ended()) {
             kill_all();
         }
     }
@@ -149,7 +153,7 @@ Printed collect(const Child& child, int output, int errors, Steady::time_point d
             errors_ended = drain(errors, printed.errors);
         }
         const bool quiet = events[0].revents == 0 && events[1].revents == 0;
-        if (events[2].revents != 0 && quiet) {
+        if (quiet && child.has_ended()) {
             return printed;
         }
         if (printed.output.size() > kMostOutput || printed.errors.size() > kMostOutput) {
@@ -175,10 +179,6 @@ std::string said(const std::string& errors) {
 std::string how_it_ended(int status) {
     return WIFSIGNALED(status) ? format("was ended by signal {}", WTERMSIG(status))
                                : format("exited with {}", WEXITSTATUS(status));
-}
-
-bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
 }  // namespace

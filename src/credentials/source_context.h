@@ -4,9 +4,9 @@
 
 #include <string>
 
+#include "base/environment.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
-#include "s3/environment.h"
 #include "s3/profile_file.h"
 
 namespace ckptfs {

@@ -12,6 +12,7 @@ namespace ckptfs {
 void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener) {
     writer->when_failed(
         [this, weak = std::weak_ptr(node), weak_writer = std::weak_ptr(writer), opener](const Error& error) {
+            counters_.failed();
             const NodePtr failed = weak.lock();
             const std::shared_ptr<FileWriter> its_writer = weak_writer.lock();
             if (failed != nullptr && its_writer != nullptr) {

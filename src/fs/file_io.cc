@@ -30,7 +30,10 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
         return;
     }
     if (handle->changing != nullptr) {
-        handle->changing->read(offset, size, std::move(reply));
+        handle->changing->read(offset, size, [this, reply = std::move(reply)](Result<Payload> data) {
+            counters_.read(data ? data->size() : 0);
+            reply(std::move(data));
+        });
     } else {
         read_with(handle, offset, size, true, std::move(reply));
     }
@@ -59,7 +62,11 @@ void OpenFiles::read_with(const HandlePtr& handle, std::uint64_t offset, std::si
         if (gone && may_reopen && reopen_and_read(handle, reader, offset, size, reply)) {
             return;
         }
-        if (!data) {
+        if (data) {
+            counters_.read(data->size());
+            handle->read_until = offset + data->size();
+            handle->last_read = state_.env.clock.now();
+        } else {
             log_error(escaped(data.error().message));
         }
         reply(std::move(data));
@@ -124,6 +131,7 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
         return;
     }
     note_writer(*handle, caller);
+    counters_.written(data.data.size());
     if ((handle->flags & O_APPEND) != 0) {
         handle->writer->append(std::move(data), std::move(reply));
     } else {
@@ -188,6 +196,7 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         if (node->committed && node->committed->etag == object.etag) {
             return;
         }
+        counters_.committed(object.size, object.stored_size);
         node->committed = ObjectVersion{object.etag, object.size, object.stored_size, object.modified};
         node->reader = nullptr;
         pages_are_old = !std::exchange(node->pages_etag, "").empty();
@@ -274,6 +283,7 @@ void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) 
     Error why;
     why.message = handle.writer->key() + " is not published: its writer was killed";
     log_warning(escaped(why.message));
+    counters_.held_back();
     handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
         state_.failed.when_recorded(key, ended);
     });

@@ -183,6 +183,8 @@ public:
     }
     void disconnected() override { open_files_.disconnected(); }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
+    [[nodiscard]] std::vector<ReadProgress> reads() const override { return open_files_.reads(); }
+    [[nodiscard]] FileStatistics statistics() const override { return open_files_.statistics(); }
     [[nodiscard]] std::vector<std::string> renames() const override { return open_files_.renames(); }
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 

@@ -27,6 +27,7 @@
 #include "ckptfs/config.h"
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
+#include "fs/file_counters.h"
 #include "fs/kernel_cache.h"
 #include "read/file_reader.h"
 #include "write/file_writer.h"
@@ -101,6 +102,14 @@ struct UploadProgress {
     std::optional<Error> failed;
 };
 
+// A file that was read in the last seconds.
+struct ReadProgress {
+    std::string key;
+    std::uint64_t size = 0;
+    // Where the last read ended.
+    std::uint64_t position = 0;
+};
+
 struct FileSystemEnvironment {
     ObjectStore& store;
     // Namespace operations wait for the store here.
@@ -171,6 +180,8 @@ public:
     // with nothing left to save. To be called again from time to time, because others get there later.
     virtual void disconnected() = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
+    [[nodiscard]] virtual std::vector<ReadProgress> reads() const = 0;
+    [[nodiscard]] virtual FileStatistics statistics() const = 0;
     // Names whose rename is under way.
     [[nodiscard]] virtual std::vector<std::string> renames() const = 0;
     // For the end of the drain timeout: gives up every file that is open for writing, and names those of which

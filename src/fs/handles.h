@@ -8,9 +8,11 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "fs/file_system.h"
 #include "fs/nodes.h"
@@ -32,6 +34,10 @@ struct Handle {
     std::atomic<pid_t> last_writer = 0;
     // A writer was killed in the middle and nobody has written since.
     std::atomic<bool> left_by_killed_writer = false;
+
+    // Where the last answered read ended, and when; for whoever looks on.
+    std::atomic<std::uint64_t> read_until = 0;
+    std::atomic<SteadyTime> last_read = SteadyTime{};
 
     std::mutex mutex;
     // --- guarded by `mutex`
@@ -55,6 +61,16 @@ public:
         std::lock_guard lock(mutex_);
         const auto found = handles_.find(id);
         return found == handles_.end() ? nullptr : found->second;
+    }
+
+    [[nodiscard]] std::vector<HandlePtr> all() const {
+        std::lock_guard lock(mutex_);
+        std::vector<HandlePtr> all;
+        all.reserve(handles_.size());
+        for (const auto& [id, handle] : handles_) {
+            all.push_back(handle);
+        }
+        return all;
     }
 
     HandlePtr remove(HandleId id) {

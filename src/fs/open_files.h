@@ -18,6 +18,7 @@
 
 #include "fs/close_rule.h"
 #include "fs/commit_gate.h"
+#include "fs/file_counters.h"
 #include "fs/handles.h"
 #include "fs/live_logs.h"
 #include "fs/lookups.h"
@@ -68,7 +69,9 @@ public:
     void drain(Reply<void> reply);
     void disconnected();
     [[nodiscard]] std::vector<UploadProgress> uploads() const;
+    [[nodiscard]] std::vector<ReadProgress> reads() const;
     [[nodiscard]] std::vector<std::string> renames() const;
+    [[nodiscard]] FileStatistics statistics() const { return counters_.snapshot(); }
     std::vector<std::string> abandon(Reply<void> ended);
 
 private:
@@ -124,6 +127,7 @@ private:
     CommitGate& gate_;
     HandleTable handles_;
     mutable std::atomic<bool> told_of_unseen_writers_ = false;
+    FileCounters counters_;
 
     mutable std::mutex drain_mutex_;
     // --- guarded by `drain_mutex_`

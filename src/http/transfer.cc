@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/text.h"
 #include "http/transfer_error.h"
 
@@ -53,25 +54,6 @@ private:
     CURL* easy_;
     Status status_;
 };
-
-std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view kBlank = " \t\r\n";
-    const std::size_t first = text.find_first_not_of(kBlank);
-    if (first == std::string_view::npos) {
-        return {};
-    }
-    return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
-
-std::string lower_case(std::string_view text) {
-    std::string lower(text);
-    for (char& c : lower) {
-        if (c >= 'A' && c <= 'Z') {
-            c = static_cast<char>(c - 'A' + 'a');
-        }
-    }
-    return lower;
-}
 
 }  // namespace
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/environment.h"
 #include "ckptfs/config.h"
 #include "ckptfs/status.h"
-#include "s3/environment.h"
 #include "s3/profile_file.h"
 #include "s3/uri.h"
 

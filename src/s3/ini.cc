@@ -5,43 +5,27 @@
 #include <optional>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/text.h"
 
 namespace ckptfs {
 namespace {
 
-constexpr std::string_view kBlank = " \t\r";
-
-std::string_view trimmed(std::string_view text) {
-    const std::size_t first = text.find_first_not_of(kBlank);
-    if (first == std::string_view::npos) {
-        return {};
-    }
-    return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
-
 std::string_view without_comment(std::string_view line) {
     for (std::size_t i = 0; i < line.size(); ++i) {
         const bool begins = line[i] == '#' || line[i] == ';';
-        if (begins && (i == 0 || kBlank.find(line[i - 1]) != std::string_view::npos)) {
+        if (begins && (i == 0 || is_blank(line[i - 1]))) {
             return line.substr(0, i);
         }
     }
     return line;
 }
 
-std::string lower_case(std::string_view text) {
-    std::string lower(text);
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-    return lower;
-}
-
 // "profile   'my train'" is what "profile my train" is.
 std::string section_name(std::string_view written) {
     std::string name;
     for (const char c : trimmed(written)) {
-        const bool blank = kBlank.find(c) != std::string_view::npos;
+        const bool blank = is_blank(c);
         if (blank && name.ends_with(' ')) {
             continue;
         }

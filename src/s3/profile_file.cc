@@ -2,6 +2,7 @@
 #include "s3/profile_file.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -14,10 +15,14 @@
 namespace ckptfs {
 namespace {
 
-Result<IniFile> read_ini(const std::string& path) {
+bool may_enter(const std::string& path) {
+    return access(path.substr(0, path.rfind('/')).c_str(), X_OK) == 0;
+}
+
+Result<IniFile> read_ini(const std::string& path, bool named) {
     const auto text = read_text_file(AT_FDCWD, path.c_str());
     if (!text) {
-        const bool absent = errno == ENOENT || errno == ENOTDIR;
+        const bool absent = errno == ENOENT || errno == ENOTDIR || (errno == EACCES && !named && !may_enter(path));
         return absent ? Result<IniFile>() : failure(errno, format("{}: {}", path, std::strerror(errno)));
     }
     Result<IniFile> file = parse_ini(*text);
@@ -42,6 +47,8 @@ void add_section(const IniFile& file, const std::string& section, Profile& profi
 ProfileFiles profile_files(const Environment& environment) {
     const std::string home = environment("HOME").value_or("");
     ProfileFiles files;
+    files.credentials_named = environment("AWS_SHARED_CREDENTIALS_FILE").has_value();
+    files.config_named = environment("AWS_CONFIG_FILE").has_value();
     files.credentials_path = environment("AWS_SHARED_CREDENTIALS_FILE").value_or(home + "/.aws/credentials");
     files.config_path = environment("AWS_CONFIG_FILE").value_or(home + "/.aws/config");
     return files;
@@ -52,11 +59,11 @@ std::string profile_name(const std::string& configured, const Environment& envir
 }
 
 Result<Profile> read_profile(const ProfileFiles& files, const std::string& name) {
-    const Result<IniFile> credentials = read_ini(files.credentials_path);
+    const Result<IniFile> credentials = read_ini(files.credentials_path, files.credentials_named);
     if (!credentials) {
         return failure(credentials.error());
     }
-    const Result<IniFile> config = read_ini(files.config_path);
+    const Result<IniFile> config = read_ini(files.config_path, files.config_named);
     if (!config) {
         return failure(config.error());
     }
@@ -71,7 +78,7 @@ Result<Profile> read_profile(const ProfileFiles& files, const std::string& name)
 }
 
 Result<Profile> read_sso_session(const ProfileFiles& files, const std::string& name) {
-    const Result<IniFile> config = read_ini(files.config_path);
+    const Result<IniFile> config = read_ini(files.config_path, files.config_named);
     if (!config) {
         return failure(config.error());
     }

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "base/environment.h"
 #include "ckptfs/status.h"
-#include "s3/environment.h"
 
 namespace ckptfs {
 
@@ -17,6 +17,9 @@ using Profile = std::map<std::string, std::string>;
 struct ProfileFiles {
     std::string credentials_path;
     std::string config_path;
+    // By the environment: then they have to be readable. A home that this process may not enter has no such files.
+    bool credentials_named = false;
+    bool config_named = false;
 };
 
 [[nodiscard]] ProfileFiles profile_files(const Environment& environment);

@@ -8,25 +8,15 @@
 #include "base/digest.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "s3/answer.h"
 #include "s3/error_table.h"
 #include "s3/signed_request.h"
 #include "s3/sigv4.h"
-#include "s3/times.h"
-#include "s3/xml.h"
 
 namespace ckptfs {
 namespace {
 
 constexpr int kMinConcurrency = 1;
-
-bool is_success(int status) {
-    return status >= 200 && status < 300;
-}
-
-// Responses that can carry an <Error> after a good status begin with an XML declaration, blanks or the element.
-std::optional<S3ErrorBody> error_inside(const HttpResponse& response) {
-    return response.body.find("<Error") == std::string::npos ? std::nullopt : parse_error_body(response.body);
-}
 
 // What passes by itself is over by then.
 constexpr Milliseconds kTellAfter{1'000};
@@ -41,6 +31,7 @@ RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dep
       executor_(dependencies.executor),
       credentials_(dependencies.credentials),
       random_(std::move(dependencies.random)),
+      observers_(std::move(dependencies.observers)),
       bucket_(config.bucket),
       endpoint_(std::move(endpoint)),
       unsigned_payload_(config.unsigned_payload || endpoint_.uses_tls()),
@@ -204,7 +195,7 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
         credentials = failure(std::move(error));
     }
     if (!credentials) {
-        on_answer(call, attempt, failure(std::move(credentials.error())));
+        settle(call, attempt, failure(transport_error(*call, bucket_, std::move(credentials.error()))));
         return;
     }
     call->credentials = std::move(*credentials);
@@ -258,7 +249,20 @@ Milliseconds RequestSender::attempt_timeout(const Call& call) const {
 }
 
 void RequestSender::on_answer(const SharedCall& call, int attempt, Result<HttpResponse> answer) {
-    Result<HttpResponse> outcome = judged(*call, std::move(answer));
+    Result<HttpResponse> outcome = judged(*call, bucket_, std::move(answer));
+    if (!observers_.empty()) {
+        const auto duration = std::chrono::duration_cast<Microseconds>(clock_.now() - call->sent_at);
+        Attempt ended = attempt_of(*call, attempt, outcome, duration);
+        const std::string error = outcome ? "" : error_name(outcome.error());
+        ended.error = error;
+        for (AttemptObserver* observer : observers_) {
+            observer->ended(ended);
+        }
+    }
+    settle(call, attempt, std::move(outcome));
+}
+
+void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpResponse> outcome) {
     {
         const std::lock_guard lock(mutex_);
         call->answered_attempt = attempt;
@@ -276,55 +280,6 @@ void RequestSender::on_answer(const SharedCall& call, int attempt, Result<HttpRe
         return;
     }
     recover(call, std::move(error));
-}
-
-Result<HttpResponse> RequestSender::judged(Call& call, Result<HttpResponse> answer) const {
-    if (!answer) {
-        return failure(transport_error(call, std::move(answer.error())));
-    }
-    if (!is_success(answer->status)) {
-        return failure(error_answer(call, *answer, parse_error_body(answer->body).value_or(S3ErrorBody{})));
-    }
-    if (auto body = error_inside(*answer)) {
-        return failure(error_answer(call, *answer, std::move(*body)));
-    }
-    if (call.accept) {
-        if (Status accepted = call.accept(*answer); !accepted) {
-            Error error = std::move(accepted.error());
-            error.http_status = answer->status;
-            error.request_id = answer->header("x-amz-request-id");
-            error.message =
-                request_name(call.request.operation, bucket_, call.request.key) + ": " + std::move(error.message);
-            return failure(std::move(error));
-        }
-    }
-    return answer;
-}
-
-Error RequestSender::transport_error(Call& call, Error error) const {
-    if (call.refusal) {
-        error = *std::exchange(call.refusal, std::nullopt);
-    }
-    // Errors of the store have their name already: credentials that were refused.
-    if (error.http_status == 0) {
-        error.message =
-            request_name(call.request.operation, bucket_, call.request.key) + ": " + std::move(error.message);
-    }
-    return error;
-}
-
-Error RequestSender::error_answer(Call& call, const HttpResponse& response, S3ErrorBody body) const {
-    FailedRequest failed;
-    failed.operation = call.request.operation;
-    failed.bucket = bucket_;
-    failed.key = call.request.key;
-    failed.status = response.status;
-    failed.body = std::move(body);
-    failed.region = response.header("x-amz-bucket-region");
-    failed.request_id = response.header("x-amz-request-id");
-    failed.precondition_errno = call.precondition_errno;
-    call.server_time = parse_http_date(response.header("date"));
-    return store_error(failed);
 }
 
 void RequestSender::release_slot(const SharedCall& call, const Result<HttpResponse>& outcome) {

@@ -27,6 +27,7 @@
 #include "ckptfs/config.h"
 #include "ckptfs/executor.h"
 #include "ckptfs/http.h"
+#include "s3/attempt.h"
 #include "s3/call.h"
 #include "s3/credentials.h"
 #include "s3/endpoint.h"
@@ -42,6 +43,8 @@ struct S3Dependencies {
     CredentialsProvider& credentials;
     // In [0, 1); called under a lock.
     std::function<double()> random;
+    // Told of every attempt, on the thread where it ends.
+    std::vector<AttemptObserver*> observers{};
 };
 
 struct S3Statistics {
@@ -86,9 +89,7 @@ private:
     [[nodiscard]] Milliseconds attempt_timeout(const Call& call) const;
 
     void on_answer(const SharedCall& call, int attempt, Result<HttpResponse> answer);
-    [[nodiscard]] Result<HttpResponse> judged(Call& call, Result<HttpResponse> answer) const;
-    [[nodiscard]] Error transport_error(Call& call, Error error) const;
-    [[nodiscard]] Error error_answer(Call& call, const HttpResponse& response, S3ErrorBody body) const;
+    void settle(const SharedCall& call, int attempt, Result<HttpResponse> outcome);
     void release_slot(const SharedCall& call, const Result<HttpResponse>& outcome);
 
     void recover(const SharedCall& call, Error error);
@@ -109,6 +110,7 @@ private:
     Executor& executor_;
     CredentialsProvider& credentials_;
     const std::function<double()> random_;
+    const std::vector<AttemptObserver*> observers_;
 
     // Constant.
     const std::string bucket_;

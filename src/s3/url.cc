@@ -3,21 +3,11 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs {
-namespace {
-
-std::string lower_case(std::string_view text) {
-    std::string lower(text);
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-    return lower;
-}
-
-}  // namespace
-
 Result<Url> parse_url(std::string_view text, std::string_view setting) {
     const auto refuse = [text, setting](const char* why) {
         // Without what may be a password.

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 from harness.programs import CKPTFS, wait_until
@@ -49,6 +50,33 @@ def test_a_file_that_is_being_written(mount, simulator, prefix):
         answer = told(made)
         assert answer["safe_to_stop"] and answer["files_open"] == 1
     wait_until(lambda: told(made)["files"] == [], "the file to be closed")
+
+
+def test_what_moves_and_what_is_read(mount):
+    made = mount("--compress", "none")
+    data = os.urandom(24 * MIB)
+    (made / "model.pt").write_bytes(data)
+    with open(made / "model.pt", "rb") as file:
+        file.read(2 * MIB)
+        answer = told(made)
+        assert answer["files_read"] == 1
+        assert answer["reads"][0]["key"].endswith("model.pt") and answer["reads"][0]["size"] == 24 * MIB
+        assert 2 * MIB <= answer["reads"][0]["position"] <= 24 * MIB
+        assert "being read: 1 file\n" in status(made.path).stdout
+    wait_until(lambda: told(made)["rates"]["written"] > 0, "a rate")
+    answer = told(made)
+    assert answer["totals"]["written"] == 24 * MIB <= answer["totals"]["sent"]
+    assert answer["store"]["requests"] > 4 and answer["store"]["retries"] == 0
+    assert answer["cache_hits"] + answer["cache_misses"] > 0
+    assert re.search(r"^now: [0-9.]+ MiB/s written, ", status(made.path).stdout, re.MULTILINE)
+
+
+def test_requests_that_are_tried_again_are_counted(mount, simulator):
+    made = mount()
+    simulator.inject({"op": "PutObject", "action": "503", "times": 2})
+    (made / "small").write_bytes(b"x")
+    answer = told(made)
+    assert answer["store"]["retries"] == answer["store"]["slow_downs"] == 2
 
 
 def test_waiting_until_it_is_safe_to_stop(mount, simulator, prefix):

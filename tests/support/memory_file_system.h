@@ -84,6 +84,8 @@ public:
     void disconnected() override { disconnected_ = true; }
     [[nodiscard]] bool is_disconnected() const { return disconnected_; }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override;
+    [[nodiscard]] std::vector<ReadProgress> reads() const override { return {}; }
+    [[nodiscard]] FileStatistics statistics() const override { return {}; }
     [[nodiscard]] std::vector<std::string> renames() const override { return {}; }
     std::vector<std::string> abandon(Reply<void> ended) override;
 

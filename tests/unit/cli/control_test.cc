@@ -123,7 +123,7 @@ TEST_F(ControlTest, WithoutADaemonItSaysSo) {
 }
 
 TEST_F(ControlTest, PlacesByUser) {
-    const EnvironmentVariable runtime = [](const char* name) -> std::optional<std::string> {
+    const Environment runtime = [](const char* name) -> std::optional<std::string> {
         return std::string_view(name) == "XDG_RUNTIME_DIR" ? std::optional<std::string>("/run/user/77") : std::nullopt;
     };
     EXPECT_EQ(control_directory(0, 0, runtime), "/run/ckptfs");

@@ -3,39 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <map>
 #include <string>
-#include <utility>
 
 #include "cli/leftover_policy.h"
 #include "support/fake_store.h"
 #include "support/manual_clock.h"
+#include "support/stepped_timer.h"
 
 namespace ckptfs {
 namespace {
-
-// Runs what is due when it is told to.
-class SteppedTimer final : public Timer {
-public:
-    Id after(Milliseconds delay, std::function<void()> run) override {
-        waiting_[++last_] = {delay, std::move(run)};
-        return last_;
-    }
-    void cancel(Id id) override { waiting_.erase(id); }
-
-    [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
-    // How long the only one that waits had to.
-    Milliseconds run() {
-        const auto [delay, task] = std::exchange(waiting_, {}).begin()->second;
-        task();
-        return delay;
-    }
-
-private:
-    Id last_ = 0;
-    std::map<Id, std::pair<Milliseconds, std::function<void()>>> waiting_;
-};
 
 const std::string kKey = "run/.ckptfs/mounts/uuid";
 
@@ -48,7 +24,7 @@ protected:
     }
 
     testing::FakeStore store_;
-    SteppedTimer timer_;
+    testing::SteppedTimer timer_;
     double random_ = 0.5;
     testing::ManualClock clock_;
     Heartbeat heartbeat_{{store_, timer_, clock_, [this] { return random_; }}, kKey, "node1"};

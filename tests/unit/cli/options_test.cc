@@ -14,9 +14,9 @@
 namespace ckptfs {
 namespace {
 
-const EnvironmentLookup kNothing = [](const char* /*name*/) { return std::nullopt; };
+const Environment kNothing = [](const char* /*name*/) { return std::nullopt; };
 
-Result<Config> configure(const std::vector<std::string>& extra, const EnvironmentLookup& environment = kNothing) {
+Result<Config> configure(const std::vector<std::string>& extra, const Environment& environment = kNothing) {
     std::vector<std::string> words{"ckptfs", "mount", "s3://bucket/run", "/mnt"};
     words.insert(words.end(), extra.begin(), extra.end());
     const CommandLine line = parse_command_line(words);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <functional>
 #include <future>
+#include <string>
 
 #include "credentials/provider.h"
 #include "s3/profile_file.h"
@@ -95,6 +99,26 @@ TEST_F(CredentialsTest, FromTheConfigFile) {
     ASSERT_TRUE(credentials.has_value()) << credentials.error().message;
     EXPECT_EQ((*credentials)->access_key_id, "id");
     EXPECT_EQ(read_profile(profile_files(environment()), "default")->at("region"), "eu-west-1");
+}
+
+// As a user who is not root, for whom no directory is closed; in a process of its own.
+int exit_code_as_nobody(const std::function<bool()>& check) {
+    constexpr uid_t kNobody = 65534;
+    const bool changed = getuid() != 0 || setresuid(kNobody, kNobody, kNobody) == 0;
+    return changed && check() ? 0 : 1;
+}
+
+TEST_F(CredentialsTest, AHomeThatMayNotBeEnteredHasNoFiles) {
+    std::filesystem::permissions(home_ / ".aws", std::filesystem::perms::none);
+    const auto profile_is_empty = [this] {
+        const auto profile = read_profile(profile_files(environment()), "default");
+        return profile.has_value() && profile->empty();
+    };
+    std::filesystem::permissions(home_, std::filesystem::perms(0755));
+    EXPECT_EXIT(_exit(exit_code_as_nobody(profile_is_empty)), ::testing::ExitedWithCode(0), "");
+    variables_["AWS_CONFIG_FILE"] = (home_ / ".aws/config").string();
+    EXPECT_EXIT(_exit(exit_code_as_nobody(profile_is_empty)), ::testing::ExitedWithCode(1), "") << "it was named";
+    std::filesystem::permissions(home_ / ".aws", std::filesystem::perms(0755));
 }
 
 TEST_F(CredentialsTest, AProfileOnTheCommandLineComesBeforeTheEnvironment) {

@@ -29,6 +29,7 @@
 #include "read/file_reader.h"
 #include "support/eventually.h"
 #include "support/fake_store.h"
+#include "support/inline_executor.h"
 
 namespace ckptfs::testing {
 
@@ -87,11 +88,6 @@ public:
 private:
     mutable std::mutex mutex_;
     std::vector<ByteRange> ranges_;
-};
-
-class InlineExecutor : public Executor {
-public:
-    void post(std::function<void()> task) override { task(); }
 };
 
 class ManualClock : public Clock {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/rotating_log.h"
+
+#include <spdlog/async_logger.h>
+#include <spdlog/details/thread_pool.h>
+#include <spdlog/sinks/rotating_file_sink.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+// A second of many small requests.
+constexpr std::size_t kQueuedLines = 8192;
+
+class SpdlogFile final : public RotatingLog {
+public:
+    explicit SpdlogFile(const spdlog::sink_ptr& sink)
+        : threads_(std::make_shared<spdlog::details::thread_pool>(kQueuedLines, 1)),
+          logger_(std::make_shared<spdlog::async_logger>("file", sink, threads_,
+                                                         spdlog::async_overflow_policy::overrun_oldest)) {
+        logger_->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %v");
+        logger_->flush_on(spdlog::level::info);
+        // At most one a second.
+        logger_->set_error_handler([](const std::string& what) { log_warning(escaped(what)); });
+    }
+
+    void write(std::string_view line) override { logger_->info(spdlog::string_view_t(line.data(), line.size())); }
+
+private:
+    // Ends when everything is written.
+    const std::shared_ptr<spdlog::details::thread_pool> threads_;
+    const std::shared_ptr<spdlog::async_logger> logger_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RotatingLog>> RotatingLog::create(const std::string& path, std::uint64_t max_size,
+                                                         std::size_t old_files) {
+    try {
+        return std::make_unique<SpdlogFile>(
+            std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, max_size, old_files));
+    } catch (const spdlog::spdlog_ex& problem) {
+        const int error = errno == 0 ? EIO : errno;
+        return failure(error, format("cannot write {}: {}", escaped(path), std::strerror(error)));
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Amounts as people read them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace ckptfs {
+
+// "1.5"
+[[nodiscard]] inline std::string mebibytes(std::uint64_t bytes) {
+    constexpr double kMebibyte = 1048576;
+    return format("{:.1f}", static_cast<double>(bytes) / kMebibyte);
+}
+
+// "1 file", "2 files"
+[[nodiscard]] inline std::string counted(std::uint64_t count, std::string_view what) {
+    return format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace ckptfs

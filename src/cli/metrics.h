@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What monitoring is told of a mount, in the text format of Prometheus, by its naming conventions. Every sample bears
+// the mount point, so that several mounts of one machine can be told apart.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/http.h"
+#include "ckptfs/log.h"
+#include "ckptfs/status.h"
+#include "cli/mount_status.h"
+#include "fs/file_counters.h"
+#include "read/block_cache.h"
+#include "s3/request_sender.h"
+#include "s3/request_statistics.h"
+
+namespace ckptfs {
+
+struct MountFigures {
+    MountStatus status;
+    std::int64_t start_time_seconds = 0;
+    FileStatistics files;
+    ReadStatistics reading;
+    PoolUsage memory;
+    S3Statistics store;
+    std::vector<OperationStatistics> operations;
+    HttpStatistics http;
+    LogCounts log;
+    // As Session::longest_request().
+    Milliseconds worker_busy{0};
+};
+
+// Pure.
+[[nodiscard]] std::string metrics_text(const MountFigures& figures);
+
+// "9464" and ":9464" are on loopback; "HOST:PORT" and "[ADDRESS]:PORT" where it says. EINVAL for anything else. Pure.
+[[nodiscard]] Result<std::string> metrics_address(const std::string& text);
+
+// Answers GET /metrics until it is destroyed.
+// Threads: `figures` is called on threads of the server, and not after the destructor.
+class MetricsServer {
+public:
+    using Figures = std::function<MountFigures()>;
+
+    // The address of metrics_address(); port 0 for any.
+    static Result<std::unique_ptr<MetricsServer>> create(const std::string& address, Figures figures);
+    virtual ~MetricsServer() = default;
+    [[nodiscard]] virtual int port() const = 0;
+};
+
+}  // namespace ckptfs

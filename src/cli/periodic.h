@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Something that is done again and again until its owner goes.
+//
+// Threads: `run` is called on the timer's thread, so that it must be short. The destructor waits for a call under way;
+// it must not run inside one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "ckptfs/clock.h"
+
+namespace ckptfs {
+
+class Periodic {
+public:
+    // First after one period. The timer outlives it.
+    Periodic(Timer& timer, Milliseconds period, std::function<void()> run);
+    ~Periodic();
+    Periodic(const Periodic&) = delete;
+    Periodic& operator=(const Periodic&) = delete;
+
+private:
+    void schedule();
+
+    Timer& timer_;
+    const Milliseconds period_;
+    const std::function<void()> run_;
+
+    std::mutex mutex_;
+    // Guarded by mutex_.
+    Timer::Id waiting_ = 0;
+    bool stopped_ = false;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs did to files since the mount was made.
+// Threads: all functions may be called from any thread; snapshot() is not one moment.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace ckptfs {
+
+struct FileStatistics {
+    // By programs.
+    std::uint64_t bytes_written = 0;
+    std::uint64_t bytes_read = 0;
+    std::uint64_t files_committed = 0;
+    // Of their files, and as they are stored.
+    std::uint64_t bytes_committed = 0;
+    std::uint64_t bytes_stored = 0;
+    // Those that a program could not write, and those of writers that were killed.
+    std::uint64_t files_failed = 0;
+    std::uint64_t files_held_back = 0;
+};
+
+class FileCounters {
+public:
+    void written(std::uint64_t bytes) { bytes_written_.fetch_add(bytes, std::memory_order_relaxed); }
+    void read(std::uint64_t bytes) { bytes_read_.fetch_add(bytes, std::memory_order_relaxed); }
+    void committed(std::uint64_t size, std::uint64_t stored) {
+        files_committed_.fetch_add(1, std::memory_order_relaxed);
+        bytes_committed_.fetch_add(size, std::memory_order_relaxed);
+        bytes_stored_.fetch_add(stored, std::memory_order_relaxed);
+    }
+    void failed() { files_failed_.fetch_add(1, std::memory_order_relaxed); }
+    void held_back() { files_held_back_.fetch_add(1, std::memory_order_relaxed); }
+
+    [[nodiscard]] FileStatistics snapshot() const {
+        return {bytes_written_, bytes_read_,   files_committed_, bytes_committed_,
+                bytes_stored_,  files_failed_, files_held_back_};
+    }
+
+private:
+    std::atomic<std::uint64_t> bytes_written_{0};
+    std::atomic<std::uint64_t> bytes_read_{0};
+    std::atomic<std::uint64_t> files_committed_{0};
+    std::atomic<std::uint64_t> bytes_committed_{0};
+    std::atomic<std::uint64_t> bytes_stored_{0};
+    std::atomic<std::uint64_t> files_failed_{0};
+    std::atomic<std::uint64_t> files_held_back_{0};
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/answer.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+#include "s3/error_table.h"
+#include "s3/times.h"
+#include "s3/xml.h"
+
+namespace ckptfs {
+namespace {
+
+bool is_success(int status) {
+    return status >= 200 && status < 300;
+}
+
+// Responses that can carry an <Error> after a good status begin with an XML declaration, blanks or the element.
+std::optional<S3ErrorBody> error_inside(const HttpResponse& response) {
+    return response.body.find("<Error") == std::string::npos ? std::nullopt : parse_error_body(response.body);
+}
+
+Error error_answer(Call& call, const std::string& bucket, const HttpResponse& response, S3ErrorBody body) {
+    FailedRequest failed;
+    failed.operation = call.request.operation;
+    failed.bucket = bucket;
+    failed.key = call.request.key;
+    failed.status = response.status;
+    failed.body = std::move(body);
+    failed.region = response.header("x-amz-bucket-region");
+    failed.request_id = response.header("x-amz-request-id");
+    failed.precondition_errno = call.precondition_errno;
+    call.server_time = parse_http_date(response.header("date"));
+    return store_error(failed);
+}
+
+}  // namespace
+
+Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpResponse> answer) {
+    if (!answer) {
+        return failure(transport_error(call, bucket, std::move(answer.error())));
+    }
+    if (!is_success(answer->status)) {
+        return failure(error_answer(call, bucket, *answer, parse_error_body(answer->body).value_or(S3ErrorBody{})));
+    }
+    if (auto body = error_inside(*answer)) {
+        return failure(error_answer(call, bucket, *answer, std::move(*body)));
+    }
+    if (call.accept) {
+        if (Status accepted = call.accept(*answer); !accepted) {
+            Error error = std::move(accepted.error());
+            error.http_status = answer->status;
+            error.request_id = answer->header("x-amz-request-id");
+            error.message =
+                request_name(call.request.operation, bucket, call.request.key) + ": " + std::move(error.message);
+            return failure(std::move(error));
+        }
+    }
+    return answer;
+}
+
+Error transport_error(Call& call, const std::string& bucket, Error error) {
+    if (call.refusal) {
+        error = *std::exchange(call.refusal, std::nullopt);
+    }
+    // Errors of the store have their name already: credentials that were refused.
+    if (error.http_status == 0) {
+        error.message =
+            request_name(call.request.operation, bucket, call.request.key) + ": " + std::move(error.message);
+    }
+    return error;
+}
+
+Attempt attempt_of(const Call& call, int number, const Result<HttpResponse>& outcome, Microseconds duration) {
+    Attempt attempt;
+    attempt.operation = call.request.operation;
+    attempt.key = call.request.key;
+    attempt.number = number;
+    attempt.bytes_sent = call.request.body.size();
+    attempt.duration = duration;
+    if (!outcome) {
+        attempt.status = outcome.error().http_status;
+        attempt.request_id = outcome.error().request_id;
+        return attempt;
+    }
+    attempt.status = outcome->status;
+    attempt.request_id = outcome->header("x-amz-request-id");
+    // A body that was handed on is not in the response.
+    const std::string length(outcome->header("content-length"));
+    attempt.bytes_received = call.on_body ? std::strtoull(length.c_str(), nullptr, 10) : outcome->body.size();
+    return attempt;
+}
+
+std::string error_name(const Error& error) {
+    if (!error.s3_code.empty()) {
+        return error.s3_code;
+    }
+    if (error.http_status != 0) {
+        return std::to_string(error.http_status);
+    }
+    const char* name = strerrorname_np(error.errno_value);
+    return name == nullptr ? std::to_string(error.errno_value) : name;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an attempt's answer says: a response to go on with, or an Error that names the request and what to do.
+// Pure, but for what it notes on the call.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ckptfs/http.h"
+#include "ckptfs/status.h"
+#include "s3/attempt.h"
+#include "s3/call.h"
+
+namespace ckptfs {
+
+[[nodiscard]] Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpResponse> answer);
+// Of a request that had no response, or was not sent.
+[[nodiscard]] Error transport_error(Call& call, const std::string& bucket, Error error);
+
+// For as long as the outcome lives.
+[[nodiscard]] Attempt attempt_of(const Call& call, int number, const Result<HttpResponse>& outcome,
+                                 Microseconds duration);
+// S3's code, else the HTTP status, else errno's name.
+[[nodiscard]] std::string error_name(const Error& error);
+
+}  // namespace ckptfs

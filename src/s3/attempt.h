@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one attempt of one request ended: what statistics and the access log are made of.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+namespace ckptfs {
+
+using Microseconds = std::chrono::duration<std::int64_t, std::micro>;
+
+// Valid during the call that it is handed to.
+struct Attempt {
+    // "UploadPart"
+    std::string_view operation;
+    std::string_view key;
+    // Of this operation, from 1.
+    int number = 1;
+    // 0 where no complete response came.
+    int status = 0;
+    // S3's code, else errno's name; empty for a success.
+    std::string_view error;
+    std::string_view request_id;
+    // Of the bodies.
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t bytes_received = 0;
+    Microseconds duration{0};
+};
+
+// Threads: ended() is called from any thread, several at a time, and must not block.
+class AttemptObserver {
+public:
+    virtual ~AttemptObserver() = default;
+    virtual void ended(const Attempt& attempt) = 0;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attempts counted by operation and outcome, with how long they took.
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "s3/attempt.h"
+
+namespace ckptfs {
+
+struct OperationStatistics {
+    // In seconds: from a small request nearby to a part on a slow connection.
+    static constexpr std::array<double, 12> kBounds{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
+
+    std::string operation;
+    std::uint64_t succeeded = 0;
+    // By what they failed with.
+    std::map<std::string, std::uint64_t> failed;
+    // One more than the bounds: those above the bound before and at or below their own, and those above all.
+    std::array<std::uint64_t, kBounds.size() + 1> durations{};
+    double total_seconds = 0;
+};
+
+class RequestStatistics final : public AttemptObserver {
+public:
+    // A store can make codes up: beyond so many an operation they are one.
+    static constexpr std::size_t kMostErrors = 24;
+    static constexpr const char* kOtherError = "other";
+
+    void ended(const Attempt& attempt) override;
+    // By name.
+    [[nodiscard]] std::vector<OperationStatistics> operations() const;
+
+private:
+    mutable std::mutex mutex_;
+    // Guarded by mutex_.
+    std::map<std::string, OperationStatistics, std::less<>> operations_;
+};
+
+}  // namespace ckptfs

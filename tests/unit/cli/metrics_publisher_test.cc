@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/metrics_publisher.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "support/inline_executor.h"
+#include "support/stepped_timer.h"
+
+namespace ckptfs {
+namespace {
+
+class MetricsPublisherTest : public ::testing::Test {
+protected:
+    MetricsPublisherTest() {
+        char name[] = "/tmp/ckptfs-metrics-XXXXXX";
+        directory_ = mkdtemp(name);
+        file_ = directory_ / "ckptfs.prom";
+    }
+    ~MetricsPublisherTest() override { std::filesystem::remove_all(directory_); }
+
+    MountFigures figures() {
+        MountFigures figures;
+        figures.files.files_committed = committed_;
+        return figures;
+    }
+    [[nodiscard]] std::string text() const {
+        std::ifstream stream(file_);
+        return {std::istreambuf_iterator<char>(stream), {}};
+    }
+    std::unique_ptr<MetricsPublisher> publisher() {
+        return std::make_unique<MetricsPublisher>(MetricsPublisher::Places{"", file_}, timer_, executor_,
+                                                  [this] { return figures(); });
+    }
+
+    std::filesystem::path directory_;
+    std::filesystem::path file_;
+    std::uint64_t committed_ = 1;
+    testing::SteppedTimer timer_;
+    testing::InlineExecutor executor_;
+};
+
+TEST_F(MetricsPublisherTest, WritesTheFileAtOnceAndAgainEveryPeriod) {
+    const auto publishing = publisher();
+    EXPECT_NE(text().find("ckptfs_files_committed_total{mount=\"\"} 1\n"), std::string::npos) << text();
+    committed_ = 2;
+    EXPECT_EQ(timer_.run(), MetricsPublisher::kPeriod);
+    EXPECT_NE(text().find("ckptfs_files_committed_total{mount=\"\"} 2\n"), std::string::npos) << text();
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
+}
+
+TEST_F(MetricsPublisherTest, LetsOthersReadTheFile) {
+    const mode_t before = umask(077);
+    const auto publishing = publisher();
+    umask(before);
+    struct stat info {};
+    ASSERT_EQ(stat(file_.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0644U);
+}
+
+TEST_F(MetricsPublisherTest, RemovesTheFileAtItsEnd) {
+    auto publishing = publisher();
+    ASSERT_TRUE(std::filesystem::exists(file_));
+    publishing.reset();
+    EXPECT_FALSE(std::filesystem::exists(file_));
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+TEST_F(MetricsPublisherTest, TriesAgainUntilThePortIsFree) {
+    auto other = MetricsServer::create("127.0.0.1:0", [this] { return figures(); });
+    ASSERT_TRUE(other);
+    const std::string address = "127.0.0.1:" + std::to_string((*other)->port());
+    const MetricsPublisher publishing({address, ""}, timer_, executor_, [this] { return figures(); });
+    EXPECT_FALSE(MetricsServer::create(address, [this] { return figures(); })) << "the other has it";
+    other->reset();
+    EXPECT_EQ(timer_.run(), MetricsPublisher::kPeriod);
+    EXPECT_FALSE(MetricsServer::create(address, [this] { return figures(); })) << "ours has it";
+}
+
+}  // namespace
+}  // namespace ckptfs
