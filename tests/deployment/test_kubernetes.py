@@ -52,7 +52,8 @@ def make_daemon(pods, manifests, simulator, prefix):
     def settings(container):
         written = environment(container, manifests)
         return {**written, "SOURCE": f"s3://{BUCKET}/{prefix}", "CKPTFS_ENDPOINT_URL": simulator.url,
-                "CKPTFS_MAX_MEMORY": "128M"} if container["name"] == "ckptfs" else {}
+                # Two nodes have one network here.
+                "CKPTFS_MAX_MEMORY": "128M", "CKPTFS_METRICS_ADDRESS": ":0"} if container["name"] == "ckptfs" else {}
 
     def make(node: Node, **other) -> Pod:
         manifest, = pod_specs(manifests)

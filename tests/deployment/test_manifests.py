@@ -104,6 +104,10 @@ def test_what_belongs_together_agrees(built):
         assert MOUNT_POINT in " ".join(probe["exec"]["command"])
         within, = [int(word) for word in " ".join(probe["exec"]["command"]).split() if word in ("8", "20")]
         assert within < probe["timeoutSeconds"]
+    daemon_set, = objects(built, "DaemonSet")
+    port, = container["ports"]
+    assert values["CKPTFS_METRICS_ADDRESS"] == f"0.0.0.0:{port['containerPort']}"
+    assert daemon_set["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])
     assert container["lifecycle"]["preStop"]["exec"]["command"] == ["ckptfs", "unmount", MOUNT_POINT]
 
 
