@@ -41,7 +41,8 @@ def daemon_of(documents: list[dict]) -> dict:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_knows_every_field(built, version):
-    assert {each["kind"] for each in built} == {"Namespace", "ServiceAccount", "ConfigMap", "DaemonSet"}
+    assert {each["kind"] for each in built} == {"Namespace", "ResourceQuota", "ServiceAccount", "ConfigMap",
+                                                 "DaemonSet"}
     for document in built:
         kubernetes_validate.validate(document, version, strict=True)
 
