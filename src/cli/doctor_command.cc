@@ -162,10 +162,19 @@ private:
         probes.most_bytes = request_.probe_mib * kMebibyte;
         probes.max_connections = config_.store.max_connections;
         probes.credentials = client_->credentials_source();
+        if (!request_.json && isatty(STDERR_FILENO) != 0) {
+            // ECMA-48: to the first column, erase the line.
+            probes.asking = [](Probe probe) {
+                std::fprintf(stderr, "\r\x1b[Kasking for %s ...", std::string(name_of(probe)).c_str());
+            };
+        }
         Litter litter;
         PatientStore store(**first, patience_, litter);
         PatientStore plain(**second, patience_, litter);
         probe_store(store, checksums ? &plain : nullptr, probes, findings_);
+        if (probes.asking) {
+            std::fputs("\r\x1b[K", stderr);
+        }
         // What was given up must not be done after it was tidied up.
         (*first)->stop();
         (*second)->stop();

@@ -153,6 +153,15 @@ DiagnosisLine of_region(const Finding& finding, const StoreFacts& facts) {
                 "it takes them nevertheless");
 }
 
+DiagnosisLine of_parts(const Finding& finding) {
+    DiagnosisLine made = by_rule(finding);
+    if (finding.answer == ProbeAnswer::kNo && finding.s3_code == "EntityTooSmall") {
+        made.means = "the smallest part is larger here than the 5 MiB of Amazon S3: give a size that the store takes";
+        made.options = {{"part-size", ""}};
+    }
+    return made;
+}
+
 DiagnosisLine of_latency(const Finding& finding, const StoreFacts& facts) {
     if (!facts.median_latency_ms) {
         return by_rule(finding);
@@ -194,6 +203,8 @@ DiagnosisLine diagnosed(const Finding& finding, const StoreFacts& facts) {
             return of_credentials(finding);
         case Probe::kRegion:
             return of_region(finding, facts);
+        case Probe::kParts:
+            return of_parts(finding);
         case Probe::kLatency:
             return of_latency(finding, facts);
         case Probe::kUpload:

@@ -44,6 +44,7 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "copy",
     "copy_conditions",
     "part_copy",
+    "parts",
     "unequal_parts",
     "part_order",
     "part_again",

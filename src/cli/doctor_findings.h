@@ -54,6 +54,7 @@ enum class Probe : std::uint8_t {
     kCopy,
     kCopyConditions,
     kPartCopy,
+    kParts,
     kUnequalParts,
     kPartOrder,
     kPartAgain,

@@ -75,22 +75,11 @@ void probe_bucket(Probing& probing) {
     }
 }
 
-bool needs_plain(const Probing& probing, const Error& error) {
-    return probing.uses_checksums() && refused(error);
-}
-
-// The first object, and whether checksum headers are what keeps it out.
+// The first object, and that it can be removed.
 void probe_writing(Probing& probing) {
     const std::string key = probing.key("object");
-    auto written = probing.store->put(put_of(key, probe_bytes(4096)));
-    if (!written && needs_plain(probing, written.error())) {
-        const Error error = written.error();
-        written = probing.plain->put(put_of(key, probe_bytes(4096)));
-        if (written) {
-            probing.findings.add(Probe::kChecksumHeaders, ProbeAnswer::kNo, error);
-            probing.store = probing.plain;
-        }
-    }
+    const auto written = probing.with_checksums_or_without(
+        [&](PatientStore& store) { return store.put(put_of(key, probe_bytes(4096))); });
     if (!probing.right(Probe::kPut, written)) {
         probing.writes_blocked = Probe::kPut;
         return;
@@ -134,7 +123,7 @@ constexpr auto kSteps = std::to_array<Step>({
     {probe_listing, Needs::kWriting, Probe::kListAfterWrite, Probe::kKeyNames},
     {probe_batch, Needs::kWriting, Probe::kDeleteBatch, Probe::kDeleteBatch},
     {probe_uploads, Needs::kWriting, Probe::kMultipart, Probe::kListUploads},
-    {probe_parts, Needs::kUploads, Probe::kUnequalParts, Probe::kPartOrder},
+    {probe_parts, Needs::kUploads, Probe::kParts, Probe::kPartOrder},
     {probe_part_copy, Needs::kUploads, Probe::kPartCopy, Probe::kPartCopy},
     {probe_rates, Needs::kUploads, Probe::kUpload, Probe::kDownload},
 });
@@ -241,6 +230,9 @@ void probe_store(PatientStore& store, PatientStore* plain, const ProbeRequest& r
         if (const auto cause = in_the_way(probing, step.needs)) {
             findings.not_asked_from(step.first, step.last, *cause);
             continue;
+        }
+        if (request.asking) {
+            request.asking(step.first);
         }
         step.run(probing);
     }

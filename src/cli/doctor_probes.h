@@ -7,7 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +27,8 @@ struct ProbeRequest {
     int max_connections = 1;
     // Where the credentials come from.
     std::string credentials;
+    // Called before each step, for whoever waits; may be missing.
+    std::function<void(Probe)> asking;
 };
 
 // `plain`: the same store without checksum headers; null where it is asked without them already. Adds to the findings

@@ -11,6 +11,9 @@
 
 namespace ckptfs {
 
+// The store has answered, and it was a no; not a broken connection, nor missing rights.
+[[nodiscard]] bool refused(const Error& error);
+
 struct Probing {
     // The plain one from the moment that checksum headers turn out to be refused.
     PatientStore* store;
@@ -48,6 +51,20 @@ struct Probing {
         return false;
     }
     void look_at_metadata(const ObjectInfo& object, const char* how);
+    // What `attempt` makes of the store. Where that is refused, but goes without checksum headers, it is they who are
+    // refused: from then on there are none.
+    template <class Attempt>
+    auto with_checksums_or_without(Attempt attempt) {
+        auto result = attempt(*store);
+        if (!result && uses_checksums() && refused(result.error())) {
+            if (auto without = attempt(*plain)) {
+                findings.add(Probe::kChecksumHeaders, ProbeAnswer::kNo, result.error());
+                store = plain;
+                return without;
+            }
+        }
+        return result;
+    }
 };
 
 // Of what all probes write.
@@ -56,8 +73,6 @@ inline constexpr std::string_view kProbeMetadataValue = "kept";
 
 [[nodiscard]] std::string probe_bytes(std::size_t size);
 [[nodiscard]] PutRequest put_of(std::string key, std::string content);
-// The store has answered, and it was a no; not a broken connection, nor missing rights.
-[[nodiscard]] bool refused(const Error& error);
 
 void probe_objects(Probing& probing);
 void probe_conditions(Probing& probing);

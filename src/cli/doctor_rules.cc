@@ -98,6 +98,8 @@ constexpr auto kRules = std::to_array<ProbeRule>({
      "", "", kUnknown},
     {Probe::kPartCopy, "parts are copied from objects", kProblem, "parts are not copied from objects",
      "files of 64 MiB and more cannot be renamed, nor be written on after an fsync", "", "", kUnknown},
+    {Probe::kParts, "an object is made of several, of 5 MiB and more", kProblem, "no object can be made of several",
+     "files that do not fit into one part cannot be saved", "", "", kUnknown},
     {Probe::kUnequalParts, "parts of an upload may differ in size", kSet, "all parts but the last must be equal",
      "files in parts cannot be saved otherwise; they are then stored uncompressed", "equal-parts", "", kUnknown},
     {Probe::kPartOrder, "parts may be sent in any order", kProblem, "parts must be sent in their order",

@@ -106,14 +106,8 @@ void probe_checksum_of_part(Probing& probing, const UploadId& upload) {
 
 // An upload that is to be ended: what a file that failed leaves. False where that is not possible.
 bool probe_ending(Probing& probing) {
-    auto upload = begin(*probing.store, probing.key("ended"));
-    if (!upload && probing.uses_checksums() && refused(upload.error())) {
-        if (auto plain = begin(*probing.plain, probing.key("ended"))) {
-            probing.findings.add(Probe::kChecksumHeaders, ProbeAnswer::kNo, upload.error());
-            probing.store = probing.plain;
-            upload = std::move(plain);
-        }
-    }
+    const auto upload =
+        probing.with_checksums_or_without([&](PatientStore& store) { return begin(store, probing.key("ended")); });
     if (!upload) {
         probing.right(Probe::kMultipart, upload);
         probing.uploads_blocked = Probe::kMultipart;
@@ -156,7 +150,9 @@ void probe_part_again(Probing& probing) {
 // Also whether an upload can be completed at all: of one part that was sent once.
 void probe_completion(Probing& probing) {
     const std::string key = probing.key("completed");
-    const auto first = in_parts(*probing.store, key, {{1, kTail}});
+    const auto first = probing.with_checksums_or_without([&](PatientStore& store) {
+        return in_parts(store, key, {{1, kTail}});
+    });
     if (!probing.right(Probe::kMultipart, first)) {
         probing.uploads_blocked = Probe::kMultipart;
         return;
@@ -197,29 +193,32 @@ void probe_parts(Probing& probing) {
     Findings& findings = probing.findings;
     const std::string key = probing.key("parts");
     probing.large_key = key;
-    const auto any = in_parts(*probing.store, key, {{3, kTail}, {2, kPart + kMore}, {1, kPart}});
+    const auto sent = [&](const std::vector<PartToSend>& parts) {
+        auto made = in_parts(*probing.store, key, parts);
+        for (const PartToSend& each : parts) {
+            probing.large_size += made ? each.size : 0;
+        }
+        return made;
+    };
+    const auto any = sent({{3, kTail}, {2, kPart + kMore}, {1, kPart}});
     if (any) {
-        probing.large_size = 2 * kPart + kMore + kTail;
+        findings.add(Probe::kParts, ProbeAnswer::kYes);
         findings.add(Probe::kUnequalParts, ProbeAnswer::kYes);
         findings.add(Probe::kPartOrder, ProbeAnswer::kYes);
-        return;
-    }
-    const auto equal = in_parts(*probing.store, key, {{3, kTail}, {2, kPart}, {1, kPart}});
-    if (equal) {
-        probing.large_size = 2 * kPart + kTail;
+    } else if (!refused(any.error())) {
+        findings.add(Probe::kParts, ProbeAnswer::kFailed, any.error());
+    } else if (sent({{3, kTail}, {2, kPart}, {1, kPart}})) {
+        findings.add(Probe::kParts, ProbeAnswer::kYes);
         findings.add(Probe::kUnequalParts, ProbeAnswer::kNo, any.error());
         findings.add(Probe::kPartOrder, ProbeAnswer::kYes);
-        return;
-    }
-    const auto ordered = in_parts(*probing.store, key, {{1, kPart}, {2, kPart + kMore}, {3, kTail}});
-    if (ordered) {
-        probing.large_size = 2 * kPart + kMore + kTail;
+    } else if (sent({{1, kPart}, {2, kPart + kMore}, {3, kTail}})) {
+        findings.add(Probe::kParts, ProbeAnswer::kYes);
         findings.add(Probe::kUnequalParts, ProbeAnswer::kYes);
-        findings.add(Probe::kPartOrder, ProbeAnswer::kNo, equal.error());
-        return;
+        findings.add(Probe::kPartOrder, ProbeAnswer::kNo, any.error());
+    } else {
+        findings.add(Probe::kParts, ProbeAnswer::kNo, any.error());
     }
-    findings.add(Probe::kUnequalParts, ProbeAnswer::kFailed, any.error());
-    findings.add(Probe::kPartOrder, ProbeAnswer::kFailed, ordered.error());
+    findings.not_asked_from(Probe::kUnequalParts, Probe::kPartOrder, Probe::kParts);
 }
 
 namespace {
@@ -253,16 +252,11 @@ Result<ObjectInfo> copy_parts(PatientStore& store, const std::string& source, co
 void probe_part_copy(Probing& probing) {
     Findings& findings = probing.findings;
     if (probing.large_size == 0) {
-        findings.not_asked(Probe::kPartCopy, Probe::kUnequalParts);
+        findings.not_asked(Probe::kPartCopy, Probe::kParts);
         return;
     }
-    auto copied = copy_parts(*probing.store, probing.large_key, probing.key("part-copy"));
-    if (!copied && probing.uses_checksums() && refused(copied.error())) {
-        if (auto plain = copy_parts(*probing.plain, probing.large_key, probing.key("part-copy"))) {
-            findings.add(Probe::kChecksumHeaders, ProbeAnswer::kNo, copied.error());
-            copied = std::move(plain);
-        }
-    }
+    const auto copied = probing.with_checksums_or_without(
+        [&](PatientStore& store) { return copy_parts(store, probing.large_key, probing.key("part-copy")); });
     const bool unknown =
         !copied && (copied.error().errno_value == ECANCELED || copied.error().errno_value == ETIMEDOUT);
     if (copied) {

@@ -181,6 +181,16 @@ def test_a_mount_that_only_reads(simulator):
     assert set(simulator.counters()["operations"]) <= {"HeadBucket", "ListObjectsV2", "HeadObject", "GetObject"}
 
 
+def test_files_that_need_several_parts_cannot_be_saved(simulator):
+    simulator.inject({"op": "UploadPart", "part": 2, "action": "400", "code": "EntityTooSmall"})
+    report = examine(simulator)
+    assert report.exit_code == 1 and report.with_state("fails") == {"parts"}
+    assert report.findings["parts"]["options"] == ["--part-size SIZE"]
+    assert report.found("part_copy") == "not asked: because of parts"
+    simulator.clear_faults()
+    assert is_clean(simulator)
+
+
 @pytest.mark.parametrize("operation, name", [("CopyObject", "copy"), ("UploadPartCopy", "part_copy"),
                                              ("DeleteObjects", "delete_batch")])
 def test_an_operation_that_is_not_there(simulator, operation, name):
@@ -217,11 +227,21 @@ def test_a_store_that_heeds_no_conditions(own_simulator):
     assert is_clean(own_simulator)
 
 
+@lacking("--lacks", "checksums")
+def test_a_store_that_refuses_checksum_headers(own_simulator):
+    report = examine(own_simulator)
+    assert report.exit_code == 0
+    assert report.with_state("set", "limit", "fails") == {"checksum_headers"}
+    assert report.all["options"] == ["--checksum none"]
+    assert report["parts"] == "ok" and report["part_copy"] == "ok", "asked without them"
+    assert is_clean(own_simulator)
+
+
 @lacking("--no-verify-checksums")
 def test_a_store_that_checks_no_checksums(own_simulator):
     report = examine(own_simulator)
     assert report.exit_code == 0
-    assert report.with_state("note") == {"checksum_of_put", "checksum_of_part"}
+    assert report.with_state("note") - {"latency"} == {"checksum_of_put", "checksum_of_part"}
 
 
 def test_no_checksums_are_sent(simulator):
@@ -280,6 +300,6 @@ def test_other_servers(request, start, exit_code, limits, fails):
     report = examine(server, "--retry-for", "3s")
     assert report.exit_code == exit_code
     assert report.with_state("limit") == limits and report.with_state("fails") == fails
-    assert report.with_state("note") == {"checksum_of_put", "checksum_of_part"}, "neither compares them"
+    assert report.with_state("note") - {"latency"} == {"checksum_of_put", "checksum_of_part"}, "neither compares them"
     assert report.with_state("unknown") == {"upload", "download"}, "not wanted"
     assert is_clean(server)

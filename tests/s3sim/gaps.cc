@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gaps.h"
 
+#include <algorithm>
+
 namespace ckptfs::s3sim {
 namespace {
 
@@ -21,16 +23,23 @@ bool is_passed_over(const Gaps& gaps, bool reads, std::string_view header) {
 
 std::vector<std::string> names_of_gaps() {
     std::vector<std::string> names;
-    for (const std::string_view name : {kMetadata, kReadConditions, kWriteConditions, kCopyConditions, kUnequalParts}) {
+    for (const std::string_view name :
+         {kMetadata, kReadConditions, kWriteConditions, kCopyConditions, kChecksums, kUnequalParts}) {
         names.emplace_back(name);
     }
     return names;
 }
 
-void apply_gaps(const Gaps& gaps, S3Request& request) {
+Outcome<void> apply_gaps(const Gaps& gaps, S3Request& request) {
     const bool reads = request.operation == Operation::kGetObject || request.operation == Operation::kHeadObject;
     std::erase_if(request.http.headers,
                   [&](const NameValue& header) { return is_passed_over(gaps, reads, header.first); });
+    const bool has_checksum =
+        std::any_of(request.http.headers.begin(), request.http.headers.end(),
+                    [](const NameValue& header) { return header.first.starts_with("x-amz-checksum-"); });
+    return has_checksum && gaps.contains(kChecksums)
+               ? fail("NotImplemented", "A header you provided implies functionality that is not implemented.")
+               : Outcome<void>();
 }
 
 }  // namespace ckptfs::s3sim

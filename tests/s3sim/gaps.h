@@ -17,6 +17,8 @@ inline constexpr std::string_view kMetadata = "metadata";
 inline constexpr std::string_view kReadConditions = "read-conditions";
 inline constexpr std::string_view kWriteConditions = "write-conditions";
 inline constexpr std::string_view kCopyConditions = "copy-conditions";
+// Requests with x-amz-checksum-… are refused.
+inline constexpr std::string_view kChecksums = "checksums";
 // Complete refuses parts of different sizes, the last one aside, as Cloudflare R2 does.
 inline constexpr std::string_view kUnequalParts = "unequal-parts";
 
@@ -24,7 +26,7 @@ std::vector<std::string> names_of_gaps();
 
 using Gaps = std::set<std::string, std::less<>>;
 
-// Takes the headers away that are not known to such a store.
-void apply_gaps(const Gaps& gaps, S3Request& request);
+// Takes the headers away that are not known to such a store, or refuses them.
+Outcome<void> apply_gaps(const Gaps& gaps, S3Request& request);
 
 }  // namespace ckptfs::s3sim

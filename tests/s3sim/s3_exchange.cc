@@ -157,7 +157,9 @@ void S3Exchange::admit(HttpRequest http) {
                                  simulator_.options().verify_checksums);
     if (checked) {
         checked_ = std::move(*checked);
-        apply_gaps(simulator_.options().gaps, request_);
+        if (const auto known = apply_gaps(simulator_.options().gaps, request_); !known) {
+            refusal_ = known.error();
+        }
     } else {
         refusal_ = std::move(checked.error());
     }

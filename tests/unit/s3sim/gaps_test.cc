@@ -15,7 +15,7 @@ std::vector<std::string> left(const Gaps& gaps, Operation operation) {
                             {"x-amz-copy-source", "/bucket/key"},
                             {"x-amz-copy-source-if-match", "\"etag\""},
                             {"x-amz-meta-name", "value"}};
-    apply_gaps(gaps, request);
+    EXPECT_TRUE(apply_gaps(gaps, request));
     std::vector<std::string> names;
     for (const NameValue& header : request.http.headers) {
         names.push_back(header.first);
@@ -42,6 +42,17 @@ TEST(Gaps, ConditionsOfReadsAndWritesAreDifferentOnes) {
     EXPECT_EQ(left({"write-conditions"}, Operation::kGetObject).size(), 6U);
     EXPECT_EQ(left({"read-conditions"}, Operation::kHeadObject).size(), 4U);
     EXPECT_EQ(left({"read-conditions"}, Operation::kCompleteMultipartUpload).size(), 6U);
+}
+
+TEST(Gaps, ChecksumHeadersAreRefused) {
+    S3Request request;
+    request.http.headers = {{"host", "s3"}};
+    EXPECT_TRUE(apply_gaps({"checksums"}, request));
+    request.http.headers.emplace_back("x-amz-checksum-crc32c", "AAAAAA==");
+    EXPECT_TRUE(apply_gaps({"metadata"}, request));
+    const auto refused = apply_gaps({"checksums"}, request);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, "NotImplemented");
 }
 
 }  // namespace
