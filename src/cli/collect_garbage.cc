@@ -67,30 +67,33 @@ public:
     Collection(ObjectStore& store, const Clock& clock, const GarbageRequest& request)
         : store_(store), now_(clock.wall_now()), request_(request) {}
 
-    Result<std::vector<FoundUpload>> find() {
-        Result<std::vector<OpenUpload>> open =
-            wait_for<std::vector<OpenUpload>>([&](auto done) { store_.list_uploads(request_.prefix, done); });
-        if (!open) {
-            return failure(std::move(open.error()));
+    Result<std::vector<FoundLeftover>> find() {
+        Result<std::vector<Begun>> begun = all_begun();
+        if (!begun) {
+            return failure(std::move(begun.error()));
         }
-        std::stable_sort(open->begin(), open->end(), [](const OpenUpload& one, const OpenUpload& other) {
-            return one.initiated < other.initiated;
-        });
-        if (const Status seen = see_mounts(*open); !seen) {
+        std::stable_sort(begun->begin(), begun->end(),
+                         [](const Begun& one, const Begun& other) { return one.when < other.when; });
+        if (const Status seen = see_mounts(*begun); !seen) {
             return failure(seen.error());
         }
-        std::vector<FoundUpload> found;
-        for (OpenUpload& upload : *open) {
-            const auto age = std::chrono::duration_cast<Milliseconds>(now_ - upload.initiated);
-            const Leftover state = judge(upload.initiated, mounts_above(upload.upload.key), now_, request_.older_than);
-            found.push_back(FoundUpload{std::move(upload), state, age, 0, false, {}});
+        std::vector<FoundLeftover> found;
+        for (Begun& each : *begun) {
+            const auto age = std::chrono::duration_cast<Milliseconds>(now_ - each.when);
+            const Leftover state = judge(each.when, mounts_above(each.upload.key), now_, request_.older_than);
+            const bool is_file = each.upload.id.empty();
+            found.push_back(FoundLeftover{std::move(each.upload), is_file, state, age, each.size, false, {}});
         }
         return found;
     }
 
-    void measure(std::vector<FoundUpload>& found) {
-        for_each(found, [this](FoundUpload& each, const std::function<void(Status)>& done) {
-            store_.list_parts(each.upload.upload, [&each, done](const Result<std::vector<UploadedPart>>& parts) {
+    void measure(std::vector<FoundLeftover>& found) {
+        for_each(found, [this](FoundLeftover& each, const std::function<void(Status)>& done) {
+            if (each.is_file) {
+                done({});
+                return;
+            }
+            store_.list_parts(each.upload, [&each, done](const Result<std::vector<UploadedPart>>& parts) {
                 for (const UploadedPart& part : parts ? *parts : std::vector<UploadedPart>()) {
                     each.size += part.size;
                 }
@@ -102,17 +105,22 @@ public:
         });
     }
 
-    void end(std::vector<FoundUpload>& found) {
-        for_each(found, [this](FoundUpload& each, const std::function<void(Status)>& done) {
+    void end(std::vector<FoundLeftover>& found) {
+        for_each(found, [this](FoundLeftover& each, const std::function<void(Status)>& done) {
             if (each.state != Leftover::kAbandoned) {
                 done({});
                 return;
             }
-            store_.abort_upload(each.upload.upload, [&each, done](const Status& ended) {
-                each.ended = ended.has_value();
-                each.problem = ended ? "" : ended.error().message;
+            const auto ended = [&each, done](const Status& status) {
+                each.ended = status.has_value();
+                each.problem = status ? "" : status.error().message;
                 done({});
-            });
+            };
+            if (each.is_file) {
+                store_.remove(each.upload.key, ended);
+            } else {
+                store_.abort_upload(each.upload, ended);
+            }
         });
     }
 
@@ -130,26 +138,52 @@ public:
     [[nodiscard]] std::size_t dead_mounts() const { return dead_.size(); }
 
 private:
-    static void for_each(std::vector<FoundUpload>& found,
-                         const std::function<void(FoundUpload&, const std::function<void(Status)>&)>& start) {
+    struct Begun {
+        UploadId upload;
+        WallTime when;
+        std::uint64_t size = 0;
+    };
+
+    Result<std::vector<Begun>> all_begun() {
+        Result<std::vector<OpenUpload>> open =
+            wait_for<std::vector<OpenUpload>>([&](auto done) { store_.list_uploads(request_.prefix, done); });
+        if (!open) {
+            return failure(std::move(open.error()));
+        }
+        std::vector<Begun> begun;
+        for (OpenUpload& each : *open) {
+            begun.push_back({std::move(each.upload), each.initiated});
+        }
+        const Result<std::vector<ObjectInfo>> files = list_all(store_, request_.prefix + std::string(kTemporaryPrefix));
+        if (!files) {
+            return failure(files.error());
+        }
+        for (const ObjectInfo& file : *files) {
+            begun.push_back({{file.key, ""}, file.last_modified, file.size});
+        }
+        return begun;
+    }
+
+    static void for_each(std::vector<FoundLeftover>& found,
+                         const std::function<void(FoundLeftover&, const std::function<void(Status)>&)>& start) {
         static_cast<void>(for_each_in_parallel(
             found.size(), kAtOnce,
             [&](std::size_t index, const std::function<void(Status)>& done) { start(found[index], done); }));
     }
 
     // Whoever began it: nobody needs to be asked for.
-    [[nodiscard]] bool is_young(const OpenUpload& upload) const {
-        return judge(upload.initiated, {}, now_, request_.older_than) == Leftover::kYoung;
+    [[nodiscard]] bool is_young(const Begun& begun) const {
+        return judge(begun.when, {}, now_, request_.older_than) == Leftover::kYoung;
     }
 
-    Status see_mounts(const std::vector<OpenUpload>& uploads) {
+    Status see_mounts(const std::vector<Begun>& begun) {
         const std::vector<std::string> asked = mounts_may_be_at(request_.prefix);
         std::set<std::string> directories(asked.begin(), asked.end());
-        for (const OpenUpload& upload : uploads) {
-            if (is_young(upload)) {
+        for (const Begun& each : begun) {
+            if (is_young(each)) {
                 continue;
             }
-            const std::vector<std::string> above = mounts_may_be_at(upload.upload.key);
+            const std::vector<std::string> above = mounts_may_be_at(each.upload.key);
             directories.insert(above.begin(), above.end());
         }
         for (const std::string& directory : directories) {
@@ -183,21 +217,21 @@ private:
 }  // namespace
 
 Result<GarbageTotals> collect_garbage(ObjectStore& store, const Clock& clock, const GarbageRequest& request,
-                                      const std::function<void(const FoundUpload&)>& found) {
+                                      const std::function<void(const FoundLeftover&)>& found) {
     Collection collection(store, clock, request);
-    Result<std::vector<FoundUpload>> uploads = collection.find();
-    if (!uploads) {
-        return failure(std::move(uploads.error()));
+    Result<std::vector<FoundLeftover>> leftovers = collection.find();
+    if (!leftovers) {
+        return failure(std::move(leftovers.error()));
     }
-    collection.measure(*uploads);
+    collection.measure(*leftovers);
     GarbageTotals totals;
     if (request.end) {
-        collection.end(*uploads);
+        collection.end(*leftovers);
         totals.problems += collection.remove_dead_mounts();
     }
     totals.dead_mounts = collection.dead_mounts();
-    for (const FoundUpload& each : *uploads) {
-        ++totals.uploads;
+    for (const FoundLeftover& each : *leftovers) {
+        ++(each.is_file ? totals.files : totals.uploads);
         totals.size += each.size;
         totals.abandoned += each.state == Leftover::kAbandoned ? 1 : 0;
         totals.abandoned_size += each.state == Leftover::kAbandoned ? each.size : 0;
@@ -208,22 +242,27 @@ Result<GarbageTotals> collect_garbage(ObjectStore& store, const Clock& clock, co
     return totals;
 }
 
-std::string describe(const FoundUpload& upload) {
-    const auto hours = std::chrono::duration_cast<std::chrono::hours>(upload.age).count();
-    std::string text = format("{}: {} MiB, begun {} h ago, {}", escaped(upload.upload.upload.key),
-                              mebibytes(upload.size), hours, upload.ended ? "ended" : name_of(upload.state));
-    if (!upload.problem.empty()) {
-        text += ": " + escaped(upload.problem);
+std::string describe(const FoundLeftover& leftover) {
+    const auto hours = std::chrono::duration_cast<std::chrono::hours>(leftover.age).count();
+    const std::string_view ended = leftover.is_file ? "removed" : "ended";
+    std::string text = format("{}: {}{} MiB, begun {} h ago, {}", escaped(leftover.upload.key),
+                              leftover.is_file ? "hidden file, " : "", mebibytes(leftover.size), hours,
+                              leftover.ended ? ended : name_of(leftover.state));
+    if (!leftover.problem.empty()) {
+        text += ": " + escaped(leftover.problem);
     }
     return text;
 }
 
 std::string describe(const GarbageTotals& totals) {
     constexpr double kGibibyte = 1073741824;
-    std::string text =
-        format("{} open, {} MiB, about ${:.2f} a month; {} abandoned, {} MiB", counted(totals.uploads, "upload"),
-               mebibytes(totals.size), static_cast<double>(totals.size) / kGibibyte * kDollarsPerGibibyteAndMonth,
-               totals.abandoned, mebibytes(totals.abandoned_size));
+    std::string text = counted(totals.uploads, "upload") + " open";
+    if (totals.files > 0) {
+        text += format(" and {}", counted(totals.files, "hidden file"));
+    }
+    text += format(", {} MiB, about ${:.2f} a month; {} abandoned, {} MiB", mebibytes(totals.size),
+                   static_cast<double>(totals.size) / kGibibyte * kDollarsPerGibibyteAndMonth, totals.abandoned,
+                   mebibytes(totals.abandoned_size));
     if (totals.ended > 0) {
         text += format(", {} ended", totals.ended);
     } else if (totals.abandoned > 0) {

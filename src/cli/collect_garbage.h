@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ckptfs gc`: finds the uploads that were begun and neither completed nor ended, which are invisible and paid for, and
-// ends those that are nobody's; removes the signs of mounts that are long gone.
+// `ckptfs gc`: finds what is invisible and paid for: uploads that were begun and neither completed nor ended, and files
+// that were written out of order and never got their name. Ends and removes those that are nobody's, and the signs of
+// mounts that are long gone.
 //
 // Threads: blocks.
 #pragma once
@@ -23,12 +24,15 @@ struct GarbageRequest {
     bool end = false;
 };
 
-struct FoundUpload {
-    OpenUpload upload;
+struct FoundLeftover {
+    UploadId upload;
+    // A whole object below .ckptfs/tmp/; `upload` has its key and no id.
+    bool is_file = false;
     Leftover state = Leftover::kYoung;
     Milliseconds age{0};
-    // Of the parts that are in the store.
+    // Of the object, or of the parts that are in the store.
     std::uint64_t size = 0;
+    // Or removed.
     bool ended = false;
     // Why it was not looked at, or not ended.
     std::string problem;
@@ -36,6 +40,7 @@ struct FoundUpload {
 
 struct GarbageTotals {
     std::uint64_t uploads = 0;
+    std::uint64_t files = 0;
     std::uint64_t size = 0;
     std::uint64_t abandoned = 0;
     std::uint64_t abandoned_size = 0;
@@ -45,12 +50,12 @@ struct GarbageTotals {
     std::uint64_t dead_mounts = 0;
 };
 
-// `found` is called once for each upload, oldest first.
+// `found` is called once for each, oldest first.
 Result<GarbageTotals> collect_garbage(ObjectStore& store, const Clock& clock, const GarbageRequest& request,
-                                      const std::function<void(const FoundUpload&)>& found);
+                                      const std::function<void(const FoundLeftover&)>& found);
 
 // A line each, without its end.
-[[nodiscard]] std::string describe(const FoundUpload& upload);
+[[nodiscard]] std::string describe(const FoundLeftover& leftover);
 [[nodiscard]] std::string describe(const GarbageTotals& totals);
 
 // 1 where something could not be done.

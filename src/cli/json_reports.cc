@@ -101,9 +101,10 @@ std::string json_of(const VerifyTotals& totals) {
                  {"not_checked", totals.not_checked}});
 }
 
-std::string json_of(const FoundUpload& upload) {
-    return line({{"key", upload.upload.upload.key},
-                 {"upload_id", upload.upload.upload.id},
+std::string json_of(const FoundLeftover& upload) {
+    return line({{"key", upload.upload.key},
+                 {"kind", upload.is_file ? "file" : "upload"},
+                 {"upload_id", upload.upload.id},
                  {"age_seconds", std::chrono::duration_cast<std::chrono::seconds>(upload.age).count()},
                  {"size", upload.size},
                  {"state", name_of(upload.state)},
@@ -113,6 +114,7 @@ std::string json_of(const FoundUpload& upload) {
 
 std::string json_of(const GarbageTotals& totals) {
     return line({{"uploads", totals.uploads},
+                 {"files", totals.files},
                  {"size", totals.size},
                  {"abandoned", totals.abandoned},
                  {"abandoned_size", totals.abandoned_size},

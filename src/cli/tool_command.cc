@@ -152,7 +152,7 @@ int verify(const Access& access, const ToolRequest& request) {
 }
 
 int gc(const Access& access, const ToolRequest& request) {
-    const auto found = [&](const FoundUpload& upload) {
+    const auto found = [&](const FoundLeftover& upload) {
         static_cast<void>(!write_out(as_bytes(request.json ? json_of(upload) : describe(upload) + "\n")));
     };
     const auto totals =

@@ -51,14 +51,14 @@ protected:
     GarbageTotals collect(bool end, const std::string& prefix = "") {
         found_.clear();
         const auto totals = collect_garbage(store_, clock_, {prefix, hours(24), end},
-                                            [this](const FoundUpload& each) { found_[each.upload.upload.key] = each; });
+                                            [this](const FoundLeftover& each) { found_[each.upload.key] = each; });
         EXPECT_TRUE(totals);
         return totals.value_or(GarbageTotals{});
     }
 
     testing::FakeStore store_;
     LaterClock clock_;
-    std::map<std::string, FoundUpload> found_;
+    std::map<std::string, FoundLeftover> found_;
 };
 
 TEST_F(CollectGarbage, TellsAndEndsWhatIsAbandonedBelowThePrefix) {
@@ -95,6 +95,28 @@ TEST_F(CollectGarbage, LeavesWhatMayBeThatOfAMountAtItsDirectoryOrAbove) {
     EXPECT_EQ(store_.open_uploads(), 0);
 }
 
+TEST_F(CollectGarbage, RemovesHiddenFilesThatNobodyNames) {
+    store_.put_object("run/.ckptfs/tmp/1", std::string(100, 'x'));
+    store_.put_object("run/model", "x");
+    pass(hours(25));
+    store_.put_object("run/.ckptfs/tmp/2", "young");
+    GarbageTotals totals = collect(false, "run/");
+    EXPECT_EQ(totals.uploads, 0U);
+    EXPECT_EQ(totals.files, 2U);
+    EXPECT_EQ(totals.abandoned_size, 100U);
+    EXPECT_EQ(describe(found_["run/.ckptfs/tmp/1"]),
+              "run/.ckptfs/tmp/1: hidden file, 0.0 MiB, begun 25 h ago, abandoned");
+    EXPECT_EQ(store_.keys().size(), 3U);
+    // Its mount may have had it open all the time.
+    store_.put_object("run/.ckptfs/mounts/1", heartbeat_text("node1", clock_.wall_now() - hours(30)));
+    EXPECT_EQ(collect(true, "run/").ended, 0U);
+    store_.put_object("run/.ckptfs/mounts/1", heartbeat_text("node1", clock_.wall_now() - hours(1)));
+    totals = collect(true, "run/");
+    EXPECT_EQ(totals.ended, 1U);
+    EXPECT_TRUE(found_["run/.ckptfs/tmp/1"].ended);
+    EXPECT_EQ(store_.keys(), (std::vector<std::string>{"run/.ckptfs/mounts/1", "run/.ckptfs/tmp/2", "run/model"}));
+}
+
 TEST_F(CollectGarbage, RemovesTheSignsOfMountsThatAreLongGone) {
     store_.put_object("run/.ckptfs/mounts/old", "host: a\n");
     pass(hours(25));
@@ -124,7 +146,7 @@ TEST_F(CollectGarbage, AStoreThatDoesNotTellWhoLivesIsAnError) {
     Error refused;
     refused.errno_value = EACCES;
     store_.inject({Operation::kList, "", refused});
-    EXPECT_FALSE(collect_garbage(store_, clock_, {"", hours(24), true}, [](const FoundUpload&) {}));
+    EXPECT_FALSE(collect_garbage(store_, clock_, {"", hours(24), true}, [](const FoundLeftover&) {}));
     EXPECT_EQ(store_.open_uploads(), 1);
 }
 
