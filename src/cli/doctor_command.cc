@@ -178,6 +178,11 @@ private:
         // What was given up must not be done after it was tidied up.
         (*first)->stop();
         (*second)->stop();
+        if (const auto times = (*first)->statistics().slow_downs + (*second)->statistics().slow_downs; times > 0) {
+            findings_.add(Probe::kSlowDown, ProbeAnswer::kNo, format("{} times", times));
+        } else {
+            findings_.add(Probe::kSlowDown, ProbeAnswer::kYes);
+        }
         tidy(**last, litter, probes.place);
         return {};
     }

@@ -82,7 +82,8 @@ DiagnosisLine of_endpoint(const Finding& finding, const StoreFacts& facts) {
         made.means = "the bucket is part of the host's name here, which not every store has";
         made.options = {{"endpoint-url", ""}, {"region", ""}, {"addressing-style", "path"}};
     } else {
-        made.means = "check host and port, the network, its proxies (https_proxy, no_proxy) and firewalls";
+        made.means =
+            "check http:// or https://, host and port, the network, its proxies (https_proxy, no_proxy) and firewalls";
         made.options = {{"endpoint-url", ""}};
     }
     return made;
@@ -153,6 +154,16 @@ DiagnosisLine of_region(const Finding& finding, const StoreFacts& facts) {
                 "it takes them nevertheless");
 }
 
+DiagnosisLine of_bucket(const Finding& finding) {
+    DiagnosisLine made = by_rule(finding);
+    if (finding.answer == ProbeAnswer::kFailed && finding.s3_code.empty()) {
+        made.means =
+            "no S3 store answers so: another server may listen there, or one that names buckets in another way";
+        made.options = {{"endpoint-url", ""}, {"addressing-style", ""}};
+    }
+    return made;
+}
+
 DiagnosisLine of_parts(const Finding& finding) {
     DiagnosisLine made = by_rule(finding);
     if (finding.answer == ProbeAnswer::kNo && finding.s3_code == "EntityTooSmall") {
@@ -203,6 +214,8 @@ DiagnosisLine diagnosed(const Finding& finding, const StoreFacts& facts) {
             return of_credentials(finding);
         case Probe::kRegion:
             return of_region(finding, facts);
+        case Probe::kBucket:
+            return of_bucket(finding);
         case Probe::kParts:
             return of_parts(finding);
         case Probe::kLatency:

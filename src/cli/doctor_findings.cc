@@ -52,6 +52,7 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "latency",
     "upload",
     "download",
+    "slow_down",
     "cleanup",
 });
 static_assert(kNames.size() == static_cast<std::size_t>(kLastProbe) + 1);

@@ -63,6 +63,7 @@ enum class Probe : std::uint8_t {
     kLatency,
     kUpload,
     kDownload,
+    kSlowDown,
     // What the probes left.
     kCleanup,
 };

@@ -167,7 +167,7 @@ void fill_gaps(Probing& probing) {
     const std::string why = probing.store->interrupted() ? "interrupted"
                             : probing.request.read_only  ? "--read-only"
                                                          : "what it needs is not there";
-    for (auto each = static_cast<int>(Probe::kCredentials); each < static_cast<int>(Probe::kCleanup); ++each) {
+    for (auto each = static_cast<int>(Probe::kCredentials); each < static_cast<int>(Probe::kSlowDown); ++each) {
         const auto probe = static_cast<Probe>(each);
         if (probing.findings.find(probe) != nullptr) {
             continue;

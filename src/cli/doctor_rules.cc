@@ -112,6 +112,8 @@ constexpr auto kRules = std::to_array<ProbeRule>({
     {Probe::kLatency, "", kUnknown, "", "", "", "", kUnknown},
     {Probe::kUpload, "", kUnknown, "", "", "", "", kUnknown},
     {Probe::kDownload, "", kUnknown, "", "", "", "", kUnknown},
+    {Probe::kSlowDown, "the store never asked to send less", kNote, "the store asked to send less (SlowDown)",
+     "a mount sends fewer requests at a time for a while, by itself", "max-connections", "", kUnknown},
     {Probe::kCleanup, "nothing is left of the probes", kLimit, "something is left of the probes",
      "remove it by hand; mounts do not show it", "", "", kLimit},
 });

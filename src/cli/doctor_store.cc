@@ -14,9 +14,14 @@ constexpr Milliseconds kLook{50};
 
 }  // namespace
 
-void Litter::made(const std::string& key) {
+bool Litter::made(const std::string& key) {
     const std::lock_guard lock(mutex_);
-    keys_.insert(key);
+    return keys_.insert(key).second;
+}
+
+void Litter::never_made(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    keys_.erase(key);
 }
 
 void Litter::made(const UploadId& upload) {
@@ -37,6 +42,10 @@ std::vector<std::string> Litter::keys() const {
 std::vector<UploadId> Litter::uploads() const {
     const std::lock_guard lock(mutex_);
     return uploads_;
+}
+
+bool PatientStore::was_refused(const Error& error) {
+    return error.http_status >= 400 && error.http_status < 500 && !error.outcome_unknown;
 }
 
 Status PatientStore::until_answered(const std::function<bool(Milliseconds)>& wait_for_answer) const {
@@ -84,13 +93,13 @@ Status PatientStore::read(const std::string& key, ByteRange range, std::function
 }
 
 Result<PutResponse> PatientStore::put(PutRequest request) {
-    litter_->made(request.key);
-    return wait<PutResponse>([&](auto done) { store_->put(std::move(request), std::move(done)); });
+    const std::string key = request.key;
+    return make(key, [&](auto done) { store_->put(std::move(request), std::move(done)); });
 }
 
 Result<PutResponse> PatientStore::copy(CopyRequest request) {
-    litter_->made(request.key);
-    return wait<PutResponse>([&](auto done) { store_->copy(std::move(request), std::move(done)); });
+    const std::string key = request.key;
+    return make(key, [&](auto done) { store_->copy(std::move(request), std::move(done)); });
 }
 
 Result<ListResponse> PatientStore::list(ListRequest request) {
@@ -106,7 +115,6 @@ Result<std::vector<DeleteFailure>> PatientStore::remove_many(std::vector<std::st
 }
 
 Result<UploadId> PatientStore::create_upload(CreateUploadRequest request) {
-    litter_->made(request.key);
     auto upload = wait<UploadId>([&](auto done) { store_->create_upload(std::move(request), std::move(done)); });
     if (upload) {
         litter_->made(*upload);
@@ -124,7 +132,7 @@ Result<UploadedPart> PatientStore::upload_part_copy(UploadPartCopyRequest reques
 
 Result<PutResponse> PatientStore::complete_upload(CompleteRequest request) {
     const UploadId upload = request.upload;
-    auto done = wait<PutResponse>([&](auto answer) { store_->complete_upload(std::move(request), std::move(answer)); });
+    auto done = make(upload.key, [&](auto answer) { store_->complete_upload(std::move(request), std::move(answer)); });
     if (done) {
         litter_->ended(upload);
     }

@@ -23,7 +23,9 @@ namespace ckptfs {
 // Keys and uploads that the probes may have made.
 class Litter {
 public:
-    void made(const std::string& key);
+    // False where it was known already.
+    bool made(const std::string& key);
+    void never_made(const std::string& key);
     void made(const UploadId& upload);
     void ended(const UploadId& upload);
     [[nodiscard]] std::vector<std::string> keys() const;
@@ -82,6 +84,17 @@ public:
     }
 
 private:
+    // What makes an object of this key: litter, unless the store has surely not made it.
+    template <class Start>
+    Result<PutResponse> make(const std::string& key, Start start) {
+        const bool is_new = litter_->made(key);
+        auto result = wait<PutResponse>(std::move(start));
+        if (is_new && !result && was_refused(result.error())) {
+            litter_->never_made(key);
+        }
+        return result;
+    }
+    static bool was_refused(const Error& error);
     Status until_answered(const std::function<bool(Milliseconds)>& wait_for_answer) const;
 
     ObjectStore* store_;

@@ -3,8 +3,10 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 
 import pytest
 from harness.programs import CKPTFS, wait_until
@@ -124,7 +126,27 @@ def test_no_such_bucket(simulator):
     assert report.exit_code == 1 and report.with_state("fails") == {"bucket"}
 
 
-def test_a_key_that_is_named_by_no_one_is_a_usage_error(simulator):
+def test_a_server_that_is_no_store(simulator, tmp_path):
+    with subprocess.Popen([sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"], cwd=tmp_path,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            port = re.search(r"port (\d+)", server.stdout.readline())[1]
+            report = examine(simulator, "--endpoint-url", f"http://127.0.0.1:{port}")
+        finally:
+            server.kill()
+    assert report.exit_code == 1 and report.with_state("fails") == {"bucket"}
+    assert "--endpoint-url URL" in report.findings["bucket"]["options"]
+
+
+def test_a_store_that_is_busy(simulator):
+    simulator.inject({"op": "*", "action": "slowdown", "every": 10})
+    report = examine(simulator)
+    assert report.exit_code == 0 and report["slow_down"] == "note"
+    simulator.clear_faults()
+    assert is_clean(simulator)
+
+
+def test_words_that_are_not_understood(simulator):
     for words in (["doctor"], ["doctor", "bucket"], ["doctor", "s3://bucket", "--probe-mib", "many"]):
         ran = subprocess.run([CKPTFS, *words], capture_output=True, text=True, timeout=60)
         assert ran.returncode == 2 and ran.stderr.startswith("ckptfs: ")
@@ -153,6 +175,7 @@ def test_a_right_that_is_missing(simulator, operations, missing, exit_code):
     simulator.inject(*({"op": operation, "action": "access-denied"} for operation in operations))
     report = examine(simulator)
     assert report.exit_code == exit_code
+    assert report["cleanup"] in ("ok", "unknown")
     for name in RIGHTS:
         assert (report[name] in ("fails", "limit")) == (name in missing), name
     assert "s3:" in report.found(min(missing)) or "refused" in report.found(min(missing)) or not exit_code

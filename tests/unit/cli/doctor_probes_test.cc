@@ -65,7 +65,7 @@ protected:
 // But for what the store in memory does not do.
 TEST_F(DoctorProbes, FindAllThatS3Has) {
     const Findings findings = probe();
-    for (auto each = static_cast<int>(Probe::kCredentials); each < static_cast<int>(Probe::kCleanup); ++each) {
+    for (auto each = static_cast<int>(Probe::kCredentials); each < static_cast<int>(Probe::kSlowDown); ++each) {
         const auto probe = static_cast<Probe>(each);
         const bool asked = probe != Probe::kChecksumHeaders && probe != Probe::kChecksumOfPut &&
                            probe != Probe::kChecksumOfPart && probe != Probe::kUpload && probe != Probe::kDownload;
@@ -128,6 +128,37 @@ TEST_F(DoctorProbes, WithoutTheRightToDeleteLittleIsWritten) {
     const Findings cleaned = clean();
     EXPECT_TRUE(cleaned.is(Probe::kCleanup, ProbeAnswer::kNo));
     EXPECT_NE(cleaned.find(Probe::kCleanup)->seen.find(kPlace), std::string::npos) << "names what is left";
+}
+
+TEST_F(DoctorProbes, WhatWasRefusedIsNotLeft) {
+    refuse(Operation::kPut);
+    refuse(Operation::kRemove);
+    static_cast<void>(probe());
+    EXPECT_TRUE(litter_.keys().empty());
+    EXPECT_TRUE(clean().is(Probe::kCleanup, ProbeAnswer::kYes));
+}
+
+TEST_F(DoctorProbes, WhatWasRefusedOnceMayHaveBeenMadeBefore) {
+    PatientStore asked(store_, patience_, litter_);
+    PutRequest put;
+    put.key = std::string(kPlace) + "twice";
+    ASSERT_TRUE(asked.put(put));
+    put.if_none_match = true;
+    EXPECT_FALSE(asked.put(put));
+    EXPECT_EQ(litter_.keys(), std::vector<std::string>{put.key});
+}
+
+TEST_F(DoctorProbes, WhatIsNotKnownToHaveBeenMadeIsRemoved) {
+    Fault fault;
+    fault.operation = Operation::kCopy;
+    fault.error = testing::store_error(EIO, "InternalError", 500);
+    fault.times = 1000;
+    fault.after_effect = true;
+    store_.inject(fault);
+    static_cast<void>(probe());
+    EXPECT_TRUE(store_.exists(std::string(kPlace) + "copy"));
+    EXPECT_TRUE(clean().is(Probe::kCleanup, ProbeAnswer::kYes));
+    EXPECT_TRUE(store_.keys().empty());
 }
 
 TEST_F(DoctorProbes, EachRightIsToldFromTheOthers) {
