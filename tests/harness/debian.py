@@ -35,6 +35,12 @@ def run(*words, seconds: float = 60, **options) -> str:
     return done.stdout
 
 
+def run_in(tree: pathlib.Path, script: str, seconds: float = 60) -> str:
+    """As root in there, with mounts that end with the script."""
+    return run("unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, tree, script, seconds=seconds,
+               env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"})
+
+
 class Debian:
     """The package sources are those of this machine."""
 
@@ -53,9 +59,7 @@ class Debian:
         run("chroot", tree, "apt-get", "update", "-qq", seconds=300)
 
     def run(self, script: str, seconds: float = 60) -> str:
-        """As root in there, with mounts that end with the script."""
-        return run("unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, self.tree, script,
-                   seconds=seconds, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"})
+        return run_in(self.tree, script, seconds)
 
     def install(self, *packages: str) -> None:
         self.run(f"apt-get install -y -qq --no-install-recommends {' '.join(packages)}", seconds=900)
