@@ -115,7 +115,8 @@ constexpr auto kRules = std::to_array<ProbeRule>({
     {Probe::kSlowDown, "the store never asked to send less", kNote, "the store asked to send less (SlowDown)",
      "a mount sends fewer requests at a time for a while, by itself", "max-connections", "", kUnknown},
     {Probe::kCleanup, "nothing is left of the probes", kLimit, "something is left of the probes",
-     "remove it by hand; mounts do not show it", "", "", kLimit},
+     "mounts do not show it; ckptfs gc finds it, and removes it once it is a day old and that is asked for", "", "",
+     kLimit},
 });
 
 constexpr bool in_order() {
