@@ -82,8 +82,9 @@ def test_the_daemon_set_finds_in_it_what_it_calls(tree, simulator, prefix):
     pod, = pod_specs(documents)
     container, = pod["containers"]
     prepare, = pod["initContainers"]
-    values = {**environment(container, documents), "CKPTFS_ENDPOINT_URL": simulator.url, "CKPTFS_MAX_MEMORY": "128M", "CKPTFS_METRICS_ADDRESS": ":0",
-              "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "CKPTFS_CREDENTIALS_FILE": ""}
+    values = {**environment(container, documents), "CKPTFS_ENDPOINT_URL": simulator.url, "CKPTFS_MAX_MEMORY": "128M",
+              "CKPTFS_METRICS_ADDRESS": ":0", "CKPTFS_CREDENTIALS_FILE": "", "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+              "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
     script = "\n".join([
         "mkdir -p /mnt/ckptfs /staging",
         shlex.join(prepare["command"]),

@@ -105,8 +105,8 @@ class Container:
         self._own_numbers = not pod.manifest.get("hostPID")
         numbers = ["--pid", "--fork", "--kill-child"] if self._own_numbers else []
         self.process = subprocess.Popen(
-            [*pod.node.enter, "unshare", "--mount", "--propagation", "unchanged", *numbers, "sh", "-c", _CONTAINER, "sh",
-             root, pod.node.image, writable, *volumes, "--", *self._as_user,
+            [*pod.node.enter, "unshare", "--mount", "--propagation", "unchanged", *numbers, "sh", "-c", _CONTAINER,
+             "sh", root, pod.node.image, writable, *volumes, "--", *self._as_user,
              *expanded(words, self._environment)],
             env=self._environment, stdin=subprocess.DEVNULL, stdout=self.log_file.open("a"), stderr=subprocess.STDOUT)
         wait_until(self._has_begun, "a container to begin")
