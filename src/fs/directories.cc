@@ -51,8 +51,6 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
         return failure(parent.error());
     }
     const NodePtr node = lookups_.found_directory(lock, *parent, name, true);
-    node->complete_until = state_.env.clock.now() + state_.env.names.metadata_ttl;
-    node->known_names.clear();
     return state_.entry(lock, *node);
 }
 
@@ -151,7 +149,6 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         lookups_.found_nothing(lock, parent_node, name);
-        parent_node->known_names.erase(name);
     }
     keep_when_empty(parent_node);
     return {};
@@ -252,7 +249,6 @@ std::shared_ptr<FileWriter> Directories::note_unlinked(const NodePtr& parent, co
         node->removed = true;
         state_.nodes.unlink(lock, node);
     }
-    parent->known_names.erase(name);
     return writer;
 }
 

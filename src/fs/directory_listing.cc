@@ -14,8 +14,6 @@ namespace {
 constexpr std::uint64_t kDotEntries = 2;
 // A page of a thousand compressed files at 30 ms each: half a second.
 constexpr std::size_t kContentsAtOnce = 64;
-// Names remembered for negative answers; about 100 bytes each.
-constexpr std::size_t kMaxKnownNames = 20'000;
 
 }  // namespace
 
@@ -55,8 +53,6 @@ void DirectoryListing::restart() {
     token_.clear();
     at_end_ = false;
     started_ = state_.env.clock.now();
-    all_names_.clear();
-    all_names_kept_ = true;
     being_written_.clear();
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const auto& [name, child] : directory_->children) {
@@ -163,10 +159,6 @@ void DirectoryListing::take_page(const std::string& directory_key, const ListRes
             directories.insert(listed->name);
         }
         being_written_.erase(listed->name);
-        all_names_kept_ = all_names_kept_ && all_names_.size() < kMaxKnownNames;
-        if (all_names_kept_) {
-            all_names_.insert(listed->name);
-        }
         page_.push_back(Listed{std::move(listed->name), listed->is_directory, version, key, true});
     };
     for (const std::string& prefix : page.common_prefixes) {
@@ -218,12 +210,6 @@ void DirectoryListing::finish() {
             page_.push_back(Listed{name, false, {}, {}, true});
         }
     }
-    if (all_names_kept_) {
-        directory_->known_names = std::move(all_names_);
-        directory_->complete_until = started_ + state_.env.names.metadata_ttl;
-    }
-    all_names_.clear();
-    all_names_kept_ = false;
 }
 
 std::vector<DirectoryEntry> DirectoryListing::entries_from(std::uint64_t offset, std::size_t max_entries,

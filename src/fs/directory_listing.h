@@ -69,9 +69,6 @@ private:
     SteadyTime started_{};
     // Files this mount is writing that no page has shown yet.
     std::set<std::string> being_written_;
-    // For negative answers; given up when the directory is large.
-    std::unordered_set<std::string> all_names_;
-    bool all_names_kept_ = true;
 };
 
 }  // namespace ckptfs

@@ -35,12 +35,6 @@ Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& n
     if (const Result<ObjectVersion> copy = copy_object(state_.env.store, old_key, new_key, CopyOptions{true}); !copy) {
         return failure(copy.error());
     }
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        if (const Result<NodePtr> parent = state_.directory(lock, new_parent)) {
-            state_.note_name(lock, **parent, new_name);
-        }
-    }
     return wait_for<Entry>([&](auto done) { lookups_.lookup(new_parent, new_name, done); });
 }
 

@@ -89,8 +89,6 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
             child->checked >= believed_since) {
             return state_.entry(lock, *child);
         }
-    } else if (now < (*parent)->complete_until && !(*parent)->known_names.contains(name)) {
-        return nothing_there(lock, *parent, name);
     } else if (const auto version = batches_.listed().find(parent_id, name, believed_since)) {
         const NodePtr listed = found_file(lock, *parent, name, *version);
         listed->checked = SteadyTime{};
@@ -193,7 +191,6 @@ NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, 
         node->committed = version;
     }
     node->checked = state_.env.clock.now();
-    state_.note_name(lock, *parent, name);
     return node;
 }
 
@@ -205,7 +202,6 @@ NodePtr Lookups::found_directory(const NodeTable::Lock& lock, const NodePtr& par
     }
     node->has_marker = has_marker;
     node->checked = state_.env.clock.now();
-    state_.note_name(lock, *parent, name);
     return node;
 }
 

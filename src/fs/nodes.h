@@ -25,7 +25,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "ckptfs/clock.h"
@@ -92,9 +91,6 @@ public:
     bool moving = false;
     // The marker object is known to exist, so that the directory outlives its last entry.
     bool has_marker = false;
-    // Until then every name not in `known_names` and without a child node does not exist.
-    SteadyTime complete_until{};
-    std::unordered_set<std::string> known_names;
 };
 
 class NodeTable {

@@ -80,7 +80,6 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
         } else {
             OpenRequest request{state_.nodes.link_new(lock, *parent, name, FileType::kFile), flags, process, {}};
             request.node->checked = state_.env.clock.now();
-            state_.note_name(lock, **parent, name);
             const std::string key = state_.key(lock, *request.node);
             CreatedFile file;
             file.opened = add_handle(lock, request, state_.make_writer(key, flags, std::nullopt), nullptr);

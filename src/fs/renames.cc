@@ -56,8 +56,6 @@ Status Renames::rename_now(const Request& request) {
     }
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        move->old_parent->known_names.erase(request.name);
-        state_.note_name(lock, *move->new_parent, move->new_name);
         move->node->checked = state_.env.clock.now();
     }
     lookups_.forget_listed(move->old_parent->id, request.name);

@@ -45,12 +45,6 @@ struct SharedState {
     [[nodiscard]] bool is_fresh(const NodeTable::Lock&, const Node& node) const {
         return node.checked != SteadyTime{} && env.clock.now() - node.checked < env.names.metadata_ttl;
     }
-    // The name exists now, so that a directory known to be complete must not deny it.
-    void note_name(const NodeTable::Lock&, Node& parent, const std::string& name) const {
-        if (env.clock.now() < parent.complete_until) {
-            parent.known_names.insert(name);
-        }
-    }
     // ESTALE for a node the table does not know, ENOTDIR for a file.
     [[nodiscard]] Result<NodePtr> directory(const NodeTable::Lock& lock, NodeId id) const;
 };

@@ -232,8 +232,6 @@ void UnlinkBatches::answered(const BatchPtr& batch, Result<std::vector<DeleteFai
     }
     if (failed) {
         log_error(escaped("what was removed from " + batch->key + " is still there: " + failed->message));
-        const NodeTable::Lock lock = state_.nodes.lock();
-        batch->directory->complete_until = SteadyTime{};
     } else {
         deleted_(batch->directory);
     }

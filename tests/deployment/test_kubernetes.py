@@ -169,8 +169,7 @@ def test_ranks_on_two_nodes_see_what_the_other_has_closed(node, other_node, make
     for number, rank in enumerate(ranks):
         assert write(rank, f"rank{number}", f"of{number}") == ""
     for rank in ranks:
-        # A listing is believed for --metadata-ttl.
-        wait_until(lambda: rank.run("cat", f"{MOUNT_POINT}/rank0", f"{MOUNT_POINT}/rank1").stdout == "of0of1", "both")
+        assert rank.run("cat", f"{MOUNT_POINT}/rank0", f"{MOUNT_POINT}/rank1").stdout == "of0of1"
 
 
 def test_the_journal_of_a_killed_daemon_ends_its_uploads(trainer, mounted, daemon, simulator, prefix):

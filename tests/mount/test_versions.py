@@ -84,6 +84,19 @@ def test_of_writers_on_two_mounts_the_last_commit_wins_whole(mount):
             assert (reader / "file").read_bytes() == order[-1][1] * size
 
 
+def test_a_new_name_of_another_mount_is_seen_at_once(mount):
+    one, other = mount("--metadata-ttl", "60"), mount("--metadata-ttl", "60")
+    (other / "step").mkdir()
+    assert os.listdir(other / "step") == []
+    assert not (other / "step/model.pt").exists()
+    (one / "step/model.pt").write_bytes(b"model")
+    assert (other / "step/model.pt").read_bytes() == b"model"
+    assert os.listdir(other.path) == ["step"]
+    (one / "done").mkdir()
+    (one / "done/flag").write_bytes(b"")
+    assert (other / "done/flag").stat().st_size == 0
+
+
 def test_stat_sees_another_mounts_commit_within_the_metadata_ttl(mount):
     one, other = mount("--metadata-ttl", "1"), mount("--metadata-ttl", "1")
     for size in (10, 20, 30):
