@@ -43,7 +43,10 @@ struct StoreConfig {
     Milliseconds retry_for{std::chrono::minutes(5)};
     // One byte must move within this time, or the attempt is given up.
     Milliseconds stall_timeout{std::chrono::seconds(20)};
-    int max_connections = 64;
+    // 0: as many as the processors ask for, and these at least.
+    static constexpr int kFewestConnections = 64;
+    int max_connections = 0;
+    [[nodiscard]] int connections() const { return max_connections > 0 ? max_connections : kFewestConnections; }
     // 0: as many as the processors ask for.
     int http_threads = 0;
     // One line an attempt; empty: none.
@@ -77,6 +80,8 @@ struct ReadConfig {
     DirectIo direct_io = DirectIo::kAuto;
     // Blocks read ahead of one sequential reader at most; 0: what the read share of the budget allows.
     std::uint64_t max_read_ahead = 0;
+    // Requests for what nobody waits for yet, of all readers together.
+    int max_requests_ahead = 48;
 };
 
 struct NameConfig {
@@ -104,7 +109,7 @@ struct MountConfig {
     bool allow_other = false;
     bool no_exec = false;
     bool foreground = false;
-    // 0: min(1 GiB, 5 % of RAM or of the cgroup's limit).
+    // 0: 5 % of RAM or of the cgroup's limit, and no more than the processors can fill.
     std::uint64_t max_memory = 0;
     Milliseconds drain_timeout{std::chrono::minutes(10)};
     // 0: as many as the processors ask for.

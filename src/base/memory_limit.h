@@ -20,10 +20,12 @@ namespace ckptfs {
 // Bytes from the text of such a file; empty for "max".
 [[nodiscard]] std::optional<std::uint64_t> parse_memory_limit(std::string_view text);
 
-// min(1 GiB, 5 % of RAM or of the limit), but not below the smallest budget that works.
-[[nodiscard]] std::uint64_t default_max_memory(std::optional<std::uint64_t> ram, std::optional<std::uint64_t> limit);
+// 5 % of RAM or of the limit, but not below the smallest budget that works, and not above what so many processors can
+// keep in flight: 64 MiB each, 1 GiB at least and 4 GiB at most.
+[[nodiscard]] std::uint64_t default_max_memory(std::optional<std::uint64_t> ram, std::optional<std::uint64_t> limit,
+                                               int processors);
 
 // The same for this process; reads /proc and /sys/fs/cgroup.
-[[nodiscard]] std::uint64_t default_max_memory();
+[[nodiscard]] std::uint64_t default_max_memory(int processors);
 
 }  // namespace ckptfs

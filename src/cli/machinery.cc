@@ -64,7 +64,8 @@ Status Machinery::start() {
     executor_ = make_executor();
     blocking_ = make_blocking_executor(kBlockingThreads);
     staging_ = make_blocking_executor(kStagingThreads);
-    const std::uint64_t memory = config_.mount.max_memory == 0 ? default_max_memory() : config_.mount.max_memory;
+    const std::uint64_t memory =
+        config_.mount.max_memory == 0 ? default_max_memory(processor_count()) : config_.mount.max_memory;
     auto pool = MemoryPool::create(memory_shares(memory, config_.mount.fuse_threads, config_.codec.compress != "none"),
                                    executor_.get(), timer_.get());
     if (!pool) {
@@ -133,7 +134,8 @@ Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
     if (auto found = processes_.set_mount_point(config_.mount.mount_point); !found) {
         return failure(found.error());
     }
-    cache_ = std::make_unique<BlockCache>(*pool_, clock_);
+    cache_ =
+        std::make_unique<BlockCache>(*pool_, clock_, BlockCache::Limits::for_requests(config_.read.max_requests_ahead));
     ObjectStore& store = journaled_store();
     write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
     read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});

@@ -145,7 +145,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kStoreSection, "stall-timeout", "", "TIME", "20s",
      "one byte must move within this time, or the attempt is given up", "",
      [](Config& c, std::string_view v) { return set(c.store.stall_timeout, parse_duration(v)); }},
-    {kStoreSection, "max-connections", "", "N", "64", "connections to the store at most", "",
+    {kStoreSection, "max-connections", "", "N", "64 to 192, by processors", "connections to the store at most", "",
      [](Config& c, std::string_view v) { return set(c.store.max_connections, parse_number(v, 1, kMaxConnections)); }},
 
     {kFiles, "uid", "", "USER", "of the caller", "owner of all files, a number or a name", "",
@@ -225,7 +225,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kReading, "max-read-ahead", "", "SIZE", "by memory", "data fetched ahead of one reader at most", "",
      [](Config& c, std::string_view v) { return set(c.read.max_read_ahead, parse_size(v)); }},
 
-    {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G", "memory for data, 64M at least",
+    {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G to 4G by processors",
+     "memory for data, 64M at least",
      "It is taken in the first seconds of a mount. A full budget slows writers; it never fails them and never grows. "
      "Of a control group the limit counts, not the machine's RAM.",
      [](Config& c, std::string_view v) {

@@ -49,7 +49,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& conf
     }
     CurlTransportOptions options;
     options.threads = config.http_threads;
-    options.max_connections = config.max_connections;
+    options.max_connections = config.connections();
     options.ca_bundle = config.ca_bundle;
     auto transport = make_curl_transport(options);
     if (!transport) {

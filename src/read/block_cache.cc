@@ -34,11 +34,21 @@ Piece piece_at(std::uint64_t first_block, std::size_t piece, std::uint64_t offse
 
 }  // namespace
 
-BlockCache::BlockCache(BufferPool& pool, Clock& clock, std::size_t max_blocks)
+BlockCache::Limits BlockCache::Limits::for_requests(int requests_ahead) {
+    Limits limits;
+    limits.requests_ahead = static_cast<std::size_t>(std::max(requests_ahead, 1));
+    const std::size_t window = limits.requests_ahead * ReadWindow::kMaxBlocksPerRequest;
+    // A quarter more than a window, as below.
+    limits.blocks = std::max(Limits().blocks, window + window / 3);
+    return limits;
+}
+
+BlockCache::BlockCache(BufferPool& pool, Clock& clock, Limits limits)
     : pool_(pool),
       clock_(clock),
-      max_blocks_(
-          std::max<std::size_t>(std::min(max_blocks, pool.usage().cap[static_cast<std::size_t>(MemoryUse::kRead)]), 1)),
+      max_blocks_(std::max<std::size_t>(
+          std::min(limits.blocks, pool.usage().cap[static_cast<std::size_t>(MemoryUse::kRead)]), 1)),
+      max_requests_ahead_(limits.requests_ahead),
       // The last quarter holds what slower readers of the same file, and answers under way, still need.
       shares_(max_blocks_ - max_blocks_ / 4),
       self_(std::make_shared<BlockCache*>(this)) {

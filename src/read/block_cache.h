@@ -56,13 +56,19 @@ struct ReadStatistics {
 
 class BlockCache {
 public:
-    // 256 MiB: a full window of one fast reader (192 MiB) and what slower readers of the same file still need of what
-    // it has passed. More would be memory the kernel's page cache uses better.
-    static constexpr std::size_t kDefaultMaxBlocks = 256;
-    // Read-ahead leaves a quarter of StoreConfig::max_connections to reads that somebody waits for, and to writes.
-    static constexpr std::size_t kMaxRequestsAhead = 48;
+    struct Limits {
+        // 256 MiB: a full window of one fast reader (192 MiB) and what slower readers of the same file still need of
+        // what it has passed. More would be memory the kernel's page cache uses better.
+        std::size_t blocks = 256;
+        // For what nobody waits for yet.
+        std::size_t requests_ahead = 48;
 
-    BlockCache(BufferPool& pool, Clock& clock, std::size_t max_blocks = kDefaultMaxBlocks);
+        // With as many blocks as keep these requests busy.
+        static Limits for_requests(int requests_ahead);
+    };
+
+    BlockCache(BufferPool& pool, Clock& clock, Limits limits);
+    BlockCache(BufferPool& pool, Clock& clock) : BlockCache(pool, clock, Limits()) {}
     ~BlockCache();
     BlockCache(const BlockCache&) = delete;
     BlockCache& operator=(const BlockCache&) = delete;
@@ -155,6 +161,7 @@ private:
     BufferPool& pool_;
     Clock& clock_;
     const std::size_t max_blocks_;
+    const std::size_t max_requests_ahead_;
 
     std::atomic<std::size_t> held_{0};
     std::atomic<std::size_t> requests_ahead_{0};

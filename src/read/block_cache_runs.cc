@@ -31,7 +31,7 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
         if (run != nullptr && run->blocks.size() >= blocks_per_request) {
             run = nullptr;
         }
-        if (run == nullptr && requests_ahead_.load() >= kMaxRequestsAhead) {
+        if (run == nullptr && requests_ahead_.load() >= max_requests_ahead_) {
             break;
         }
         std::vector<Buffer> buffers;

@@ -38,7 +38,7 @@ RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dep
       anonymous_(config.no_sign_request),
       stall_timeout_(config.stall_timeout),
       policy_{.retry_for = config.retry_for},
-      limit_(kMinConcurrency, std::max(kMinConcurrency, config.max_connections)) {}
+      limit_(kMinConcurrency, config.connections()) {}
 
 void RequestSender::send(const SharedCall& call) {
     if (!enter()) {

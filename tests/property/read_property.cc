@@ -35,7 +35,7 @@ rc::Gen<Step> any_step(std::uint64_t file_size) {
 
 // How objects are stored, and a reader of such.
 struct AnyReading : Reading {
-    AnyReading(const std::string& compress, std::size_t buffers, std::size_t max_blocks = BlockCache::kDefaultMaxBlocks)
+    AnyReading(const std::string& compress, std::size_t buffers, std::size_t max_blocks = BlockCache::Limits().blocks)
         : Reading(buffers, max_blocks), any_codec(make_codec({compress, {}}).value()) {}
 
     void put(const std::string& content) {

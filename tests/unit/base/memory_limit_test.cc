@@ -50,21 +50,25 @@ TEST(ParseMemoryLimit, ReadsANumberOrNone) {
 }
 
 TEST(DefaultMaxMemory, IsFivePercentUpToOneGiB) {
-    EXPECT_EQ(default_max_memory(8 * kGiB, std::nullopt), 8 * kGiB / 20);
-    EXPECT_EQ(default_max_memory(512 * kGiB, std::nullopt), kGiB);
-    EXPECT_EQ(default_max_memory(512 * kGiB, 4 * kGiB), 4 * kGiB / 20);
+    EXPECT_EQ(default_max_memory(8 * kGiB, std::nullopt, 2), 8 * kGiB / 20);
+    EXPECT_EQ(default_max_memory(512 * kGiB, std::nullopt, 2), kGiB);
+    EXPECT_EQ(default_max_memory(512 * kGiB, 4 * kGiB, 2), 4 * kGiB / 20);
+    // More where there are processors to fill it.
+    EXPECT_EQ(default_max_memory(512 * kGiB, std::nullopt, 32), 2 * kGiB);
+    EXPECT_EQ(default_max_memory(2048 * kGiB, std::nullopt, 192), 4 * kGiB);
+    EXPECT_EQ(default_max_memory(20 * kGiB, std::nullopt, 192), kGiB);
     // "No limit" of version 1.
-    EXPECT_EQ(default_max_memory(8 * kGiB, 9'223'372'036'854'771'712ULL), 8 * kGiB / 20);
-    EXPECT_EQ(default_max_memory(std::nullopt, std::nullopt), kGiB);
+    EXPECT_EQ(default_max_memory(8 * kGiB, 9'223'372'036'854'771'712ULL, 2), 8 * kGiB / 20);
+    EXPECT_EQ(default_max_memory(std::nullopt, std::nullopt, 2), kGiB);
 }
 
 TEST(DefaultMaxMemory, IsNeverTooSmallToWork) {
-    EXPECT_EQ(default_max_memory(512 * kMiB, std::nullopt), kSmallestMaxMemory);
+    EXPECT_EQ(default_max_memory(512 * kMiB, std::nullopt, 2), kSmallestMaxMemory);
 }
 
 TEST(DefaultMaxMemory, OfThisMachineLiesWithinItsBounds) {
-    EXPECT_GE(default_max_memory(), kSmallestMaxMemory);
-    EXPECT_LE(default_max_memory(), kGiB);
+    EXPECT_GE(default_max_memory(1), kSmallestMaxMemory);
+    EXPECT_LE(default_max_memory(1), kGiB);
 }
 
 }  // namespace

@@ -43,9 +43,9 @@ TEST(OptionTable, HasEveryNameOnceAndSaysWhatItDoes) {
 TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
     const auto config = configure({});
     ASSERT_TRUE(config);
-    for (const char* name : {"drain-timeout", "retry-for", "stall-timeout", "max-connections", "file-mode", "dir-mode",
-                             "metadata-ttl", "staging-dir", "commit-marker", "failed-sibling-ttl", "publish-interval",
-                             "checksum", "log-level", "compress", "direct-io", "addressing-style"}) {
+    for (const char* name : {"drain-timeout", "retry-for", "stall-timeout", "file-mode", "dir-mode", "metadata-ttl",
+                             "staging-dir", "commit-marker", "failed-sibling-ttl", "publish-interval", "checksum",
+                             "log-level", "compress", "direct-io", "addressing-style"}) {
         Config changed = *config;
         const OptionSpec* option = find_option(name);
         ASSERT_NE(option, nullptr) << name;

@@ -176,6 +176,36 @@ TEST(ReadFile, ReadAheadFillsTheLinkWhileTheReaderWaits) {
     EXPECT_EQ(reading.cache.statistics().bytes_wasted, 0U);
 }
 
+TEST(CacheLimits, HoldAsManyBlocksAsKeepTheRequestsBusy) {
+    EXPECT_EQ(BlockCache::Limits::for_requests(48).blocks, 256U);
+    EXPECT_EQ(BlockCache::Limits::for_requests(48).requests_ahead, 48U);
+    EXPECT_EQ(BlockCache::Limits::for_requests(144).blocks, 768U);
+    EXPECT_EQ(BlockCache::Limits::for_requests(1).blocks, 256U);
+    EXPECT_EQ(BlockCache::Limits::for_requests(0).requests_ahead, 1U);
+}
+
+TEST(ReadFile, MoreRequestsAreAheadWhereThereAreMoreConnections) {
+    const BlockCache::Limits limits = BlockCache::Limits::for_requests(60);
+    Reading reading(equal_pool(400), limits.blocks, limits.requests_ahead);
+    const std::string content = content_of(350 * kMiB);
+    reading.store.put_object("k", content);
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    std::uint64_t most_in_flight = 0;
+    for (std::size_t offset = 0; offset < content.size() && most_in_flight < 58; offset += kMiB) {
+        reading.store.hold(Operation::kGet);
+        Awaited<Payload> answer;
+        reader->read(stream, offset, kMiB, answer.callback());
+        most_in_flight = std::max(most_in_flight, reading.cache.statistics().requests_in_flight);
+        if (!answer.ready()) {
+            reading.store.release(Operation::kGet);
+        }
+        ASSERT_TRUE(answer.get());
+    }
+    reading.store.release(Operation::kGet);
+    EXPECT_GE(most_in_flight, 58U);
+}
+
 TEST(ReadFile, EightReadersShareEachFetch) {
     Reading reading;
     reading.store.answer_from_threads(4);

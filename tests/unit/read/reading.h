@@ -167,10 +167,11 @@ private:
 };
 
 struct Reading {
-    explicit Reading(std::size_t buffers = 300, std::size_t max_blocks = BlockCache::kDefaultMaxBlocks)
+    explicit Reading(std::size_t buffers = 300, std::size_t max_blocks = BlockCache::Limits().blocks)
         : Reading(equal_pool(buffers), max_blocks) {}
-    explicit Reading(std::unique_ptr<MemoryPool> memory, std::size_t max_blocks = BlockCache::kDefaultMaxBlocks)
-        : memory_(std::move(memory)), pool(*memory_), cache(pool, clock, max_blocks) {}
+    explicit Reading(std::unique_ptr<MemoryPool> memory, std::size_t max_blocks = BlockCache::Limits().blocks,
+                     std::size_t requests_ahead = BlockCache::Limits().requests_ahead)
+        : memory_(std::move(memory)), pool(*memory_), cache(pool, clock, {max_blocks, requests_ahead}) {}
 
     Result<std::shared_ptr<FileReader>> try_open(const std::string& key, const std::string& etag = "",
                                                  bool known_empty = false) {
