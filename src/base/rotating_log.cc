@@ -6,7 +6,10 @@
 #include <spdlog/sinks/rotating_file_sink.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <mutex>
+#include <optional>
 
 #include "base/text.h"
 #include "ckptfs/log.h"
@@ -16,6 +19,8 @@ namespace {
 
 // A second of many small requests.
 constexpr std::size_t kQueuedLines = 8192;
+// A full disk fails every line.
+constexpr std::chrono::seconds kTellEvery{60};
 
 class SpdlogFile final : public RotatingLog {
 public:
@@ -25,13 +30,22 @@ public:
                                                          spdlog::async_overflow_policy::overrun_oldest)) {
         logger_->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %v");
         logger_->flush_on(spdlog::level::info);
-        // At most one a second.
-        logger_->set_error_handler([](const std::string& what) { log_warning(escaped(what)); });
+        logger_->set_error_handler([this](const std::string& what) {
+            const auto now = std::chrono::steady_clock::now();
+            const std::lock_guard lock(mutex_);
+            if (!told_at_ || now - *told_at_ >= kTellEvery) {
+                told_at_ = now;
+                log_warning(escaped(what));
+            }
+        });
     }
 
     void write(std::string_view line) override { logger_->info(spdlog::string_view_t(line.data(), line.size())); }
 
 private:
+    std::mutex mutex_;
+    // Guarded by mutex_.
+    std::optional<std::chrono::steady_clock::time_point> told_at_;
     // Ends when everything is written.
     const std::shared_ptr<spdlog::details::thread_pool> threads_;
     const std::shared_ptr<spdlog::async_logger> logger_;

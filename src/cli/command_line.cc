@@ -285,13 +285,8 @@ Result<Config> make_config(const MountRequest& request, const Environment& envir
 Result<Config> make_config(const ToolRequest& request, const Environment& environment) {
     Config config;
     config.store.bucket = request.object.bucket;
-    if (request.tool == Tool::kDoctor) {
-        // What a mount of it would have.
-        config.store.prefix = request.object.key;
-        if (!config.store.prefix.empty() && !config.store.prefix.ends_with('/')) {
-            config.store.prefix += '/';
-        }
-    }
+    // What a mount of it would have.
+    config.store.prefix = directory_prefix(request.object.key);
     if (auto valid = configure(config, request.settings, environment); !valid) {
         return failure(valid.error());
     }

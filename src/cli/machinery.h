@@ -53,8 +53,6 @@ public:
     [[nodiscard]] const StoreClient& client() const { return *client_; }
     // Only once the file system has been started.
     [[nodiscard]] const BlockCache& cache() const { return *cache_; }
-    // What runs there may wait.
-    [[nodiscard]] Executor& blocking() { return *blocking_; }
     [[nodiscard]] Executor& executor() { return *executor_; }
     [[nodiscard]] Timer& timer() { return *timer_; }
 

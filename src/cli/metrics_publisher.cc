@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/file_descriptor.h"
@@ -27,7 +29,9 @@ Status write_file(const std::string& path, const std::string& text) {
     };
     // Not ending in .prom: the collector does not look at it.
     const std::string unfinished = path + ".new";
-    const FileDescriptor file(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    // Whatever somebody else has left there is not written to.
+    unlink(unfinished.c_str());
+    const FileDescriptor file(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file) {
         return problem();
     }
@@ -48,10 +52,34 @@ class MetricsPublisher::State {
 public:
     State(Places places, MetricsServer::Figures figures) : places_(std::move(places)), figures_(std::move(figures)) {}
 
+    // Of one that hangs, as on a dead file server, the next ones are left out.
     void publish() {
+        if (busy_.exchange(true)) {
+            return;
+        }
+        if (const std::optional<std::string> text = look(); text && !places_.file.empty()) {
+            note(write_file(places_.file, *text), file_problem_);
+            remove_if_closed();
+        }
+        busy_ = false;
+    }
+
+    // Does not wait for the file.
+    void close() {
+        const std::lock_guard lock(mutex_);
+        closed_ = true;
+        server_.reset();
+        if (!busy_ && !places_.file.empty()) {
+            unlink(places_.file.c_str());
+        }
+    }
+
+private:
+    // Serves, and returns what to write.
+    std::optional<std::string> look() {
         const std::lock_guard lock(mutex_);
         if (closed_) {
-            return;
+            return std::nullopt;
         }
         if (!places_.address.empty() && server_ == nullptr) {
             auto server = MetricsServer::create(places_.address, figures_);
@@ -62,21 +90,16 @@ public:
                 log_info(format("metrics are served at http://{}:{}/metrics", host, server_->port()));
             }
         }
-        if (!places_.file.empty()) {
-            note(write_file(places_.file, metrics_text(figures_())), file_problem_);
-        }
+        return places_.file.empty() ? std::nullopt : std::optional(metrics_text(figures_()));
     }
 
-    void close() {
+    void remove_if_closed() {
         const std::lock_guard lock(mutex_);
-        closed_ = true;
-        server_.reset();
-        if (!places_.file.empty()) {
+        if (closed_) {
             unlink(places_.file.c_str());
         }
     }
 
-private:
     // The same problem is told once.
     static void note(const Status& done, std::string& told) {
         const std::string problem = done ? "" : done.error().message;
@@ -89,12 +112,15 @@ private:
     const Places places_;
     const MetricsServer::Figures figures_;
 
+    std::atomic<bool> busy_ = false;
+    // Of whoever is busy.
+    std::string file_problem_;
+
     std::mutex mutex_;
     // Guarded by mutex_.
     bool closed_ = false;
     std::unique_ptr<MetricsServer> server_;
     std::string server_problem_;
-    std::string file_problem_;
 };
 
 MetricsPublisher::MetricsPublisher(Places places, Timer& timer, Executor& executor, MetricsServer::Figures figures)

@@ -27,7 +27,7 @@ public:
         std::string address;
         std::string file;
     };
-    // The executor may block, and outlives it with the timer.
+    // Tasks of the executor may hang, and outlive it: it waits for none. The timer outlives it.
     MetricsPublisher(Places places, Timer& timer, Executor& executor, MetricsServer::Figures figures);
     // Nothing is called any more, and the file is gone: what it said is not true any more.
     ~MetricsPublisher();

@@ -14,12 +14,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/environment.h"
 #include "base/executors.h"
 #include "base/process_inspector.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "ckptfs/log.h"
 #include "cli/background.h"
 #include "cli/control.h"
@@ -48,6 +50,18 @@ constexpr unsigned kReadAheadKibibytes = 8192;
 constexpr Milliseconds kServiceManagerPatience{60'000};
 // mount(8) takes PATH away from the helpers of users.
 constexpr const char* kSearchPath = "/usr/local/bin:/usr/bin:/bin";
+
+// For what may hang for good, and must not keep the daemon from its end.
+class DetachedThreads final : public Executor {
+public:
+    void post(std::function<void()> task) override {
+        try {
+            start_thread("ckptfs-metrics", std::move(task)).detach();
+        } catch (const std::system_error& problem) {
+            log_warning(format("metrics are left out: {}", problem.what()));
+        }
+    }
+};
 
 std::optional<std::string> nobody_listens(const char* /*name*/) {
     return std::nullopt;
@@ -92,6 +106,14 @@ Status check_this_machine(Config& config) {
         return failure(table.error());
     }
     // Below a dead mount nothing can be looked at.
+    // What the daemon writes must not wait for the daemon.
+    for (const std::string& file : {config.mount.metrics_file, config.store.access_log}) {
+        std::error_code problem;
+        if (!file.empty() &&
+            std::filesystem::absolute(file, problem).lexically_normal().string().starts_with(place + "/")) {
+            return failure(EINVAL, format("{} is below the mount point", escaped(file)));
+        }
+    }
     auto mount_point = *dead ? place : check_mount_point(config.mount.mount_point, *table);
     if (!mount_point) {
         return failure(mount_point.error());
@@ -180,6 +202,7 @@ private:
     // Guarded by traffic_mutex_.
     TrafficMeter traffic_;
 
+    DetachedThreads file_writers_;
     // Ask everything above.
     std::unique_ptr<Periodic> traffic_watch_;
     std::unique_ptr<MetricsPublisher> metrics_;
@@ -328,9 +351,9 @@ void Daemon::watch_traffic() {
     });
     const MountConfig& config = config_.mount;
     if (!config.metrics_address.empty() || !config.metrics_file.empty()) {
-        metrics_ = std::make_unique<MetricsPublisher>(
-            MetricsPublisher::Places{config.metrics_address, config.metrics_file}, machinery_->timer(),
-            machinery_->blocking(), [this] { return figures(); });
+        metrics_ =
+            std::make_unique<MetricsPublisher>(MetricsPublisher::Places{config.metrics_address, config.metrics_file},
+                                               machinery_->timer(), file_writers_, [this] { return figures(); });
     }
 }
 

@@ -63,6 +63,13 @@ Result<ObjectUri> split(std::string_view text) {
 
 }  // namespace
 
+std::string directory_prefix(std::string prefix) {
+    if (!prefix.empty() && !prefix.ends_with('/')) {
+        prefix += '/';
+    }
+    return prefix;
+}
+
 Result<SourceUri> parse_source(std::string_view text) {
     const Result<ObjectUri> parts = split(text);
     if (!parts) {
@@ -75,9 +82,7 @@ Result<SourceUri> parse_source(std::string_view text) {
                               "or is too long",
                               escaped(text)));
     }
-    if (!uri.prefix.empty() && !uri.prefix.ends_with('/')) {
-        uri.prefix += '/';
-    }
+    uri.prefix = directory_prefix(std::move(uri.prefix));
     return uri;
 }
 

@@ -15,6 +15,9 @@ struct SourceUri {
     std::string prefix;
 };
 
+// Of the directory that a prefix names: "p" never matches "p2".
+[[nodiscard]] std::string directory_prefix(std::string prefix);
+
 Result<SourceUri> parse_source(std::string_view text);
 
 // One object, or what lies below a prefix; any key that S3 takes, not only those that are paths.

@@ -155,8 +155,8 @@ int gc(const Access& access, const ToolRequest& request) {
     const auto found = [&](const FoundLeftover& upload) {
         static_cast<void>(!write_out(as_bytes(request.json ? json_of(upload) : describe(upload) + "\n")));
     };
-    const auto totals =
-        collect_garbage(access.store(), access.clock(), {request.object.key, request.older_than, request.end}, found);
+    const auto totals = collect_garbage(access.store(), access.clock(),
+                                        {directory_prefix(request.object.key), request.older_than, request.end}, found);
     if (!totals) {
         return fail(totals.error());
     }

@@ -9,10 +9,14 @@
 
 namespace ckptfs {
 
-void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener) {
+void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener, EndOfFile end) {
     writer->when_failed(
-        [this, weak = std::weak_ptr(node), weak_writer = std::weak_ptr(writer), opener](const Error& error) {
-            counters_.failed();
+        [this, weak = std::weak_ptr(node), weak_writer = std::weak_ptr(writer), opener, end](const Error& error) {
+            if (end == EndOfFile::kFailed) {
+                counters_.failed();
+            } else {
+                counters_.held_back();
+            }
             const NodePtr failed = weak.lock();
             const std::shared_ptr<FileWriter> its_writer = weak_writer.lock();
             if (failed != nullptr && its_writer != nullptr) {

@@ -283,7 +283,7 @@ void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) 
     Error why;
     why.message = handle.writer->key() + " is not published: its writer was killed";
     log_warning(escaped(why.message));
-    counters_.held_back();
+    watch(handle.node, handle.writer, handle.opener, EndOfFile::kHeldBack);
     handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
         state_.failed.when_recorded(key, ended);
     });

@@ -110,7 +110,9 @@ private:
 
     // --- failed_files.cc
     // From its first failure on, commit markers have to wait for the file.
-    void watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener);
+    enum class EndOfFile : std::uint8_t { kFailed, kHeldBack };
+    void watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener,
+               EndOfFile end = EndOfFile::kFailed);
     void note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error);
     // Answers when other mounts can see the failure, and nothing of the file is left in the store, or soon.
     void answer_failed(const Handle& handle, const Error& error, std::function<void()> answer);

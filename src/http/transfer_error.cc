@@ -70,7 +70,9 @@ Error transfer_error(const FailedTransfer& failed) {
     error.errno_value = meaning.errno_value;
     error.retryable = meaning.retryable;
     error.outcome_unknown = failed.request_started;
-    const std::string_view detail = failed.detail.empty() ? curl_easy_strerror(failed.code) : failed.detail;
+    // libcurl shows the whole setting of a proxy that it does not understand, password and all.
+    const bool may_tell = !failed.detail.empty() && failed.detail.find('@') == std::string_view::npos;
+    const std::string_view detail = may_tell ? failed.detail : curl_easy_strerror(failed.code);
     error.message = format("{}: {} ({})", failed.authority, meaning.words, detail);
     return error;
 }

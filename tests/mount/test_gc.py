@@ -17,7 +17,7 @@ TWO_HOURS = 7200
 @pytest.fixture
 def gc(simulator, prefix):
     def run(*options: str) -> subprocess.CompletedProcess:
-        return subprocess.run([CKPTFS, "gc", f"s3://{BUCKET}/{prefix}", *options], capture_output=True, text=True,
+        return subprocess.run([CKPTFS, "gc", f"s3://{BUCKET}/{prefix.rstrip('/')}", *options], capture_output=True, text=True,
                               timeout=60, check=False, env={**os.environ, **simulator.environment()})
     return run
 
@@ -54,6 +54,14 @@ def test_the_uploads_of_a_killed_mount_are_told_and_ended(killed, gc, simulator,
     assert TWO_HOURS - 60 <= upload["age_seconds"] <= TWO_HOURS + 60
     assert (totals["uploads"], totals["ended"], totals["problems"]) == (1, 1, 0)
     assert simulator.open_uploads() == []
+
+
+def test_hidden_files_of_the_prefix_are_told_and_no_others(gc, simulator, prefix):
+    simulator.put(prefix + ".ckptfs/tmp/1", b"hidden")
+    simulator.put(prefix.rstrip("/") + "2/.ckptfs/tmp/1", b"of another")
+    file, totals = gc().stdout.splitlines()
+    assert file == f"{prefix}.ckptfs/tmp/1: hidden file, 0.0 MiB, begun 0 h ago, young"
+    assert totals.startswith("0 uploads open and 1 hidden file, 0.0 MiB")
 
 
 def test_nothing_young_is_ended(gc):

@@ -5,12 +5,14 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 
 import pytest
 import yaml
-from harness.programs import ROOT, wait_until
+from harness.programs import CKPTFS, ROOT, wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
 MIB = 1 << 20
@@ -73,6 +75,28 @@ def test_what_failed_is_counted(mount, simulator, prefix):
     assert now["ckptfs_s3_requests_total", ("operation", "PutObject"), ("result", "AccessDenied")] >= 1
     assert now["ckptfs_files_failed_total",] == 1
     assert now["ckptfs_log_messages_total", ("level", "error")] >= 1
+
+
+def test_a_killed_writer_has_not_failed(mount):
+    made = mount("--metrics-address", ":0")
+    port = port_of(made)
+    writer = subprocess.Popen([sys.executable, "-c", "import sys, time; file = open(sys.argv[1], 'wb', buffering=0); "
+                               "file.write(b'x'); print(flush=True); time.sleep(60)", made / "model.pt"],
+                              stdout=subprocess.PIPE)
+    writer.stdout.readline()
+    writer.kill()
+    writer.wait()
+    wait_until(lambda: samples(scrape(port))["ckptfs_files_held_back_total",] == 1, "the writer's end to be noticed")
+    assert samples(scrape(port))["ckptfs_files_failed_total",] == 0
+
+
+def test_what_the_daemon_writes_is_not_below_its_mount(mount, tmp_path):
+    (tmp_path / "mnt").mkdir()
+    for option in ("--metrics-file", "--access-log"):
+        refused = subprocess.run([CKPTFS, "mount", "s3://bucket/", tmp_path / "mnt", option, tmp_path / "mnt/file"],
+                                 capture_output=True, text=True, timeout=30, check=False)
+        assert refused.returncode == 1
+        assert refused.stderr == f"ckptfs: {tmp_path}/mnt/file is below the mount point\n"
 
 
 def test_a_file_for_the_node_exporter(mount, tmp_path):

@@ -7,13 +7,22 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "support/inline_executor.h"
 #include "support/stepped_timer.h"
 
 namespace ckptfs {
 namespace {
+
+class HeldExecutor final : public Executor {
+public:
+    void post(std::function<void()> task) override { tasks.push_back(std::move(task)); }
+    std::vector<std::function<void()>> tasks;
+};
 
 class MetricsPublisherTest : public ::testing::Test {
 protected:
@@ -61,6 +70,33 @@ TEST_F(MetricsPublisherTest, LetsOthersReadTheFile) {
     struct stat info {};
     ASSERT_EQ(stat(file_.c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0644U);
+}
+
+TEST_F(MetricsPublisherTest, WritesToNothingThatSomebodyElseHasLeft) {
+    const std::string unfinished = file_.string() + ".new";
+    std::ofstream(directory_ / "other") << "of others";
+    std::filesystem::create_hard_link(directory_ / "other", unfinished);
+    auto publishing = publisher();
+    EXPECT_NE(text(), "");
+    std::filesystem::permissions(directory_ / "other", std::filesystem::perms(0600));
+    ASSERT_EQ(mkfifo(unfinished.c_str(), 0600), 0);
+    committed_ = 2;
+    EXPECT_EQ(timer_.run(), MetricsPublisher::kPeriod);
+    EXPECT_NE(text().find("ckptfs_files_committed_total{mount=\"\"} 2\n"), std::string::npos) << text();
+    std::ifstream other(directory_ / "other");
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(other), {}), "of others");
+}
+
+TEST_F(MetricsPublisherTest, OneThatHangsIsNotWaitedFor) {
+    HeldExecutor held;
+    auto publishing = std::make_unique<MetricsPublisher>(MetricsPublisher::Places{"", file_}, timer_, held,
+                                                         [this] { return figures(); });
+    EXPECT_EQ(timer_.run(), MetricsPublisher::kPeriod);
+    publishing.reset();
+    for (const auto& task : held.tasks) {
+        task();
+    }
+    EXPECT_FALSE(std::filesystem::exists(file_)) << "written after the end";
 }
 
 TEST_F(MetricsPublisherTest, RemovesTheFileAtItsEnd) {
