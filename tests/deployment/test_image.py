@@ -86,7 +86,7 @@ def test_the_daemon_set_finds_in_it_what_it_calls(tree, simulator, prefix):
               "CKPTFS_METRICS_ADDRESS": ":0", "CKPTFS_CREDENTIALS_FILE": "", "AWS_ACCESS_KEY_ID": ACCESS_KEY,
               "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
     script = "\n".join([
-        "mkdir -p /mnt/ckptfs /staging",
+        "mkdir -p /mnt/ckptfs /staging /var/lib/ckptfs",
         shlex.join(prepare["command"]),
         *(f"export {name}={shlex.quote(value)}" for name, value in values.items() if name != "SOURCE"),
         f"ckptfs mount --foreground s3://{BUCKET}/{prefix} {shlex.join(container['args'][1:])} &",

@@ -10,8 +10,8 @@ import subprocess
 import kubernetes_validate
 import pytest
 
-from harness.manifests import (EXAMPLES, KUBERNETES, OVERLAYS, containers, environment, example, expanded, objects,
-                               overlay, pod_specs)
+from harness.manifests import (EXAMPLES, KUBERNETES, OVERLAYS, applied, containers, environment, example, expanded,
+                               objects, overlay, pod_specs)
 from harness.programs import CKPTFS, ROOT
 
 # The first that labels the pods of a StatefulSet by their number, and the last that the package knows.
@@ -105,10 +105,12 @@ def test_what_belongs_together_agrees(built):
         assert MOUNT_POINT in " ".join(probe["exec"]["command"])
         within, = [int(word) for word in " ".join(probe["exec"]["command"]).split() if word in ("8", "20")]
         assert within < probe["timeoutSeconds"]
-    daemon_set, = objects(built, "DaemonSet")
-    port, = container["ports"]
-    assert values["CKPTFS_METRICS_ADDRESS"] == f"0.0.0.0:{port['containerPort']}"
-    assert daemon_set["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])
+    # Half a MiB of buffers each.
+    assert int(values["CKPTFS_MAX_CONNECTIONS"]) * MIB // 2 <= 64 * MIB
+    # By default its journal is found by the next pod, whatever that is called.
+    assert "CKPTFS_STATE_DIR" not in values
+    state, = [each for each in container["volumeMounts"] if each["mountPath"] == "/var/lib/ckptfs"]
+    assert [each["hostPath"]["path"] for each in pod["volumes"] if each["name"] == state["name"]] == ["/var/lib/ckptfs"]
     assert container["lifecycle"]["preStop"]["exec"]["command"] == ["ckptfs", "unmount", MOUNT_POINT]
 
 
@@ -155,6 +157,25 @@ def test_credentials_come_from_where_the_overlay_says():
     secret, = [each for each in pod["volumes"] if "secret" in each]
     mount, = [each for each in daemon_of(built)["volumeMounts"] if each["name"] == secret["name"]]
     assert (mount["mountPath"], secret["secret"]["defaultMode"]) == (os.path.dirname(file), 0o400)
+
+
+def test_metrics_are_open_to_monitoring_only_and_only_on_request(tmp_path):
+    assert "CKPTFS_METRICS_ADDRESS" not in environment(daemon_of(overlay("irsa")), overlay("irsa"))
+    place = os.path.relpath(KUBERNETES, tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{place}/overlays/irsa]\ncomponents: [{place}/components/metrics]\n")
+    documents = applied(tmp_path)
+    for document in documents:
+        kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
+    container = daemon_of(documents)
+    port, = container["ports"]
+    assert environment(container, documents)["CKPTFS_METRICS_ADDRESS"] == f"0.0.0.0:{port['containerPort']}"
+    daemon_set, = objects(documents, "DaemonSet")
+    assert daemon_set["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])
+    policy, = objects(documents, "NetworkPolicy")
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= daemon_set["spec"]["template"]["metadata"][
+        "labels"].items()
+    assert [rule["ports"] for rule in policy["spec"]["ingress"]] == [[{"port": port["name"]}]]
 
 
 def test_kustomize_uses_every_file():

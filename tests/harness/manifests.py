@@ -16,9 +16,13 @@ EXAMPLES = sorted(path.name for path in (KUBERNETES / "examples").iterdir())
 
 
 def overlay(name: str) -> list[dict]:
+    return applied(KUBERNETES / "overlays" / name)
+
+
+def applied(directory: pathlib.Path) -> list[dict]:
     """What `kubectl apply -k` would send."""
     kubectl = pathlib.Path(sys.executable).with_name("kubectl")
-    built = subprocess.run([kubectl, "kustomize", KUBERNETES / "overlays" / name], capture_output=True, text=True,
+    built = subprocess.run([kubectl, "kustomize", directory], capture_output=True, text=True,
                            timeout=60, check=False)
     assert (built.returncode, built.stderr) == (0, "")
     return list(yaml.safe_load_all(built.stdout))
