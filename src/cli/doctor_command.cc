@@ -188,7 +188,7 @@ private:
     }
 
     void tidy(ObjectStore& store, const Litter& litter, const std::string& place) {
-        if (litter.keys().empty()) {
+        if (litter.empty()) {
             findings_.add(Probe::kCleanup, ProbeAnswer::kYes);
             return;
         }

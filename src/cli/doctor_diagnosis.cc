@@ -43,6 +43,11 @@ std::string joined(std::string_view what, const std::string& seen) {
     return what.empty() ? escaped(seen) : format("{}: {}", what, escaped(seen));
 }
 
+// Nobody knows whether it is.
+std::string means_if_missing(const ProbeRule& rule) {
+    return rule.probe < Probe::kList ? std::string(rule.means) : format("without it: {}", rule.means);
+}
+
 DiagnosisLine by_rule(const Finding& finding) {
     const ProbeRule& rule = rule_of(finding.probe);
     switch (finding.answer) {
@@ -58,7 +63,7 @@ DiagnosisLine by_rule(const Finding& finding) {
         }
         case ProbeAnswer::kFailed:
             return line(finding.probe, rule.failed_severity, joined("could not be found out", finding.seen),
-                        rule.failed_severity == Severity::kProblem ? std::string(rule.means) : "");
+                        rule.failed_severity == Severity::kProblem ? means_if_missing(rule) : "");
         case ProbeAnswer::kNotAsked:
             break;
     }
@@ -156,7 +161,7 @@ DiagnosisLine of_region(const Finding& finding, const StoreFacts& facts) {
 
 DiagnosisLine of_bucket(const Finding& finding) {
     DiagnosisLine made = by_rule(finding);
-    if (finding.answer == ProbeAnswer::kFailed && finding.s3_code.empty()) {
+    if (finding.answer == ProbeAnswer::kFailed && finding.s3_code.empty() && finding.http_status != 0) {
         made.means =
             "no S3 store answers so: another server may listen there, or one that names buckets in another way";
         made.options = {{"endpoint-url", ""}, {"addressing-style", ""}};
@@ -205,6 +210,9 @@ DiagnosisLine of_rates(const Finding& finding, const Rates& rates, int max_conne
 }
 
 DiagnosisLine diagnosed(const Finding& finding, const StoreFacts& facts) {
+    if (finding.errno_value == ECANCELED) {
+        return line(finding.probe, Severity::kUnknown, "could not be found out: interrupted");
+    }
     switch (finding.probe) {
         case Probe::kEndpoint:
             return finding.answer == ProbeAnswer::kNotAsked ? by_rule(finding) : of_endpoint(finding, facts);

@@ -64,16 +64,16 @@ std::string_view name_of(Probe probe) {
 }
 
 void Findings::add(Probe probe, ProbeAnswer answer, std::string seen) {
-    list.push_back({probe, answer, std::move(seen), {}, 0, std::nullopt});
+    list.push_back({probe, answer, std::move(seen), {}, 0, 0, std::nullopt});
 }
 
 void Findings::add(Probe probe, ProbeAnswer answer, const Error& error) {
-    list.push_back({probe, answer, error.message, error.s3_code, error.errno_value, std::nullopt});
+    list.push_back({probe, answer, error.message, error.s3_code, error.errno_value, error.http_status, std::nullopt});
 }
 
 void Findings::not_asked(Probe probe, Probe because) {
     if (find(probe) == nullptr) {
-        list.push_back({probe, ProbeAnswer::kNotAsked, {}, {}, 0, because});
+        list.push_back({probe, ProbeAnswer::kNotAsked, {}, {}, 0, 0, because});
     }
 }
 

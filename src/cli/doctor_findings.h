@@ -90,6 +90,8 @@ struct Finding {
     std::string seen;
     std::string s3_code;
     int errno_value = 0;
+    // 0: the store has not answered.
+    int http_status = 0;
     // Of kNotAsked.
     std::optional<Probe> because;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -13,6 +14,7 @@ namespace {
 
 // No object has it.
 constexpr const char* kOtherEtag = "\"00000000000000000000000000000000\"";
+constexpr const char* kSuffix = "the last bytes of an object";
 constexpr int kLatencies = 12;
 
 // What must be refused, and with which errno: yes where it is, no where it is taken or not known.
@@ -28,9 +30,30 @@ void must_fail(Findings& findings, Probe probe, const Result<T>& result, int err
     }
 }
 
-bool reads_as(Probing& probing, const std::string& key, ByteRange range, const std::string& content) {
-    const auto read = probing.store->get(key, range, "");
-    return read && read->bytes == content && read->response.object.size == 4096;
+struct RangeToRead {
+    ByteRange range;
+    // What is answered otherwise, for a person.
+    const char* what;
+};
+
+// No where an answer, or a refusal, shows that the store does not do it.
+void probe_ranges(Probing& probing, const std::string& key, const std::string& content) {
+    constexpr std::array<RangeToRead, 4> kAsked{
+        {{{0, 1, false}, ""}, {{1000, 2000, false}, ""}, {{4000, 1000, false}, ""}, {{0, 100, true}, kSuffix}}};
+    for (const auto& [range, what] : kAsked) {
+        const auto read = probing.store->get(key, range, "");
+        if (!read && !refused(read.error())) {
+            probing.findings.add(Probe::kRanges, ProbeAnswer::kFailed, read.error());
+            return;
+        }
+        const std::string wanted =
+            content.substr(range.suffix ? content.size() - range.length : range.offset, range.length);
+        if (!read || read->bytes != wanted || read->response.object.size != content.size()) {
+            probing.findings.add(Probe::kRanges, ProbeAnswer::kNo, what);
+            return;
+        }
+    }
+    probing.findings.add(Probe::kRanges, ProbeAnswer::kYes);
 }
 
 void probe_checksum_of_put(Probing& probing) {
@@ -44,10 +67,7 @@ void probe_checksum_of_put(Probing& probing) {
     if (taken) {
         probing.findings.add(Probe::kChecksumOfPut, ProbeAnswer::kNo);
     } else {
-        const Error& error = taken.error();
-        const bool told = error.http_status != 0 && error.errno_value != EACCES;
-        probing.findings.add(Probe::kChecksumOfPut, told ? ProbeAnswer::kYes : ProbeAnswer::kFailed,
-                             told ? std::string() : error.message);
+        add_refusal(probing.findings, Probe::kChecksumOfPut, taken.error());
     }
 }
 
@@ -56,10 +76,10 @@ bool is_plain(const std::string& name) {
                        [](unsigned char each) { return each < 0x80 && std::isalnum(each) != 0; });
 }
 
-std::string missing_of(const std::vector<std::string>& names, const std::vector<std::string>& listed, bool plain) {
+std::string missing_of(const std::vector<std::string>& names, const std::vector<std::string>& listed) {
     std::string missing;
     for (const std::string& name : names) {
-        if (is_plain(name) == plain && std::find(listed.begin(), listed.end(), name) == listed.end()) {
+        if (std::find(listed.begin(), listed.end(), name) == listed.end()) {
             missing += (missing.empty() ? "" : "  ") + name;
         }
     }
@@ -70,15 +90,14 @@ std::string missing_of(const std::vector<std::string>& names, const std::vector<
 
 void probe_objects(Probing& probing) {
     const std::string key = probing.key("object");
-    const std::string content = probe_bytes(4096);
-    const bool ranges = reads_as(probing, key, {0, 1, false}, content.substr(0, 1)) &&
-                        reads_as(probing, key, {1000, 2000, false}, content.substr(1000, 2000)) &&
-                        reads_as(probing, key, {4000, 1000, false}, content.substr(4000));
-    const bool suffix = reads_as(probing, key, {0, 100, true}, content.substr(3996));
-    probing.findings.add(Probe::kRanges, ranges && suffix ? ProbeAnswer::kYes : ProbeAnswer::kNo,
-                         ranges && !suffix ? "the last bytes of an object" : "");
-    must_fail(probing.findings, Probe::kIfMatch, probing.store->get(key, std::nullopt, kOtherEtag), ESTALE);
     probe_checksum_of_put(probing);
+    if (const auto right = probing.unreadable()) {
+        probing.findings.not_asked(Probe::kRanges, *right);
+        probing.findings.not_asked(Probe::kIfMatch, *right);
+        return;
+    }
+    probe_ranges(probing, key, probe_bytes(4096));
+    must_fail(probing.findings, Probe::kIfMatch, probing.store->get(key, std::nullopt, kOtherEtag), ESTALE);
 }
 
 void probe_conditions(Probing& probing) {
@@ -95,25 +114,9 @@ void probe_conditions(Probing& probing) {
     must_fail(probing.findings, Probe::kIfMatchOfPut, probing.store->put(std::move(pinned)), ESTALE);
 }
 
-void probe_copies(Probing& probing) {
-    Findings& findings = probing.findings;
-    CopyRequest copy;
-    copy.source_key = probing.key("object");
-    copy.key = probing.key("copy");
-    const auto copied = probing.store->copy(copy);
-    if (!copied) {
-        findings.add(Probe::kCopy, copied.error().http_status == 0 ? ProbeAnswer::kFailed : ProbeAnswer::kNo,
-                     copied.error());
-        findings.not_asked(Probe::kCopyConditions, Probe::kCopy);
-        return;
-    }
-    const auto seen = probing.store->head(copy.key);
-    const bool whole = seen && seen->size == 4096;
-    findings.add(Probe::kCopy, whole ? ProbeAnswer::kYes : ProbeAnswer::kNo,
-                 whole ? "" : "the copy is not what was copied");
-    if (seen) {
-        probing.look_at_metadata(*seen, "a copy");
-    }
+namespace {
+
+void probe_copy_conditions(Probing& probing, const CopyRequest& copy) {
     CopyRequest pinned = copy;
     pinned.source_if_match = kOtherEtag;
     CopyRequest kept = copy;
@@ -121,15 +124,74 @@ void probe_copies(Probing& probing) {
     Findings asked;
     must_fail(asked, Probe::kCopyConditions, probing.store->copy(std::move(pinned)), ESTALE);
     must_fail(asked, Probe::kCopyConditions, probing.store->copy(std::move(kept)), EEXIST);
-    const bool both = std::all_of(asked.list.begin(), asked.list.end(),
-                                  [](const Finding& each) { return each.answer == ProbeAnswer::kYes; });
-    const bool neither = std::all_of(asked.list.begin(), asked.list.end(),
-                                     [](const Finding& each) { return each.answer == ProbeAnswer::kNo; });
-    findings.add(Probe::kCopyConditions, both ? ProbeAnswer::kYes : ProbeAnswer::kNo,
-                 both || neither                                  ? ""
-                 : asked.list.front().answer == ProbeAnswer::kYes ? "that of the destination (If-None-Match)"
-                                                                  : "that of the source (x-amz-copy-source-if-match)");
+    const ProbeAnswer source = asked.list.front().answer;
+    const ProbeAnswer target = asked.list.back().answer;
+    if (source == ProbeAnswer::kNo || target == ProbeAnswer::kNo) {
+        probing.findings.add(Probe::kCopyConditions, ProbeAnswer::kNo,
+                             source == target             ? ""
+                             : target == ProbeAnswer::kNo ? "that of the destination (If-None-Match)"
+                                                          : "that of the source (x-amz-copy-source-if-match)");
+    } else {
+        probing.findings.list.push_back(source == ProbeAnswer::kYes ? asked.list.back() : asked.list.front());
+    }
 }
+
+}  // namespace
+
+void probe_copies(Probing& probing) {
+    Findings& findings = probing.findings;
+    if (const auto right = probing.unreadable()) {
+        findings.not_asked(Probe::kCopy, *right);
+        findings.not_asked(Probe::kCopyConditions, *right);
+        return;
+    }
+    CopyRequest copy;
+    copy.source_key = probing.key("object");
+    copy.key = probing.key("copy");
+    const auto seen =
+        probing.store->copy(copy).and_then([&](const PutResponse&) { return probing.store->head(copy.key); });
+    if (!seen) {
+        findings.add(Probe::kCopy, answer_of(seen.error()), seen.error());
+        findings.not_asked(Probe::kCopyConditions, Probe::kCopy);
+        return;
+    }
+    const bool whole = seen->size == 4096;
+    findings.add(Probe::kCopy, whole ? ProbeAnswer::kYes : ProbeAnswer::kNo,
+                 whole ? "" : "the copy is not what was copied");
+    probing.look_at_metadata(*seen, "a copy");
+    probe_copy_conditions(probing, copy);
+}
+
+namespace {
+
+// Of the names that the list of what was written has to hold.
+struct Names {
+    std::vector<std::string> written;
+    // That the store does not take.
+    std::string refused;
+    // Of one of which nobody knows whether it was written.
+    std::optional<Error> lost;
+};
+
+Names write_names(Probing& probing, const std::string& place, const std::vector<std::string>& names, bool plain) {
+    Names made;
+    for (const std::string& name : names) {
+        if (is_plain(name) != plain) {
+            continue;
+        }
+        const auto put = probing.store->put(put_of(place + name, "x"));
+        if (put) {
+            made.written.push_back(name);
+        } else if (refused(put.error())) {
+            made.refused += (made.refused.empty() ? "" : "  ") + name;
+        } else {
+            made.lost = put.error();
+        }
+    }
+    return made;
+}
+
+}  // namespace
 
 void probe_listing(Probing& probing) {
     Findings& findings = probing.findings;
@@ -137,15 +199,18 @@ void probe_listing(Probing& probing) {
     // In the order of their bytes.
     const std::vector<std::string> names{"Zebra", "a b+c%20&=", "a!b",      "apple",
                                          "b/c",   "z",          "\xC3\xA4", "\xE6\x97\xA5\xE6\x9C\xAC"};
-    for (const std::string& name : names) {
-        static_cast<void>(probing.store->put(put_of(place + name, "x")));
-    }
+    const Names plain = write_names(probing, place, names, true);
+    const Names others = write_names(probing, place, names, false);
     ListRequest request;
     request.prefix = place;
     const auto page = probing.store->list(std::move(request));
     if (!page) {
         for (const Probe probe : {Probe::kListAfterWrite, Probe::kListOrder, Probe::kKeyNames}) {
-            findings.not_asked(probe, Probe::kList);
+            if (findings.is(Probe::kList, ProbeAnswer::kYes)) {
+                findings.add(probe, ProbeAnswer::kFailed, page.error());
+            } else {
+                findings.not_asked(probe, Probe::kList);
+            }
         }
         return;
     }
@@ -153,10 +218,19 @@ void probe_listing(Probing& probing) {
     for (const ObjectInfo& each : page->objects) {
         listed.push_back(each.key.substr(std::min(place.size(), each.key.size())));
     }
-    const std::string late = missing_of(names, listed, true);
-    const std::string changed = missing_of(names, listed, false);
-    findings.add(Probe::kListAfterWrite, late.empty() ? ProbeAnswer::kYes : ProbeAnswer::kNo, late);
-    findings.add(Probe::kKeyNames, changed.empty() ? ProbeAnswer::kYes : ProbeAnswer::kNo, changed);
+    const std::string late = missing_of(plain.written, listed);
+    const std::string changed = others.refused + missing_of(others.written, listed);
+    if (plain.written.empty() && plain.lost) {
+        findings.add(Probe::kListAfterWrite, ProbeAnswer::kFailed, *plain.lost);
+    } else {
+        findings.add(Probe::kListAfterWrite, late.empty() ? ProbeAnswer::kYes : ProbeAnswer::kNo, late);
+    }
+    // Each is of another kind.
+    if (changed.empty() && others.lost) {
+        findings.add(Probe::kKeyNames, ProbeAnswer::kFailed, *others.lost);
+    } else {
+        findings.add(Probe::kKeyNames, changed.empty() ? ProbeAnswer::kYes : ProbeAnswer::kNo, changed);
+    }
     findings.add(Probe::kListOrder,
                  std::is_sorted(listed.begin(), listed.end()) ? ProbeAnswer::kYes : ProbeAnswer::kNo);
 }
@@ -168,13 +242,12 @@ void probe_batch(Probing& probing) {
     }
     const auto removed = probing.store->remove_many(keys);
     if (!removed) {
-        probing.findings.add(Probe::kDeleteBatch,
-                             removed.error().http_status == 0 ? ProbeAnswer::kFailed : ProbeAnswer::kNo,
-                             removed.error());
+        probing.findings.add(Probe::kDeleteBatch, answer_of(removed.error()), removed.error());
         return;
     }
     if (!removed->empty()) {
-        probing.findings.add(Probe::kDeleteBatch, ProbeAnswer::kNo, removed->front().error);
+        const Error& error = removed->front().error;
+        probing.findings.add(Probe::kDeleteBatch, is_denied(error) ? ProbeAnswer::kFailed : ProbeAnswer::kNo, error);
         return;
     }
     const auto still = probing.store->head(keys.back());

@@ -34,6 +34,11 @@ bool is_about_identity(const Error& error) {
                       "TokenRefreshRequired", "InvalidToken", "AccountProblem", "NotSignedUp"});
 }
 
+// What is wrong is this machine's clock.
+bool is_about_time(const Error& error) {
+    return is_one_of(error.s3_code, {"RequestTimeTooSkewed", "RequestExpired"});
+}
+
 bool is_about_region(const Error& error) {
     return error.http_status == 301 ||
            is_one_of(error.s3_code, {"PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect",
@@ -185,6 +190,15 @@ void fill_gaps(Probing& probing) {
 
 }  // namespace
 
+std::optional<Probe> Probing::unreadable() const {
+    for (const Probe right : {Probe::kGet, Probe::kHead}) {
+        if (findings.is(right, ProbeAnswer::kNo)) {
+            return right;
+        }
+    }
+    return std::nullopt;
+}
+
 void Probing::look_at_metadata(const ObjectInfo& object, const char* how) {
     metadata_was_looked_at = true;
     const auto found = object.metadata.find(std::string(kProbeMetadata));
@@ -215,7 +229,28 @@ PutRequest put_of(std::string key, std::string content) {
 }
 
 bool refused(const Error& error) {
-    return error.http_status >= 400 && error.http_status != 403 && error.errno_value != EACCES;
+    // Request Timeout, Too Many Requests (RFC 9110, 6585): about this attempt.
+    const bool about_attempt = error.http_status == 408 || error.http_status == 429;
+    const bool told = error.http_status >= 400 && error.http_status < 500 && !about_attempt;
+    return (told || error.http_status == 501) && error.http_status != 403 && error.errno_value != EACCES;
+}
+
+ProbeAnswer answer_of(const Error& error) {
+    // Done, it says, but not in the words of S3.
+    const bool something_else = error.http_status == 200 && error.s3_code.empty();
+    return refused(error) || something_else ? ProbeAnswer::kNo : ProbeAnswer::kFailed;
+}
+
+void add_refusal(Findings& findings, Probe probe, const Error& error) {
+    if (refused(error)) {
+        findings.add(probe, ProbeAnswer::kYes);
+    } else {
+        findings.add(probe, ProbeAnswer::kFailed, error);
+    }
+}
+
+bool is_denied(const Error& error) {
+    return error.errno_value == EACCES && !is_about_time(error);
 }
 
 void probe_store(PatientStore& store, PatientStore* plain, const ProbeRequest& request, Findings& findings) {
@@ -245,9 +280,10 @@ void probe_store(PatientStore& store, PatientStore* plain, const ProbeRequest& r
 
 void clean_up(PatientStore& store, const Litter& litter, const std::string& place, Findings& findings) {
     std::vector<UploadId> uploads = litter.uploads();
-    if (auto open = store.list_uploads(place)) {
-        for (OpenUpload& each : *open) {
-            uploads.push_back(std::move(each.upload));
+    const auto open = store.list_uploads(place);
+    if (open) {
+        for (const OpenUpload& each : *open) {
+            uploads.push_back(each.upload);
         }
     }
     std::string left;
@@ -272,6 +308,13 @@ void clean_up(PatientStore& store, const Litter& litter, const std::string& plac
     if (listed && left.empty()) {
         for (const ObjectInfo& each : listed->objects) {
             tidy(each.key, [&] { return store.remove(each.key); });
+        }
+    }
+    // An id that never came is known from the list only.
+    if (!open || findings.is(Probe::kListUploads, ProbeAnswer::kNo)) {
+        for (const std::string& key : litter.unanswered()) {
+            left += (left.empty() ? "" : ", ") + ("perhaps an upload of " + key) +
+                    " (not listed here: end it at the store, or by a lifecycle rule for incomplete uploads)";
         }
     }
     findings.add(Probe::kCleanup, left.empty() ? ProbeAnswer::kYes : ProbeAnswer::kNo, left);

@@ -11,8 +11,16 @@
 
 namespace ckptfs {
 
-// The store has answered, and it was a no; not a broken connection, nor missing rights.
+// The store has answered, and it was a no. All else says nothing about what the store can do: missing rights, a clock
+// that is wrong, a broken connection, no answer in time, a store that is overloaded or broken, somebody who wants to
+// leave.
 [[nodiscard]] bool refused(const Error& error);
+// No where it is refused, or what is answered is not what S3 answers; else that nobody knows.
+[[nodiscard]] ProbeAnswer answer_of(const Error& error);
+// Of what has to be refused, and failed: yes where it was refused, else that nobody knows.
+void add_refusal(Findings& findings, Probe probe, const Error& error);
+// The rights are missing.
+[[nodiscard]] bool is_denied(const Error& error);
 
 struct Probing {
     // The plain one from the moment that checksum headers turn out to be refused.
@@ -46,10 +54,11 @@ struct Probing {
             findings.add(probe, ProbeAnswer::kYes);
             return true;
         }
-        findings.add(probe, result.error().errno_value == EACCES ? ProbeAnswer::kNo : ProbeAnswer::kFailed,
-                     result.error());
+        findings.add(probe, is_denied(result.error()) ? ProbeAnswer::kNo : ProbeAnswer::kFailed, result.error());
         return false;
     }
+    // The right that is missing to read what was written.
+    [[nodiscard]] std::optional<Probe> unreadable() const;
     void look_at_metadata(const ObjectInfo& object, const char* how);
     // What `attempt` makes of the store. Where that is refused, but goes without checksum headers, it is they who are
     // refused: from then on there are none.

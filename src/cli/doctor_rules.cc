@@ -114,7 +114,8 @@ constexpr auto kRules = std::to_array<ProbeRule>({
     {Probe::kDownload, "", kUnknown, "", "", "", "", kUnknown},
     {Probe::kSlowDown, "the store never asked to send less", kNote, "the store asked to send less (SlowDown)",
      "a mount sends fewer requests at a time for a while, by itself", "max-connections", "", kUnknown},
-    {Probe::kCleanup, "nothing is left of the probes", kLimit, "something is left of the probes",
+    {Probe::kCleanup, "nothing is left of the probes but, in a bucket with versions, old versions", kLimit,
+     "something is left of the probes",
      "mounts do not show it; ckptfs gc finds it, and removes it once it is a day old and that is asked for", "", "",
      kLimit},
 });

@@ -34,6 +34,16 @@ void Litter::ended(const UploadId& upload) {
     std::erase_if(uploads_, [&](const UploadId& each) { return each.key == upload.key && each.id == upload.id; });
 }
 
+void Litter::unanswered(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    unanswered_.insert(key);
+}
+
+bool Litter::empty() const {
+    const std::lock_guard lock(mutex_);
+    return keys_.empty() && uploads_.empty() && unanswered_.empty();
+}
+
 std::vector<std::string> Litter::keys() const {
     const std::lock_guard lock(mutex_);
     return {keys_.begin(), keys_.end()};
@@ -42,6 +52,11 @@ std::vector<std::string> Litter::keys() const {
 std::vector<UploadId> Litter::uploads() const {
     const std::lock_guard lock(mutex_);
     return uploads_;
+}
+
+std::vector<std::string> Litter::unanswered() const {
+    const std::lock_guard lock(mutex_);
+    return {unanswered_.begin(), unanswered_.end()};
 }
 
 bool PatientStore::was_refused(const Error& error) {
@@ -115,9 +130,12 @@ Result<std::vector<DeleteFailure>> PatientStore::remove_many(std::vector<std::st
 }
 
 Result<UploadId> PatientStore::create_upload(CreateUploadRequest request) {
+    const std::string key = request.key;
     auto upload = wait<UploadId>([&](auto done) { store_->create_upload(std::move(request), std::move(done)); });
     if (upload) {
         litter_->made(*upload);
+    } else if (!was_refused(upload.error())) {
+        litter_->unanswered(key);
     }
     return upload;
 }

@@ -28,13 +28,18 @@ public:
     void never_made(const std::string& key);
     void made(const UploadId& upload);
     void ended(const UploadId& upload);
+    // An upload of this key may be open, and nobody was told its id.
+    void unanswered(const std::string& key);
+    [[nodiscard]] bool empty() const;
     [[nodiscard]] std::vector<std::string> keys() const;
     [[nodiscard]] std::vector<UploadId> uploads() const;
+    [[nodiscard]] std::vector<std::string> unanswered() const;
 
 private:
     mutable std::mutex mutex_;
     std::set<std::string> keys_;
     std::vector<UploadId> uploads_;
+    std::set<std::string> unanswered_;
 };
 
 struct Patience {

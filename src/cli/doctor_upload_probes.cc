@@ -75,7 +75,7 @@ Result<PutResponse> in_parts(PatientStore& store, const std::string& key, const 
 void probe_open_uploads(Probing& probing, const UploadId& upload) {
     const auto listed = probing.store->list_uploads(probing.request.place);
     if (!listed) {
-        const bool no = listed.error().errno_value == EACCES || refused(listed.error());
+        const bool no = is_denied(listed.error()) || refused(listed.error());
         probing.findings.add(Probe::kListUploads, no ? ProbeAnswer::kNo : ProbeAnswer::kFailed, listed.error());
         return;
     }
@@ -96,12 +96,11 @@ void probe_checksum_of_part(Probing& probing, const UploadId& upload) {
     wrong.body = Payload::from_string("content");
     wrong.crc32c = crc32c(as_bytes("other content"));
     const auto taken = probing.store->upload_part(std::move(wrong));
-    const bool told = !taken && taken.error().http_status != 0 && taken.error().errno_value != EACCES;
-    probing.findings.add(Probe::kChecksumOfPart,
-                         taken  ? ProbeAnswer::kNo
-                         : told ? ProbeAnswer::kYes
-                                : ProbeAnswer::kFailed,
-                         taken || told ? "" : taken.error().message);
+    if (taken) {
+        probing.findings.add(Probe::kChecksumOfPart, ProbeAnswer::kNo);
+    } else {
+        add_refusal(probing.findings, Probe::kChecksumOfPart, taken.error());
+    }
 }
 
 // An upload that is to be ended: what a file that failed leaves. False where that is not possible.
@@ -135,12 +134,13 @@ void probe_part_again(Probing& probing) {
     const auto second = send(*probing.store, *upload, 1, "second");
     const auto done = second ? complete(*probing.store, *upload, {*second}) : failure(second.error());
     const auto read = done ? probing.store->get(key, std::nullopt, "") : failure(done.error());
-    if (read) {
+    if (const auto right = probing.unreadable(); done && right) {
+        probing.findings.not_asked(Probe::kPartAgain, *right);
+    } else if (read) {
         probing.findings.add(Probe::kPartAgain, read->bytes == "second" ? ProbeAnswer::kYes : ProbeAnswer::kNo);
         probing.look_at_metadata(read->response.object, "an upload in parts");
     } else {
-        probing.findings.add(Probe::kPartAgain, refused(read.error()) ? ProbeAnswer::kNo : ProbeAnswer::kFailed,
-                             read.error());
+        probing.findings.add(Probe::kPartAgain, answer_of(read.error()), read.error());
     }
     if (!done) {
         static_cast<void>(probing.store->abort_upload(*upload));
@@ -240,11 +240,7 @@ Result<ObjectInfo> copy_parts(PatientStore& store, const std::string& source, co
         static_cast<void>(store.abort_upload(*upload));
         return failure(done.error());
     }
-    auto object = store.head(key);
-    if (object && object->size != kPart + kTail) {
-        return failure(EIO, "the copied part is not in the object");
-    }
-    return object;
+    return store.head(key);
 }
 
 }  // namespace
@@ -255,15 +251,19 @@ void probe_part_copy(Probing& probing) {
         findings.not_asked(Probe::kPartCopy, Probe::kParts);
         return;
     }
+    if (const auto right = probing.unreadable()) {
+        findings.not_asked(Probe::kPartCopy, *right);
+        return;
+    }
     const auto copied = probing.with_checksums_or_without(
         [&](PatientStore& store) { return copy_parts(store, probing.large_key, probing.key("part-copy")); });
-    const bool unknown =
-        !copied && (copied.error().errno_value == ECANCELED || copied.error().errno_value == ETIMEDOUT);
-    if (copied) {
-        findings.add(Probe::kPartCopy, ProbeAnswer::kYes);
-    } else {
-        findings.add(Probe::kPartCopy, unknown ? ProbeAnswer::kFailed : ProbeAnswer::kNo, copied.error());
+    if (!copied) {
+        findings.add(Probe::kPartCopy, answer_of(copied.error()), copied.error());
+        return;
     }
+    const bool whole = copied->size == kPart + kTail;
+    findings.add(Probe::kPartCopy, whole ? ProbeAnswer::kYes : ProbeAnswer::kNo,
+                 whole ? "" : "the copied part is not in the object");
 }
 
 }  // namespace ckptfs

@@ -13,8 +13,6 @@ from harness.programs import CKPTFS, wait_until
 from harness.servers import start_moto, start_rclone
 from harness.simulator import BUCKET, Simulator
 
-RIGHTS = ("list", "put", "head", "get", "delete", "multipart", "abort", "list_uploads")
-
 
 class Report:
     def __init__(self, ran: subprocess.CompletedProcess) -> None:
@@ -164,21 +162,40 @@ def test_clocks_that_differ(request, ahead, state):
     assert is_clean(server)
 
 
-@pytest.mark.parametrize("operations, missing, exit_code", [
-    (("ListObjectsV2",), {"list"}, 1),
-    (("PutObject", "CreateMultipartUpload"), {"put"}, 1),
-    (("CreateMultipartUpload",), {"multipart"}, 1),
-    (("GetObject", "HeadObject"), {"head", "get"}, 1),
-    (("ListMultipartUploads",), {"list_uploads"}, 0),
+NEEDS_READING = {"ranges", "if_match", "copy", "copy_conditions", "part_copy", "part_again", "latency"}
+NEEDS_UPLOADS = {"abort", "list_uploads", "checksum_of_part", "if_none_match_of_uploads", "parts", "unequal_parts",
+                 "part_order", "part_again", "part_copy"}
+NEEDS_LISTS = {"list_after_write", "list_order", "key_names"}
+
+
+@pytest.mark.parametrize("operations, missing, unknown, exit_code", [
+    (("ListObjectsV2",), {"list"}, NEEDS_LISTS, 1),
+    (("PutObject", "CreateMultipartUpload"), {"put"}, None, 1),
+    (("CreateMultipartUpload",), {"multipart"}, NEEDS_UPLOADS, 1),
+    (("GetObject", "HeadObject"), {"head", "get"}, NEEDS_READING | {"metadata", "etag"}, 1),
+    (("GetObject",), {"get"}, NEEDS_READING, 1),
+    (("ListMultipartUploads",), {"list_uploads"}, set(), 0),
 ])
-def test_a_right_that_is_missing(simulator, operations, missing, exit_code):
+def test_a_right_that_is_missing(simulator, operations, missing, unknown, exit_code):
     simulator.inject(*({"op": operation, "action": "access-denied"} for operation in operations))
     report = examine(simulator)
     assert report.exit_code == exit_code
-    assert report["cleanup"] in ("ok", "unknown")
-    for name in RIGHTS:
-        assert (report[name] in ("fails", "limit")) == (name in missing), name
+    assert report.with_state("set", "limit", "fails") == missing, report.all
+    if unknown is not None:
+        assert report.with_state("unknown") == unknown | {"upload", "download"}, report.all
     assert "s3:" in report.found(min(missing)) or "refused" in report.found(min(missing)) or not exit_code
+    simulator.clear_faults()
+    assert is_clean(simulator)
+
+
+@pytest.mark.parametrize("operation, name", [("CopyObject", "copy"), ("UploadPartCopy", "part_copy"),
+                                             ("DeleteObjects", "delete_batch")])
+@pytest.mark.parametrize("action", ["access-denied", "503", "reset"])
+def test_what_is_not_answered_is_no_verdict_on_the_store(simulator, operation, name, action):
+    simulator.inject({"op": operation, "action": action})
+    report = examine(simulator, "--retry-for", "500ms")
+    assert report.found(name).startswith("could not be found out: "), report.found(name)
+    assert report.with_state("set", "limit", "fails") <= {name}
     simulator.clear_faults()
     assert is_clean(simulator)
 
@@ -321,7 +338,7 @@ def test_other_servers(request, start, exit_code, limits, fails):
     server = start()
     request.addfinalizer(server.stop)
     report = examine(server, "--retry-for", "3s")
-    assert report.exit_code == exit_code
+    assert report.exit_code == exit_code, report.found("part_copy")
     assert report.with_state("limit") == limits and report.with_state("fails") == fails
     assert report.with_state("note") - {"latency"} == {"checksum_of_put", "checksum_of_part"}, "neither compares them"
     assert report.with_state("unknown") == {"upload", "download"}, "not wanted"

@@ -43,6 +43,7 @@ Findings but(Probe probe, ProbeAnswer answer, int errno_value = 0, std::string s
             each.seen = "SEEN";
             each.errno_value = errno_value;
             each.s3_code = std::move(s3_code);
+            each.http_status = errno_value == ETIMEDOUT || errno_value == ECANCELED ? 0 : 400;
         }
     }
     return findings;
@@ -150,6 +151,13 @@ TEST(DoctorDiagnosis, SaysHowBadItIsAndWhichOptionHelps) {
         {Probe::kBucket, kNo, EIO, "NoSuchBucket", Severity::kProblem, "--endpoint-url URL", false},
         {Probe::kBucket, kFailed, EIO, "", Severity::kProblem, "--endpoint-url URL, --addressing-style STYLE", false},
         {Probe::kBucket, kFailed, EIO, "InternalError", Severity::kProblem, "", false},
+        {Probe::kBucket, kFailed, ETIMEDOUT, "", Severity::kProblem, "", false},
+        {Probe::kBucket, kFailed, ECANCELED, "", Severity::kUnknown, "", true},
+        {Probe::kEndpoint, kNo, ECANCELED, "", Severity::kUnknown, "", true},
+        {Probe::kRanges, kFailed, ECANCELED, "", Severity::kUnknown, "", true},
+        {Probe::kRanges, kFailed, EIO, "InternalError", Severity::kProblem, "", false},
+        {Probe::kCopy, kFailed, ETIMEDOUT, "", Severity::kProblem, "", false},
+        {Probe::kPartCopy, kFailed, EACCES, "AccessDenied", Severity::kUnknown, "", true},
         {Probe::kSlowDown, kNo, 0, "", Severity::kNote, "--max-connections N", true},
         {Probe::kList, kNo, EACCES, "AccessDenied", Severity::kProblem, "", false},
         {Probe::kPut, kNo, EACCES, "AccessDenied", Severity::kProblem, "--read-only", false},
@@ -180,6 +188,18 @@ TEST(DoctorDiagnosis, SaysHowBadItIsAndWhichOptionHelps) {
         EXPECT_EQ(diagnose(findings).usable(), each.usable) << name_of(each.probe);
         EXPECT_EQ(exit_code(diagnose(findings)), each.usable ? 0 : 1) << name_of(each.probe);
     }
+}
+
+TEST(DoctorDiagnosis, WhatCouldNotBeFoundOutIsNoVerdict) {
+    for (const Probe probe : all_probes()) {
+        const DiagnosisLine line = line_of(but(probe, ProbeAnswer::kFailed, EIO, "InternalError"), probe);
+        EXPECT_TRUE(probe < Probe::kList || line.means.empty() || line.means.starts_with("without it: "))
+            << name_of(probe) << ": " << line.means;
+    }
+}
+
+TEST(DoctorDiagnosis, WhatIsLeftIsTrueAlsoWithVersions) {
+    EXPECT_NE(line_of(good(), Probe::kCleanup).found.find("versions"), std::string::npos);
 }
 
 TEST(DoctorDiagnosis, CollectsTheOptionsThatCanBeTyped) {

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <set>
+#include <vector>
 
 #include "base/system_clock.h"
 #include "cli/doctor_diagnosis.h"
@@ -34,6 +36,14 @@ protected:
         fault.operation = operation;
         fault.error = testing::store_error(errno_value, code, errno_value == EACCES ? 403 : 501);
         fault.times = 1000;
+        store_.inject(fault);
+    }
+    void break_down(Operation operation, Error error, const std::string& key = "", int times = 1000) {
+        Fault fault;
+        fault.operation = operation;
+        fault.key = key;
+        fault.error = std::move(error);
+        fault.times = times;
         store_.inject(fault);
     }
     Findings probe() {
@@ -179,6 +189,164 @@ TEST_F(DoctorProbes, EachRightIsToldFromTheOthers) {
         EXPECT_EQ(answer(findings, each.probe), ProbeAnswer::kNo) << name_of(each.probe);
         EXPECT_EQ(answer(findings, Probe::kPut), ProbeAnswer::kYes) << name_of(each.probe);
     }
+}
+
+// What needs the right is not asked for; of all else nothing is known but good.
+TEST_F(DoctorProbes, AMissingRightIsNotTheStoresNature) {
+    const struct {
+        std::vector<Operation> operations;
+        std::set<Probe> missing;
+    } cases[] = {{{Operation::kGet, Operation::kHead}, {Probe::kGet, Probe::kHead}},
+                 {{Operation::kGet}, {Probe::kGet}},
+                 {{Operation::kHead}, {Probe::kHead}},
+                 {{Operation::kList}, {Probe::kList}},
+                 {{Operation::kListUploads}, {Probe::kListUploads}},
+                 {{Operation::kCreateUpload}, {Probe::kMultipart}}};
+    for (const auto& each : cases) {
+        store_.clear_faults();
+        for (const Operation operation : each.operations) {
+            refuse(operation);
+        }
+        for (const Finding& found : probe().list) {
+            EXPECT_EQ(found.answer == ProbeAnswer::kNo, each.missing.contains(found.probe))
+                << name_of(found.probe) << ": " << found.seen;
+            EXPECT_TRUE(found.answer != ProbeAnswer::kFailed) << name_of(found.probe) << ": " << found.seen;
+        }
+    }
+}
+
+// Denied, not answered, broken off, overloaded.
+std::vector<Error> errors_that_tell_nothing() {
+    return {testing::store_error(EACCES, "AccessDenied", 403),
+            testing::store_error(ETIMEDOUT, "", 0),
+            testing::store_error(ECANCELED, "", 0),
+            testing::store_error(ECONNRESET, "", 0),
+            testing::store_error(EIO, "ServiceUnavailable", 503),
+            testing::store_error(EIO, "InternalError", 500)};
+}
+
+TEST_F(DoctorProbes, WhatFailsForOtherReasonsIsNotKnown) {
+    const struct {
+        Operation operation;
+        // Of the place, the first that pass; the probe that is told nothing.
+        const char* key;
+        int skip;
+        Probe probe;
+    } cases[] = {{Operation::kGet, "object", 13, Probe::kRanges},
+                 {Operation::kGet, "object", 17, Probe::kIfMatch},
+                 {Operation::kPut, "condition", 1, Probe::kIfNoneMatch},
+                 {Operation::kCopy, "copy", 0, Probe::kCopy},
+                 {Operation::kCopy, "copy", 1, Probe::kCopyConditions},
+                 {Operation::kHead, "copy", 0, Probe::kCopy},
+                 {Operation::kPut, "names/a!b", 0, Probe::kKeyNames},
+                 {Operation::kRemoveMany, "", 0, Probe::kDeleteBatch},
+                 {Operation::kUploadPart, "parts", 0, Probe::kParts},
+                 {Operation::kUploadPartCopy, "part-copy", 0, Probe::kPartCopy},
+                 {Operation::kCreateUpload, "part-copy", 0, Probe::kPartCopy}};
+    for (const auto& each : cases) {
+        for (const Error& error : errors_that_tell_nothing()) {
+            store_.clear_faults();
+            Fault fault;
+            fault.operation = each.operation;
+            fault.key = each.key[0] == '\0' ? "" : std::string(kPlace) + each.key;
+            fault.error = error;
+            fault.skip = each.skip;
+            fault.times = 1000;
+            store_.inject(fault);
+            const Findings findings = probe();
+            EXPECT_EQ(answer(findings, each.probe), ProbeAnswer::kFailed)
+                << name_of(each.probe) << " after " << error.message << error.s3_code << error.errno_value;
+            for (const Finding& found : findings.list) {
+                EXPECT_NE(found.answer, ProbeAnswer::kNo) << name_of(found.probe) << ": " << found.seen;
+            }
+        }
+    }
+}
+
+TEST_F(DoctorProbes, OneWriteThatIsLostIsNotALateListing) {
+    for (const Error& error : errors_that_tell_nothing()) {
+        store_.clear_faults();
+        break_down(Operation::kPut, error, std::string(kPlace) + "names/apple");
+        EXPECT_EQ(answer(probe(), Probe::kListAfterWrite), ProbeAnswer::kYes) << error.s3_code << error.errno_value;
+    }
+    store_.clear_faults();
+    break_down(Operation::kPut, testing::store_error(EINVAL, "InvalidArgument", 400),
+               std::string(kPlace) + "names/a!b");
+    EXPECT_EQ(answer(probe(), Probe::kKeyNames), ProbeAnswer::kNo) << "the store refuses the name";
+}
+
+TEST_F(DoctorProbes, AnAnswerThatIsNotThatOfS3IsANo) {
+    break_down(Operation::kUploadPartCopy, testing::store_error(EPROTO, "", 200));
+    EXPECT_EQ(answer(probe(), Probe::kPartCopy), ProbeAnswer::kNo);
+}
+
+// With checksums: a store that takes none back is asked as one that does.
+TEST_F(DoctorProbes, AChecksumIsRefusedOnlyByARefusal) {
+    FakeStore plain_store;
+    PatientStore plain(plain_store, patience_, litter_);
+    const auto asked = [&](const Error& error) {
+        store_.clear_faults();
+        break_down(Operation::kPut, error, std::string(kPlace) + "wrong-checksum");
+        break_down(Operation::kUploadPart, error, std::string(kPlace) + "ended");
+        Findings findings;
+        PatientStore store(store_, patience_, litter_);
+        probe_store(store, &plain, request_, findings);
+        return findings;
+    };
+    for (const Probe probe : {Probe::kChecksumOfPut, Probe::kChecksumOfPart}) {
+        for (const Error& error : errors_that_tell_nothing()) {
+            EXPECT_EQ(answer(asked(error), probe), ProbeAnswer::kFailed) << error.s3_code << error.errno_value;
+        }
+        EXPECT_EQ(answer(asked(testing::store_error(EIO, "BadDigest", 400)), probe), ProbeAnswer::kYes);
+    }
+}
+
+// An upload whose id never came is found by listing only.
+TEST_F(DoctorProbes, AnUploadThatMayBeOpenIsNamed) {
+    Error lost = testing::store_error(EIO, "InternalError", 500);
+    lost.outcome_unknown = true;
+    for (const Error& error : {testing::store_error(ETIMEDOUT, "", 0), testing::store_error(ECANCELED, "", 0), lost}) {
+        for (const bool listed : {true, false}) {
+            store_.clear_faults();
+            Fault fault;
+            fault.operation = Operation::kCreateUpload;
+            fault.error = error;
+            fault.after_effect = true;
+            store_.inject(fault);
+            static_cast<void>(probe());
+            EXPECT_EQ(store_.open_uploads(), 1);
+            if (!listed) {
+                refuse(Operation::kListUploads);
+            }
+            const Findings cleaned = clean();
+            EXPECT_EQ(answer(cleaned, Probe::kCleanup), listed ? ProbeAnswer::kYes : ProbeAnswer::kNo);
+            EXPECT_EQ(store_.open_uploads(), listed ? 0 : 1);
+            if (!listed) {
+                const std::string& seen = cleaned.find(Probe::kCleanup)->seen;
+                EXPECT_NE(seen.find(std::string(kPlace) + "ended"), std::string::npos) << seen;
+                EXPECT_NE(seen.find("lifecycle"), std::string::npos) << "what to do: " << seen;
+                store_.clear_faults();
+                static_cast<void>(clean());
+            }
+        }
+    }
+}
+
+TEST_F(DoctorProbes, AnUploadThatWasRefusedIsNotOpen) {
+    refuse(Operation::kCreateUpload);
+    refuse(Operation::kListUploads);
+    static_cast<void>(probe());
+    EXPECT_TRUE(clean().is(Probe::kCleanup, ProbeAnswer::kYes));
+}
+
+// Whether an open one is listed was asked, and it was not.
+TEST_F(DoctorProbes, AListOfUploadsThatLacksOneProvesNothing) {
+    litter_.unanswered(std::string(kPlace) + "ended");
+    Findings findings;
+    findings.add(Probe::kListUploads, ProbeAnswer::kNo, "one that is open is not listed");
+    PatientStore cleaning(store_, patience_, litter_);
+    clean_up(cleaning, litter_, kPlace, findings);
+    EXPECT_EQ(answer(findings, Probe::kCleanup), ProbeAnswer::kNo);
 }
 
 TEST_F(DoctorProbes, EqualPartsAreFoundOut) {
