@@ -122,10 +122,15 @@ private:
                 findings_.add(Probe::kCredentials, ProbeAnswer::kNo, error.message);
             }
         }
-        const auto endpoint = client ? (*client)->endpoint(config_.store) : failure(client.error());
+        const auto endpoint = StoreClient::endpoint(config_.store);
         if (!endpoint) {
             findings_.add(Probe::kEndpoint, ProbeAnswer::kNo, endpoint.error());
             return failure(endpoint.error());
+        }
+        if (!client) {
+            // Not for the credentials, and nobody was asked: the log, or libcurl.
+            findings_.add(Probe::kEndpoint, ProbeAnswer::kFailed, client.error());
+            return failure(client.error());
         }
         client_ = std::move(*client);
         findings_.facts.url = endpoint->url("", {});

@@ -215,7 +215,9 @@ DiagnosisLine diagnosed(const Finding& finding, const StoreFacts& facts) {
     }
     switch (finding.probe) {
         case Probe::kEndpoint:
-            return finding.answer == ProbeAnswer::kNotAsked ? by_rule(finding) : of_endpoint(finding, facts);
+            return finding.answer == ProbeAnswer::kYes || finding.answer == ProbeAnswer::kNo
+                       ? of_endpoint(finding, facts)
+                       : by_rule(finding);
         case Probe::kClock:
             return of_clock(finding, facts);
         case Probe::kCredentials:

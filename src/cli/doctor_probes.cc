@@ -64,6 +64,11 @@ void probe_bucket(Probing& probing) {
         probing.blocked = Probe::kBucket;
         return;
     }
+    if (!listed && is_about_time(listed.error())) {
+        findings.add(Probe::kCredentials, ProbeAnswer::kFailed, listed.error());
+        probing.blocked = Probe::kCredentials;
+        return;
+    }
     if (!listed && listed.error().errno_value != EACCES) {
         findings.add(Probe::kBucket, ProbeAnswer::kFailed, listed.error());
         probing.blocked = Probe::kBucket;

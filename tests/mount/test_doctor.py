@@ -119,6 +119,20 @@ def test_what_keeps_everything_out_is_named(simulator, name, variables, options)
     assert is_clean(simulator)
 
 
+def test_a_clock_that_the_store_refuses(simulator):
+    simulator.inject({"op": "*", "action": "skew"})
+    report = examine(simulator, "--retry-for", "500ms")
+    assert report.with_state("fails") == {"credentials"}, report.all
+    assert "clock" in report.found("credentials") and "s3:" not in report.found("list")
+
+
+def test_a_log_that_cannot_be_written_is_not_the_endpoint(simulator):
+    report = examine(simulator, "--access-log", "/dev/null/log")
+    assert report.exit_code == 1 and report.with_state("fails") == {"endpoint"}
+    assert report.found("endpoint").startswith("could not be found out: --access-log: ")
+    assert report.findings["endpoint"]["options"] == [] and report.findings["endpoint"]["means"] == ""
+
+
 def test_no_such_bucket(simulator):
     report = examine(simulator, bucket="otherbucket")
     assert report.exit_code == 1 and report.with_state("fails") == {"bucket"}

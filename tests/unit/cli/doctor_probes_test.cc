@@ -392,6 +392,14 @@ TEST_F(DoctorProbes, TheFirstRequestTellsWhatIsInTheWay) {
     }
 }
 
+TEST_F(DoctorProbes, AClockThatIsRefusedIsNoMissingRight) {
+    break_down(Operation::kList, testing::store_error(EACCES, "RequestTimeTooSkewed", 403));
+    const Findings findings = probe();
+    EXPECT_EQ(answer(findings, Probe::kCredentials), ProbeAnswer::kFailed);
+    EXPECT_EQ(answer(findings, Probe::kList), ProbeAnswer::kNotAsked);
+    EXPECT_EQ(findings.find(Probe::kList)->because, Probe::kCredentials);
+}
+
 TEST_F(DoctorProbes, AStoreThatDoesNotAnswerIsNotWaitedForForever) {
     patience_.longest = Milliseconds(100);
     store_.hold(Operation::kCopy);
