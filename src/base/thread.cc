@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 namespace ckptfs {
@@ -23,12 +24,13 @@ std::thread start_thread(std::string name, std::function<void()> run) {
     sigfillset(&all);
     // A new thread inherits the mask, so that no signal can slip in before it blocks them itself.
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread thread([name = std::move(name), run = std::move(run)] {
+    // Also where the system has no more threads, which std::thread throws.
+    const std::unique_ptr<const sigset_t, void (*)(const sigset_t*)> restored(
+        &before, [](const sigset_t* mask) { pthread_sigmask(SIG_SETMASK, mask, nullptr); });
+    return std::thread([name = std::move(name), run = std::move(run)] {
         pthread_setname_np(pthread_self(), name.c_str());
         run();
     });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return thread;
 }
 
 }  // namespace ckptfs

@@ -219,7 +219,8 @@ Status Daemon::start() {
     }
     machinery_ = std::move(*machinery);
     if (auto checked = machinery_->check_bucket(); !checked) {
-        checked.error().message += format("; ckptfs doctor {} says more", escaped(config_.mount.source));
+        checked.error().message +=
+            format("; ckptfs doctor {} says more, with the same options", escaped(config_.mount.source));
         return checked;
     }
     if (auto attached = attach(); !attached) {

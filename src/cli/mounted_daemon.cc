@@ -50,8 +50,9 @@ Status ask_daemon(const MountEntry& mount, const std::string& request, std::chro
     const Status asked = call_daemon(control_path(directory, mount.mount_point), request, patience, on_line);
     if (!asked) {
         const std::string shown = escaped(mount.mount_point);
-        return failure(asked.error().errno_value, format("{}: {}; if its program has ended: fusermount3 -u {}", shown,
-                                                         asked.error().message, shown));
+        return failure(asked.error().errno_value,
+                       format("{}: {}; if its program has ended, mount it again, or remove it with fusermount3 -u {}",
+                              shown, asked.error().message, shown));
     }
     return {};
 }

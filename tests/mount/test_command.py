@@ -103,7 +103,7 @@ def test_a_bucket_of_another_region(point):
 def test_a_bucket_that_may_not_be_written(simulator, prefix, point):
     simulator.inject({"op": "CreateMultipartUpload", "key": prefix + "*", "action": "403"})
     assert_refused(command(simulator.environment(), "mount", f"s3://{BUCKET}/{prefix}", point), "cannot write",
-                   "--read-only", f"ckptfs doctor s3://{BUCKET}/{prefix} says more")
+                   "--read-only", f"ckptfs doctor s3://{BUCKET}/{prefix} says more, with the same options")
 
 
 def test_no_fuse_device(simulator, point):

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/resource.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>
@@ -98,29 +94,6 @@ protected:
     std::map<std::string, ObjectProblem> problems_;
     const std::unique_ptr<Codec> codec_ = codec_of("auto");
 };
-
-// As at the limit of a container's processes. Says how many times the work was done, or that signals stay blocked.
-[[noreturn]] void work_without_room_for_threads() {
-    // No stack fits any more, and none that is kept of an earlier thread is large enough.
-    pthread_attr_t large;
-    pthread_attr_init(&large);
-    pthread_attr_setstacksize(&large, std::size_t{64} << 20);
-    pthread_setattr_default_np(&large);
-    const rlimit nothing{1, RLIM_INFINITY};
-    setrlimit(RLIMIT_AS, &nothing);
-    std::atomic<int> done = 0;
-    on_threads(8, [&] { ++done; });
-    sigset_t blocked;
-    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
-    std::_Exit(sigismember(&blocked, SIGINT) == 1 ? 100 : done.load());
-}
-
-TEST(OnThreads, TheWorkIsDoneWhereNoThreadCanBeHad) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer needs memory of its own for a thread";
-#endif
-    EXPECT_EXIT(work_without_room_for_threads(), ::testing::ExitedWithCode(1), "");
-}
 
 TEST(OnThreads, AllRunWhereThereIsRoom) {
     std::atomic<int> done = 0;
