@@ -38,7 +38,7 @@ constexpr auto kRules = std::to_array<Rule>({
     {"AccountProblem", EACCES, Recovery::kNone, ""},
     {"NotSignedUp", EACCES, Recovery::kNone, ""},
     {"InvalidAccessKeyId", EACCES, Recovery::kRefreshCredentials, kIdentityAdvice},
-    {"SignatureDoesNotMatch", EACCES, Recovery::kNone, kSecretAdvice},
+    {"SignatureDoesNotMatch", EACCES, Recovery::kRefreshCredentials, kSecretAdvice},
     {"ExpiredToken", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
     {"ExpiredTokenException", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
     {"TokenRefreshRequired", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},

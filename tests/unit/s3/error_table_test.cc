@@ -47,7 +47,8 @@ TEST_P(ErrorTable, GivesErrnoAndRecovery) {
 INSTANTIATE_TEST_SUITE_P(
     Codes, ErrorTable,
     ::testing::Values(
-        Case{403, "AccessDenied", EACCES, Recovery::kNone}, Case{403, "SignatureDoesNotMatch", EACCES, Recovery::kNone},
+        Case{403, "AccessDenied", EACCES, Recovery::kNone},
+        Case{403, "SignatureDoesNotMatch", EACCES, Recovery::kRefreshCredentials},
         Case{403, "InvalidAccessKeyId", EACCES, Recovery::kRefreshCredentials},
         Case{400, "ExpiredToken", EACCES, Recovery::kRefreshCredentials},
         Case{403, "RequestTimeTooSkewed", EACCES, Recovery::kCorrectClock},
