@@ -101,15 +101,15 @@ std::string json_of(const VerifyTotals& totals) {
                  {"not_checked", totals.not_checked}});
 }
 
-std::string json_of(const FoundLeftover& upload) {
-    return line({{"key", upload.upload.key},
-                 {"kind", upload.is_file ? "file" : "upload"},
-                 {"upload_id", upload.upload.id},
-                 {"age_seconds", std::chrono::duration_cast<std::chrono::seconds>(upload.age).count()},
-                 {"size", upload.size},
-                 {"state", name_of(upload.state)},
-                 {"ended", upload.ended},
-                 {"problem", upload.problem}});
+std::string json_of(const FoundLeftover& leftover) {
+    return line({{"key", leftover.upload.key},
+                 {"kind", leftover.is_file ? "file" : "upload"},
+                 {"upload_id", leftover.upload.id},
+                 {"age_seconds", std::chrono::duration_cast<std::chrono::seconds>(leftover.age).count()},
+                 {"size", leftover.size},
+                 {"state", name_of(leftover.state)},
+                 {"ended", leftover.ended},
+                 {"problem", leftover.problem}});
 }
 
 std::string json_of(const GarbageTotals& totals) {
@@ -173,6 +173,8 @@ std::string json_of(const MountStatus& status) {
                  {"draining", status.draining},
                  {"files_open", status.files_open},
                  {"files_unsaved", status.files_unsaved},
+                 {"files_failed", status.files_failed},
+                 {"files_held_back", status.files_held_back},
                  {"files", std::move(files)},
                  {"renames", status.renames},
                  {"files_read", status.files_read},
@@ -214,6 +216,8 @@ Result<MountStatus> parse_status(std::string_view text) {
         json.at("draining").get_to(status.draining);
         json.at("files_open").get_to(status.files_open);
         json.at("files_unsaved").get_to(status.files_unsaved);
+        json.at("files_failed").get_to(status.files_failed);
+        json.at("files_held_back").get_to(status.files_held_back);
         json.at("renames").get_to(status.renames);
         json.at("files_read").get_to(status.files_read);
         status.totals = traffic_of(json.at("totals"));

@@ -18,7 +18,7 @@ namespace ckptfs {
 [[nodiscard]] std::string json_of(const ObjectReport& report);
 [[nodiscard]] std::string json_of(const ObjectProblem& problem);
 [[nodiscard]] std::string json_of(const VerifyTotals& totals);
-[[nodiscard]] std::string json_of(const FoundLeftover& upload);
+[[nodiscard]] std::string json_of(const FoundLeftover& leftover);
 [[nodiscard]] std::string json_of(const GarbageTotals& totals);
 [[nodiscard]] std::string json_of(const Diagnosis& diagnosis);
 [[nodiscard]] std::string json_of(const MountStatus& status);

@@ -48,6 +48,18 @@ std::string file_line(const FileInFlight& file) {
                   file.unsaved ? "" : ", saved");
 }
 
+// Nothing of these is visible, and nobody else may have told.
+std::string not_published(const MountStatus& status) {
+    std::string text;
+    if (status.files_failed > 0) {
+        text += format("not written since it was mounted: {}\n", counted(status.files_failed, "file"));
+    }
+    if (status.files_held_back > 0) {
+        text += format("not published, because their writer was killed: {}\n", counted(status.files_held_back, "file"));
+    }
+    return text;
+}
+
 std::string traffic_line(const MountStatus& status) {
     const Traffic& rates = status.rates;
     return format("now: {} MiB/s written, {} read; {} sent to the store, {} received\n", mebibytes(rates.written),
@@ -94,6 +106,9 @@ void set_files(MountStatus& status, const FileSystem& fs) {
     status.files_unsaved = static_cast<std::uint64_t>(
         std::count_if(status.files.begin(), status.files.end(), [](const FileInFlight& file) { return file.unsaved; }));
     keep_largest(status.files);
+    const FileStatistics statistics = fs.statistics();
+    status.files_failed = statistics.files_failed;
+    status.files_held_back = statistics.files_held_back;
     status.renames = fs.renames();
     for (ReadProgress& read : fs.reads()) {
         status.reads.push_back(FileBeingRead{std::move(read.key), read.size, read.position});
@@ -122,7 +137,7 @@ std::string status_text(const MountStatus& status) {
     std::string text = format("{} at {}: ckptfs {}, pid {}, mounted for {}{}\n", escaped(status.source),
                               escaped(status.mount_point), escaped(status.version), status.pid,
                               duration_text(status.seconds_mounted), status.draining ? ", unmounting" : "");
-    text += verdict(status) + "\n";
+    text += verdict(status) + "\n" + not_published(status);
     text += traffic_line(status) + store_line(status.store);
     text += format("memory: {} of {} MiB, {} MiB of it read ahead or cached{}\n", mebibytes(status.memory_used),
                    mebibytes(status.memory_total), mebibytes(status.memory_for_reading), cache_text(status));

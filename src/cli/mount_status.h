@@ -67,6 +67,9 @@ struct MountStatus {
     // Those open for writing, and how many of them are not saved.
     std::uint64_t files_open = 0;
     std::uint64_t files_unsaved = 0;
+    // Since the mount was made: those that a program could not write, and those whose writer was killed.
+    std::uint64_t files_failed = 0;
+    std::uint64_t files_held_back = 0;
     std::vector<FileInFlight> files;
     std::vector<std::string> renames;
     // Those read in the last seconds.

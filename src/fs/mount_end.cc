@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is under way with open files: what onlookers are told, what a mount waits for at its end, and how it gives up
-// what it cannot wait for.
+// What of the open files a mount waits for at its end, and how it gives up what it cannot wait for.
 #include <algorithm>
 #include <utility>
 
@@ -8,13 +7,6 @@
 #include "fs/open_files.h"
 
 namespace ckptfs {
-namespace {
-
-// A program that computes between its reads is still loading.
-constexpr Milliseconds kStillReading{5'000};
-
-}  // namespace
-
 void OpenFiles::rename_begins(const std::string& name) {
     const std::lock_guard lock(drain_mutex_);
     renames_.insert(name);
@@ -63,33 +55,6 @@ void OpenFiles::answer_drain() {
     for (const Reply<void>& reply : replies) {
         reply({});
     }
-}
-
-std::vector<UploadProgress> OpenFiles::uploads() const {
-    std::vector<UploadProgress> uploads;
-    const NodeTable::Lock lock = state_.nodes.lock();
-    for (const NodePtr& node : state_.nodes.with_writers(lock)) {
-        const FileWriter& writer = *node->writer;
-        uploads.push_back(UploadProgress{writer.key(), writer.progress(), writer.dirty(), writer.failed()});
-    }
-    return uploads;
-}
-
-std::vector<ReadProgress> OpenFiles::reads() const {
-    const SteadyTime now = state_.env.clock.now();
-    std::vector<ReadProgress> reads;
-    for (const HandlePtr& handle : handles_.all()) {
-        const std::lock_guard lock(handle->mutex);
-        if (handle->reader != nullptr && now - handle->last_read.load() < kStillReading) {
-            reads.push_back(ReadProgress{handle->reader->object().key, handle->reader->size(), handle->read_until});
-        }
-    }
-    return reads;
-}
-
-std::vector<std::string> OpenFiles::renames() const {
-    const std::lock_guard lock(drain_mutex_);
-    return {renames_.begin(), renames_.end()};
 }
 
 std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {

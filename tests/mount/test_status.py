@@ -61,7 +61,8 @@ def test_what_moves_and_what_is_read(mount):
         answer = told(made)
         assert answer["files_read"] == 1
         assert answer["reads"][0]["key"].endswith("model.pt") and answer["reads"][0]["size"] == 24 * MIB
-        assert 2 * MIB <= answer["reads"][0]["position"] <= 24 * MIB
+        # The kernel asks for several ranges at once; the one that was answered last counts.
+        assert MIB <= answer["reads"][0]["position"] <= 24 * MIB
         assert "being read: 1 file\n" in status(made.path).stdout
     answer = told(made)
     assert answer["totals"]["written"] == 24 * MIB <= answer["totals"]["sent"]
@@ -102,6 +103,8 @@ def test_the_last_problems_are_told(mount, simulator, prefix):
         (made / "bad").write_bytes(b"x")
     except OSError:
         pass
+    assert told(made)["safe_to_stop"] and told(made)["files_failed"] == 1
+    assert "not written since it was mounted: 1 file" in status(made.path).stdout
     assert any("AccessDenied" in problem and prefix + "bad" in problem for problem in told(made)["problems"])
 
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What onlookers are told of the files that are open.
+#include <mutex>
+#include <utility>
+
+#include "fs/open_files.h"
+
+namespace ckptfs {
+namespace {
+
+// A program that computes between its reads is still loading.
+constexpr Milliseconds kStillReading{5'000};
+
+}  // namespace
+
+std::vector<UploadProgress> OpenFiles::uploads() const {
+    std::vector<UploadProgress> uploads;
+    const NodeTable::Lock lock = state_.nodes.lock();
+    for (const NodePtr& node : state_.nodes.with_writers(lock)) {
+        const FileWriter& writer = *node->writer;
+        uploads.push_back(UploadProgress{writer.key(), writer.progress(), writer.dirty(), writer.failed()});
+    }
+    return uploads;
+}
+
+std::vector<ReadProgress> OpenFiles::reads() const {
+    const SteadyTime now = state_.env.clock.now();
+    std::vector<ReadProgress> reads;
+    for (const HandlePtr& handle : handles_.all()) {
+        const std::lock_guard lock(handle->mutex);
+        if (handle->reader != nullptr && now - handle->last_read.load() < kStillReading) {
+            reads.push_back(ReadProgress{handle->reader->object().key, handle->reader->size(), handle->read_until});
+        }
+    }
+    return reads;
+}
+
+std::vector<std::string> OpenFiles::renames() const {
+    const std::lock_guard lock(drain_mutex_);
+    return {renames_.begin(), renames_.end()};
+}
+
+}  // namespace ckptfs
