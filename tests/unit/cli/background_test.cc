@@ -14,6 +14,8 @@
 #include <functional>
 #include <sstream>
 
+#include "support/temporary_directory.h"
+
 namespace ckptfs {
 namespace {
 
@@ -21,12 +23,6 @@ constexpr int kFailed = 32;
 
 class BackgroundTest : public ::testing::Test {
 protected:
-    BackgroundTest() {
-        std::string pattern = std::filesystem::temp_directory_path() / "ckptfs-background-XXXXXX";
-        directory_ = mkdtemp(pattern.data());
-    }
-    ~BackgroundTest() override { std::filesystem::remove_all(directory_); }
-
     // The exit status of a process that goes to the background and then does `rest` there; its standard error goes to
     // a file.
     int exit_status_of(const std::function<void(Readiness&)>& rest) {
@@ -52,7 +48,8 @@ protected:
         return all.str();
     }
 
-    std::string directory_;
+    const testing::TemporaryDirectory temporary_;
+    const std::string directory_ = temporary_.path();
 };
 
 TEST_F(BackgroundTest, TheCommandReturnsOnceTheMountAnswers) {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cli/unmount_command.h"
+#include "support/temporary_directory.h"
 
 namespace ckptfs {
 namespace {
@@ -22,18 +23,13 @@ namespace fs = std::filesystem;
 
 class ControlTest : public ::testing::Test {
 protected:
-    ControlTest() {
-        std::string pattern = fs::temp_directory_path() / "ckptfs-control-XXXXXX";
-        directory_ = mkdtemp(pattern.data());
-    }
-    ~ControlTest() override { fs::remove_all(directory_); }
-
     static bool wait_for_client(const ControlServer& server) {
         pollfd readable{server.descriptor(), POLLIN, 0};
         return poll(&readable, 1, 20'000) == 1;
     }
 
-    std::string directory_;
+    const testing::TemporaryDirectory temporary_;
+    const std::string directory_ = temporary_.path();
 };
 
 TEST_F(ControlTest, CarriesARequestAndItsAnswer) {

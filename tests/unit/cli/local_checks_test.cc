@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/temporary_directory.h"
+
 namespace ckptfs {
 namespace {
 
@@ -14,12 +16,6 @@ namespace fs = std::filesystem;
 
 class LocalChecks : public ::testing::Test {
 protected:
-    LocalChecks() {
-        std::string pattern = fs::temp_directory_path() / "ckptfs-checks-XXXXXX";
-        directory_ = fs::canonical(mkdtemp(pattern.data()));
-    }
-    ~LocalChecks() override { fs::remove_all(directory_); }
-
     [[nodiscard]] MountEntry fuse_mount(const std::string& at, std::string type) const {
         MountEntry entry;
         entry.mount_point = at;
@@ -31,7 +27,8 @@ protected:
     static std::string line(const Status& status) { return status ? "" : status.error().message; }
     static std::string line(const Result<std::string>& status) { return status ? "" : status.error().message; }
 
-    fs::path directory_;
+    const testing::TemporaryDirectory temporary_;
+    const fs::path directory_ = temporary_.path();
 };
 
 TEST_F(LocalChecks, AnEmptyDirectoryIsResolved) {

@@ -14,6 +14,7 @@
 
 #include "support/inline_executor.h"
 #include "support/stepped_timer.h"
+#include "support/temporary_directory.h"
 
 namespace ckptfs {
 namespace {
@@ -26,13 +27,6 @@ public:
 
 class MetricsPublisherTest : public ::testing::Test {
 protected:
-    MetricsPublisherTest() {
-        char name[] = "/tmp/ckptfs-metrics-XXXXXX";
-        directory_ = mkdtemp(name);
-        file_ = directory_ / "ckptfs.prom";
-    }
-    ~MetricsPublisherTest() override { std::filesystem::remove_all(directory_); }
-
     MountFigures figures() {
         MountFigures figures;
         figures.files.files_committed = committed_;
@@ -47,8 +41,8 @@ protected:
                                                   [this] { return figures(); });
     }
 
-    std::filesystem::path directory_;
-    std::filesystem::path file_;
+    const testing::TemporaryDirectory temporary_;
+    const std::filesystem::path file_ = temporary_.path() / "ckptfs.prom";
     std::uint64_t committed_ = 1;
     testing::SteppedTimer timer_;
     testing::InlineExecutor executor_;
@@ -60,7 +54,7 @@ TEST_F(MetricsPublisherTest, WritesTheFileAtOnceAndAgainEveryPeriod) {
     committed_ = 2;
     EXPECT_EQ(timer_.run(), MetricsPublisher::kPeriod);
     EXPECT_NE(text().find("ckptfs_files_committed_total{mount=\"\"} 2\n"), std::string::npos) << text();
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(temporary_.path()), {}), 1);
 }
 
 TEST_F(MetricsPublisherTest, LetsOthersReadTheFile) {
@@ -74,16 +68,16 @@ TEST_F(MetricsPublisherTest, LetsOthersReadTheFile) {
 
 TEST_F(MetricsPublisherTest, WritesToNothingThatSomebodyElseHasLeft) {
     const std::string unfinished = file_.string() + ".new";
-    std::ofstream(directory_ / "other") << "of others";
-    std::filesystem::create_hard_link(directory_ / "other", unfinished);
+    std::ofstream(temporary_.path() / "other") << "of others";
+    std::filesystem::create_hard_link(temporary_.path() / "other", unfinished);
     auto publishing = publisher();
     EXPECT_NE(text(), "");
-    std::filesystem::permissions(directory_ / "other", std::filesystem::perms(0600));
+    std::filesystem::permissions(temporary_.path() / "other", std::filesystem::perms(0600));
     ASSERT_EQ(mkfifo(unfinished.c_str(), 0600), 0);
     committed_ = 2;
     EXPECT_EQ(timer_.run(), MetricsPublisher::kPeriod);
     EXPECT_NE(text().find("ckptfs_files_committed_total{mount=\"\"} 2\n"), std::string::npos) << text();
-    std::ifstream other(directory_ / "other");
+    std::ifstream other(temporary_.path() / "other");
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(other), {}), "of others");
 }
 

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "base/file_descriptor.h"
+#include "support/temporary_directory.h"
 
 namespace ckptfs {
 namespace {
@@ -28,12 +29,6 @@ ServiceManager manager_of(const Variables& variables) {
 // Plays systemd.
 class ServiceManagerTest : public ::testing::Test {
 protected:
-    ServiceManagerTest() {
-        std::string pattern = std::filesystem::temp_directory_path() / "ckptfs-notify-XXXXXX";
-        directory_ = mkdtemp(pattern.data());
-    }
-    ~ServiceManagerTest() override { std::filesystem::remove_all(directory_); }
-
     // '@' begins the name of an abstract socket.
     void listen(const std::string& name) {
         sockaddr_un address{};
@@ -53,7 +48,8 @@ protected:
         return size < 0 ? "nothing" : std::string(text.data(), static_cast<std::size_t>(size));
     }
 
-    std::string directory_;
+    const testing::TemporaryDirectory temporary_;
+    const std::string directory_ = temporary_.path();
     FileDescriptor socket_;
 };
 

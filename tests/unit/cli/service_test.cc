@@ -14,6 +14,7 @@
 #include "base/system_clock.h"
 #include "support/eventually.h"
 #include "support/memory_file_system.h"
+#include "support/temporary_directory.h"
 
 namespace ckptfs {
 namespace {
@@ -23,14 +24,11 @@ constexpr std::chrono::seconds kPatience{30};
 class ServiceTest : public ::testing::Test {
 protected:
     ServiceTest() {
-        std::string pattern = std::filesystem::temp_directory_path() / "ckptfs-service-XXXXXX";
-        directory_ = mkdtemp(pattern.data());
         auto server = ControlServer::create(directory_ + "/run", "/mnt");
         EXPECT_TRUE(server);
         control_ = std::make_unique<ControlServer>(std::move(*server));
         service_ = Service::create(take_over_signals().value(), control_.get(), {}).value();
     }
-    ~ServiceTest() override { std::filesystem::remove_all(directory_); }
 
     // Runs the service on a thread that signals can be sent to.
     std::future<Service::Outcome> run(Milliseconds drain_timeout) {
@@ -42,7 +40,8 @@ protected:
         return future;
     }
 
-    std::string directory_;
+    const testing::TemporaryDirectory temporary_;
+    const std::string directory_ = temporary_.path();
     SystemClock clock_;
     MemoryFileSystem fs_{{}};
     std::unique_ptr<ControlServer> control_;

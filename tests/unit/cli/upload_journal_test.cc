@@ -13,6 +13,7 @@
 
 #include "cli/journaled_store.h"
 #include "support/fake_store.h"
+#include "support/temporary_directory.h"
 
 namespace ckptfs {
 namespace {
@@ -27,12 +28,6 @@ std::string content_of(const std::string& path) {
 
 class UploadJournalTest : public ::testing::Test {
 protected:
-    UploadJournalTest() {
-        std::string pattern = fs::temp_directory_path() / "ckptfs-journal-XXXXXX";
-        directory_ = std::string(mkdtemp(pattern.data())) + "/state";
-    }
-    ~UploadJournalTest() override { fs::remove_all(fs::path(directory_).parent_path()); }
-
     std::unique_ptr<UploadJournal> journal(const std::string& place = "place") {
         return UploadJournal::create(directory_, place).value();
     }
@@ -42,7 +37,8 @@ protected:
         std::ofstream(directory_ + "/" + name) << text;
     }
 
-    std::string directory_;
+    const testing::TemporaryDirectory temporary_;
+    const std::string directory_ = temporary_.path() / "state";
 };
 
 TEST_F(UploadJournalTest, HoldsWhatHasBegunAndNotEnded) {

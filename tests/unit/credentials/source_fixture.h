@@ -15,18 +15,16 @@
 #include "credentials/source_context.h"
 #include "support/manual_clock.h"
 #include "support/scripted_transport.h"
+#include "support/temporary_directory.h"
 
 namespace ckptfs::testing {
 
 class SourceTest : public ::testing::Test {
 protected:
     SourceTest() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "ckptfs-credentials-XXXXXX").string();
-        home_ = mkdtemp(pattern.data());
         variables_["HOME"] = home_.string();
         std::filesystem::create_directories(home_ / ".aws/sso/cache");
     }
-    ~SourceTest() override { std::filesystem::remove_all(home_); }
 
     // Below the home directory; the path.
     std::string write(const std::string& name, const std::string& text) const {
@@ -53,7 +51,8 @@ protected:
         return answer ? "no error" : answer.error().message;
     }
 
-    std::filesystem::path home_;
+    const TemporaryDirectory temporary_;
+    const std::filesystem::path home_ = temporary_.path();
     std::map<std::string, std::string> variables_;
     ManualClock clock_;
     ScriptedTransport transport_;

@@ -12,25 +12,23 @@
 
 #include "base/file_descriptor.h"
 #include "support/pattern.h"
+#include "support/temporary_directory.h"
 
 namespace ckptfs::testing {
 namespace {
 
-class Directory {
-public:
-    Directory() {
-        std::string name = (std::filesystem::temp_directory_path() / "staged-bytes-XXXXXX").string();
-        path = ::mkdtemp(name.data());
+struct StagedBytesTest : ::testing::Test {
+    Result<std::string> read(std::uint64_t offset, std::size_t size) const {
+        std::string text(size, '\0');
+        const Status got = bytes.read(offset, std::as_writable_bytes(std::span(text)));
+        return got ? Result<std::string>(std::move(text)) : failure(got.error());
     }
-    ~Directory() { std::filesystem::remove_all(path); }
-    Directory(const Directory&) = delete;
-    Directory& operator=(const Directory&) = delete;
 
-    // The only file there, which has no name any more.
+    // Of the only file in the directory, which has no name any more.
     void flip_a_bit_at(std::uint64_t offset) const {
         for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
             std::error_code gone;
-            if (!std::filesystem::read_symlink(entry, gone).string().starts_with(path + "/")) {
+            if (!std::filesystem::read_symlink(entry, gone).string().starts_with(path.string() + "/")) {
                 continue;
             }
             const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
@@ -43,35 +41,26 @@ public:
         FAIL() << "no file in " << path;
     }
 
-    std::string path;
-};
-
-struct StagedBytesTest : ::testing::Test {
-    Result<std::string> read(std::uint64_t offset, std::size_t size) const {
-        std::string text(size, '\0');
-        const Status got = bytes.read(offset, std::as_writable_bytes(std::span(text)));
-        return got ? Result<std::string>(std::move(text)) : failure(got.error());
-    }
-
-    Directory directory;
-    StagedBytes bytes{directory.path, "dir/file"};
+    const TemporaryDirectory directory;
+    const std::filesystem::path path = directory.path();
+    StagedBytes bytes{path, "dir/file"};
 };
 
 TEST_F(StagedBytesTest, DamageOnTheDiskIsAnErrorThatNamesFileAndDirectory) {
     ASSERT_TRUE(bytes.write(100, as_bytes(pattern(300'000))));
     ASSERT_TRUE(read(100, 300'000));
-    directory.flip_a_bit_at(200'000);
+    flip_a_bit_at(200'000);
     EXPECT_EQ(read(100, 50'000).value(), pattern(50'000));
     const auto damaged = read(199'000, 10);
     ASSERT_FALSE(damaged);
     EXPECT_EQ(damaged.error().errno_value, EIO);
     EXPECT_NE(damaged.error().message.find("dir/file"), std::string::npos);
-    EXPECT_NE(damaged.error().message.find(directory.path), std::string::npos);
+    EXPECT_NE(damaged.error().message.find(path.string()), std::string::npos);
 }
 
 TEST_F(StagedBytesTest, DamageIsNotWrittenOver) {
     ASSERT_TRUE(bytes.write(0, as_bytes(pattern(70'000))));
-    directory.flip_a_bit_at(10);
+    flip_a_bit_at(10);
     EXPECT_FALSE(bytes.write(20, as_bytes(pattern(5))));
     bytes.truncate(1'000);
     EXPECT_FALSE(read(0, 1'000));
