@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "ckptfs/executor.h"
 
@@ -16,6 +17,10 @@ namespace ckptfs {
 
 // For tasks that wait: namespace operations and staging files.
 [[nodiscard]] std::unique_ptr<Executor> make_blocking_executor(int threads);
+
+// A thread for each task, which nobody waits for: for what may hang for good. A task for which there is no thread is
+// logged and left out.
+[[nodiscard]] std::unique_ptr<Executor> make_detached_executor(std::string thread_name);
 
 // Processors this process may run on, at least 1.
 [[nodiscard]] int processor_count();

@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "ckptfs/log.h"
@@ -24,8 +26,9 @@ constexpr std::chrono::seconds kTellEvery{60};
 
 class SpdlogFile final : public RotatingLog {
 public:
-    explicit SpdlogFile(const spdlog::sink_ptr& sink)
-        : threads_(std::make_shared<spdlog::details::thread_pool>(kQueuedLines, 1)),
+    SpdlogFile(std::string path, const spdlog::sink_ptr& sink)
+        : path_(std::move(path)),
+          threads_(std::make_shared<spdlog::details::thread_pool>(kQueuedLines, 1)),
           logger_(std::make_shared<spdlog::async_logger>("file", sink, threads_,
                                                          spdlog::async_overflow_policy::overrun_oldest)) {
         logger_->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %v");
@@ -40,9 +43,16 @@ public:
         });
     }
 
+    ~SpdlogFile() override {
+        if (const std::size_t dropped = threads_->overrun_counter(); dropped > 0) {
+            log_warning(format("{} lines came faster than the disk took them, and are missing in {}", dropped, path_));
+        }
+    }
     void write(std::string_view line) override { logger_->info(spdlog::string_view_t(line.data(), line.size())); }
 
 private:
+    // As it is logged.
+    const std::string path_;
     std::mutex mutex_;
     // Guarded by mutex_.
     std::optional<std::chrono::steady_clock::time_point> told_at_;
@@ -57,8 +67,8 @@ Result<std::unique_ptr<RotatingLog>> RotatingLog::create(const std::string& path
                                                          std::size_t old_files) {
     try {
         return std::make_unique<SpdlogFile>(
-            std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, max_size, old_files));
-    } catch (const spdlog::spdlog_ex& problem) {
+            escaped(path), std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, max_size, old_files));
+    } catch (const std::exception& /*problem*/) {
         const int error = errno == 0 ? EIO : errno;
         return failure(error, format("cannot write {}: {}", escaped(path), std::strerror(error)));
     }

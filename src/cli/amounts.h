@@ -10,10 +10,12 @@
 
 namespace ckptfs {
 
+inline constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kGibibyte = std::uint64_t{1} << 30;
+
 // "1.5"
 [[nodiscard]] inline std::string mebibytes(std::uint64_t bytes) {
-    constexpr double kMebibyte = 1048576;
-    return format("{:.1f}", static_cast<double>(bytes) / kMebibyte);
+    return format("{:.1f}", static_cast<double>(bytes) / static_cast<double>(kMebibyte));
 }
 
 // "1 file", "2 files"

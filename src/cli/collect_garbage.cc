@@ -255,14 +255,13 @@ std::string describe(const FoundLeftover& leftover) {
 }
 
 std::string describe(const GarbageTotals& totals) {
-    constexpr double kGibibyte = 1073741824;
     std::string text = counted(totals.uploads, "upload") + " open";
     if (totals.files > 0) {
         text += format(" and {}", counted(totals.files, "hidden file"));
     }
     text += format(", {} MiB, about ${:.2f} a month; {} abandoned, {} MiB", mebibytes(totals.size),
-                   static_cast<double>(totals.size) / kGibibyte * kDollarsPerGibibyteAndMonth, totals.abandoned,
-                   mebibytes(totals.abandoned_size));
+                   static_cast<double>(totals.size) / static_cast<double>(kGibibyte) * kDollarsPerGibibyteAndMonth,
+                   totals.abandoned, mebibytes(totals.abandoned_size));
     if (totals.ended > 0) {
         text += format(", {} ended", totals.ended);
     } else if (totals.abandoned > 0) {

@@ -23,6 +23,7 @@
 #include "base/uuid.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
+#include "cli/amounts.h"
 #include "cli/background.h"
 #include "cli/control.h"
 #include "cli/doctor_diagnosis.h"
@@ -30,8 +31,10 @@
 #include "cli/doctor_local.h"
 #include "cli/doctor_probes.h"
 #include "cli/json_reports.h"
+#include "cli/local_checks.h"
 #include "cli/scale.h"
 #include "cli/store_client.h"
+#include "cli/terminal.h"
 #include "cli/upload_journal.h"
 
 namespace ckptfs {
@@ -42,7 +45,6 @@ constexpr Milliseconds kRetryFor{std::chrono::seconds(10)};
 // A part at 100 KB/s.
 constexpr Milliseconds kLongestRequest{std::chrono::seconds(60)};
 constexpr std::chrono::minutes kLongest{5};
-constexpr std::uint64_t kMebibyte = 1048576;
 
 std::atomic<bool> wants_to_leave = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
@@ -68,7 +70,7 @@ void ask_this_machine(const Config& config, ExitCodeSight sight, Findings& findi
     LocalPlaces places;
     places.fuse_device = "/dev/fuse";
     places.is_root = geteuid() == 0;
-    places.search_path = environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+    places.search_path = search_path(environment);
     places.staging_directory = config.write.staging_dir;
     places.control_directory = control_directory(getuid(), getuid(), environment);
     places.state_directory = state_directory(getuid(), environment);
@@ -168,9 +170,8 @@ private:
         probes.max_connections = config_.store.max_connections;
         probes.credentials = client_->credentials_source();
         if (!request_.json && isatty(STDERR_FILENO) != 0) {
-            // ECMA-48: to the first column, erase the line.
             probes.asking = [](Probe probe) {
-                std::fprintf(stderr, "\r\x1b[Kasking for %s ...", std::string(name_of(probe)).c_str());
+                std::fprintf(stderr, "%sasking for %s ...", kClearLine, std::string(name_of(probe)).c_str());
             };
         }
         Litter litter;
@@ -178,7 +179,7 @@ private:
         PatientStore plain(**second, patience_, litter);
         probe_store(store, checksums ? &plain : nullptr, probes, findings_);
         if (probes.asking) {
-            std::fputs("\r\x1b[K", stderr);
+            std::fputs(kClearLine, stderr);
         }
         // What was given up must not be done after it was tidied up.
         (*first)->stop();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/doctor_local.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/local_checks.h"
+#include "cli/private_directory.h"
 
 namespace ckptfs {
 namespace {
@@ -34,14 +34,12 @@ void add_sight(Findings& findings, ExitCodeSight sight) {
 
 Status check_private_place(const std::string& path) {
     namespace fs = std::filesystem;
-    struct stat status {};
-    if (lstat(path.c_str(), &status) == 0) {
-        if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 0077) != 0) {
-            return failure(EPERM, format("{} is not a directory that only this user can enter", path));
-        }
-        return access(path.c_str(), W_OK | X_OK) == 0
-                   ? Status()
-                   : failure(errno, format("{} cannot be written: {}", path, std::strerror(errno)));
+    const Status is_private = check_private_directory(path);
+    if (is_private && access(path.c_str(), W_OK | X_OK) != 0) {
+        return failure(errno, format("{} cannot be written: {}", path, std::strerror(errno)));
+    }
+    if (is_private || is_private.error().errno_value == EPERM) {
+        return is_private;
     }
     std::error_code problem;
     fs::path above = fs::path(path).parent_path();

@@ -93,6 +93,10 @@ Result<std::string> check_mount_point(const std::string& directory, const std::v
     return resolved.string();
 }
 
+std::string search_path(const Environment& environment) {
+    return environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+}
+
 Status check_fuse(const std::string& device, bool is_root, const std::string& search_path) {
     const FileDescriptor fuse(open(device.c_str(), O_RDWR | O_CLOEXEC));
     if (!fuse && (errno == ENOENT || errno == ENODEV || errno == ENXIO)) {

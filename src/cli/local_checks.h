@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/environment.h"
 #include "ckptfs/status.h"
 #include "fuse/mount_table.h"
 
@@ -15,6 +16,9 @@ namespace ckptfs {
 
 // The absolute, resolved path of an existing, empty directory that is no mount of ours yet.
 Result<std::string> check_mount_point(const std::string& directory, const std::vector<MountEntry>& table);
+
+// PATH. mount(8) takes it away from the helpers of users.
+[[nodiscard]] std::string search_path(const Environment& environment);
 
 // `device` is "/dev/fuse". Without root, fusermount3 must be found in `search_path` (PATH).
 Status check_fuse(const std::string& device, bool is_root, const std::string& search_path);

@@ -55,12 +55,17 @@ public:
     // Of one that hangs, as on a dead file server, the next ones are left out.
     void publish() {
         if (busy_.exchange(true)) {
+            if (!told_of_delay_.exchange(true)) {
+                log_warning(format("metrics are not told any more: writing {} takes longer than {} s",
+                                   escaped(places_.file), kPeriod.count() / 1000));
+            }
             return;
         }
         if (const std::optional<std::string> text = look(); text && !places_.file.empty()) {
             note(write_file(places_.file, *text), file_problem_);
             remove_if_closed();
         }
+        told_of_delay_ = false;
         busy_ = false;
     }
 
@@ -113,6 +118,7 @@ private:
     const MetricsServer::Figures figures_;
 
     std::atomic<bool> busy_ = false;
+    std::atomic<bool> told_of_delay_ = false;
     // Of whoever is busy.
     std::string file_problem_;
 

@@ -14,14 +14,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "base/environment.h"
 #include "base/executors.h"
 #include "base/process_inspector.h"
 #include "base/text.h"
-#include "base/thread.h"
 #include "ckptfs/log.h"
 #include "cli/background.h"
 #include "cli/control.h"
@@ -48,20 +46,6 @@ namespace {
 constexpr unsigned kReadAheadKibibytes = 8192;
 // While a mount drains it says so several times a second; what comes after the last time is short.
 constexpr Milliseconds kServiceManagerPatience{60'000};
-// mount(8) takes PATH away from the helpers of users.
-constexpr const char* kSearchPath = "/usr/local/bin:/usr/bin:/bin";
-
-// For what may hang for good, and must not keep the daemon from its end.
-class DetachedThreads final : public Executor {
-public:
-    void post(std::function<void()> task) override {
-        try {
-            start_thread("ckptfs-metrics", std::move(task)).detach();
-        } catch (const std::system_error& problem) {
-            log_warning(format("metrics are left out: {}", problem.what()));
-        }
-    }
-};
 
 std::optional<std::string> nobody_listens(const char* /*name*/) {
     return std::nullopt;
@@ -106,14 +90,6 @@ Status check_this_machine(Config& config) {
         return failure(table.error());
     }
     // Below a dead mount nothing can be looked at.
-    // What the daemon writes must not wait for the daemon.
-    for (const std::string& file : {config.mount.metrics_file, config.store.access_log}) {
-        std::error_code problem;
-        if (!file.empty() &&
-            std::filesystem::absolute(file, problem).lexically_normal().string().starts_with(place + "/")) {
-            return failure(EINVAL, format("{} is below the mount point", escaped(file)));
-        }
-    }
     auto mount_point = *dead ? place : check_mount_point(config.mount.mount_point, *table);
     if (!mount_point) {
         return failure(mount_point.error());
@@ -126,10 +102,16 @@ Status check_this_machine(Config& config) {
             *path = std::filesystem::absolute(*path, problem).string();
         }
     }
+    // What the daemon writes must not wait for the daemon.
+    for (const std::string& path : {config.mount.log_file, config.mount.metrics_file, config.store.access_log}) {
+        if (std::filesystem::path(path).lexically_normal().string().starts_with(config.mount.mount_point + "/")) {
+            return failure(EINVAL, format("{} is below the mount point", escaped(path)));
+        }
+    }
     if (auto staging = check_staging_directory(config.write.staging_dir, *table); !staging) {
         return staging;
     }
-    return check_fuse("/dev/fuse", geteuid() == 0, process_environment()("PATH").value_or(kSearchPath));
+    return check_fuse("/dev/fuse", geteuid() == 0, search_path(process_environment()));
 }
 
 Status redirect_log(const MountConfig& config, Readiness& readiness) {
@@ -202,7 +184,7 @@ private:
     // Guarded by traffic_mutex_.
     TrafficMeter traffic_;
 
-    DetachedThreads file_writers_;
+    const std::unique_ptr<Executor> metrics_threads_ = make_detached_executor("ckptfs-metrics");
     // Ask everything above.
     std::unique_ptr<Periodic> traffic_watch_;
     std::unique_ptr<MetricsPublisher> metrics_;
@@ -354,7 +336,7 @@ void Daemon::watch_traffic() {
     if (!config.metrics_address.empty() || !config.metrics_file.empty()) {
         metrics_ =
             std::make_unique<MetricsPublisher>(MetricsPublisher::Places{config.metrics_address, config.metrics_file},
-                                               machinery_->timer(), file_writers_, [this] { return figures(); });
+                                               machinery_->timer(), *metrics_threads_, [this] { return figures(); });
     }
 }
 

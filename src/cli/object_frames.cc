@@ -222,15 +222,11 @@ Status RunReader::read_referenced_frame(const OpenObject& from, const Frame& fra
 void on_threads(int threads, const std::function<void()>& work) {
     std::vector<std::thread> started;
     started.reserve(static_cast<std::size_t>(threads));
-    sigset_t signals;
-    pthread_sigmask(SIG_SETMASK, nullptr, &signals);
     try {
         for (int i = 0; i < threads; ++i) {
             started.push_back(start_thread("ckptfs-tool", work));
         }
     } catch (const std::system_error& error) {
-        // They were blocked for the thread that did not start.
-        pthread_sigmask(SIG_SETMASK, &signals, nullptr);
         log_debug(format("{} of {} threads: {}", started.size(), threads, error.what()));
     }
     if (started.empty()) {

@@ -11,4 +11,7 @@ namespace ckptfs {
 // Made with mode 0700 where it is missing; its parent must exist.
 Status make_private_directory(const std::string& path);
 
+// Whether it is one. ENOENT where there is nothing.
+Status check_private_directory(const std::string& path);
+
 }  // namespace ckptfs

@@ -19,8 +19,6 @@ namespace {
 
 constexpr time_t kPatienceSeconds = 5;
 
-using Microseconds = std::chrono::duration<std::int64_t, std::micro>;
-
 // sd_watchdog_enabled(3): only for the process that WATCHDOG_PID names, where it does.
 Milliseconds watchdog_of(const Environment& environment) {
     const auto time = environment("WATCHDOG_USEC");

@@ -24,6 +24,7 @@
 #include "cli/json_reports.h"
 #include "cli/scale.h"
 #include "cli/store_client.h"
+#include "cli/terminal.h"
 #include "cli/verify_objects.h"
 #include "codec/codecs.h"
 
@@ -124,8 +125,7 @@ public:
     }
     void clear() const {
         if (shown_ && last_ != SteadyTime{}) {
-            // ECMA-48: to the first column, erase the line.
-            std::fputs("\r\x1b[K", stderr);
+            std::fputs(kClearLine, stderr);
         }
     }
 
@@ -151,12 +151,12 @@ int verify(const Access& access, const ToolRequest& request) {
     return written ? exit_code(*totals) : fail(written.error(), kNotChecked);
 }
 
-int gc(const Access& access, const ToolRequest& request) {
-    const auto found = [&](const FoundLeftover& upload) {
-        static_cast<void>(!write_out(as_bytes(request.json ? json_of(upload) : describe(upload) + "\n")));
+int gc(const Access& access, const ToolRequest& request, const std::string& prefix) {
+    const auto found = [&](const FoundLeftover& leftover) {
+        static_cast<void>(!write_out(as_bytes(request.json ? json_of(leftover) : describe(leftover) + "\n")));
     };
-    const auto totals = collect_garbage(access.store(), access.clock(),
-                                        {directory_prefix(request.object.key), request.older_than, request.end}, found);
+    const auto totals =
+        collect_garbage(access.store(), access.clock(), {prefix, request.older_than, request.end}, found);
     if (!totals) {
         return fail(totals.error());
     }
@@ -170,7 +170,8 @@ int tool_command(const ToolRequest& request, const Config& config) {
     if (request.tool == Tool::kDoctor) {
         return doctor_command(request, config);
     }
-    set_log_level(LogLevel::kError);
+    // A store that does not answer is waited for, for minutes: said after the first second.
+    set_log_level(LogLevel::kWarning);
     hide_memory();
     // libcurl and OpenSSL may write to connections that are gone.
     std::signal(SIGPIPE, SIG_IGN);
@@ -186,7 +187,7 @@ int tool_command(const ToolRequest& request, const Config& config) {
         case Tool::kVerify:
             return verify(**access, request);
         case Tool::kGc:
-            return gc(**access, request);
+            return gc(**access, request, config.store.prefix);
         case Tool::kDoctor:
             break;
     }

@@ -7,6 +7,7 @@
 #include "ckptfs/log.h"
 #include "cli/amounts.h"
 #include "cli/mounted_daemon.h"
+#include "cli/terminal.h"
 #include "fuse/mount_table.h"
 
 namespace ckptfs {
@@ -30,8 +31,7 @@ void UnmountReport::print(const std::string& text) const {
 
 void UnmountReport::clear_progress() {
     if (progress_shown_) {
-        // ECMA-48: to the first column, erase the line.
-        print("\r\x1b[K");
+        print(kClearLine);
         progress_shown_ = false;
     }
 }

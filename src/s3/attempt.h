@@ -2,13 +2,12 @@
 // How one attempt of one request ended: what statistics and the access log are made of.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string_view>
 
-namespace ckptfs {
+#include "ckptfs/clock.h"
 
-using Microseconds = std::chrono::duration<std::int64_t, std::micro>;
+namespace ckptfs {
 
 // Valid during the call that it is handed to.
 struct Attempt {

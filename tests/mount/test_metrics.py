@@ -80,9 +80,9 @@ def test_what_failed_is_counted(mount, simulator, prefix):
 def test_a_killed_writer_has_not_failed(mount):
     made = mount("--metrics-address", ":0")
     port = port_of(made)
-    writer = subprocess.Popen([sys.executable, "-c", "import sys, time; file = open(sys.argv[1], 'wb', buffering=0); "
-                               "file.write(b'x'); print(flush=True); time.sleep(60)", made / "model.pt"],
-                              stdout=subprocess.PIPE)
+    writer = subprocess.Popen([sys.executable, "-c", "import sys; file = open(sys.argv[1], 'wb', buffering=0); "
+                               "file.write(b'x'); print(flush=True); input()", made / "model.pt"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     writer.stdout.readline()
     writer.kill()
     writer.wait()
@@ -92,7 +92,7 @@ def test_a_killed_writer_has_not_failed(mount):
 
 def test_what_the_daemon_writes_is_not_below_its_mount(mount, tmp_path):
     (tmp_path / "mnt").mkdir()
-    for option in ("--metrics-file", "--access-log"):
+    for option in ("--log-file", "--metrics-file", "--access-log"):
         refused = subprocess.run([CKPTFS, "mount", "s3://bucket/", tmp_path / "mnt", option, tmp_path / "mnt/file"],
                                  capture_output=True, text=True, timeout=30, check=False)
         assert refused.returncode == 1
