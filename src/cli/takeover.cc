@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,24 +89,42 @@ Status detach(const std::string& mount_point) {
     return {};
 }
 
-Result<FileDescriptor> lock_place(const std::string& directory, const std::string& mount_point) {
+// False where the lock was removed by its holder after it was opened here.
+bool leads_to(const std::string& path, const FileDescriptor& file) {
+    struct stat opened {};
+    struct stat there {};
+    return fstat(file.get(), &opened) == 0 && lstat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino &&
+           opened.st_dev == there.st_dev;
+}
+
+Result<PlaceLock> lock_place(const std::string& directory, const std::string& mount_point) {
     if (auto made = make_private_directory(directory); !made) {
         return failure(made.error());
     }
-    const std::string path = control_path(directory, mount_point) + ".lock";
-    FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) {
-        return failure(errno, format("cannot make the lock {}: {}", escaped(path), std::strerror(errno)));
-    }
+    std::string path = control_path(directory, mount_point) + ".lock";
     const auto deadline = std::chrono::steady_clock::now() + kWaitForTurn;
-    while (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() > deadline) {
+    FileDescriptor file;
+    for (;;) {
+        if (!file) {
+            file = FileDescriptor(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+        }
+        if (!file) {
+            return failure(errno, format("cannot make the lock {}: {}", escaped(path), std::strerror(errno)));
+        }
+        const bool locked = flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+        if (locked && leads_to(path, file)) {
+            return PlaceLock(std::move(file), std::move(path));
+        }
+        if ((!locked && errno != EWOULDBLOCK) || std::chrono::steady_clock::now() > deadline) {
             return failure(EBUSY, format("another ckptfs has been mounting at {} for {} s", escaped(mount_point),
                                          kWaitForTurn.count() / 1000));
         }
-        std::this_thread::sleep_for(kTryAgain);
+        if (locked) {
+            file.reset();
+        } else {
+            std::this_thread::sleep_for(kTryAgain);
+        }
     }
-    return file;
 }
 
 Failure not_ours(const MountEntry& entry, const std::string& source) {
@@ -116,6 +135,12 @@ Failure not_ours(const MountEntry& entry, const std::string& source) {
 }
 
 }  // namespace
+
+PlaceLock::~PlaceLock() {
+    if (file_) {
+        unlink(path_.c_str());
+    }
+}
 
 TakeoverSystem takeover_system(std::string lock_directory) {
     return {read_mount_table, answers_not_connected, detach,

@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file_descriptor.h"
@@ -21,6 +22,21 @@
 
 namespace ckptfs {
 
+// The right to mount at a place. Its file goes when the lock does, and only then: who waits for it looks whether its
+// name still leads to what was locked.
+class PlaceLock {
+public:
+    PlaceLock() = default;
+    PlaceLock(FileDescriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+    PlaceLock(PlaceLock&& other) noexcept = default;
+    PlaceLock& operator=(PlaceLock&& other) = delete;
+    ~PlaceLock();
+
+private:
+    FileDescriptor file_;
+    std::string path_;
+};
+
 // What is needed of the system.
 struct TakeoverSystem {
     std::function<Result<std::vector<MountEntry>>()> mount_table;
@@ -28,7 +44,7 @@ struct TakeoverSystem {
     std::function<bool(const std::string& mount_point)> is_dead;
     std::function<Status(const std::string& mount_point)> detach;
     // Waits its turn, because who checks a mount point and then mounts there must be alone with it.
-    std::function<Result<FileDescriptor>(const std::string& mount_point)> lock;
+    std::function<Result<PlaceLock>(const std::string& mount_point)> lock;
 };
 [[nodiscard]] TakeoverSystem takeover_system(std::string lock_directory);
 

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,7 +42,7 @@ protected:
                     dead_.pop_back();
                     return {};
                 },
-                [](const std::string& /*mount_point*/) -> Result<FileDescriptor> { return FileDescriptor(); }};
+                [](const std::string& /*mount_point*/) -> Result<PlaceLock> { return PlaceLock(); }};
     }
     Result<bool> ours() { return is_ours_to_take_back(kPlace, kSource, kSelf, system()); }
     Result<bool> take() { return take_back(kPlace, kSource, kSelf, system()); }
@@ -91,6 +96,41 @@ TEST_F(TakeoverTest, AnotherFileSystemIsNoneOfOurBusiness) {
     EXPECT_FALSE(ours().value());
     EXPECT_FALSE(take().value());
     EXPECT_EQ(table_.size(), 1U);
+}
+
+TEST(PlaceLockTest, IsHeldByOneOfThoseWhoRaceForItAndLeavesNothingBehind) {
+    namespace fs = std::filesystem;
+    constexpr int kRacers = 6;
+    constexpr int kRounds = 15;
+    std::string directory = fs::temp_directory_path() / "ckptfs-takeover-XXXXXX";
+    ASSERT_NE(mkdtemp(directory.data()), nullptr);
+    const TakeoverSystem system = takeover_system(directory);
+    std::atomic<int> holders = 0;
+    std::atomic<int> refused = 0;
+    std::atomic<int> in_company = 0;
+    std::vector<std::thread> racers;
+    for (int racer = 0; racer < kRacers; ++racer) {
+        racers.emplace_back([&] {
+            for (int round = 0; round < kRounds; ++round) {
+                const auto lock = system.lock(kPlace);
+                refused += lock ? 0 : 1;
+                in_company += ++holders > 1 ? 1 : 0;
+                // Long enough for the others to come and wait.
+                const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+                while (std::chrono::steady_clock::now() < end) {
+                    in_company += holders > 1 ? 1 : 0;
+                }
+                --holders;
+            }
+        });
+    }
+    for (std::thread& racer : racers) {
+        racer.join();
+    }
+    EXPECT_EQ(refused, 0);
+    EXPECT_EQ(in_company, 0);
+    EXPECT_TRUE(fs::is_empty(directory));
+    fs::remove_all(directory);
 }
 
 }  // namespace
