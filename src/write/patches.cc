@@ -8,6 +8,13 @@
 #include "write/file_writer_impl.h"
 
 namespace ckptfs {
+namespace {
+
+// Nobody here knows whether the mount was made by a command or from /etc/fstab.
+constexpr std::string_view kRemedy =
+    "mount with --stage GLOB (in /etc/fstab: stage=GLOB) where GLOB matches the file's name";
+
+}  // namespace
 
 bool FileWriterImpl::patchable(std::uint64_t offset, std::uint64_t end) const {
     return offset >= sequencer_.open_offset() || assembler_->patchable(offset, std::min(end, sequencer_.open_offset()));
@@ -34,22 +41,22 @@ Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) con
     if (assembler_->referred_to(offset, offset + size)) {
         return failure(
                    EOPNOTSUPP,
-                   format("write {}: {} bytes at offset {} would change bf16 weights of which fp32 weights that are "
-                          "already in the store only have the difference; write the file in order, or with "
-                          "--compress none",
-                          escaped(key_), size, offset))
+                   format(
+                       "write {}: {} bytes at offset {} would change bf16 weights of which fp32 weights that are "
+                       "already in the store only have the difference; {}, write it in order, or with --compress none",
+                       escaped(key_), size, offset, kRemedy))
             .value();
     }
     if (assembler_->holds(offset, offset + size)) {
         return failure(EOPNOTSUPP, format("write {}: {} bytes at offset {} would change more of a compressed part than "
-                                          "memory can hold; use a larger --max-memory, or write the file in order",
-                                          escaped(key_), size, offset))
+                                          "memory can hold; {}, write it in order, or use a larger --max-memory",
+                                          escaped(key_), size, offset, kRemedy))
             .value();
     }
     return failure(EOPNOTSUPP,
                    format("write {}: {} bytes at offset {} lie before {}, from where bytes can still be changed (the "
-                          "file ends at {}); mount with --stage and a glob that matches it, or write it in order",
-                          escaped(key_), size, offset, assembler_->patchable_from(), size_))
+                          "file ends at {}); {}, or write it in order",
+                          escaped(key_), size, offset, assembler_->patchable_from(), size_, kRemedy))
         .value();
 }
 

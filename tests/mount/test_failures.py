@@ -107,3 +107,4 @@ def test_a_write_out_of_order_fails_and_says_so(mount, simulator, prefix):
     lines = [line for line in made.log().splitlines() if prefix + "file" in line]
     assert len(lines) == 1, lines
     assert str(30 * MIB) in lines[0] and str(64 * MIB) in lines[0]
+    assert "--stage GLOB" in lines[0] and "stage=GLOB" in lines[0]
