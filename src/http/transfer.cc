@@ -229,7 +229,12 @@ void Transfer::complete(CURLcode code) {
     if (code != CURLE_OK) {
         long os_errno = 0;
         curl_easy_getinfo(easy_.get(), CURLINFO_OS_ERRNO, &os_errno);
-        fail(transfer_error({code, os_errno, detail_.data(), authority_, request_started()}));
+        FailedTransfer failed{code, os_errno, detail_.data(), authority_, request_started()};
+        failed.over_tls = request_.url.starts_with("https:");
+        curl_off_t tls_time = 0;
+        curl_easy_getinfo(easy_.get(), CURLINFO_APPCONNECT_TIME_T, &tls_time);
+        failed.no_answer_begun = header_bytes_ == 0 && tls_time == 0;
+        fail(transfer_error(failed));
         return;
     }
     succeeded_ = true;

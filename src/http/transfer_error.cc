@@ -29,6 +29,40 @@ Meaning connect_meaning(long os_errno) {
     }
 }
 
+// Servers that hear the other protocol answer in their own, hang up, or wait for the rest.
+const char* other_protocol(const FailedTransfer& failed) {
+    if (!failed.no_answer_begun) {
+        return nullptr;
+    }
+    const auto says = [&](std::string_view words) { return failed.detail.find(words) != std::string_view::npos; };
+    if (failed.over_tls) {
+        // Of OpenSSL before and since 3.2, and of GnuTLS.
+        const bool is_plain =
+            says("wrong version number") || says("packet length too long") || says("unexpected TLS packet");
+        if (failed.code == CURLE_SSL_CONNECT_ERROR && is_plain) {
+            return "the endpoint does not speak TLS; did you mean http:// instead of https://?";
+        }
+        return failed.code == CURLE_OPERATION_TIMEDOUT && says("SSL")
+                   ? "the TLS handshake was not answered in time; is it http:// instead of https://?"
+                   : nullptr;
+    }
+    if (!failed.request_started) {
+        return nullptr;
+    }
+    switch (failed.code) {
+        case CURLE_UNSUPPORTED_PROTOCOL:
+        case CURLE_WEIRD_SERVER_REPLY:
+            return "the answer was not HTTP; did you mean https:// instead of http://?";
+        case CURLE_SEND_ERROR:
+        case CURLE_RECV_ERROR:
+        case CURLE_GOT_NOTHING:
+            return "the connection was closed without an answer; if the endpoint speaks TLS, it is https:// instead of "
+                   "http://";
+        default:
+            return nullptr;
+    }
+}
+
 Meaning meaning_of(CURLcode code, long os_errno) {
     switch (code) {
         case CURLE_COULDNT_RESOLVE_HOST:
@@ -65,7 +99,13 @@ Meaning meaning_of(CURLcode code, long os_errno) {
 }  // namespace
 
 Error transfer_error(const FailedTransfer& failed) {
-    const Meaning meaning = meaning_of(failed.code, failed.os_errno);
+    Meaning meaning = meaning_of(failed.code, failed.os_errno);
+    if (const char* words = other_protocol(failed)) {
+        meaning.words = words;
+        if (failed.code == CURLE_UNSUPPORTED_PROTOCOL) {
+            meaning = {EPROTO, true, words};
+        }
+    }
     Error error;
     error.errno_value = meaning.errno_value;
     error.retryable = meaning.retryable;

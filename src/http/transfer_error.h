@@ -20,6 +20,10 @@ struct FailedTransfer {
     std::string_view authority;
     // Bytes of the request may have left this machine.
     bool request_started = false;
+    // By its URL.
+    bool over_tls = false;
+    // What the server sent was not HTTP, or nothing.
+    bool no_answer_begun = false;
 };
 
 [[nodiscard]] Error transfer_error(const FailedTransfer& failed);

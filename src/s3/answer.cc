@@ -29,6 +29,7 @@ Error error_answer(Call& call, const std::string& bucket, const HttpResponse& re
     failed.bucket = bucket;
     failed.key = call.request.key;
     failed.status = response.status;
+    failed.wants_tls = response.status == 400 && body.code.empty() && asks_for_tls(response.body);
     failed.body = std::move(body);
     failed.region = response.header("x-amz-bucket-region");
     failed.request_id = response.header("x-amz-request-id");

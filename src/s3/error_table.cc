@@ -30,6 +30,7 @@ constexpr std::string_view kDamagedAdvice = "the bytes that arrived are not thos
 constexpr std::string_view kFullAdvice = "the store is full";
 constexpr std::string_view kQuotaAdvice = "the bucket's quota is used up";
 constexpr std::string_view kEndedUploadAdvice = "the upload is gone: ended by a lifecycle rule, by gc or by hand";
+constexpr std::string_view kTlsAdvice = "the endpoint speaks TLS; did you mean https:// instead of http://?";
 constexpr std::string_view kBucketAdvice = "no such bucket; check its name and the endpoint";
 
 constexpr auto kRules = std::to_array<Rule>({
@@ -137,14 +138,50 @@ std::string precondition_advice(int errno_value) {
     return errno_value == EEXIST ? "the key exists already" : "the object has been replaced or removed meanwhile";
 }
 
+// "Required permissions for Amazon S3 API operations", Amazon S3 User Guide. Where a bucket may not be listed, it
+// denies what is not there.
+struct Right {
+    std::string_view operation;
+    std::string_view action;
+};
+constexpr auto kRights = std::to_array<Right>({
+    {"HeadObject", "s3:GetObject, and s3:ListBucket for names that are not there"},
+    {"GetObject", "s3:GetObject, and s3:ListBucket for names that are not there"},
+    {"PutObject", "s3:PutObject"},
+    {"CopyObject", "s3:GetObject and s3:PutObject"},
+    {"DeleteObject", "s3:DeleteObject"},
+    {"DeleteObjects", "s3:DeleteObject"},
+    {"ListObjectsV2", "s3:ListBucket"},
+    {"CreateMultipartUpload", "s3:PutObject"},
+    {"UploadPart", "s3:PutObject"},
+    {"UploadPartCopy", "s3:GetObject and s3:PutObject"},
+    {"CompleteMultipartUpload", "s3:PutObject"},
+    {"AbortMultipartUpload", "s3:AbortMultipartUpload"},
+    {"ListMultipartUploads", "s3:ListBucketMultipartUploads"},
+    {"ListParts", "s3:ListMultipartUploadParts"},
+});
+
+std::string_view right_for(std::string_view operation) {
+    const auto* const found = std::find_if(kRights.begin(), kRights.end(),
+                                           [operation](const Right& each) { return each.operation == operation; });
+    return found == kRights.end() ? std::string_view() : found->action;
+}
+
 std::string region_of(const FailedRequest& failed) {
     return failed.region.empty() ? failed.body.region : failed.region;
 }
 
 std::string advice_for(const FailedRequest& failed, const Rule& rule) {
+    if (failed.wants_tls) {
+        return std::string(kTlsAdvice);
+    }
     const std::string region = region_of(failed);
     if (rule.advice == kRegionAdvice && !region.empty()) {
         return format("the bucket is in region {}; pass --region {}", escaped(region), escaped(region));
+    }
+    const std::string_view right = right_for(failed.operation);
+    if (rule.advice == kRightsAdvice && !right.empty()) {
+        return format("{} ({})", kRightsAdvice, right);
     }
     return std::string(rule.advice);
 }
@@ -153,6 +190,15 @@ std::string advice_for(const FailedRequest& failed, const Rule& rule) {
 
 std::string request_name(std::string_view operation, std::string_view bucket, std::string_view key) {
     return format("{} s3://{}/{}", operation, escaped(bucket), escaped(key));
+}
+
+bool asks_for_tls(std::string_view body) {
+    // Of Go's net/http, nginx and Apache httpd.
+    constexpr auto kWords =
+        std::to_array<std::string_view>({"HTTP request to an HTTPS server", "plain HTTP request was sent to HTTPS port",
+                                         "speaking plain HTTP to an SSL-enabled server port"});
+    return std::any_of(kWords.begin(), kWords.end(),
+                       [body](std::string_view words) { return body.find(words) != std::string_view::npos; });
 }
 
 Error store_error(const FailedRequest& failed) {

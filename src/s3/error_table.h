@@ -43,10 +43,14 @@ struct FailedRequest {
     // x-amz-bucket-region.
     std::string region;
     std::string request_id;
+    // The answer came from a server that wanted TLS.
+    bool wants_tls = false;
     // What 412 means to the caller: ESTALE for If-Match, EEXIST for If-None-Match.
     int precondition_errno = ESTALE;
 };
 
+// The body is what a web server says to plain HTTP at its port for TLS.
+[[nodiscard]] bool asks_for_tls(std::string_view body);
 [[nodiscard]] Error store_error(const FailedRequest& failed);
 // From the error's S3 code, HTTP status, and retryable flag.
 [[nodiscard]] Recovery recovery_of(const Error& error);

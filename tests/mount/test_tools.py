@@ -11,7 +11,7 @@ import numpy
 import pytest
 from format.container import read_table
 from harness.programs import CKPTFS
-from harness.simulator import BUCKET, flipped
+from harness.simulator import BUCKET, Simulator, flipped
 
 pytestmark = pytest.mark.sanitized
 
@@ -229,3 +229,16 @@ def test_verify_shows_its_progress_on_a_terminal_only(mount, simulator, prefix):
     os.close(terminal)
     assert ran.returncode == 0 and ran.stdout == b"1 object, 60.0 MiB\n"
     assert shown.startswith(b"checked ") and shown.endswith(b"\r\x1b[K")
+
+
+def test_the_other_protocol_is_recognised(tool, simulator):
+    ran = tool("cat", "key", "--endpoint-url", simulator.url.replace("http:", "https:"), "--retry-for", "100ms")
+    assert ran.returncode == 1
+    assert b"the endpoint does not speak TLS; did you mean http:// instead of https://?" in ran.stderr, ran.stderr
+    over_tls = Simulator("--tls")
+    try:
+        ran = tool("cat", "key", "--endpoint-url", over_tls.url.replace("https:", "http:"), "--retry-for", "100ms")
+    finally:
+        over_tls.stop()
+    assert ran.returncode == 1
+    assert b"if the endpoint speaks TLS, it is https:// instead of http://" in ran.stderr, ran.stderr

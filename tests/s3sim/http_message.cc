@@ -83,6 +83,10 @@ bool HttpRequest::chunked() const {
 }
 
 std::variant<HeadIncomplete, HeadMalformed, HeadParsed> parse_head(std::string_view received) {
+    if (!received.empty() && !is_token(received.substr(0, 1))) {
+        // Of TLS, for one: its greeting has no blank line to wait for.
+        return HeadMalformed{"this is not HTTP"};
+    }
     const std::size_t end = received.substr(0, kLargestHead).find("\r\n\r\n");
     if (end == std::string_view::npos) {
         if (received.size() >= kLargestHead) {

@@ -352,6 +352,7 @@ TEST(Transport, ATruncatedBodyIsAReset) {
     EXPECT_EQ(outcome.error().errno_value, ECONNRESET);
     EXPECT_TRUE(outcome.error().retryable);
     EXPECT_TRUE(outcome.error().outcome_unknown);
+    EXPECT_THAT(outcome.error().message, Not(HasSubstr("https://")));
 }
 
 TEST(Transport, AResetBeforeTheAnswerIsAReset) {
@@ -405,6 +406,7 @@ TEST(Transport, PlainTextIsNotTls) {
     const Outcome outcome = exchange(*transport, get_request(url));
     ASSERT_FALSE(outcome.has_value());
     EXPECT_EQ(outcome.error().errno_value, EPROTO);
+    EXPECT_THAT(outcome.error().message, HasSubstr("does not speak TLS; did you mean http://"));
 }
 
 TEST(Transport, AHeaderCannotSmuggleAnother) {

@@ -86,6 +86,28 @@ TEST(StoreError, SaysWhichRegionToName) {
     EXPECT_THAT(store_error(request).message, HasSubstr("--region eu-south-1"));
 }
 
+TEST(StoreError, NamesTheRightThatIsMissing) {
+    FailedRequest request = failed(403, "AccessDenied");
+    EXPECT_THAT(store_error(request).message, HasSubstr("do not allow this operation here (s3:PutObject)"));
+    request.operation = "DeleteObject";
+    EXPECT_THAT(store_error(request).message, HasSubstr("(s3:DeleteObject)"));
+    request.operation = "HeadObject";
+    request.body.code.clear();
+    EXPECT_THAT(store_error(request).message, HasSubstr("(s3:GetObject, and s3:ListBucket for"));
+    request.body.code = "ExpiredToken";
+    EXPECT_THAT(store_error(request).message, Not(HasSubstr("s3:GetObject")));
+}
+
+TEST(StoreError, KnowsAServerThatWantsTls) {
+    EXPECT_TRUE(asks_for_tls("Client sent an HTTP request to an HTTPS server.\n"));
+    EXPECT_TRUE(asks_for_tls("<center>The plain HTTP request was sent to HTTPS port</center>"));
+    EXPECT_TRUE(asks_for_tls("Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />"));
+    EXPECT_FALSE(asks_for_tls("Bad Request"));
+    FailedRequest request = failed(400, "");
+    request.wants_tls = true;
+    EXPECT_THAT(store_error(request).message, HasSubstr("did you mean https:// instead of http://?"));
+}
+
 TEST(StoreError, TheOutcomeIsUnknownAfterAnInternalError) {
     EXPECT_TRUE(store_error(failed(500, "InternalError")).outcome_unknown);
     EXPECT_TRUE(store_error(failed(200, "InternalError")).outcome_unknown);

@@ -33,7 +33,7 @@ TEST(ParseHead, WaitsForTheRest) {
 
 TEST(ParseHead, RefusesWhatIsNotHttp) {
     for (const std::string& wrong :
-         {std::string("\x16\x03\x01\r\n\r\n"), std::string("GET /\r\n\r\n"), std::string("GET / HTTP/2\r\n\r\n"),
+         {std::string("\x16\x03\x01"), std::string("GET /\r\n\r\n"), std::string("GET / HTTP/2\r\n\r\n"),
           std::string("GET x HTTP/1.1\r\n\r\n"), std::string("GET / HTTP/1.1\r\nno colon\r\n\r\n"),
           std::string("GET / HTTP/1.1\r\nbad name: x\r\n\r\n"), std::string(kLargestHead, 'a')}) {
         EXPECT_TRUE(std::holds_alternative<HeadMalformed>(parse_head(wrong))) << wrong.substr(0, 30);
