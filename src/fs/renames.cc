@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/text.h"
 #include "ckptfs/log.h"
 #include "fs/directory_rename.h"
 #include "fs/object_copy.h"
@@ -79,6 +80,7 @@ Result<Renames::Move> Renames::resolve(NodeId parent, const std::string& name, N
         return failure(from ? to.error() : from.error());
     }
     move.old_parent = *from;
+    move.old_name = name;
     move.new_parent = *to;
     move.new_name = new_name;
     const std::string new_path = state_.nodes.path(lock, **to);
@@ -145,14 +147,34 @@ Status Renames::rename_file(const Move& move) {
     if (!copy) {
         return failure(copy.error());
     }
+    const std::optional<ObjectVersion> before = committed_version(*move.node);
+    note_new_place(move.node, move.new_parent, move.new_name, *copy);
+    Status removed = remove_key(move.old_key);
+    if (!removed && removed.error().errno_value == EACCES) {
+        if (before) {
+            // Else the old name, which the kernel goes on showing, and the copy look like one file.
+            note_new_place(move.node, move.old_parent, move.old_name, *before);
+        }
+        return failure(EACCES, format("{} was copied to {} and cannot be deleted, so that both are there: {}",
+                                      escaped(move.old_key), escaped(move.new_key), removed.error().message));
+    }
+    return removed;
+}
+
+std::optional<ObjectVersion> Renames::committed_version(const Node& node) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    return node.committed;
+}
+
+void Renames::note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name,
+                             const ObjectVersion& version) {
     std::function<void()> tell_writer;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        state_.nodes.move(lock, move.node, move.new_parent, move.new_name);
-        tell_writer = note_moved_file(lock, *move.node, *copy);
+        state_.nodes.move(lock, node, parent, name);
+        tell_writer = note_moved_file(lock, *node, version);
     }
     tell_writer();
-    return remove_key(move.old_key);
 }
 
 Result<bool> Renames::publish_under_new_name(const Move& move) {

@@ -43,6 +43,7 @@ private:
     struct Move {
         NodePtr node;
         NodePtr old_parent;
+        std::string old_name;
         NodePtr new_parent;
         std::string new_name;
         // Without a trailing '/'.
@@ -59,6 +60,10 @@ private:
     Status rename_file(const Move& move);
     // Done where the file could be published under its new name at once.
     Result<bool> publish_under_new_name(const Move& move);
+    [[nodiscard]] std::optional<ObjectVersion> committed_version(const Node& node) const;
+    // The node is this version, and the name leads to it.
+    void note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name,
+                        const ObjectVersion& version);
     Status commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer);
     // `done` comes when nothing is in flight any more.
     void start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, std::function<void(Status)> done);

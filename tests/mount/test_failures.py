@@ -3,6 +3,7 @@
 
 import errno
 import os
+import subprocess
 
 import pytest
 import torch
@@ -108,3 +109,18 @@ def test_a_write_out_of_order_fails_and_says_so(mount, simulator, prefix):
     assert len(lines) == 1, lines
     assert str(30 * MIB) in lines[0] and str(64 * MIB) in lines[0]
     assert "--stage GLOB" in lines[0] and "stage=GLOB" in lines[0]
+
+
+def test_moving_a_file_that_may_not_be_deleted_names_key_and_right(mount, simulator, prefix):
+    made = mount()
+    (made / "old").write_bytes(b"content")
+    simulator.inject({"op": "DeleteObject", "key": prefix + "*", "action": "access-denied"})
+    moved = subprocess.run(["mv", made / "old", made / "new"], capture_output=True, text=True)
+    assert moved.returncode == 1
+    assert "Permission denied" in moved.stderr and "same file" not in moved.stderr, moved.stderr
+    assert f"{prefix}old was copied to {prefix}new and cannot be deleted" in made.log()
+    assert "(s3:DeleteObject)" in made.log()
+    assert (made / "old").read_bytes() == (made / "new").read_bytes() == b"content"
+    simulator.clear_faults()
+    (made / "old").rename(made / "new")
+    assert simulator.keys(prefix) == [prefix + "new"]

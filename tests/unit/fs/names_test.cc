@@ -164,6 +164,26 @@ TEST_F(FileSystemTest, RenameOfADirectoryMovesEverythingBelow) {
     EXPECT_EQ(errno_of(lookup("old")), ENOENT);
 }
 
+TEST_F(FileSystemTest, AFileThatMayNotBeDeletedKeepsItsNameAndIsNotItsCopy) {
+    const NodeId old = save("old", "content");
+    store.inject({Operation::kRemove, "p/old", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const Status renamed = rename("old", "new");
+    EXPECT_EQ(errno_of(renamed), EACCES);
+    EXPECT_NE(renamed.error().message.find("p/old was copied to p/new"), std::string::npos);
+    const Result<Entry> before = lookup("old");
+    const Result<Entry> copy = lookup("new");
+    ASSERT_TRUE(before && copy);
+    EXPECT_EQ(before->node, old);
+    EXPECT_NE(copy->node, old);
+    EXPECT_NE(copy->attributes.inode, before->attributes.inode);
+    const Result<OpenedFile> opened = open(old, O_RDONLY);
+    ASSERT_TRUE(opened);
+    EXPECT_EQ(*read(opened->handle), "content");
+    EXPECT_TRUE(close(opened->handle));
+    EXPECT_TRUE(rename("old", "new"));
+    EXPECT_EQ(store.keys(), Names{"p/new"});
+}
+
 TEST_F(FileSystemTest, ADirectoryThatCannotBeCopiedStaysAsItWas) {
     mkdir("old");
     store.put_object("p/old/a", "a");
