@@ -36,4 +36,25 @@ Result<std::map<std::string, std::string>> json_members(std::string_view text) {
     return members;
 }
 
+Result<std::string> json_with_members(std::string_view text, const std::map<std::string, std::string>& members) {
+    using Ordered = nlohmann::ordered_json;
+    // Writing recurses as deep as the text nests.
+    bool is_deep = false;
+    const auto watch_depth = [&is_deep](int depth, Ordered::parse_event_t, const Ordered&) {
+        is_deep = is_deep || depth > kDeepest;
+        return true;
+    };
+    Ordered document = Ordered::parse(text, watch_depth, false);
+    if (!document.is_object()) {
+        return failure(EPROTO, "not a JSON object");
+    }
+    if (is_deep) {
+        return failure(EPROTO, "its JSON nests too deep");
+    }
+    for (const auto& [name, value] : members) {
+        document[name] = value;
+    }
+    return document.dump(-1, ' ', false, Ordered::error_handler_t::replace);
+}
+
 }  // namespace ckptfs

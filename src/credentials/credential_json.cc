@@ -40,6 +40,13 @@ Result<Credentials> keys(const Members& members, const std::string& prefix, std:
     return credentials;
 }
 
+std::optional<std::int64_t> whole_number(const std::string& text, std::int64_t largest) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool is_whole = error == std::errc{} && end == text.data() + text.size() && number >= 0 && number <= largest;
+    return is_whole ? std::optional(number) : std::nullopt;
+}
+
 // Of a source that hands out sessions: without a time they would be used until the store refuses them.
 Status set_expiration(const Members& members, Credentials& credentials) {
     const std::string text = member(members, {"Expiration"});
@@ -51,6 +58,14 @@ Status set_expiration(const Members& members, Credentials& credentials) {
         return failure(EPROTO, format("its Expiration {} is no time in UTC like 2030-01-31T12:00:00Z", escaped(text)));
     }
     return {};
+}
+
+std::optional<WallTime> login_time(std::string text) {
+    // As older releases of the AWS CLI wrote it.
+    if (text.ends_with("UTC")) {
+        text.replace(text.size() - 3, 3, "Z");
+    }
+    return parse_iso8601(text);
 }
 
 }  // namespace
@@ -99,15 +114,13 @@ Result<Credentials> parse_sso_credentials(std::string_view body) {
     if (!credentials) {
         return credentials;
     }
-    const std::string expires = member(*members, {"roleCredentials.expiration"});
     // Milliseconds; a WallTime counts nanoseconds.
     constexpr std::int64_t kLatest = 9'000'000'000'000;
-    std::int64_t milliseconds = 0;
-    const auto [end, error] = std::from_chars(expires.data(), expires.data() + expires.size(), milliseconds);
-    if (error != std::errc{} || end != expires.data() + expires.size() || milliseconds < 0 || milliseconds > kLatest) {
+    const auto milliseconds = whole_number(member(*members, {"roleCredentials.expiration"}), kLatest);
+    if (!milliseconds) {
         return failure(EPROTO, "its expiration is no time in milliseconds");
     }
-    credentials->expires = WallTime(Milliseconds(milliseconds));
+    credentials->expires = WallTime(Milliseconds(*milliseconds));
     return credentials;
 }
 
@@ -116,17 +129,52 @@ Result<SsoToken> parse_sso_token(std::string_view text) {
     if (!members) {
         return failure(members.error());
     }
-    std::string expires = member(*members, {"expiresAt"});
-    // As older releases of the AWS CLI wrote it.
-    if (expires.ends_with("UTC")) {
-        expires.replace(expires.size() - 3, 3, "Z");
-    }
-    const auto time = parse_iso8601(expires);
-    SsoToken token{Secret(member(*members, {"accessToken"})), time.value_or(WallTime{})};
+    const auto time = login_time(member(*members, {"expiresAt"}));
+    SsoToken token{Secret(member(*members, {"accessToken"})),  time.value_or(WallTime{}),
+                   Secret(member(*members, {"refreshToken"})), member(*members, {"clientId"}),
+                   Secret(member(*members, {"clientSecret"})), login_time(member(*members, {"registrationExpiresAt"}))};
     if (token.access_token.empty() || !time) {
         return failure(EPROTO, "no accessToken and expiresAt in it");
     }
     return token;
+}
+
+std::string sso_renewal_body(const SsoToken& token) {
+    // An object in, an object out.
+    return json_with_members("{}", {{"clientId", token.client_id},
+                                    {"clientSecret", token.client_secret.reveal()},
+                                    {"grantType", "refresh_token"},
+                                    {"refreshToken", token.refresh_token.reveal()}})
+        .value_or("");
+}
+
+Result<SsoRenewal> parse_sso_renewal(std::string_view body) {
+    const auto members = json_members(body);
+    if (!members) {
+        return failure(members.error());
+    }
+    constexpr std::int64_t kLongest = std::chrono::seconds(std::chrono::days(365)).count();
+    const auto valid_for = whole_number(member(*members, {"expiresIn"}), kLongest);
+    SsoRenewal renewal{Secret(member(*members, {"accessToken"})), std::chrono::seconds(valid_for.value_or(0)),
+                       Secret(member(*members, {"refreshToken"}))};
+    if (renewal.access_token.empty() || !valid_for) {
+        return failure(EPROTO, "no accessToken and expiresIn in it");
+    }
+    return renewal;
+}
+
+Result<std::string> renewed_sso_token(std::string_view text, const SsoRenewal& renewal, WallTime now) {
+    Members members{{"accessToken", renewal.access_token.reveal()},
+                    {"expiresAt", extended_iso8601(now + renewal.valid_for)}};
+    if (!renewal.refresh_token.empty()) {
+        members["refreshToken"] = renewal.refresh_token.reveal();
+    }
+    return json_with_members(text, members);
+}
+
+std::string failure_code(std::string_view body) {
+    const auto members = json_members(body);
+    return members ? escaped(member(*members, {"error", "Code", "code", "__type"}).substr(0, kLongestText)) : "";
 }
 
 std::string failure_text(std::string_view body) {

@@ -4,6 +4,8 @@
 // Errors (EPROTO, or EACCES where the answer itself is an error) never hold what the text said of keys.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,10 +25,30 @@ namespace ckptfs {
 struct SsoToken {
     Secret access_token;
     WallTime expires;
+    // With these it can be renewed; empty in a login that cannot.
+    Secret refresh_token;
+    std::string client_id;
+    Secret client_secret;
+    // Of the client; nothing is renewed afterwards.
+    std::optional<WallTime> registration_expires;
 };
 // ~/.aws/sso/cache/*.json.
 [[nodiscard]] Result<SsoToken> parse_sso_token(std::string_view text);
 
+// CreateToken of IAM Identity Center OIDC.
+struct SsoRenewal {
+    Secret access_token;
+    std::chrono::seconds valid_for;
+    // Empty: that which was sent goes on being used.
+    Secret refresh_token;
+};
+[[nodiscard]] std::string sso_renewal_body(const SsoToken& token);
+[[nodiscard]] Result<SsoRenewal> parse_sso_renewal(std::string_view body);
+// What is in the file of a login, with what was renewed in it; members that are not known stay as they are.
+[[nodiscard]] Result<std::string> renewed_sso_token(std::string_view text, const SsoRenewal& renewal, WallTime now);
+
+// The code of an error alone, which holds nothing of what was sent; empty where there is none; escaped.
+[[nodiscard]] std::string failure_code(std::string_view body);
 // What a service says of a failure, as "code: message" where its body is JSON, else the beginning of the body; escaped.
 [[nodiscard]] std::string failure_text(std::string_view body);
 

@@ -2,14 +2,33 @@
 #include "credentials/secret_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
+#include "base/file_descriptor.h"
 #include "base/text.h"
 #include "base/text_file.h"
 
 namespace ckptfs {
+namespace {
+
+bool write_whole(int file, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = write(file, text.data(), text.size());
+        if (written < 0 && errno != EINTR) {
+            return false;
+        }
+        text.remove_prefix(written < 0 ? 0 : static_cast<std::size_t>(written));
+    }
+    return true;
+}
+
+}  // namespace
 
 Result<Secret> read_secret_file(const std::string& path, const char* what) {
     const auto text = read_text_file(AT_FDCWD, path.c_str());
@@ -26,6 +45,29 @@ Result<Secret> read_secret_file(const std::string& path, const char* what) {
         return failure(EACCES, format("{} {}: more than one line", what, path));
     }
     return Secret(std::move(secret));
+}
+
+Status replace_secret_file(const std::string& path, std::string_view text) {
+    const auto problem = [] { return failure(errno, std::strerror(errno)); };
+    struct stat old = {};
+    if (stat(path.c_str(), &old) != 0) {
+        return problem();
+    }
+    // Beside the old one, and not ending in what the tools look for.
+    std::string unfinished = path + ".XXXXXX";
+    const FileDescriptor file(::mkostemp(unfinished.data(), O_CLOEXEC));
+    if (!file) {
+        return problem();
+    }
+    // Run by root with a user's home, the file stays the user's.
+    const bool is_owners = old.st_uid == geteuid() || fchown(file.get(), old.st_uid, old.st_gid) == 0;
+    if (!is_owners || !write_whole(file.get(), text) || fsync(file.get()) != 0 ||
+        std::rename(unfinished.c_str(), path.c_str()) != 0) {
+        const auto failed = problem();
+        unlink(unfinished.c_str());
+        return failed;
+    }
+    return {};
 }
 
 }  // namespace ckptfs

@@ -81,6 +81,18 @@ std::optional<WallTime> wall_time(const CivilTime& civil) {
     return WallTime(sys_days(date) + hours(civil.hour) + minutes(civil.minute) + seconds(civil.second));
 }
 
+CivilTime civil_time(WallTime time) {
+    const auto day = std::chrono::floor<days>(time);
+    const year_month_day date(day);
+    const std::chrono::hh_mm_ss clock(std::chrono::floor<seconds>(time - day));
+    return {static_cast<int>(date.year()),
+            static_cast<int>(static_cast<unsigned>(date.month())),
+            static_cast<int>(static_cast<unsigned>(date.day())),
+            static_cast<int>(clock.hours().count()),
+            static_cast<int>(clock.minutes().count()),
+            static_cast<int>(clock.seconds().count())};
+}
+
 int month_number(std::string_view name) {
     constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                           "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
@@ -91,12 +103,15 @@ int month_number(std::string_view name) {
 }  // namespace
 
 std::string basic_iso8601(WallTime time) {
-    const auto day = std::chrono::floor<days>(time);
-    const year_month_day date(day);
-    const std::chrono::hh_mm_ss clock(std::chrono::floor<seconds>(time - day));
-    return format("{:04}{:02}{:02}T{:02}{:02}{:02}Z", static_cast<int>(date.year()),
-                  static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), clock.hours().count(),
-                  clock.minutes().count(), clock.seconds().count());
+    const CivilTime civil = civil_time(time);
+    return format("{:04}{:02}{:02}T{:02}{:02}{:02}Z", civil.year, civil.month, civil.day, civil.hour, civil.minute,
+                  civil.second);
+}
+
+std::string extended_iso8601(WallTime time) {
+    const CivilTime civil = civil_time(time);
+    return format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", civil.year, civil.month, civil.day, civil.hour, civil.minute,
+                  civil.second);
 }
 
 std::optional<WallTime> parse_iso8601(std::string_view text) {

@@ -13,6 +13,8 @@ namespace ckptfs {
 
 // "20130524T000000Z": x-amz-date.
 [[nodiscard]] std::string basic_iso8601(WallTime time);
+// "2009-10-12T17:50:30Z".
+[[nodiscard]] std::string extended_iso8601(WallTime time);
 // "2009-10-12T17:50:30.000Z": times in XML. Fractions beyond milliseconds are dropped.
 [[nodiscard]] std::optional<WallTime> parse_iso8601(std::string_view text);
 // "Wed, 12 Oct 2009 17:50:00 GMT": Date and Last-Modified headers (RFC 9110, IMF-fixdate).

@@ -12,6 +12,7 @@ from .local_server import LocalServer
 from .simulator import Simulator
 
 BEARER_TOKEN = "bearer-token-of-the-login"
+CLIENT_SECRET = "secret-of-the-client"
 CONTAINER_TOKEN = "token-of-the-pod"
 METADATA_TOKEN = "token-of-the-instance"
 WEB_IDENTITY_TOKEN = "token.of/the+service=account"
@@ -31,7 +32,10 @@ class CredentialServices(LocalServer):
         self.last_expiry = 0.0
         # By whom they were asked for: how many sessions were handed out.
         self.issued: collections.Counter[str] = collections.Counter()
-        self.secrets: list[str] = [BEARER_TOKEN, CONTAINER_TOKEN, METADATA_TOKEN, WEB_IDENTITY_TOKEN]
+        # Of the login: access tokens are good until it ends, each refresh token for one renewal.
+        self.access_tokens = {BEARER_TOKEN}
+        self.refresh_tokens: set[str] = set()
+        self.secrets: list[str] = [BEARER_TOKEN, CLIENT_SECRET, CONTAINER_TOKEN, METADATA_TOKEN, WEB_IDENTITY_TOKEN]
         services = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -67,6 +71,8 @@ class CredentialServices(LocalServer):
         if self.down:
             self.refused += 1
             return 503, "down"
+        if url.path == "/token":
+            return self._renew_login(json.loads(body))
         if method == "POST":
             return self._security_token_service(dict(urllib.parse.parse_qsl(body)), headers)
         if url.path == "/federation/credentials":
@@ -90,8 +96,31 @@ class CredentialServices(LocalServer):
         return 200, (f"<{action}Response><{action}Result><Credentials>{session}</Credentials></{action}Result>"
                      f"</{action}Response>")
 
+    def add_refresh_token(self) -> str:
+        token = f"refresh-token-{next(self._numbers)}"
+        self.refresh_tokens.add(token)
+        self.secrets.append(token)
+        return token
+
+    def end_login(self) -> None:
+        self.access_tokens.clear()
+        self.refresh_tokens.clear()
+
+    def _renew_login(self, asked: dict[str, str]) -> tuple[int, str]:
+        client = {"clientId": "client", "clientSecret": CLIENT_SECRET, "grantType": "refresh_token"}
+        refresh = asked.pop("refreshToken")
+        if asked != client or refresh not in self.refresh_tokens:
+            return 400, json.dumps({"error": "invalid_grant", "error_description": "Invalid refresh token provided"})
+        self.refresh_tokens.remove(refresh)
+        access = f"access-token-{next(self._numbers)}"
+        self.access_tokens.add(access)
+        self.secrets.append(access)
+        self.issued["login"] += 1
+        return 200, json.dumps({"accessToken": access, "expiresIn": 1, "tokenType": "Bearer",
+                                "refreshToken": self.add_refresh_token()})
+
     def _identity_center(self, query: dict[str, str], headers) -> tuple[int, str]:
-        if headers["x-amz-sso_bearer_token"] != BEARER_TOKEN or query != {"role_name": "Train", "account_id": "12"}:
+        if headers["x-amz-sso_bearer_token"] not in self.access_tokens or query != {"role_name": "Train", "account_id": "12"}:
             return 401, json.dumps({"message": "Session token not found or invalid"})
         session = self.issue("sso")
         expires = datetime.datetime.fromisoformat(session["Expiration"].replace("Z", "+00:00"))

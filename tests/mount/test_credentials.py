@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.credential_services import BEARER_TOKEN, CONTAINER_TOKEN, WEB_IDENTITY_TOKEN, CredentialServices
+from harness.credential_services import BEARER_TOKEN, CLIENT_SECRET, CONTAINER_TOKEN, WEB_IDENTITY_TOKEN, CredentialServices
 from harness.mounts import Mount
 from harness.programs import CKPTFS, wait_until
 from harness.simulator import ACCESS_KEY, BUCKET, SECRET_KEY, Simulator
@@ -27,7 +27,8 @@ class Home:
         self.services = services
         (path / ".aws/sso/cache").mkdir(parents=True)
         self.environment = {"HOME": str(path), "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": simulator.url,
-                            "AWS_ENDPOINT_URL_STS": services.url, "AWS_ENDPOINT_URL_SSO": services.url}
+                            "AWS_ENDPOINT_URL_STS": services.url, "AWS_ENDPOINT_URL_SSO": services.url,
+                            "AWS_ENDPOINT_URL_SSO_OIDC": services.url}
 
     def write(self, name: str, text: str, mode: int = 0o600) -> str:
         file = self.path / name
@@ -61,10 +62,15 @@ def profile_with_process(home: Home) -> None:
     home.write(".aws/config", f"[default]\ncredential_process = '{program}' {home.services.url}/process\n")
 
 
+LOGIN = f".aws/sso/cache/{hashlib.sha1(b'corp').hexdigest()}.json"
+
+
+def log_in(home: Home, expires: str, **more: str) -> None:
+    home.write(LOGIN, json.dumps({"accessToken": BEARER_TOKEN, "expiresAt": expires, **more}))
+
+
 def profile_with_login(home: Home) -> None:
-    name = hashlib.sha1(b"corp").hexdigest()
-    home.write(f".aws/sso/cache/{name}.json",
-               json.dumps({"accessToken": BEARER_TOKEN, "expiresAt": "2100-01-01T00:00:00Z"}))
+    log_in(home, "2100-01-01T00:00:00Z")
     home.write(".aws/config", "[default]\nsso_session = corp\nsso_account_id = 12\nsso_role_name = Train\n"
                               "[sso-session corp]\nsso_start_url = https://corp.example.com\nsso_region = us-east-1\n")
 
@@ -108,11 +114,12 @@ def own_mount(request, simulator, prefix, tmp_path):
     ends: list[Callable[[], None]] = []
     request.node.mounts = []
 
-    def make(valid_s: float, store_valid_s: float | None = None, *options: str) -> tuple[Mount, CredentialServices]:
+    def make(valid_s: float, store_valid_s: float | None = None, *options: str,
+             configure: Callable[[Home], None] = environment_of_pod) -> tuple[Mount, CredentialServices]:
         services = CredentialServices(simulator, valid_s, store_valid_s)
         ends.append(services.stop)
         home = Home(tmp_path / "home", simulator, services)
-        environment_of_pod(home)
+        configure(home)
         mount = Mount(f"s3://{BUCKET}/{prefix}", home.environment, *options)
         ends.append(mount.remove)
         request.node.mounts.append(mount)
@@ -164,6 +171,28 @@ def test_requests_wait_for_a_service_that_is_down(own_mount):
     assert (mount / "file").read_bytes() == b"x" * 10
 
 
+def test_a_login_is_renewed_until_a_person_is_needed(own_mount, tmp_path):
+    def configure(home: Home) -> None:
+        profile_with_login(home)
+        log_in(home, "2020-01-01T00:00:00Z", refreshToken=home.services.add_refresh_token(), clientId="client",
+               clientSecret=CLIENT_SECRET, registrationExpiresAt="2100-01-01T00:00:00Z", ofTheTools="kept")
+
+    mount, services = own_mount(VALID_SECONDS, configure=configure)
+    wait_until(lambda: services.issued["login"] >= 3, "two more renewals than the first")
+    (mount / "file").write_bytes(b"x" * 10)
+    login = tmp_path / "home" / LOGIN
+    written = json.loads(login.read_text())
+    assert written["ofTheTools"] == "kept" and written["refreshToken"] in services.secrets
+    assert login.stat().st_mode & 0o777 == 0o600
+    services.end_login()
+    wait_until(lambda: "run aws sso login --sso-session corp" in mount.log(), "the mount to say what to do")
+    services.access_tokens.add(BEARER_TOKEN)
+    login.write_text(json.dumps({"accessToken": BEARER_TOKEN, "expiresAt": "2100-01-01T00:00:00Z"}))
+    wait_until(lambda: "credentials were renewed" in mount.log(), "the new login to be taken")
+    assert (mount / "file").read_bytes() == b"x" * 10
+    assert not [secret for secret in services.secrets if secret in mount.log()]
+
+
 def test_without_credentials_the_mount_says_where_it_looked(store, services, tmp_path):
     home = Home(tmp_path / "home", store, services)
     (tmp_path / "mnt").mkdir()
@@ -179,9 +208,8 @@ def test_without_credentials_the_mount_says_where_it_looked(store, services, tmp
                   "AWS_CONTAINER_CREDENTIALS_FULL_URI", "instance metadata", "--no-sign-request"):
         assert place in said
     profile_with_login(home)
-    home.write(f".aws/sso/cache/{hashlib.sha1(b'corp').hexdigest()}.json",
-               json.dumps({"accessToken": "t", "expiresAt": "2020-01-01T00:00:00Z"}))
-    assert "the login has expired; run aws sso login --profile default" in refused()
+    log_in(home, "2020-01-01T00:00:00Z")
+    assert "the login has expired; run aws sso login --sso-session corp" in refused()
     assert "there is no profile absent" in refused("--profile", "absent")
     home.environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = "http://example.com/"
     home.write(".aws/config", "")

@@ -77,6 +77,30 @@ TEST(CredentialJson, TokensOfLogins) {
     EXPECT_FALSE(parse_sso_token(R"({"expiresAt": "2030-01-31T12:00:00Z"})").has_value());
 }
 
+TEST(CredentialJson, RenewalsOfLogins) {
+    const auto renewal = parse_sso_renewal(R"({"accessToken": "token", "expiresIn": 3600, "idToken": null})");
+    ASSERT_TRUE(renewal.has_value()) << renewal.error().message;
+    EXPECT_EQ(renewal->valid_for, std::chrono::hours(1));
+    EXPECT_TRUE(renewal->refresh_token.empty());
+    for (const char* body :
+         {"", "[]", R"({"expiresIn": 3600})", R"({"accessToken": "token"})",
+          R"({"accessToken": "token", "expiresIn": -1})", R"({"accessToken": "token", "expiresIn": 1e300})",
+          R"({"accessToken": "token", "expiresIn": 99999999999})"}) {
+        EXPECT_FALSE(parse_sso_renewal(body).has_value()) << body;
+    }
+}
+
+TEST(CredentialJson, ARenewedLoginKeepsWhatIsNotKnown) {
+    const auto now = parse_iso8601("2030-01-31T12:00:00Z");
+    const SsoRenewal renewal{Secret("new"), std::chrono::hours(1), Secret()};
+    EXPECT_EQ(renewed_sso_token(R"({"z": [1, {"a": null}], "expiresAt": "x", "accessToken": "old", "a": 1.5})", renewal,
+                                *now),
+              R"({"z":[1,{"a":null}],"expiresAt":"2030-01-31T13:00:00Z","accessToken":"new","a":1.5})");
+    EXPECT_FALSE(renewed_sso_token("[]", renewal, *now).has_value());
+    const std::string deep = R"({"a": )" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+    EXPECT_FALSE(renewed_sso_token(deep, renewal, *now).has_value());
+}
+
 TEST(CredentialJson, FailuresAreOneLine) {
     EXPECT_EQ(failure_text(R"({"code": "Denied", "message": "not\nyou"})"), "Denied: not\\x0ayou");
     EXPECT_EQ(failure_text("not found"), "not found");

@@ -189,13 +189,13 @@ TEST_F(SsoSourceTest, KeysForTheToken) {
 }
 
 TEST_F(SsoSourceTest, WhoIsNotLoggedInIsTold) {
-    EXPECT_THAT(message(fetch(source())), HasSubstr("nobody is logged in; run aws sso login --profile work"));
+    EXPECT_THAT(message(fetch(source())), HasSubstr("nobody is logged in; run aws sso login --sso-session corp"));
     log_in("2020-01-01T00:00:00Z");
-    EXPECT_THAT(message(fetch(source())), HasSubstr("the login has expired; run aws sso login --profile work"));
+    EXPECT_THAT(message(fetch(source())), HasSubstr("the login has expired; run aws sso login --sso-session corp"));
     EXPECT_TRUE(transport_.asked().empty());
     log_in("2030-01-01T00:00:00Z");
     transport_.answer_with(401, R"({"message": "Session token not found or invalid"})");
-    EXPECT_THAT(message(fetch(source())), HasSubstr("run aws sso login --profile work"));
+    EXPECT_THAT(message(fetch(source())), HasSubstr("run aws sso login --sso-session corp"));
     transport_.answer_with(403, R"({"message": "No access"})");
     EXPECT_THAT(message(fetch(source())), HasSubstr("role Train of account 123456789012: HTTP status 403: No access"));
 }

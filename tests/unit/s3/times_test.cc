@@ -19,6 +19,10 @@ TEST(Times, BasicIso8601) {
     EXPECT_EQ(basic_iso8601(kTime + std::chrono::milliseconds(999)), "20091012T175030Z");
 }
 
+TEST(Times, ExtendedIso8601) {
+    EXPECT_EQ(extended_iso8601(kTime + std::chrono::milliseconds(999)), "2009-10-12T17:50:30Z");
+}
+
 TEST(Times, Iso8601WithAndWithoutFraction) {
     EXPECT_EQ(parse_iso8601("2009-10-12T17:50:30.000Z"), kTime);
     EXPECT_EQ(parse_iso8601("2009-10-12T17:50:30Z"), kTime);

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A login of IAM Identity Center: the token that `aws sso login` has left in ~/.aws/sso/cache, renewed before it ends.
+//
+// The file is shared with the AWS tools, each of which renews it: it is read every time, and what is renewed here is
+// written back for them. Where it cannot be written, what was renewed is kept in memory.
+//
+// Source: "CreateToken", IAM Identity Center OIDC API Reference; the file as the AWS SDKs and Tools Reference Guide has
+// it ("IAM Identity Center credential provider").
+//
+// Threads: one at a time.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "credentials/credential_json.h"
+#include "credentials/source_context.h"
+
+namespace ckptfs {
+
+struct SsoSettings {
+    std::string start_url;
+    std::string region;
+    std::string account_id;
+    std::string role_name;
+    // Of an [sso-session]; empty for a profile that has it all, whose logins cannot be renewed.
+    std::string session;
+};
+
+// ~/.aws/sso/cache/SHA1.json, of the session's name or else of the start URL, as the AWS CLI names it. Pure.
+[[nodiscard]] std::string sso_cache_path(const std::string& home, const SsoSettings& settings);
+
+class SsoLogin {
+public:
+    SsoLogin(const SourceContext& context, SsoSettings settings, std::string profile);
+
+    // Fails where only a person can help, saying how, and where the service that renews it does not answer (retryable).
+    [[nodiscard]] Result<Secret> access_token(const std::stop_token& stop);
+    // "profile NAME: why; run aws sso login …".
+    [[nodiscard]] Failure login_needed(const std::string& why) const;
+
+private:
+    struct Held {
+        SsoToken token;
+        // Of the file.
+        std::string text;
+    };
+
+    [[nodiscard]] Result<Held> read() const;
+    // The later one of the file's and of that which the file could not take.
+    [[nodiscard]] Result<Held> current() const;
+    [[nodiscard]] bool is_renewable(const SsoToken& token) const;
+    [[nodiscard]] Result<Held> renewed(const Held& old, const std::stop_token& stop) const;
+    void keep(const Held& renewed);
+    [[nodiscard]] Result<Secret> without_renewal(const Held& old, Error error);
+
+    const SourceContext context_;
+    const SsoSettings settings_;
+    const std::string profile_;
+    const std::string path_;
+    std::optional<Held> unwritten_;
+    bool told_of_failure_ = false;
+    bool told_of_file_ = false;
+};
+
+}  // namespace ckptfs
