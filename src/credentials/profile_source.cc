@@ -18,7 +18,7 @@
 namespace ckptfs {
 
 ProfileSource::ProfileSource(const SourceContext& context, std::string profile, bool must_exist)
-    : context_(context), profile_(std::move(profile)), must_exist_(must_exist) {}
+    : context_(context), profile_(std::move(profile)), must_exist_(must_exist), service_clock_(context.clock) {}
 
 std::string ProfileSource::name() const {
     return format("profile {} of {} and {}", escaped(profile_), context_.files.credentials_path,
@@ -38,7 +38,7 @@ void ProfileSource::warn_of_readers() {
     }
 }
 
-std::unique_ptr<CredentialSource> ProfileSource::make_origin(const ProfilePlan& plan) const {
+std::unique_ptr<CredentialSource> ProfileSource::make_origin(const ProfilePlan& plan) {
     switch (plan.origin) {
         case ProfileOrigin::kEnvironment:
             return std::make_unique<EnvironmentSource>(context_.environment);
@@ -49,7 +49,10 @@ std::unique_ptr<CredentialSource> ProfileSource::make_origin(const ProfilePlan& 
         case ProfileOrigin::kWebIdentity:
             return std::make_unique<WebIdentitySource>(context_, plan.web_role, plan.token_file);
         case ProfileOrigin::kSso:
-            return std::make_unique<SsoSource>(context_, plan.sso, plan.profile);
+            if (!login_ || !login_->is_of(plan.sso, plan.profile)) {
+                login_ = std::make_shared<SsoLogin>(context_, plan.sso, plan.profile);
+            }
+            return std::make_unique<SsoSource>(context_, plan.sso, plan.profile, login_);
         case ProfileOrigin::kProcess:
             return std::make_unique<ProcessSource>(plan.command);
         case ProfileOrigin::kKeys:
@@ -93,7 +96,7 @@ Result<SharedCredentials> ProfileSource::fetch(const std::stop_token& stop) {
             break;
         }
         const SharedCredentials signer = *found;
-        found = assume_role(context_, role, *signer, stop);
+        found = assume_role(context_, role, *signer, service_clock_, stop);
     }
     return found;
 }

@@ -22,13 +22,16 @@ public:
 
 private:
     [[nodiscard]] Result<SharedCredentials> fetch_origin(const ProfilePlan& plan, const std::stop_token& stop);
-    [[nodiscard]] std::unique_ptr<CredentialSource> make_origin(const ProfilePlan& plan) const;
+    [[nodiscard]] std::unique_ptr<CredentialSource> make_origin(const ProfilePlan& plan);
     void warn_of_readers();
 
     const SourceContext context_;
     const std::string profile_;
     const bool must_exist_;
     bool warned_ = false;
+    ClockCorrection service_clock_;
+    // Of the last plan: it knows what it could not write back.
+    std::shared_ptr<SsoLogin> login_;
 };
 
 // The permissions of a file that holds keys let others than its owner read it. Pure.

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "credentials/service_client.h"
+#include "s3/error_table.h"
 #include "s3/sigv4.h"
 #include "s3/times.h"
 #include "s3/uri.h"
@@ -19,6 +20,8 @@ namespace ckptfs {
 namespace {
 
 constexpr int kAttempts = 3;
+// The AWS SDKs take the service's time from there on.
+constexpr std::chrono::minutes kWorthATry{4};
 
 HttpRequest form_request(Query form, const Url& service) {
     HttpRequest request;
@@ -57,13 +60,46 @@ Error refusal(const std::string& what, const HttpResponse& answer) {
     return error;
 }
 
+// The service says of a time that is off by 15 minutes that the signature is wrong, as it does of a wrong key.
+bool is_of_the_clock(const HttpResponse& answer, WallTime server_time, WallTime ours) {
+    const auto body = parse_error_body(answer.body);
+    if (!body) {
+        return false;
+    }
+    FailedRequest failed;
+    failed.operation = "AssumeRole";
+    failed.status = answer.status;
+    failed.body = *body;
+    return recovery_of(store_error(failed)) == Recovery::kCorrectClock ||
+           (body->code == "SignatureDoesNotMatch" && std::chrono::abs(server_time - ours) > kWorthATry);
+}
+
+// True where the same request may succeed with the time that `clock` has now.
+bool correct_clock(const HttpResponse& answer, ClockCorrection& clock) {
+    const auto server_time = parse_http_date(answer.header("date"));
+    if (!server_time || !is_of_the_clock(answer, *server_time, clock.now())) {
+        return false;
+    }
+    if (const auto corrected = clock.take(*server_time); corrected.is_first) {
+        log_warning(
+            format("this machine's clock differs from that of the AWS Security Token Service by {} s; requests "
+                   "are signed with the service's time: synchronise it",
+                   corrected.by.count()));
+    }
+    return true;
+}
+
 Result<SharedCredentials> exchange(const SourceContext& context, const std::string& what,
-                                   const std::function<HttpRequest(const Url&)>& request, const std::stop_token& stop) {
+                                   const std::function<HttpRequest(const Url&)>& request, ClockCorrection* clock,
+                                   const std::stop_token& stop) {
     const Result<Url> service = parse_url(service_url(context, "STS", "sts", context.region), "AWS_ENDPOINT_URL_STS");
     if (!service) {
         return failure(service.error());
     }
     Result<HttpResponse> answer = ServiceClient(context.transport).ask(request(*service), kAttempts, stop);
+    if (answer && answer->status != 200 && clock != nullptr && correct_clock(*answer, *clock)) {
+        answer = ServiceClient(context.transport).ask(request(*service), kAttempts, stop);
+    }
     if (!answer) {
         answer.error().message = format("{}: {}", what, answer.error().message);
         return failure(std::move(answer.error()));
@@ -104,14 +140,14 @@ HttpRequest assume_role_with_web_identity_request(const Role& role, const std::s
 }
 
 Result<SharedCredentials> assume_role(const SourceContext& context, const Role& role, const Credentials& signer,
-                                      const std::stop_token& stop) {
+                                      ClockCorrection& clock, const std::stop_token& stop) {
     return exchange(
         context, format("AssumeRole {}", escaped(role.arn)),
         [&](const Url& service) {
             return assume_role_request(role, session_name(role, context.clock), service, context.region, signer,
-                                       context.clock.wall_now());
+                                       clock.now());
         },
-        stop);
+        &clock, stop);
 }
 
 Result<SharedCredentials> assume_role_with_web_identity(const SourceContext& context, const Role& role,
@@ -121,7 +157,7 @@ Result<SharedCredentials> assume_role_with_web_identity(const SourceContext& con
         [&](const Url& service) {
             return assume_role_with_web_identity_request(role, session_name(role, context.clock), service, token);
         },
-        stop);
+        nullptr, stop);
 }
 
 }  // namespace ckptfs

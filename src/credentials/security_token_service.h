@@ -11,6 +11,7 @@
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
 #include "credentials/source_context.h"
+#include "s3/clock_correction.h"
 #include "s3/credentials.h"
 #include "s3/url.h"
 
@@ -33,8 +34,10 @@ struct Role {
 [[nodiscard]] HttpRequest assume_role_with_web_identity_request(const Role& role, const std::string& name,
                                                                 const Url& service, const Secret& token);
 
+// Where the service refuses the time, `clock` takes the service's, and it is asked once more.
 [[nodiscard]] Result<SharedCredentials> assume_role(const SourceContext& context, const Role& role,
-                                                    const Credentials& signer, const std::stop_token& stop);
+                                                    const Credentials& signer, ClockCorrection& clock,
+                                                    const std::stop_token& stop);
 [[nodiscard]] Result<SharedCredentials> assume_role_with_web_identity(const SourceContext& context, const Role& role,
                                                                       const Secret& token, const std::stop_token& stop);
 

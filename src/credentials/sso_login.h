@@ -26,6 +26,8 @@ struct SsoSettings {
     std::string role_name;
     // Of an [sso-session]; empty for a profile that has it all, whose logins cannot be renewed.
     std::string session;
+
+    friend bool operator==(const SsoSettings&, const SsoSettings&) = default;
 };
 
 // ~/.aws/sso/cache/SHA1.json, of the session's name or else of the start URL, as the AWS CLI names it. Pure.
@@ -35,6 +37,9 @@ class SsoLogin {
 public:
     SsoLogin(const SourceContext& context, SsoSettings settings, std::string profile);
 
+    [[nodiscard]] bool is_of(const SsoSettings& settings, const std::string& profile) const {
+        return settings_ == settings && profile_ == profile;
+    }
     // Fails where only a person can help, saying how, and where the service that renews it does not answer (retryable).
     [[nodiscard]] Result<Secret> access_token(const std::stop_token& stop);
     // "profile NAME: why; run aws sso login …".

@@ -24,7 +24,7 @@ Result<SharedCredentials> SsoSource::fetch(const std::stop_token& stop) {
     if (!portal) {
         return failure(portal.error());
     }
-    const Result<Secret> token = login_.access_token(stop);
+    const Result<Secret> token = login_->access_token(stop);
     if (!token) {
         return failure(token.error());
     }
@@ -40,7 +40,7 @@ Result<SharedCredentials> SsoSource::fetch(const std::stop_token& stop) {
         return failure(std::move(answer.error()));
     }
     if (answer->status == 401) {
-        return login_.login_needed("the login is no longer valid");
+        return login_->login_needed("the login is no longer valid");
     }
     Result<Credentials> credentials =
         answer->status == 200

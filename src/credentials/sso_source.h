@@ -2,7 +2,9 @@
 // IAM Identity Center: the keys of a role for who is logged in.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "credentials/source.h"
 #include "credentials/source_context.h"
@@ -12,8 +14,8 @@ namespace ckptfs {
 
 class SsoSource final : public CredentialSource {
 public:
-    SsoSource(const SourceContext& context, const SsoSettings& settings, const std::string& profile)
-        : context_(context), settings_(settings), profile_(profile), login_(context, settings, profile) {}
+    SsoSource(const SourceContext& context, SsoSettings settings, std::string profile, std::shared_ptr<SsoLogin> login)
+        : context_(context), settings_(std::move(settings)), profile_(std::move(profile)), login_(std::move(login)) {}
 
     [[nodiscard]] std::string name() const override { return "IAM Identity Center"; }
     [[nodiscard]] Result<SharedCredentials> fetch(const std::stop_token& stop) override;
@@ -22,7 +24,7 @@ private:
     const SourceContext context_;
     const SsoSettings settings_;
     const std::string profile_;
-    SsoLogin login_;
+    const std::shared_ptr<SsoLogin> login_;
 };
 
 }  // namespace ckptfs

@@ -38,6 +38,7 @@ RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dep
       anonymous_(config.no_sign_request),
       stall_timeout_(config.stall_timeout),
       policy_{.retry_for = config.retry_for},
+      store_clock_(clock_),
       limit_(kMinConcurrency, config.connections()) {}
 
 void RequestSender::send(const SharedCall& call) {
@@ -219,17 +220,12 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
 }
 
 HttpRequest RequestSender::attempt_request(const SharedCall& call) {
-    WallTime now = clock_.wall_now();
-    {
-        const std::lock_guard lock(mutex_);
-        now += clock_correction_;
-    }
     std::string_view payload_hash = kEmptyPayloadHash;
     if (!call->request.body.empty()) {
         payload_hash = unsigned_payload_ ? kUnsignedPayload : std::string_view(call->payload_hash);
     }
     HttpRequest http = signed_request(call->request, call->attempt_headers ? call->attempt_headers() : HttpHeaders{},
-                                      endpoint_, call->credentials, now, payload_hash);
+                                      endpoint_, call->credentials, store_clock_.now(), payload_hash);
     http.stall_timeout = call->attempt_timeout;
     http.connect_timeout = std::min(http.connect_timeout, call->attempt_timeout);
     http.on_head = call->on_head;
@@ -347,18 +343,12 @@ void RequestSender::correct_clock(const SharedCall& call, Error error) {
         finish(call, failure(std::move(error)));
         return;
     }
-    bool first = false;
-    const auto correction = *call->server_time - clock_.wall_now();
-    {
-        const std::lock_guard lock(mutex_);
-        first = clock_correction_ == decltype(clock_correction_){};
-        clock_correction_ = correction;
-    }
-    if (first) {
+    const ClockCorrection::Corrected corrected = store_clock_.take(*call->server_time);
+    if (corrected.is_first) {
         log_warning(
             format("this machine's clock differs from the store's by {} s; requests are signed with the "
                    "store's time: synchronise it",
-                   std::chrono::duration_cast<std::chrono::seconds>(correction).count()));
+                   corrected.by.count()));
     }
     retry_now(call);
 }

@@ -29,6 +29,7 @@
 #include "ckptfs/http.h"
 #include "s3/attempt.h"
 #include "s3/call.h"
+#include "s3/clock_correction.h"
 #include "s3/credentials.h"
 #include "s3/endpoint.h"
 #include "s3/error_table.h"
@@ -121,6 +122,7 @@ private:
     const RetryPolicy policy_;
 
     std::atomic<bool> without_write_conditions_ = false;
+    ClockCorrection store_clock_;
 
     mutable std::mutex mutex_;
     std::condition_variable idle_;
@@ -129,8 +131,6 @@ private:
     std::deque<SharedCall> queue_;
     std::unordered_map<Call*, SharedCall> delayed_;
     std::unordered_map<Call*, HttpTransport::Id> active_;
-    // Server's time minus ours.
-    WallTime::duration clock_correction_{0};
     std::uint64_t outstanding_ = 0;
     int in_flight_ = 0;
     bool pumping_ = false;

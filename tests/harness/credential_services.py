@@ -6,6 +6,7 @@ import datetime
 import http.server
 import itertools
 import json
+import time
 import urllib.parse
 
 from .local_server import LocalServer
@@ -27,6 +28,8 @@ class CredentialServices(LocalServer):
         self.valid_s = valid_s
         self.store_valid_s = store_valid_s or valid_s
         self.down = False
+        # Of the clock that signatures are judged by.
+        self.clock_offset_s = 0
         # How often they were asked while they were down, and when the last session that was handed out ends.
         self.refused = 0
         self.last_expiry = 0.0
@@ -41,6 +44,9 @@ class CredentialServices(LocalServer):
         class Handler(http.server.BaseHTTPRequestHandler):
             def log_message(self, *_) -> None:
                 pass
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return super().date_time_string(time.time() + services.clock_offset_s)
 
             def serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
@@ -92,9 +98,16 @@ class CredentialServices(LocalServer):
         proved = form.get("WebIdentityToken") == WEB_IDENTITY_TOKEN if action == "AssumeRoleWithWebIdentity" else signed
         if form.get("Version") != "2011-06-15" or not form.get("RoleSessionName") or not proved:
             return 403, "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"
+        if signed and self._is_out_of_time(headers["x-amz-date"]):
+            return 403, ("<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>Signature expired</Message></Error>"
+                         "</ErrorResponse>")
         session = "".join(f"<{name}>{value}</{name}>" for name, value in self.issue(whom).items() if name != "Token")
         return 200, (f"<{action}Response><{action}Result><Credentials>{session}</Credentials></{action}Result>"
                      f"</{action}Response>")
+
+    def _is_out_of_time(self, amz_date: str) -> bool:
+        signed_at = datetime.datetime.strptime(amz_date + "+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
+        return abs(time.time() + self.clock_offset_s - signed_at) > 900
 
     def add_refresh_token(self) -> str:
         token = f"refresh-token-{next(self._numbers)}"

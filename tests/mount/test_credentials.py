@@ -193,6 +193,17 @@ def test_a_login_is_renewed_until_a_person_is_needed(own_mount, tmp_path):
     assert not [secret for secret in services.secrets if secret in mount.log()]
 
 
+def test_the_clock_of_the_service_counts(own_mount):
+    def configure(home: Home) -> None:
+        home.services.clock_offset_s = 3600
+        profile_with_role(home)
+
+    mount, services = own_mount(VALID_SECONDS, configure=configure)
+    wait_until(lambda: services.issued["arn:outer"] >= 3, "two more sessions than the first")
+    (mount / "file").write_bytes(b"x" * 10)
+    assert mount.log().count("this machine's clock differs from that of the AWS Security Token Service by 3") == 1
+
+
 def test_without_credentials_the_mount_says_where_it_looked(store, services, tmp_path):
     home = Home(tmp_path / "home", store, services)
     (tmp_path / "mnt").mkdir()

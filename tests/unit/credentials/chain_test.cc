@@ -216,6 +216,58 @@ TEST_F(CredentialsTest, RolesAreAssumedOneAfterTheOther) {
     EXPECT_EQ(testing::header_of(asked[1], "x-amz-security-token"), "t-first");
 }
 
+class ClockOfServiceTest : public CredentialsTest {
+protected:
+    ClockOfServiceTest() {
+        write(".aws/credentials", "[keys]\naws_access_key_id = id\naws_secret_access_key = s\n");
+        write(".aws/config",
+              "[profile train]\nrole_arn = outer\nsource_profile = middle\n"
+              "[profile middle]\nrole_arn = inner\nsource_profile = keys\n");
+        config_.profile = "train";
+    }
+    // A service in the year 2024, which takes no other time.
+    void refuse_other_times(const std::string& code, const std::string& date) {
+        transport_.answer_with([code, date](const HttpRequest& request) -> Result<HttpResponse> {
+            if (testing::header_of(request, "x-amz-date").starts_with("20240101T")) {
+                return HttpResponse{200, {}, testing::assumed_role("AssumeRole", "role")};
+            }
+            return HttpResponse{403,
+                                {{"date", date}},
+                                "<ErrorResponse><Error><Code>" + code +
+                                    "</Code><Message>Signature expired: 20231114T221320Z is now earlier than "
+                                    "20240101T114500Z</Message></Error></ErrorResponse>"};
+        });
+    }
+};
+
+TEST_F(ClockOfServiceTest, AWrongClockIsCorrectedOnce) {
+    for (const char* code : {"SignatureDoesNotMatch", "RequestExpired", "RequestTimeTooSkewed"}) {
+        const std::size_t before = transport_.asked().size();
+        refuse_other_times(code, "Mon, 01 Jan 2024 12:00:00 GMT");
+        EXPECT_EQ(found(), "role") << code;
+        // The second role is asked for with the right time at once.
+        EXPECT_EQ(transport_.asked().size(), before + 3) << code;
+    }
+}
+
+TEST_F(ClockOfServiceTest, WhatTheClockDoesNotExplainIsFinal) {
+    // That of the test's clock, within the minutes that a service bears.
+    refuse_other_times("SignatureDoesNotMatch", "Tue, 14 Nov 2023 22:15:20 GMT");
+    EXPECT_FALSE(resolve().has_value());
+    EXPECT_EQ(transport_.asked().size(), 1U);
+    refuse_other_times("SignatureDoesNotMatch", "");
+    EXPECT_FALSE(resolve().has_value());
+    refuse_other_times("AccessDenied", "Mon, 01 Jan 2024 12:00:00 GMT");
+    EXPECT_FALSE(resolve().has_value());
+    EXPECT_EQ(transport_.asked().size(), 3U);
+    // A time that is refused again is not tried a third time.
+    refuse_other_times("SignatureDoesNotMatch", "Mon, 01 Jan 2025 12:00:00 GMT");
+    const auto refused = resolve();
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().message, HasSubstr("AssumeRole inner: SignatureDoesNotMatch: Signature expired"));
+    EXPECT_EQ(transport_.asked().size(), 5U);
+}
+
 TEST_F(CredentialsTest, ServicesAreAskedWhereTheEnvironmentSays) {
     serve_everything();
     variables_["AWS_ROLE_ARN"] = "arn";

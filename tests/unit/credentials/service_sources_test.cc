@@ -159,7 +159,8 @@ TEST(MetadataEndpoint, FromTheEnvironment) {
 class SsoSourceTest : public testing::SourceTest {
 protected:
     [[nodiscard]] SsoSource source() {
-        return {context(), {"https://corp", "eu-north-1", "123456789012", "Train", "corp"}, "work"};
+        const SsoSettings settings{"https://corp", "eu-north-1", "123456789012", "Train", "corp"};
+        return {context(), settings, "work", std::make_shared<SsoLogin>(context(), settings, "work")};
     }
     void log_in(const std::string& until) const {
         std::ofstream(sso_cache_path(home_.string(), {"", "", "", "", "corp"}))
