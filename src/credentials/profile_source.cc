@@ -85,8 +85,11 @@ Result<SharedCredentials> ProfileSource::fetch(const std::stop_token& stop) {
     if (plan->origin == ProfileOrigin::kNone) {
         const Result<Profile> settings = read_profile(context_.files, profile_);
         if (must_exist_ && settings && settings->empty()) {
-            return failure(EACCES, format("there is no profile {} in {} and {}", escaped(profile_),
-                                          context_.files.credentials_path, context_.files.config_path));
+            return failure(EACCES, format("there is no profile {} in {}", escaped(profile_), searched(context_.files)));
+        }
+        if (context_.files.credentials_named && is_missing(context_.files.credentials_path)) {
+            return failure(EACCES, format("AWS_SHARED_CREDENTIALS_FILE is {}, and there is no such file",
+                                          escaped(context_.files.credentials_path)));
         }
         return SharedCredentials();
     }

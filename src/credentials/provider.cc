@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "credentials/provider.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <future>
 #include <string>
 #include <utility>
@@ -61,6 +65,11 @@ Result<std::unique_ptr<CredentialsProvider>> make_credentials_provider(const Sto
                                                                        CredentialDependencies use) {
     if (config.no_sign_request) {
         return std::make_unique<AnonymousProvider>();
+    }
+    // Else those of another source would be taken in silence.
+    if (!config.credentials_file.empty() && access(config.credentials_file.c_str(), F_OK) != 0) {
+        return failure(EACCES,
+                       format("--credentials-file {}: {}", escaped(config.credentials_file), std::strerror(errno)));
     }
     const ProfileFiles files = profile_files(environment);
     const Result<Profile> profile = read_profile(files, profile_name(config.profile, environment));

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "base/text_file.h"
+#include "ckptfs/log.h"
 #include "s3/ini.h"
 
 namespace ckptfs {
@@ -43,6 +44,17 @@ void add_section(const IniFile& file, const std::string& section, Profile& profi
 }
 
 }  // namespace
+
+bool is_missing(const std::string& path) {
+    return access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+std::string searched(const ProfileFiles& files) {
+    const auto described = [](const std::string& path) {
+        return escaped(path) + (is_missing(path) ? " (no such file)" : "");
+    };
+    return format("{} and {}", described(files.credentials_path), described(files.config_path));
+}
 
 ProfileFiles profile_files(const Environment& environment) {
     const std::string home = environment("HOME").value_or("");

@@ -22,6 +22,9 @@ struct ProfileFiles {
     bool config_named = false;
 };
 
+// "A and B", and which of them does not exist: for messages.
+[[nodiscard]] std::string searched(const ProfileFiles& files);
+[[nodiscard]] bool is_missing(const std::string& path);
 [[nodiscard]] ProfileFiles profile_files(const Environment& environment);
 // AWS_PROFILE, or "default".
 [[nodiscard]] std::string profile_name(const std::string& configured, const Environment& environment);

@@ -222,6 +222,12 @@ def test_without_credentials_the_mount_says_where_it_looked(store, services, tmp
     log_in(home, "2020-01-01T00:00:00Z")
     assert "the login has expired; run aws sso login --sso-session corp" in refused()
     assert "there is no profile absent" in refused("--profile", "absent")
+    missing = str(tmp_path / "nowhere" / "credentials")
+    assert f"--credentials-file {missing}: No such file" in refused("--credentials-file", missing)
+    home.environment["AWS_SHARED_CREDENTIALS_FILE"] = missing
+    said = refused("--profile", "absent")
+    assert f"there is no profile absent in {missing} (no such file) and " in said and ".aws/config" in said
+    del home.environment["AWS_SHARED_CREDENTIALS_FILE"]
     home.environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = "http://example.com/"
     home.write(".aws/config", "")
     assert "https" in refused()

@@ -169,6 +169,21 @@ TEST_F(CredentialsTest, AProfileWithoutCredentialsLeavesThemToTheMachine) {
     EXPECT_EQ(found(), "instance");
 }
 
+TEST_F(CredentialsTest, AFileThatIsNamedAndMissingIsNotPassedBy) {
+    serve_everything();
+    variables_["AWS_SHARED_CREDENTIALS_FILE"] = "/no/such/credentials";
+    EXPECT_THAT(found(), HasSubstr("AWS_SHARED_CREDENTIALS_FILE is /no/such/credentials, and there is no such file"));
+    variables_["AWS_PROFILE"] = "misspelt";
+    EXPECT_THAT(found(), HasSubstr("misspelt in /no/such/credentials (no such file) and " + home_.string()));
+    variables_["AWS_ACCESS_KEY_ID"] = "environment";
+    variables_["AWS_SECRET_ACCESS_KEY"] = "s";
+    EXPECT_EQ(found(), "environment");
+    config_.credentials_file = "/no/such/file";
+    EXPECT_EQ(found(), "--credentials-file /no/such/file: No such file or directory");
+    config_.no_sign_request = true;
+    EXPECT_TRUE(resolve().has_value());
+}
+
 TEST_F(CredentialsTest, ASourceThatFailsIsNotPassedBy) {
     serve_everything();
     variables_["AWS_PROFILE"] = "misspelt";
