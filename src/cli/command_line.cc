@@ -15,6 +15,7 @@
 #include "ckptfs/log.h"
 #include "cli/mount_helper.h"
 #include "cli/mount_options.h"
+#include "cli/near_match.h"
 #include "cli/source_uri.h"
 #include "cli/values.h"
 
@@ -164,12 +165,57 @@ CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
                        *probe_mib, std::move(words.settings)};
 }
 
-Answer answer_of(CLI::App& app, const CLI::ParseError& problem, int usage_error) {
+// Of the words that the parser could make nothing of, the first that looks like an option.
+std::string unknown_option(const CLI::App& command) {
+    for (const std::string& word : command.remaining()) {
+        if (word.starts_with("--") && word.size() > 2) {
+            return word.substr(2, word.find('=') - 2);
+        }
+    }
+    return {};
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) {
+        names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+    }
+    return names;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+        names.push_back(command->get_name());
+    }
+    return names;
+}
+
+// Empty where the parser's own words are the better ones.
+std::string unknown_name(const CLI::App& app, const std::string& first_word) {
+    const std::vector<CLI::App*> commands = app.get_subcommands();
+    if (commands.empty()) {
+        return first_word.empty() || first_word.starts_with('-')
+                   ? std::string()
+                   : format("there is no command {}{} See ckptfs --help", escaped(first_word),
+                            did_you_mean("", first_word, command_names(app)));
+    }
+    const CLI::App& command = *commands.front();
+    const std::string option = unknown_option(command);
+    return option.empty() ? option
+                          : format("there is no option --{}{} See ckptfs {} --help", escaped(option),
+                                   did_you_mean("--", option, option_names(command)), command.get_name());
+}
+
+Answer answer_of(CLI::App& app, const CLI::ParseError& problem, const std::string& first_word, int usage_error) {
     std::stringstream out;
     std::stringstream err;
     const int code = app.exit(problem, out, err);
     if (code == 0) {
         return {out.str(), 0};
+    }
+    if (const std::string unknown = unknown_name(app, first_word); !unknown.empty()) {
+        return {format("ckptfs: {}\n", unknown), usage_error};
     }
     return {format("ckptfs: {}; see ckptfs --help\n", escaped(problem.what())), usage_error};
 }
@@ -244,11 +290,12 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     }
 
     Call call = understood(std::move(arguments));
+    const std::string first_word = call.words.empty() ? "" : call.words.front();
     std::reverse(call.words.begin(), call.words.end());
     try {
         app.parse(std::move(call.words));
     } catch (const CLI::ParseError& problem) {
-        return answer_of(app, problem, call.usage_error());
+        return answer_of(app, problem, first_word, call.usage_error());
     }
     if (unmount_command->parsed()) {
         return unmount;

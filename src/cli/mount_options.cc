@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/near_match.h"
 
 namespace ckptfs {
 namespace {
@@ -54,6 +55,22 @@ std::string our_name(std::string name) {
     return name;
 }
 
+// All that can stand here, with underscores unless the word has a hyphen.
+std::vector<std::string> names_like(std::string_view word) {
+    std::vector<std::string> names(kForMount.begin(), kForMount.end());
+    for (const Meaning& meaning : kMeanings) {
+        names.emplace_back(meaning.word);
+    }
+    for (const OptionSpec& option : option_table()) {
+        std::string name(option.name);
+        if (word.find('-') == std::string_view::npos) {
+            std::replace(name.begin(), name.end(), '-', '_');
+        }
+        names.push_back(std::move(name));
+    }
+    return names;
+}
+
 Result<Setting> parse_item(const std::string& item) {
     const std::size_t equals = std::min(item.find('='), item.size());
     const std::string name = item.substr(0, equals);
@@ -64,7 +81,8 @@ Result<Setting> parse_item(const std::string& item) {
     }
     const OptionSpec* option = find_option(our_name(name));
     if (option == nullptr) {
-        return failure(ENOENT, format("-o {}: there is no such option; see ckptfs mount --help", escaped(name)));
+        return failure(ENOENT, format("-o {}: there is no such option{} See ckptfs mount --help", escaped(name),
+                                      did_you_mean("", name, names_like(name))));
     }
     if (equals == item.size() && !option->is_switch()) {
         return failure(EINVAL, format("-o {}: a value is missing", escaped(name)));

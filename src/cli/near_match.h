@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What somebody may have meant who mistyped a name. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ckptfs {
+
+// Letters to add, drop, change or swap with their neighbour to come from one to the other.
+[[nodiscard]] std::size_t edit_distance(std::string_view from, std::string_view to);
+
+// The name that is closest, at most a third of the word away, or the only one that begins with the word; else empty.
+[[nodiscard]] std::string_view near_match(std::string_view word, const std::vector<std::string>& names);
+
+// What follows "there is no option --compres": "; did you mean --compress?", or a full stop. `prefix` is "--".
+[[nodiscard]] std::string did_you_mean(std::string_view prefix, std::string_view word,
+                                       const std::vector<std::string>& names);
+
+}  // namespace ckptfs
