@@ -87,6 +87,14 @@ std::optional<Fault> fault_of_name(std::string_view name) {
     return std::nullopt;
 }
 
+std::vector<std::string_view> fault_names() {
+    std::vector<std::string_view> names;
+    for (const NamedAction& known : kActions) {
+        names.push_back(known.name);
+    }
+    return names;
+}
+
 void FaultTable::add(std::vector<FaultRule> rules) {
     const std::lock_guard lock(mutex_);
     std::move(rules.begin(), rules.end(), std::back_inserter(rules_));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Faults by rule: which request goes wrong, and how. Thread-safe.
+// Faults by rule: which request goes wrong, and how; README.md has the rules as tests write them. Thread-safe.
 
 #include <cstdint>
 #include <mutex>
@@ -61,6 +61,8 @@ bool glob_matches(std::string_view pattern, std::string_view text);
 
 // The fault of a short name ("403", "500", "reset", "performed-but-reply-lost", ...); nothing for an unknown one.
 std::optional<Fault> fault_of_name(std::string_view name);
+// All of them.
+std::vector<std::string_view> fault_names();
 
 class FaultTable {
 public:

@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+#include <string>
+
 #include "s3sim/admin.h"
+#include "s3sim/s3_request.h"
 
 namespace ckptfs::s3sim {
 namespace {
@@ -79,6 +84,22 @@ TEST(Glob, StarsAndQuestionMarks) {
     EXPECT_FALSE(glob_matches("a?c", "ac"));
     EXPECT_FALSE(glob_matches("a*c", "abcd"));
     EXPECT_FALSE(glob_matches("", "a"));
+}
+
+TEST(Faults, AreAllInTheReadme) {
+    std::ifstream file(CKPTFS_SOURCE_DIR "/tests/s3sim/README.md");
+    const std::string readme{std::istreambuf_iterator<char>(file), {}};
+    for (const std::string_view name : fault_names()) {
+        EXPECT_NE(readme.find("`" + std::string(name) + "`"), std::string::npos) << name;
+    }
+    for (auto each = 0; each <= static_cast<int>(Operation::kNotImplemented); ++each) {
+        const std::string_view name = operation_name(static_cast<Operation>(each));
+        EXPECT_NE(readme.find(name), std::string::npos) << name;
+    }
+    // Every member that is documented is taken.
+    EXPECT_TRUE(read_fault_rules(
+        R"({"op":"*","key":"*","part":1,"after":1,"every":2,"times":3,"action":"slow","ms":1,"mbps":1})"));
+    EXPECT_TRUE(read_fault_rules(R"({"nth":1,"action":"error","code":"X","status":418,"message":"m","bytes":1})"));
 }
 
 }  // namespace
