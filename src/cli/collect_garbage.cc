@@ -65,7 +65,7 @@ Result<Heartbeats> heartbeats_at(ObjectStore& store, const std::string& director
 class Collection {
 public:
     Collection(ObjectStore& store, const Clock& clock, const GarbageRequest& request)
-        : store_(store), now_(clock.wall_now()), request_(request) {}
+        : store_(store), clock_(clock), now_(clock.wall_now()), request_(request) {}
 
     Result<std::vector<FoundLeftover>> find() {
         Result<std::vector<Begun>> begun = all_begun();
@@ -77,19 +77,21 @@ public:
         if (const Status seen = see_mounts(*begun); !seen) {
             return failure(seen.error());
         }
+        if (const Status seen = see_markers(*begun); !seen) {
+            return failure(seen.error());
+        }
         std::vector<FoundLeftover> found;
         for (Begun& each : *begun) {
             const auto age = std::chrono::duration_cast<Milliseconds>(now_ - each.when);
-            const Leftover state = judge(each.when, mounts_above(each.upload.key), now_, request_.older_than);
-            const bool is_file = each.upload.id.empty();
-            found.push_back(FoundLeftover{std::move(each.upload), is_file, state, age, each.size, false, {}});
+            const Leftover state = state_of(each);
+            found.push_back(FoundLeftover{std::move(each.upload), each.kind, state, age, each.size, false, {}});
         }
         return found;
     }
 
     void measure(std::vector<FoundLeftover>& found) {
         for_each(found, [this](FoundLeftover& each, const std::function<void(Status)>& done) {
-            if (each.is_file) {
+            if (each.kind != LeftoverKind::kUpload) {
                 done({});
                 return;
             }
@@ -116,10 +118,10 @@ public:
                 each.problem = status ? "" : status.error().message;
                 done({});
             };
-            if (each.is_file) {
-                store_.remove(each.upload.key, ended);
-            } else {
+            if (each.kind == LeftoverKind::kUpload) {
                 store_.abort_upload(each.upload, ended);
+            } else {
+                store_.remove(each.upload.key, ended);
             }
         });
     }
@@ -141,7 +143,9 @@ private:
     struct Begun {
         UploadId upload;
         WallTime when;
+        LeftoverKind kind = LeftoverKind::kUpload;
         std::uint64_t size = 0;
+        std::string rename_id{};
     };
 
     Result<std::vector<Begun>> all_begun() {
@@ -154,12 +158,14 @@ private:
         for (OpenUpload& each : *open) {
             begun.push_back({std::move(each.upload), each.initiated});
         }
-        const Result<std::vector<ObjectInfo>> files = list_all(store_, request_.prefix + std::string(kTemporaryPrefix));
-        if (!files) {
-            return failure(files.error());
+        Result<std::vector<ControlObject>> left = control_objects(store_, request_.prefix);
+        if (!left) {
+            return failure(std::move(left.error()));
         }
-        for (const ObjectInfo& file : *files) {
-            begun.push_back({{file.key, ""}, file.last_modified, file.size});
+        for (ControlObject& each : *left) {
+            const ObjectInfo& object = each.object;
+            begun.push_back(
+                {{object.key, ""}, object.last_modified, each.kind, object.size, std::move(each.rename_id)});
         }
         return begun;
     }
@@ -197,6 +203,34 @@ private:
         return {};
     }
 
+    // Only where a rename may be nobody's: the whole prefix is listed.
+    Status see_markers(const std::vector<Begun>& begun) {
+        const bool is_worth_it = std::any_of(begun.begin(), begun.end(), [this](const Begun& each) {
+            return !each.rename_id.empty() && !is_young(each);
+        });
+        if (!is_worth_it) {
+            return {};
+        }
+        Result<std::set<std::string>> renames = renames_with_markers(store_, clock_, request_.prefix);
+        if (!renames) {
+            return failure(std::move(renames.error()));
+        }
+        hiding_ = *std::move(renames);
+        return {};
+    }
+
+    [[nodiscard]] Leftover state_of(const Begun& begun) const {
+        std::vector<SeenMount> mounts = mounts_above(begun.upload.key);
+        if (begun.kind == LeftoverKind::kFailureRecord) {
+            // Whenever it was mounted.
+            for (SeenMount& mount : mounts) {
+                mount.since.reset();
+            }
+        }
+        const Leftover state = judge(begun.when, mounts, now_, request_.older_than);
+        return state == Leftover::kAbandoned && hiding_.contains(begun.rename_id) ? Leftover::kUnfinished : state;
+    }
+
     std::vector<SeenMount> mounts_above(const std::string& key) const {
         std::vector<SeenMount> mounts;
         for (const std::string& directory : mounts_may_be_at(key)) {
@@ -208,11 +242,46 @@ private:
     }
 
     ObjectStore& store_;
+    const Clock& clock_;
     const WallTime now_;
     const GarbageRequest& request_;
     std::map<std::string, std::vector<SeenMount>> mounts_;
     std::vector<std::string> dead_;
+    // Renames, by their UUIDs.
+    std::set<std::string> hiding_;
 };
+
+std::string_view what(LeftoverKind kind) {
+    switch (kind) {
+        case LeftoverKind::kUpload:
+            return "";
+        case LeftoverKind::kFile:
+            return "hidden file, ";
+        case LeftoverKind::kFailureRecord:
+            return "record of a failed file, ";
+        case LeftoverKind::kRenameRecord:
+            return "record of a rename, ";
+        case LeftoverKind::kRenameNames:
+            return "names of a rename, ";
+    }
+    return "";
+}
+
+void count(GarbageTotals& totals, LeftoverKind kind) {
+    switch (kind) {
+        case LeftoverKind::kUpload:
+            ++totals.uploads;
+            return;
+        case LeftoverKind::kFile:
+            ++totals.files;
+            return;
+        case LeftoverKind::kFailureRecord:
+        case LeftoverKind::kRenameRecord:
+        case LeftoverKind::kRenameNames:
+            ++totals.records;
+            return;
+    }
+}
 
 }  // namespace
 
@@ -231,7 +300,7 @@ Result<GarbageTotals> collect_garbage(ObjectStore& store, const Clock& clock, co
     }
     totals.dead_mounts = collection.dead_mounts();
     for (const FoundLeftover& each : *leftovers) {
-        ++(each.is_file ? totals.files : totals.uploads);
+        count(totals, each.kind);
         totals.size += each.size;
         totals.abandoned += each.state == Leftover::kAbandoned ? 1 : 0;
         totals.abandoned_size += each.state == Leftover::kAbandoned ? each.size : 0;
@@ -244,10 +313,12 @@ Result<GarbageTotals> collect_garbage(ObjectStore& store, const Clock& clock, co
 
 std::string describe(const FoundLeftover& leftover) {
     const auto hours = std::chrono::duration_cast<std::chrono::hours>(leftover.age).count();
-    const std::string_view ended = leftover.is_file ? "removed" : "ended";
-    std::string text = format("{}: {}{} MiB, begun {} h ago, {}", escaped(leftover.upload.key),
-                              leftover.is_file ? "hidden file, " : "", mebibytes(leftover.size), hours,
-                              leftover.ended ? ended : name_of(leftover.state));
+    const std::string_view ended = leftover.kind == LeftoverKind::kUpload ? "ended" : "removed";
+    std::string text = format("{}: {}{} MiB, begun {} h ago, {}", escaped(leftover.upload.key), what(leftover.kind),
+                              mebibytes(leftover.size), hours, leftover.ended ? ended : name_of(leftover.state));
+    if (leftover.state == Leftover::kUnfinished) {
+        text += ": a mount of the prefix ends it when it lists the directory";
+    }
     if (!leftover.problem.empty()) {
         text += ": " + escaped(leftover.problem);
     }
@@ -258,6 +329,9 @@ std::string describe(const GarbageTotals& totals) {
     std::string text = counted(totals.uploads, "upload") + " open";
     if (totals.files > 0) {
         text += format(" and {}", counted(totals.files, "hidden file"));
+    }
+    if (totals.records > 0) {
+        text += format(" and {}", counted(totals.records, "record"));
     }
     text += format(", {} MiB, about ${:.2f} a month; {} abandoned, {} MiB", mebibytes(totals.size),
                    static_cast<double>(totals.size) / static_cast<double>(kGibibyte) * kDollarsPerGibibyteAndMonth,

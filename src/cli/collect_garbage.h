@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ckptfs gc`: finds what is invisible and paid for: uploads that were begun and neither completed nor ended, and files
-// that were written out of order and never got their name. Ends and removes those that are nobody's, and the signs of
-// mounts that are long gone.
+// `ckptfs gc`: finds what is invisible and paid for: uploads that were begun and neither completed nor ended, files
+// that were written out of order and never got their name, and what mounts tell each other below .ckptfs/ of failed
+// files and of renames. Ends and removes what is nobody's, and the signs of mounts that are long gone.
+//
+// What is nobody's:
+// - An upload, a hidden file: no mount that lives was there when it was begun (leftover_policy.h).
+// - The record of a failed file: no mount lives at all. One that was mounted after the failure heeds it, too, and for
+//   how long is an option of that mount. In its first minutes a mount does not show; by default it heeds nothing as
+//   old.
+// - The record and the names of a rename: as an upload, and no directory has a marker of that rename, so that whoever
+//   repaired it would do nothing but remove them. With a marker they decide whether the source or the destination is
+//   shown: they stay, for a mount to repair. Whoever takes a record over writes it anew, and it is young.
 //
 // Threads: blocks.
 #pragma once
@@ -12,6 +21,7 @@
 
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
+#include "cli/control_objects.h"
 #include "cli/leftover_policy.h"
 
 namespace ckptfs {
@@ -25,9 +35,9 @@ struct GarbageRequest {
 };
 
 struct FoundLeftover {
+    // Of an object the key alone.
     UploadId upload;
-    // A whole object below .ckptfs/tmp/; `upload` has its key and no id.
-    bool is_file = false;
+    LeftoverKind kind = LeftoverKind::kUpload;
     Leftover state = Leftover::kYoung;
     Milliseconds age{0};
     // Of the object, or of the parts that are in the store.
@@ -41,6 +51,8 @@ struct FoundLeftover {
 struct GarbageTotals {
     std::uint64_t uploads = 0;
     std::uint64_t files = 0;
+    // Of failures and renames.
+    std::uint64_t records = 0;
     std::uint64_t size = 0;
     std::uint64_t abandoned = 0;
     std::uint64_t abandoned_size = 0;

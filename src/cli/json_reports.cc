@@ -103,7 +103,7 @@ std::string json_of(const VerifyTotals& totals) {
 
 std::string json_of(const FoundLeftover& leftover) {
     return line({{"key", leftover.upload.key},
-                 {"kind", leftover.is_file ? "file" : "upload"},
+                 {"kind", name_of(leftover.kind)},
                  {"upload_id", leftover.upload.id},
                  {"age_seconds", std::chrono::duration_cast<std::chrono::seconds>(leftover.age).count()},
                  {"size", leftover.size},
@@ -115,6 +115,7 @@ std::string json_of(const FoundLeftover& leftover) {
 std::string json_of(const GarbageTotals& totals) {
     return line({{"uploads", totals.uploads},
                  {"files", totals.files},
+                 {"records", totals.records},
                  {"size", totals.size},
                  {"abandoned", totals.abandoned},
                  {"abandoned_size", totals.abandoned_size},

@@ -55,6 +55,8 @@ std::string_view name_of(Leftover leftover) {
             return "young";
         case Leftover::kPerhapsInUse:
             return "perhaps in use";
+        case Leftover::kUnfinished:
+            return "unfinished";
     }
     return "";
 }

@@ -32,6 +32,8 @@ enum class Leftover : std::uint8_t {
     kYoung,
     // It may be that of a mount that lives.
     kPerhapsInUse,
+    // Of a rename that hides a directory: a mount ends it.
+    kUnfinished,
 };
 [[nodiscard]] std::string_view name_of(Leftover leftover);
 

@@ -64,6 +64,48 @@ def test_hidden_files_of_the_prefix_are_told_and_no_others(gc, simulator, prefix
     assert totals.startswith("0 uploads open and 1 hidden file, 0.0 MiB")
 
 
+@pytest.fixture
+def killed_renaming(mount, simulator, prefix):
+    """A mount that was killed two hours ago in the middle of a rename, after a file had failed."""
+    made = mount()
+    simulator.set_model(clock_offset_s=-TWO_HOURS)
+    try:
+        (made / "old").mkdir()
+        (made / "old/model.pt").write_bytes(b"x" * 100)
+        simulator.inject({"op": "PutObject", "key": prefix + "bad.pt", "action": "403"},
+                         {"op": "CopyObject", "key": "*new/*", "action": "hang"})
+        with pytest.raises(OSError):
+            (made / "bad.pt").write_bytes(b"x" * 100)
+        wait_until(lambda: any(request["key"] == prefix + ".ckptfs/failed/bad.pt" and request["status"] == 200
+                               for request in simulator.requests()), "the record of the failed file")
+        renaming = subprocess.Popen(["mv", "-T", made / "old", made / "new"], stderr=subprocess.DEVNULL)
+        wait_until(lambda: simulator.fault_hits() > 1, "a copy")
+    finally:
+        made.process.send_signal(signal.SIGKILL)
+        made.process.wait()
+        simulator.clear_faults()
+        simulator.set_model(clock_offset_s=0)
+    assert renaming.wait(30) != 0
+
+
+def test_records_are_kept_for_those_who_need_them(killed_renaming, mount, gc, simulator, prefix):
+    def state_of(*kinds: str) -> list[str]:
+        lines = [json.loads(line) for line in gc("--older-than", "1h", "--end", "--json").stdout.splitlines()]
+        assert lines[-1]["problems"] == 0
+        return [line["state"] for kind in kinds for line in lines if line.get("kind") == kind]
+
+    # As mounts write it after their first ten minutes.
+    simulator.put(prefix + ".ckptfs/mounts/1", b"host: node1\n")
+    assert state_of("failure") == ["perhaps in use"]
+    simulator.client().delete_object(Bucket=BUCKET, Key=prefix + ".ckptfs/mounts/1")
+    assert state_of("failure", "rename", "rename-names") == ["abandoned", "unfinished", "unfinished"]
+    assert state_of("failure") == []
+    # Nothing of it was taken from the mount that ends it.
+    made = mount("--rename-repair-after", "2s")
+    wait_until(lambda: os.listdir(made.path) == ["old"] and state_of("rename", "rename-names") == [], "the repair")
+    assert (made / "old/model.pt").read_bytes() == b"x" * 100
+
+
 def test_nothing_young_is_ended(gc):
     refused = gc("--older-than", "10m", "--end")
     assert refused.returncode == 2

@@ -9,6 +9,8 @@
 
 #include "base/digest.h"
 #include "base/system_clock.h"
+#include "base/uuid.h"
+#include "fs/directory_marker.h"
 #include "support/fake_store.h"
 #include "support/sync_store.h"
 
@@ -115,6 +117,105 @@ TEST_F(CollectGarbage, RemovesHiddenFilesThatNobodyNames) {
     EXPECT_EQ(totals.ended, 1U);
     EXPECT_TRUE(found_["run/.ckptfs/tmp/1"].ended);
     EXPECT_EQ(store_.keys(), (std::vector<std::string>{"run/.ckptfs/mounts/1", "run/.ckptfs/tmp/2", "run/model"}));
+}
+
+TEST_F(CollectGarbage, RemovesRecordsOfFailuresOnceNoMountLives) {
+    store_.put_object("run/.ckptfs/failed/step/model", "host: a\n");
+    pass(hours(25));
+    store_.put_object("run/.ckptfs/failed/step/young", "host: a\n");
+    // One that was mounted later heeds it, too.
+    store_.put_object("run/.ckptfs/mounts/1", heartbeat_text("node1", clock_.wall_now() - hours(1)));
+    GarbageTotals totals = collect(true, "run/");
+    EXPECT_EQ(totals.records, 2U);
+    EXPECT_EQ(totals.ended, 0U);
+    EXPECT_EQ(found_["run/.ckptfs/failed/step/model"].state, Leftover::kPerhapsInUse);
+    EXPECT_EQ(found_["run/.ckptfs/failed/step/young"].state, Leftover::kYoung);
+    pass(hours(1));
+    totals = collect(true, "run/");
+    EXPECT_EQ(totals.ended, 1U);
+    EXPECT_EQ(describe(found_["run/.ckptfs/failed/step/model"]),
+              "run/.ckptfs/failed/step/model: record of a failed file, 0.0 MiB, begun 26 h ago, removed");
+    EXPECT_EQ(describe(totals),
+              "0 uploads open and 2 records, 0.0 MiB, about $0.00 a month; 1 abandoned, 0.0 MiB, 1 ended");
+    EXPECT_EQ(store_.keys().size(), 2U);
+}
+
+class CollectRenames : public CollectGarbage {
+protected:
+    [[nodiscard]] DirectoryMarker rename(MarkerState state) const {
+        return {state, false, false, "run/", "run/old/", "run/new/", id_, id_, clock_.wall_now()};
+    }
+    void put(const std::string& key, MarkerState state) { store_.put_object(key, encode_marker(rename(state))); }
+    void put_record(MarkerState state) {
+        record_ = record_key(rename(state));
+        names_ = names_key(rename(state));
+        put(record_, state);
+        store_.put_object(names_, encode_names({"model"}));
+    }
+
+    const std::string id_ = random_uuid();
+    std::string record_;
+    std::string names_;
+};
+
+TEST_F(CollectRenames, WhatNoDirectoryIsHiddenByIsRemoved) {
+    put_record(MarkerState::kCommitted);
+    store_.put_object("run/new/", "");
+    store_.put_object("run/new/model", "x");
+    store_.put_object("run/.ckptfs/renames/of a stranger", "x");
+    EXPECT_EQ(collect(true, "run/").ended, 0U);
+    EXPECT_EQ(found_[record_].state, Leftover::kYoung);
+    pass(hours(25));
+    // Its mount may work at it with a long --rename-repair-after.
+    store_.put_object("run/.ckptfs/mounts/1", heartbeat_text("node1", clock_.wall_now() - hours(30)));
+    EXPECT_EQ(collect(true, "run/").ended, 0U);
+    EXPECT_EQ(found_[record_].state, Leftover::kPerhapsInUse);
+    // A mount that came later would have written the record anew.
+    store_.put_object("run/.ckptfs/mounts/1", heartbeat_text("node1", clock_.wall_now() - hours(1)));
+    const GarbageTotals totals = collect(true, "run/");
+    EXPECT_EQ(totals.records, 2U);
+    EXPECT_EQ(totals.ended, 2U);
+    EXPECT_EQ(store_.keys(), (std::vector<std::string>{"run/.ckptfs/mounts/1", "run/.ckptfs/renames/of a stranger",
+                                                       "run/new/", "run/new/model"}));
+}
+
+TEST_F(CollectRenames, WhatAMountHasToEndStays) {
+    for (const auto& [directory, state] :
+         {std::pair("run/old/", MarkerState::kMoved), std::pair("run/new/", MarkerState::kPending)}) {
+        put_record(state == MarkerState::kMoved ? MarkerState::kCommitted : MarkerState::kCopying);
+        put(directory, state);
+        pass(hours(25));
+        const GarbageTotals totals = collect(true, "run/");
+        EXPECT_EQ(totals.abandoned, 0U);
+        EXPECT_EQ(found_[record_].state, Leftover::kUnfinished);
+        EXPECT_EQ(found_[names_].state, Leftover::kUnfinished);
+        EXPECT_NE(describe(found_[record_]).find("unfinished: a mount of the prefix ends it"), std::string::npos);
+        store_.put_object(directory, "");
+    }
+}
+
+TEST_F(CollectRenames, NamesStayForAMarkerWithoutARecord) {
+    put_record(MarkerState::kCopying);
+    put("run/new/", MarkerState::kPending);
+    ASSERT_TRUE(SyncStore(store_).remove(record_));
+    pass(hours(25));
+    EXPECT_EQ(collect(true, "run/").ended, 0U);
+    EXPECT_EQ(found_[names_].state, Leftover::kUnfinished);
+    // A marker at another place than it says hides nothing.
+    store_.put_object("run/new/", "");
+    put("run/elsewhere/", MarkerState::kPending);
+    EXPECT_EQ(collect(true, "run/").ended, 1U);
+}
+
+TEST_F(CollectRenames, AStoreThatDoesNotShowTheMarkersIsAnError) {
+    put_record(MarkerState::kCopying);
+    put("run/new/", MarkerState::kPending);
+    pass(hours(25));
+    Error refused;
+    refused.errno_value = EACCES;
+    store_.inject({Operation::kGet, "run/new/", refused});
+    EXPECT_FALSE(collect_garbage(store_, clock_, {"run/", hours(24), true}, [](const FoundLeftover&) {}));
+    EXPECT_EQ(store_.keys().size(), 3U);
 }
 
 TEST_F(CollectGarbage, RemovesTheSignsOfMountsThatAreLongGone) {

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/control_objects.h"
+
+#include <optional>
+#include <utility>
+
+#include "ckptfs/format.h"
+#include "fs/directory_marker.h"
+#include "fs/marker_objects.h"
+#include "fs/store_wait.h"
+#include "fs/tree_copy.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::size_t kUuidSize = 36;
+
+struct Place {
+    LeftoverKind kind;
+    std::string_view directory;
+};
+constexpr Place kPlaces[] = {{LeftoverKind::kFile, kTemporaryPrefix},
+                             {LeftoverKind::kFailureRecord, kFailedPrefix},
+                             {LeftoverKind::kRenameRecord, kRenamesPrefix},
+                             {LeftoverKind::kRenameNames, kRenameNamesPrefix}};
+
+// Empty where the key is none of that kind.
+std::optional<std::string> rename_id_of(LeftoverKind kind, const std::string& prefix, const std::string& key) {
+    if (kind == LeftoverKind::kRenameRecord) {
+        return recorded_paths(prefix, key) ? std::optional(key.substr(prefix.size() + kRenamesPrefix.size(), kUuidSize))
+                                           : std::nullopt;
+    }
+    if (kind == LeftoverKind::kRenameNames) {
+        std::string id = key.substr(prefix.size() + kRenameNamesPrefix.size());
+        return id.size() == kUuidSize ? std::optional(std::move(id)) : std::nullopt;
+    }
+    return std::string();
+}
+
+Status add_markers(ObjectStore& store, const Clock& clock, const std::vector<ObjectInfo>& objects,
+                   std::set<std::string>& renames) {
+    for (const ObjectInfo& object : objects) {
+        if (!object.key.ends_with('/') || !may_hide_directory(object.size)) {
+            continue;
+        }
+        const Result<StoredMarker> stored = read_marker(store, clock, object.key);
+        if (!stored && stored.error().errno_value != ENOENT) {
+            return failure(stored.error());
+        }
+        if (stored && stored->marker && marks(*stored->marker, object.key)) {
+            renames.insert(stored->marker->rename_id);
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+std::string_view name_of(LeftoverKind kind) {
+    switch (kind) {
+        case LeftoverKind::kUpload:
+            return "upload";
+        case LeftoverKind::kFile:
+            return "file";
+        case LeftoverKind::kFailureRecord:
+            return "failure";
+        case LeftoverKind::kRenameRecord:
+            return "rename";
+        case LeftoverKind::kRenameNames:
+            return "rename-names";
+    }
+    return "";
+}
+
+Result<std::vector<ControlObject>> control_objects(ObjectStore& store, const std::string& prefix) {
+    std::vector<ControlObject> found;
+    for (const Place& place : kPlaces) {
+        Result<std::vector<ObjectInfo>> objects = list_all(store, prefix + std::string(place.directory));
+        if (!objects) {
+            return failure(std::move(objects.error()));
+        }
+        for (ObjectInfo& object : *objects) {
+            if (auto id = rename_id_of(place.kind, prefix, object.key)) {
+                found.push_back({place.kind, std::move(object), *std::move(id)});
+            }
+        }
+    }
+    return found;
+}
+
+Result<std::set<std::string>> renames_with_markers(ObjectStore& store, const Clock& clock, const std::string& prefix) {
+    std::set<std::string> renames;
+    ListRequest request;
+    request.prefix = prefix;
+    do {
+        Result<ListResponse> page = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
+        if (!page) {
+            return failure(std::move(page.error()));
+        }
+        if (Status added = add_markers(store, clock, page->objects, renames); !added) {
+            return failure(std::move(added.error()));
+        }
+        request.continuation_token = std::move(page->next_continuation_token);
+    } while (!request.continuation_token.empty());
+    return renames;
+}
+
+}  // namespace ckptfs
