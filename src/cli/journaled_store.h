@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store whose uploads are written down in a journal as they begin and end.
+// A store whose uploads, and records of renames, are written down in a journal as they begin and end.
 //
 // Ownership: store and journal outlive it, and the journal every callback. Threads: as in ObjectStore.
 #pragma once
 
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ckptfs/format.h"
 #include "ckptfs/object_store.h"
 #include "cli/upload_journal.h"
 
@@ -15,7 +19,9 @@ namespace ckptfs {
 
 class JournaledStore final : public ObjectStore {
 public:
-    JournaledStore(ObjectStore& store, UploadJournal& journal) : store_(store), journal_(journal) {}
+    // `prefix`: of the mount's keys.
+    JournaledStore(ObjectStore& store, UploadJournal& journal, const std::string& prefix)
+        : store_(store), journal_(journal), records_(prefix + std::string(kRenamesPrefix)) {}
 
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override {
         store_.create_upload(std::move(request),
@@ -36,9 +42,23 @@ public:
 
     void head(std::string key, StoreDone<ObjectInfo> done) override { store_.head(std::move(key), std::move(done)); }
     void get(GetRequest request, StoreDone<GetResponse> done) override {
-        store_.get(std::move(request), std::move(done));
+        if (!is_record(request.key)) {
+            store_.get(std::move(request), std::move(done));
+            return;
+        }
+        std::string key = request.key;
+        store_.get(std::move(request), [this, key = std::move(key), done = std::move(done)](Result<GetResponse> got) {
+            if (!got && got.error().errno_value == ENOENT) {
+                journal_.rename_ended(key);
+            }
+            done(std::move(got));
+        });
     }
     void put(PutRequest request, StoreDone<PutResponse> done) override {
+        // Before: it may take effect although nobody lives to hear of it.
+        if (is_record(request.key)) {
+            journal_.rename_begun(request.key);
+        }
         store_.put(std::move(request), std::move(done));
     }
     void copy(CopyRequest request, StoreDone<PutResponse> done) override {
@@ -49,7 +69,22 @@ public:
     }
     void remove(std::string key, StoreDone<void> done) override { store_.remove(std::move(key), std::move(done)); }
     void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) override {
-        store_.remove_many(std::move(keys), std::move(done));
+        std::vector<std::string> records;
+        std::copy_if(keys.begin(), keys.end(), std::back_inserter(records),
+                     [this](const std::string& key) { return is_record(key); });
+        if (records.empty()) {
+            store_.remove_many(std::move(keys), std::move(done));
+            return;
+        }
+        store_.remove_many(std::move(keys), [this, records = std::move(records),
+                                             done = std::move(done)](Result<std::vector<DeleteFailure>> failures) {
+            if (failures && failures->empty()) {
+                for (const std::string& record : records) {
+                    journal_.rename_ended(record);
+                }
+            }
+            done(std::move(failures));
+        });
     }
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override {
         store_.upload_part(std::move(request), std::move(done));
@@ -65,6 +100,8 @@ public:
     }
 
 private:
+    [[nodiscard]] bool is_record(const std::string& key) const { return key.starts_with(records_); }
+
     // Whatever did not succeed may still be there.
     template <class T>
     StoreDone<T> ending(UploadId upload, StoreDone<T> done) {
@@ -78,6 +115,7 @@ private:
 
     ObjectStore& store_;
     UploadJournal& journal_;
+    const std::string records_;
 };
 
 }  // namespace ckptfs

@@ -110,7 +110,7 @@ ObjectStore& Machinery::journaled_store() {
     }
     leftovers_ = take_leftovers(*directory, place);
     journal_ = std::move(*journal);
-    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_);
+    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, config_.store.prefix);
     return *journaled_;
 }
 
@@ -125,6 +125,15 @@ void Machinery::say_goodbye() {
 }
 
 void Machinery::end_leftover_uploads() {
+    std::vector<std::string> renames;
+    for (const Leftovers& leftover : leftovers_) {
+        renames.insert(renames.end(), leftover.begun.renames.begin(), leftover.begun.renames.end());
+    }
+    if (journal_ != nullptr) {
+        // Should this mount end before they do.
+        std::for_each(renames.begin(), renames.end(), [this](const auto& record) { journal_->rename_begun(record); });
+    }
+    fs_->end_renames(renames);
     if (!leftovers_.empty()) {
         end_leftovers(std::exchange(leftovers_, {}), client_->store());
     }

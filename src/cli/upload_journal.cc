@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -137,8 +138,9 @@ std::string journal_place(const std::string& host, const std::string& source, co
     return format("{:016x}", xxh3(host + '\n' + source + '\n' + mount_point));
 }
 
-std::vector<UploadId> parse_journal(std::string_view text) {
+JournalContents parse_journal(std::string_view text) {
     std::map<std::string, UploadId> open;
+    std::set<std::string> renames;
     for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
         const std::string_view line = text.substr(0, end);
         text.remove_prefix(end + 1);
@@ -148,13 +150,18 @@ std::vector<UploadId> parse_journal(std::string_view text) {
             open[id] = {decoded(line.substr(space + 1)), id};
         } else if (line.starts_with('-')) {
             open.erase(decoded(line.substr(1)));
+        } else if (line.starts_with('>')) {
+            renames.insert(decoded(line.substr(1)));
+        } else if (line.starts_with('<')) {
+            renames.erase(decoded(line.substr(1)));
         }
     }
-    std::vector<UploadId> uploads;
+    JournalContents contents;
     for (auto& [id, upload] : open) {
-        uploads.push_back(std::move(upload));
+        contents.uploads.push_back(std::move(upload));
     }
-    return uploads;
+    contents.renames.assign(renames.begin(), renames.end());
+    return contents;
 }
 
 std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place) {
@@ -170,7 +177,7 @@ std::vector<Leftovers> take_leftovers(const std::string& directory, const std::s
             const Result<std::string> content = content_of(entry.path());
             if (!content) {
                 // Kept, because what it names is still in the bucket.
-                log_warning(format("{} names uploads of an earlier mount here, but {}; ckptfs gc finds them",
+                log_warning(format("{} names what an earlier mount here left, but {}; ckptfs gc finds it",
                                    escaped(entry.path().string()), content.error().message));
                 continue;
             }
@@ -183,7 +190,7 @@ std::vector<Leftovers> take_leftovers(const std::string& directory, const std::s
 void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store) {
     const auto ending = std::make_shared<Ending>(std::move(leftovers));
     for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
-        ending->left[file] = ending->leftovers[file].uploads.size();
+        ending->left[file] = ending->leftovers[file].begun.uploads.size();
         ending->total += ending->left[file];
         if (ending->left[file] == 0) {
             unlink(ending->leftovers[file].path.c_str());
@@ -191,7 +198,7 @@ void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store) {
     }
     ending->open = ending->total;
     for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
-        for (const UploadId& upload : ending->leftovers[file].uploads) {
+        for (const UploadId& upload : ending->leftovers[file].begun.uploads) {
             store.abort_upload(upload, [ending, file](const Status& result) { on_ended(*ending, file, result); });
         }
     }
@@ -218,16 +225,32 @@ UploadJournal::~UploadJournal() {
 }
 
 void UploadJournal::begun(const UploadId& upload) {
-    const std::string line = format("+{} {}\n", encoded(upload.id), encoded(upload.key));
-    const std::lock_guard lock(mutex_);
-    open_[upload.id] = line;
-    append(line);
+    note_begun("+" + upload.id, format("+{} {}\n", encoded(upload.id), encoded(upload.key)));
 }
 
 void UploadJournal::ended(const UploadId& upload) {
+    note_ended("+" + upload.id, format("-{}\n", encoded(upload.id)));
+}
+
+void UploadJournal::rename_begun(const std::string& record) {
+    note_begun(">" + record, format(">{}\n", encoded(record)));
+}
+
+void UploadJournal::rename_ended(const std::string& record) {
+    note_ended(">" + record, format("<{}\n", encoded(record)));
+}
+
+void UploadJournal::note_begun(const std::string& what, const std::string& line) {
     const std::lock_guard lock(mutex_);
-    if (open_.erase(upload.id) > 0) {
-        append(format("-{}\n", encoded(upload.id)));
+    if (open_.emplace(what, line).second) {
+        append(line);
+    }
+}
+
+void UploadJournal::note_ended(const std::string& what, const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    if (open_.erase(what) > 0) {
+        append(line);
         shorten();
     }
 }
@@ -241,13 +264,13 @@ void UploadJournal::append(const std::string& line) {
     }
 }
 
-// Killed in between, it forgets uploads: a lifecycle rule of the bucket ends those.
+// Killed in between, it forgets them: a lifecycle rule of the bucket ends uploads, and other mounts renames.
 void UploadJournal::shorten() {
     std::string lines;
     if (size_ < kShortenAt) {
         return;
     }
-    for (const auto& [id, line] : open_) {
+    for (const auto& [what, line] : open_) {
         lines += line;
     }
     if (size_ < 2 * lines.size() || ftruncate(file_.get(), 0) != 0) {

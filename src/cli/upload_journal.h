@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The uploads that a mount has begun and not ended, in a file of its own, so that whoever mounts the same source at the
-// same place after it was killed can end them.
+// The uploads, and the renames of directories, that a mount has begun and not ended, in a file of its own, so that
+// whoever mounts the same source at the same place after it was killed can end them.
 //
-// A lock on the file says that its mount lives. The file is a line an event, "+ID KEY" or "-ID"; a last line that was
-// torn is passed over. It is not synced: it survives the process, and of the machine what the kernel had written.
+// A lock on the file says that its mount lives. The file is a line an event: "+ID KEY" and "-ID" of uploads, ">KEY" and
+// "<KEY" of the records of renames; a last line that was torn is passed over. It is not synced: it survives the
+// process, and of the machine what the kernel had written.
 //
-// Threads: begun() and ended() may be called from any thread, and do not wait for the disk.
+// Threads: those that note an event may be called from any thread, and do not wait for the disk.
 #pragma once
 
 #include <functional>
@@ -33,34 +34,45 @@ namespace ckptfs {
 [[nodiscard]] std::string journal_place(const std::string& host, const std::string& source,
                                         const std::string& mount_point);
 
-[[nodiscard]] std::vector<UploadId> parse_journal(std::string_view text);
+struct JournalContents {
+    std::vector<UploadId> uploads;
+    // Keys of their records.
+    std::vector<std::string> renames;
+};
+[[nodiscard]] JournalContents parse_journal(std::string_view text);
 
 // Of a mount that has ended without ending these. The lock is held until it goes.
 struct Leftovers {
-    std::vector<UploadId> uploads;
+    JournalContents begun;
     std::string path;
     FileDescriptor lock;
 };
 // None where another has the lock.
 [[nodiscard]] std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place);
-// Begins to; says in the log how many there were. What cannot be ended is left for the next time.
+// Begins to end the uploads; says in the log how many there were. What cannot be ended is left for the next time.
 void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store);
 
 class UploadJournal {
 public:
     // Makes the directory, with mode 0700, and the file, with 0600.
     static Result<std::unique_ptr<UploadJournal>> create(const std::string& directory, const std::string& place);
-    // Removes the file, unless an upload is left.
+    // Removes the file, unless something is left.
     ~UploadJournal();
     UploadJournal(const UploadJournal&) = delete;
     UploadJournal& operator=(const UploadJournal&) = delete;
 
     void begun(const UploadId& upload);
     void ended(const UploadId& upload);
+    // By the key of its record; again makes no difference.
+    void rename_begun(const std::string& record);
+    void rename_ended(const std::string& record);
     [[nodiscard]] const std::string& path() const { return path_; }
 
 private:
     UploadJournal(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+    // `what`: names it among all that can be open.
+    void note_begun(const std::string& what, const std::string& line);
+    void note_ended(const std::string& what, const std::string& line);
     void append(const std::string& line);
     void shorten();
 
@@ -70,7 +82,7 @@ private:
     FileDescriptor file_;
     std::size_t size_ = 0;
     bool complained_ = false;
-    // Their lines, by ID.
+    // Their lines.
     std::map<std::string, std::string> open_;
 };
 

@@ -182,6 +182,11 @@ public:
         });
     }
     void disconnected() override { open_files_.disconnected(); }
+    void end_renames(const std::vector<std::string>& record_keys) override {
+        for (const std::string& key : record_keys) {
+            repairs_.holder_is_dead(key);
+        }
+    }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
     [[nodiscard]] std::vector<ReadProgress> reads() const override { return open_files_.reads(); }
     [[nodiscard]] FileStatistics statistics() const override { return open_files_.statistics(); }

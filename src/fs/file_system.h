@@ -179,6 +179,8 @@ public:
     // The kernel will ask for nothing more, and may not have released everything: draining no longer waits for files
     // with nothing left to save. To be called again from time to time, because others get there later.
     virtual void disconnected() = 0;
+    // The records of renames of a mount that was killed on this machine: they are led to their ends.
+    virtual void end_renames(const std::vector<std::string>& record_keys) = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
     [[nodiscard]] virtual std::vector<ReadProgress> reads() const = 0;
     [[nodiscard]] virtual FileStatistics statistics() const = 0;

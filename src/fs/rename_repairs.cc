@@ -40,6 +40,32 @@ void RenameRepairs::met_record(const std::string& key) {
     meet(key);
 }
 
+void RenameRepairs::holder_is_dead(const std::string& record_key) {
+    {
+        const std::lock_guard lock(mutex_);
+        dead_.try_emplace(record_key);
+        // What was found before this was known.
+        checks_.erase(record_key);
+    }
+    meet(record_key);
+}
+
+RenameRepairs::~RenameRepairs() {
+    std::vector<Timer::Id> timers;
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        for (const auto& [key, timer] : dead_) {
+            if (timer) {
+                timers.push_back(*timer);
+            }
+        }
+    }
+    for (const Timer::Id timer : timers) {
+        state_.env.timer.cancel(timer);
+    }
+}
+
 bool RenameRepairs::is_record(const std::string& key) const {
     return key.starts_with(state_.env.prefix + std::string(kRenamesPrefix));
 }
@@ -54,15 +80,23 @@ void RenameRepairs::meet(const std::string& key) {
         }
         checks_[key].under_way = true;
     }
-    state_.env.blocking.post([this, key] {
-        const std::optional<Milliseconds> again = look_into(key);
-        const std::lock_guard lock(mutex_);
-        if (again) {
-            checks_[key] = Check{false, state_.env.clock.now() + *again};
-        } else {
-            checks_.erase(key);
+    state_.env.blocking.post([this, key] { looked_into(key, look_into(key)); });
+}
+
+void RenameRepairs::looked_into(const std::string& key, std::optional<Milliseconds> again) {
+    const std::lock_guard lock(mutex_);
+    const auto dead = dead_.find(key);
+    if (!again) {
+        checks_.erase(key);
+        if (dead != dead_.end()) {
+            dead_.erase(dead);
         }
-    });
+        return;
+    }
+    checks_[key] = Check{false, state_.env.clock.now() + *again};
+    if (dead != dead_.end() && !stopping_) {
+        dead->second = state_.env.timer.after(*again, [this, key] { meet(key); });
+    }
 }
 
 std::optional<Milliseconds> RenameRepairs::look_into(const std::string& key) {
@@ -104,6 +138,8 @@ std::optional<Milliseconds> RenameRepairs::look_into(const DirectoryMarker& rena
     if (record) {
         facts.record = record->marker->state;
         facts.age = record->age;
+        const std::lock_guard lock(mutex_);
+        facts.holder_is_dead = dead_.contains(record_key(rename));
     }
     const RepairDecision decision = decide_repair(facts);
     if (decision.action == RepairAction::kWait) {

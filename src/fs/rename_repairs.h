@@ -6,6 +6,8 @@
 // directories stay hidden; nobody waits for a repair. Ages are those of the store's own clock, so that the clocks of
 // nodes do not matter.
 //
+// Of a rename whose process is known to have ended nobody waits for a sign of life, and it is looked into unasked.
+//
 // An object of a marker's size that holds something else is found out in the same way, and hides nothing.
 //
 // Threads: all functions may be called from any thread, and return at once.
@@ -26,10 +28,15 @@ namespace ckptfs {
 class RenameRepairs {
 public:
     explicit RenameRepairs(SharedState& state) : state_(state) {}
+    ~RenameRepairs();
+    RenameRepairs(const RenameRepairs&) = delete;
+    RenameRepairs& operator=(const RenameRepairs&) = delete;
 
     // The marker object of a directory, as a list shows it.
     [[nodiscard]] bool hides(const ObjectInfo& marker);
     void met_record(const std::string& key);
+    // The record of a rename whose mount was killed on this machine.
+    void holder_is_dead(const std::string& record_key);
 
 private:
     struct Check {
@@ -38,6 +45,7 @@ private:
     };
 
     void meet(const std::string& key);
+    void looked_into(const std::string& key, std::optional<Milliseconds> again);
     // When to look again; nothing where there is no need to.
     [[nodiscard]] std::optional<Milliseconds> look_into(const std::string& key);
     [[nodiscard]] std::optional<Milliseconds> look_into(const DirectoryMarker& rename, Milliseconds marker_age);
@@ -55,6 +63,9 @@ private:
     std::map<std::string, Check> checks_;
     // ETags of objects that are no markers.
     std::unordered_set<std::string> strangers_;
+    // Records of dead holders, and when they are looked into again.
+    std::map<std::string, std::optional<Timer::Id>> dead_;
+    bool stopping_ = false;
 };
 
 }  // namespace ckptfs

@@ -14,11 +14,15 @@ constexpr Milliseconds kShortestWait{100};
 
 RepairDecision decide_repair(const RepairFacts& facts) {
     RepairDecision decision;
-    if (facts.age < facts.repair_after) {
-        decision.wait = std::max(kShortestWait, facts.repair_after - facts.age);
+    const bool committed = facts.record == MarkerState::kCommitted;
+    Milliseconds patience = facts.repair_after;
+    if (facts.holder_is_dead) {
+        patience = committed ? Milliseconds(0) : std::min(patience, kLastRequests);
+    }
+    if (facts.age < patience) {
+        decision.wait = std::max(kShortestWait, patience - facts.age);
         return decision;
     }
-    const bool committed = facts.record == MarkerState::kCommitted;
     decision.action = committed ? RepairAction::kFinish : RepairAction::kRollBack;
     decision.record = committed ? MarkerState::kCommitted : MarkerState::kRollingBack;
     return decision;

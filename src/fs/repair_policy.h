@@ -17,6 +17,8 @@ struct RepairFacts {
     // Of the record, or of the marker where there is none.
     Milliseconds age{0};
     Milliseconds repair_after{0};
+    // Its process has ended: no sign of life will come.
+    bool holder_is_dead = false;
 };
 
 struct RepairDecision {
@@ -26,6 +28,10 @@ struct RepairDecision {
     // What the record becomes when it is taken over.
     MarkerState record = MarkerState::kRollingBack;
 };
+
+// What a process had sent when it was killed may take effect for so long; a decided rename is only led on, whatever
+// does.
+inline constexpr Milliseconds kLastRequests{60'000};
 
 // A rename that shows a sign of life is left alone. One that was decided goes on to its end, every other one goes back.
 // A record goes last of all, so that a marker without one belongs to a rename that went back: somebody slow wrote it

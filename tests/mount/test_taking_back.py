@@ -191,6 +191,35 @@ def test_uploads_of_a_killed_daemon_are_ended_and_no_others(place, simulator, pr
         simulator.clear_faults()
 
 
+# The request at which the daemon is killed, and where its rename leads.
+@pytest.mark.parametrize("step", [
+    pytest.param(("PutObject", "new/", 2, "new"), id="decided"),
+    # A minute for requests that may still be on their way.
+    pytest.param(("CopyObject", "new/file3", 1, "old"), id="undecided", marks=pytest.mark.full),
+])
+def test_a_rename_of_a_killed_daemon_is_ended_by_the_next(place, simulator, prefix, step):
+    operation, key, nth, remains = step
+    at = place()
+    at.mount()
+    at.machine.run("mkdir", at.path / "old")
+    for i in range(5):
+        at.write(f"old/file{i}", f"text {i}")
+    simulator.inject({"op": operation, "key": prefix + key, "nth": nth, "action": "hang"})
+    renaming = subprocess.Popen(["nsenter", f"--mount={at.machine.namespace}", "mv", "-T", at.path / "old",
+                                 at.path / "new"], stderr=subprocess.DEVNULL)
+    wait_until(lambda: simulator.fault_hits() > 0, "the step to be reached")
+    at.kill()
+    renaming.wait(timeout=60)
+    simulator.clear_faults()
+    assert_mounted(at.mount(), at)
+    # Other mounts would wait for ten minutes.
+    wait_until(lambda: simulator.keys(prefix) == [f"{prefix}{remains}/", *(f"{prefix}{remains}/file{i}"
+                                                                          for i in range(5))], "the repair", 120)
+    assert at.read(f"{remains}/file3") == "text 3"
+    assert at.machine.run("ckptfs", "unmount", at.path).returncode == 0
+    assert list(at.state.iterdir()) == []
+
+
 def test_a_mount_that_ends_in_order_leaves_no_journal(place):
     at = place()
     assert_mounted(at.mount(), at)

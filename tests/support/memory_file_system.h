@@ -81,6 +81,7 @@ public:
     void release_directory(HandleId handle) override;
     [[nodiscard]] struct statvfs statfs() const override;
     void drain(Reply<void> reply) override;
+    void end_renames(const std::vector<std::string>& /*record_keys*/) override {}
     void disconnected() override { disconnected_ = true; }
     [[nodiscard]] bool is_disconnected() const { return disconnected_; }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override;

@@ -48,7 +48,7 @@ TEST_F(UploadJournalTest, HoldsWhatHasBegunAndNotEnded) {
     made->begun({"run/d.pt", "id3"});
     made->ended({"run/a.pt", "id1"});
     made->ended({"run/a.pt", "id1"});
-    const auto open = parse_journal(content_of(made->path()));
+    const auto open = parse_journal(content_of(made->path())).uploads;
     ASSERT_EQ(open.size(), 2U);
     EXPECT_EQ(open[0].id, "id 2");
     EXPECT_EQ(open[0].key, "run/b c%\n");
@@ -56,11 +56,11 @@ TEST_F(UploadJournalTest, HoldsWhatHasBegunAndNotEnded) {
 }
 
 TEST_F(UploadJournalTest, ATornLineAndNonsenseArePassedOver) {
-    const auto open = parse_journal("+id1 run/a.pt\n\nwhat\n+id2\n-id9\n+id3 run/c.p");
+    const auto open = parse_journal("+id1 run/a.pt\n\nwhat\n+id2\n-id9\n+id3 run/c.p").uploads;
     ASSERT_EQ(open.size(), 1U);
     EXPECT_EQ(open[0].key, "run/a.pt");
-    EXPECT_TRUE(parse_journal("").empty());
-    EXPECT_EQ(parse_journal("+id %4\n").front().key, "%4");
+    EXPECT_TRUE(parse_journal("").uploads.empty());
+    EXPECT_EQ(parse_journal("+id %4\n").uploads.front().key, "%4");
 }
 
 TEST_F(UploadJournalTest, IsReadableByNobodyElseAndGoneAfterwards) {
@@ -80,7 +80,7 @@ TEST_F(UploadJournalTest, StaysWhereAnUploadIsLeft) {
     made.reset();
     const auto leftovers = take_leftovers(directory_, "place");
     ASSERT_EQ(leftovers.size(), 1U);
-    EXPECT_EQ(leftovers[0].uploads.size(), 1U);
+    EXPECT_EQ(leftovers[0].begun.uploads.size(), 1U);
 }
 
 TEST_F(UploadJournalTest, StaysSmallHoweverMuchIsWritten) {
@@ -92,7 +92,7 @@ TEST_F(UploadJournalTest, StaysSmallHoweverMuchIsWritten) {
         made->ended(upload);
     }
     EXPECT_LT(fs::file_size(made->path()), 300U << 10);
-    const auto open = parse_journal(content_of(made->path()));
+    const auto open = parse_journal(content_of(made->path())).uploads;
     ASSERT_EQ(open.size(), 1U);
     EXPECT_EQ(open[0].key, "run/kept");
 }
@@ -145,14 +145,54 @@ TEST_F(UploadJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
 TEST_F(UploadJournalTest, IsKeptByTheStoreItself) {
     testing::FakeStore store;
     const auto made = journal();
-    JournaledStore journaled(store, *made);
+    JournaledStore journaled(store, *made, "run/");
     UploadId upload;
     CreateUploadRequest request;
     request.key = "run/a.pt";
     journaled.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
-    EXPECT_EQ(parse_journal(content_of(made->path())).size(), 1U);
+    EXPECT_EQ(parse_journal(content_of(made->path())).uploads.size(), 1U);
     journaled.abort_upload(upload, [](const Status& ended) { EXPECT_TRUE(ended); });
-    EXPECT_TRUE(parse_journal(content_of(made->path())).empty());
+    EXPECT_TRUE(parse_journal(content_of(made->path())).uploads.empty());
+}
+
+class JournaledRenames : public UploadJournalTest {
+protected:
+    [[nodiscard]] std::vector<std::string> renames() const { return parse_journal(content_of(made_->path())).renames; }
+    void put(const std::string& key) {
+        PutRequest request;
+        request.key = key;
+        journaled_.put(std::move(request), [](const Result<PutResponse>&) {});
+    }
+    void get(const std::string& key) {
+        GetRequest request;
+        request.key = key;
+        request.on_body = [](ByteSpan) { return true; };
+        journaled_.get(std::move(request), [](const Result<GetResponse>&) {});
+    }
+
+    const std::string record_ = "run/.ckptfs/renames/1 a";
+    testing::FakeStore store_;
+    const std::unique_ptr<UploadJournal> made_ = journal();
+    JournaledStore journaled_{store_, *made_, "run/"};
+};
+
+TEST_F(JournaledRenames, BeginWithTheirRecordsAndEndWithThem) {
+    put("run/model.pt");
+    EXPECT_TRUE(renames().empty());
+    put(record_);
+    put(record_);
+    put("run/.ckptfs/renames/2");
+    EXPECT_EQ(renames(), (std::vector<std::string>{record_, "run/.ckptfs/renames/2"}));
+    get(record_);
+    EXPECT_EQ(renames().size(), 2U);
+    journaled_.remove_many({record_, "run/.ckptfs/rename-names/1"}, [](const Result<std::vector<DeleteFailure>>&) {});
+    EXPECT_EQ(renames(), std::vector<std::string>{"run/.ckptfs/renames/2"});
+}
+
+TEST_F(JournaledRenames, AreOverWhereSomebodyElseHasEndedThem) {
+    made_->rename_begun(record_);
+    get(record_);
+    EXPECT_TRUE(renames().empty());
 }
 
 }  // namespace

@@ -32,5 +32,18 @@ TEST(RepairPolicyTest, OnlyADecidedRenameGoesForward) {
     }
 }
 
+TEST(RepairPolicyTest, NobodyWaitsForADeadHolderOnlyForItsLastRequests) {
+    const auto decide_for_dead = [](MarkerState record, Milliseconds age, Milliseconds after) {
+        return decide_repair({record, age, after, true});
+    };
+    EXPECT_EQ(decide_for_dead(MarkerState::kCommitted, Milliseconds(0), kAfter).action, RepairAction::kFinish);
+    const RepairDecision early = decide_for_dead(MarkerState::kCopying, Milliseconds(50'000), kAfter);
+    EXPECT_EQ(early.action, RepairAction::kWait);
+    EXPECT_EQ(early.wait, Milliseconds(10'000));
+    EXPECT_EQ(decide_for_dead(MarkerState::kCopying, kLastRequests, kAfter).action, RepairAction::kRollBack);
+    EXPECT_EQ(decide_for_dead(MarkerState::kCopying, Milliseconds(2'000), Milliseconds(2'000)).action,
+              RepairAction::kRollBack);
+}
+
 }  // namespace
 }  // namespace ckptfs
