@@ -19,6 +19,13 @@ Failure bad_handle() {
     return failure(EBADF, "not an open file");
 }
 
+Error removed_error(const FileWriter& writer) {
+    Error why;
+    why.errno_value = ENOENT;
+    why.message = writer.key() + " was removed or renamed over while it was written";
+    return why;
+}
+
 }  // namespace
 
 // --- reading
@@ -126,7 +133,7 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
         reply(bad_handle());
         return;
     }
-    if (handle->node->removed) {
+    if (handle->node->removed && (handle->writer->failed() || !handle->writer->readable())) {
         reply({});
         return;
     }
@@ -312,6 +319,12 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
         last_writer = handle->writer != nullptr && --handle->node->writable_handles == 0;
     }
     const std::shared_ptr<FileWriter>& writer = handle->writer;
+    if (last_writer && handle->node->removed && !writer->failed()) {
+        // It may have left something in the store all the same.
+        writer->abort(removed_error(*writer),
+                      [this, handle, reply](const Status&) { finish_release(handle, {}, reply); });
+        return;
+    }
     if (!last_writer || writer->failed() || !writer->dirty() || handle->node->removed) {
         finish_release(handle, {}, reply);
         return;
@@ -351,12 +364,9 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
 }
 
 void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {
-    Error why;
-    why.errno_value = ENOENT;
-    why.message = writer->key() + " was removed or renamed over while it was written";
     // Nobody misses it.
     writer->when_failed(nullptr);
-    const Status ended = wait_for<void>([&](auto done) { writer->abort(std::move(why), std::move(done)); });
+    const Status ended = wait_for<void>([&](auto done) { writer->orphan(removed_error(*writer), std::move(done)); });
     if (!ended) {
         log_warning(escaped(ended.error().message));
     }

@@ -54,8 +54,8 @@ public:
     // The same for whoever has the key to itself. A failure is told at once; `ended` comes when nothing is in flight.
     void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason, Reply<void> reply,
                 std::function<void()> ended);
-    // Ends the upload of a file whose name is removed, and waits until nothing of it is in flight; its handles go on
-    // and lead nowhere. On the blocking executor only.
+    // Of a file whose name is removed nothing is published any more: waits until nothing of it is in flight. Its
+    // handles go on; who may read reads what was written. On the blocking executor only.
     void orphan(const std::shared_ptr<FileWriter>& writer);
 
     // Before `source_key` is published as a commit marker: saves what else is being written below the marker's

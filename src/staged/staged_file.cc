@@ -85,12 +85,31 @@ void StagedFile::abort(Error why, Done done) {
     deliver(lock);
 }
 
+void StagedFile::orphan(Error why, Done done) {
+    bool goes_on = false;
+    {
+        const std::lock_guard lock(mutex_);
+        goes_on = !failure_ && !is_being_published();
+        if (goes_on) {
+            orphaned_ = why;
+        }
+    }
+    if (goes_on) {
+        done({});
+    } else {
+        abort(std::move(why), std::move(done));
+    }
+}
+
+bool StagedFile::is_being_published() const {
+    return committing_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
+               return std::holds_alternative<PendingCommit>(*pending);
+           });
+}
+
 bool StagedFile::move_to(std::string key) {
     const std::lock_guard lock(mutex_);
-    const bool commit_waits = std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
-        return std::holds_alternative<PendingCommit>(*pending);
-    });
-    if (failure_ || committing_ || commit_waits) {
+    if (failure_ || orphaned_ || is_being_published()) {
         return false;
     }
     key_ = std::move(key);
@@ -132,10 +151,10 @@ std::uint64_t StagedFile::size() const {
 
 bool StagedFile::dirty() const {
     const std::lock_guard lock(mutex_);
-    return dirty_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
-               return std::holds_alternative<PendingWrite>(*pending) ||
-                      std::holds_alternative<PendingTruncate>(*pending);
-           });
+    return !orphaned_ && (dirty_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
+                              return std::holds_alternative<PendingWrite>(*pending) ||
+                                     std::holds_alternative<PendingTruncate>(*pending);
+                          }));
 }
 
 bool StagedFile::pristine() const {
@@ -295,6 +314,11 @@ void StagedFile::carry_out(const PendingPointer& pending, PendingTruncate& trunc
 
 void StagedFile::carry_out(const PendingPointer& /*pending*/, PendingCommit& commit) {
     const bool nothing_to_publish = !dirty_ || (commit.reason == CommitReason::kFsync && !touched_ && !base_);
+    if (orphaned_) {
+        outbox_.add([done = std::move(commit.done), why = *orphaned_] { done(failure(why)); });
+        next();
+        return;
+    }
     commit_done_.push_back(std::move(commit.done));
     if (nothing_to_publish) {
         answer_commit();

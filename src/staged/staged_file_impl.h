@@ -40,6 +40,7 @@ public:
     void truncate(std::uint64_t size, Done done) override;
     void commit(CommitReason reason, CommitDone done) override;
     void abort(Error why, Done done) override;
+    void orphan(Error why, Done done) override;
     bool move_to(std::string key) override;
     void committed_moved(std::string key, CommittedObject copy) override;
     void when_failed(std::function<void(const Error&)> told) override;
@@ -97,6 +98,7 @@ private:
     void write_to_disk(const PendingPointer& pending, std::uint64_t offset);
     void written(const PendingPointer& pending, std::uint64_t offset, std::uint64_t length, const Status& status);
     void truncate_stream(const PendingPointer& pending, std::uint64_t size);
+    [[nodiscard]] bool is_being_published() const;
     [[nodiscard]] Status check_reach(std::uint64_t offset, std::uint64_t length, std::string_view what) const;
     // What is being carried out has ended.
     void next();
@@ -158,6 +160,8 @@ private:
     std::deque<PendingPointer> pending_;
     bool busy_ = false;
     std::optional<Error> failure_;
+    // Why nothing is published any more, although the file can be changed and read.
+    std::optional<Error> orphaned_;
     std::function<void(const Error&)> when_failed_;
 
     // What the file started from; its object's key says where it lies.

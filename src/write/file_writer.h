@@ -110,6 +110,9 @@ public:
     // Ends the upload and keeps `why` for every later call; what was committed before stays. `done` is called when
     // nothing is left in the store.
     virtual void abort(Error why, Done done) = 0;
+    // Its name is another's or nobody's: nothing of it is published any more. Where readable() it can go on being
+    // changed and read, unless it is being published just now; else this is abort().
+    virtual void orphan(Error why, Done done) { abort(std::move(why), std::move(done)); }
     // Only while no upload has begun and nothing is committed under the old key: later commits go to the new key, and
     // the old one is never written; what is under the new one is replaced. False otherwise.
     virtual bool move_to(std::string key) = 0;

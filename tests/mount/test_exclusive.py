@@ -134,6 +134,8 @@ def test_what_is_refused(mount):
     # Programs fall back to a name that they remove.
     with tempfile.TemporaryFile(dir=made.path) as temporary:
         temporary.write(b"fallen back")
+        temporary.seek(0)
+        assert temporary.read() == b"fallen back"
     assert sorted(os.listdir(made.path)) == ["copy", "file"]
 
 

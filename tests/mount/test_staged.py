@@ -125,6 +125,36 @@ def test_synced_in_between(mount, simulator, prefix, size):
     assert simulator.keys(prefix) == [prefix + "file"]
 
 
+@pytest.mark.parametrize("size", [*SIZES, 40 * MIB])
+@pytest.mark.parametrize("end", ["unlinked", "replaced"])
+def test_a_file_without_a_name_is_read_and_changed_until_it_is_closed(mount, simulator, prefix, size, end):
+    content = bytearray(os.urandom(size))
+    made = mount()
+    with open(made / "file", "x+b", buffering=0) as file:
+        for start in range(0, size // 2, MIB):
+            file.write(content[start:min(start + MIB, size // 2)])
+        if end == "unlinked":
+            (made / "file").unlink()
+        else:
+            (made / "new").write_bytes(b"new")
+            (made / "new").rename(made / "file")
+        for start in range(size // 2, size, MIB):
+            file.write(content[start:start + MIB])
+        assert os.fstat(file.fileno()).st_size == size
+        for offset in (size // 3, 10):
+            assert os.pread(file.fileno(), MIB, 0) == content[:MIB]
+            os.pwrite(file.fileno(), b"changed", offset)
+            content[offset:offset + 7] = b"changed"
+        file.seek(0)
+        assert file.read() == content
+        os.fsync(file.fileno())
+    left = [] if end == "unlinked" else [prefix + "file"]
+    wait_until(lambda: (simulator.keys(prefix), simulator.open_uploads(prefix)) == (left, []), "nothing to be left")
+    if left:
+        assert read_all(mount(), "file") == b"new"
+    assert "warning" not in made.log() and "error" not in made.log()
+
+
 @pytest.mark.parametrize("size", [1 * MIB, 20 * MIB])
 def test_shared_writable_mapping(mount, simulator, prefix, size):
     made = mount()

@@ -251,6 +251,20 @@ TEST_F(FileSystemTest, AnUnlinkedOpenFileIsWrittenToNowhere) {
     EXPECT_EQ(store.open_uploads(), 0);
 }
 
+TEST_F(FileSystemTest, AnUnlinkedOpenFileThatMayBeReadGoesOn) {
+    const HandleId handle = create("f", O_RDWR)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    ASSERT_TRUE(unlink("f"));
+    ASSERT_TRUE(write(handle, 7, " and more"));
+    EXPECT_EQ(*read(handle), "content and more");
+    EXPECT_TRUE(fsync(handle));
+    ASSERT_TRUE(write(handle, 0, "CONTENT"));
+    EXPECT_EQ(*read(handle), "CONTENT and more");
+    EXPECT_TRUE(close(handle));
+    EXPECT_TRUE(store.keys().empty());
+    EXPECT_EQ(store.open_uploads(), 0);
+}
+
 TEST_F(FileSystemTest, DrainWaitsForTheLastWriter) {
     const HandleId handle = create("f")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "content"));
