@@ -4,7 +4,7 @@
 // Everything mounts tell each other lies under `.ckptfs/` at the top of the prefix; it is hidden from listings and
 // swept by `ckptfs gc`. A directory is a marker object whose key ends in '/', or is implied by any key below it.
 //
-//   .ckptfs/tmp/UUID           a file written out of order, before it has its name
+//   .ckptfs/tmp/DIR/…/NAME     a file written out of order, before it has its name (staged/hidden_key.h)
 //   .ckptfs/failed/DIR/NAME    a record: NAME in DIR could not be written (no commit over a failed sibling)
 //   .ckptfs/mounts/UUID        heartbeat of a mount
 //   .ckptfs/renames/UUID-…     the record of a directory's rename that is under way (fs/directory_marker.h)

@@ -11,6 +11,7 @@
 #include "ckptfs/log.h"
 #include "fs/store_wait.h"
 #include "fs/tree_copy.h"
+#include "staged/hidden_key.h"
 
 namespace ckptfs {
 
@@ -52,42 +53,34 @@ Status CommitGate::check_tree(const std::string& directory, const std::vector<Ob
 Status CommitGate::check_now(const std::string& directory, const std::vector<std::string>& markers) {
     const WallTime now = state_.env.clock.wall_now();
     const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
-    std::set<std::string> own = being_written();
-    auto uploads_answer = ask<std::vector<OpenUpload>>([&](auto done) {
-        if (cannot_list_uploads_) {
-            done(std::vector<OpenUpload>());
-        } else {
-            state_.env.store.list_uploads(directory, done);
-        }
-    });
-    Result<std::vector<FailedRecord>> failed = records(directory);
-    Result<std::vector<OpenUpload>> uploads = of_others(directory, uploads_answer.get(), std::move(own));
-    if (!failed || !uploads) {
-        return failure(failed ? uploads.error() : failed.error());
+    Result<Evidence> evidence = gather(directory);
+    if (!evidence) {
+        return failure(evidence.error());
     }
-    std::erase_if(*failed, [&](const auto& record) { return marker_over(record.key, markers) == nullptr; });
-    std::erase_if(*uploads, [&](const auto& upload) { return marker_over(upload.upload.key, markers) == nullptr; });
+    auto& [failed, unfinished] = *evidence;
+    std::erase_if(failed, [&](const auto& record) { return marker_over(record.key, markers) == nullptr; });
+    std::erase_if(unfinished, [&](const auto& upload) { return marker_over(upload.upload.key, markers) == nullptr; });
     std::set<std::string> keys;
-    for (const FailedRecord& record : *failed) {
+    for (const FailedRecord& record : failed) {
         keys.insert(record.key);
         for (std::string& above : directories_above(record.key, directory)) {
             keys.insert(std::move(above));
         }
     }
-    for (const OpenUpload& upload : *uploads) {
+    for (const OpenUpload& upload : unfinished) {
         keys.insert(upload.upload.key);
     }
     const Result<States> states = look(keys);
     if (!states) {
         return failure(states.error());
     }
-    for (const FailedRecord& record : *failed) {
+    for (const FailedRecord& record : failed) {
         const NameState state = state_of(record.key, directory, *states);
         if (Status allowed = check_record(record, state, *marker_over(record.key, markers)); !allowed) {
             return allowed;
         }
     }
-    for (const OpenUpload& upload : *uploads) {
+    for (const OpenUpload& upload : unfinished) {
         const std::string& key = upload.upload.key;
         if (is_in_the_making(upload, states->at(key), now, ttl)) {
             return failure(EIO, format("{} is not committed: {} is being written by another mount, or was left by one "
@@ -97,6 +90,32 @@ Status CommitGate::check_now(const std::string& directory, const std::vector<std
         }
     }
     return {};
+}
+
+Result<CommitGate::Evidence> CommitGate::gather(const std::string& directory) {
+    std::set<std::string> own = being_written();
+    const std::string hidden = hidden_prefix(state_.env.prefix, directory);
+    auto uploads_answer = ask_for_uploads(directory);
+    auto hidden_answer = ask_for_uploads(hidden);
+    Result<std::vector<FailedRecord>> failed = records(directory);
+    Result<std::vector<OpenUpload>> uploads = told(uploads_answer.get());
+    Result<std::vector<OpenUpload>> hidden_uploads = told(hidden_answer.get());
+    if (!failed || !uploads || !hidden_uploads) {
+        return failure(!failed ? failed.error() : !uploads ? uploads.error() : hidden_uploads.error());
+    }
+    // Afterwards: what was an upload before is an object until the file has its name.
+    const Result<std::vector<ObjectInfo>> hidden_objects = list_all(state_.env.store, hidden);
+    if (!hidden_objects) {
+        return failure(hidden_objects.error());
+    }
+    Evidence evidence{std::move(*failed), of_others(directory, std::move(*uploads), std::move(own))};
+    for (const OpenUpload& upload : *hidden_uploads) {
+        add_hidden(evidence, upload.upload.key, upload.initiated);
+    }
+    for (const ObjectInfo& object : *hidden_objects) {
+        add_hidden(evidence, object.key, object.last_modified);
+    }
+    return evidence;
 }
 
 std::set<std::string> CommitGate::being_written() const {
@@ -134,9 +153,17 @@ Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directo
     return records;
 }
 
-Result<std::vector<OpenUpload>> CommitGate::of_others(const std::string& directory,
-                                                      Result<std::vector<OpenUpload>> uploads,
-                                                      std::set<std::string> own) {
+std::future<Result<std::vector<OpenUpload>>> CommitGate::ask_for_uploads(const std::string& prefix) {
+    return ask<std::vector<OpenUpload>>([&](auto done) {
+        if (cannot_list_uploads_) {
+            done(std::vector<OpenUpload>());
+        } else {
+            state_.env.store.list_uploads(prefix, done);
+        }
+    });
+}
+
+Result<std::vector<OpenUpload>> CommitGate::told(Result<std::vector<OpenUpload>> uploads) {
     if (!uploads && (uploads.error().errno_value == EACCES || uploads.error().errno_value == EOPNOTSUPP)) {
         if (!cannot_list_uploads_.exchange(true)) {
             log_warning(escaped("files that other mounts are still writing do not hold a commit back: " +
@@ -144,9 +171,11 @@ Result<std::vector<OpenUpload>> CommitGate::of_others(const std::string& directo
         }
         return std::vector<OpenUpload>();
     }
-    if (!uploads) {
-        return uploads;
-    }
+    return uploads;
+}
+
+std::vector<OpenUpload> CommitGate::of_others(const std::string& directory, std::vector<OpenUpload> uploads,
+                                              std::set<std::string> own) const {
     // Of before and after the list was made.
     own.merge(being_written());
     for (const FailedRecord& record : state_.failed.below(directory)) {
@@ -155,12 +184,19 @@ Result<std::vector<OpenUpload>> CommitGate::of_others(const std::string& directo
     for (std::string& key : state_.failed.being_cleared(directory)) {
         own.insert(std::move(key));
     }
-    const std::string hidden = state_.env.prefix + std::string(kControlDirectory) + "/";
-    std::erase_if(*uploads, [&](const OpenUpload& upload) {
+    const std::string control = state_.env.prefix + std::string(kControlDirectory) + "/";
+    std::erase_if(uploads, [&](const OpenUpload& upload) {
         const std::string& key = upload.upload.key;
-        return own.contains(key) || key.starts_with(hidden) || may_be_missing(key, state_.env.write.config);
+        return own.contains(key) || key.starts_with(control) || may_be_missing(key, state_.env.write.config);
     });
     return uploads;
+}
+
+void CommitGate::add_hidden(Evidence& evidence, const std::string& hidden, WallTime begun) const {
+    const std::optional<HiddenFile> file = parse_hidden_key(state_.env.prefix, hidden);
+    if (file && file->mount_id != state_.mount_id && !may_be_missing(file->key, state_.env.write.config)) {
+        evidence.unfinished.push_back(OpenUpload{UploadId{file->key, ""}, begun});
+    }
 }
 
 Result<CommitGate::States> CommitGate::look(const std::set<std::string>& keys) {

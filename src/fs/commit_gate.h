@@ -2,14 +2,17 @@
 // Whether a commit marker may appear: asks the bucket and this mount what failed, or is still being written, below its
 // directory.
 //
-// An ordinary commit costs two requests, at once: the list of records, and that of open uploads. Only what they name is
-// looked at further. A store that cannot list uploads, or does not let this user, is asked no more.
+// An ordinary commit costs two round trips: the list of records and those of open uploads, to the files' own keys and
+// to hidden ones; then that of hidden objects, which a file that is written out of order leaves between its hidden
+// upload and its own. Only what they name is looked at further. A store that cannot list uploads, or does not let this
+// user, is asked for them no more.
 //
 // Threads: all functions may be called from any thread. check() waits on the blocking executor.
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <map>
 #include <set>
 #include <string>
@@ -33,17 +36,28 @@ public:
     Status check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects);
 
 private:
+    struct Evidence {
+        std::vector<FailedRecord> failed;
+        // Of other mounts, by what the file is to become.
+        std::vector<OpenUpload> unfinished;
+    };
     // What the bucket holds under each key.
     using States = std::map<std::string, std::optional<ObjectInfo>>;
 
     // For markers below `directory`, which is listed once. Blocks.
     Status check_now(const std::string& directory, const std::vector<std::string>& markers);
     [[nodiscard]] std::set<std::string> being_written() const;
+    Result<Evidence> gather(const std::string& directory);
     // From the bucket and from this mount's memory.
     Result<std::vector<FailedRecord>> records(const std::string& directory);
+    // None from a store that cannot tell.
+    [[nodiscard]] std::future<Result<std::vector<OpenUpload>>> ask_for_uploads(const std::string& prefix);
+    Result<std::vector<OpenUpload>> told(Result<std::vector<OpenUpload>> uploads);
     // `own`: what this mount was writing when they were asked for.
-    Result<std::vector<OpenUpload>> of_others(const std::string& directory, Result<std::vector<OpenUpload>> uploads,
-                                              std::set<std::string> own);
+    [[nodiscard]] std::vector<OpenUpload> of_others(const std::string& directory, std::vector<OpenUpload> uploads,
+                                                    std::set<std::string> own) const;
+    // Adds the file that other mounts write under this hidden key, if it is one.
+    void add_hidden(Evidence& evidence, const std::string& hidden, WallTime begun) const;
     Result<States> look(const std::set<std::string>& keys);
     [[nodiscard]] static NameState state_of(const std::string& key, const std::string& directory, const States& states);
     Status check_record(FailedRecord record, const NameState& state, const std::string& marker_key);

@@ -21,7 +21,7 @@ std::shared_ptr<FileWriter> SharedState::make_writer(const std::string& key, int
     if (!asked_for && !reads && !changes) {
         return FileWriter::create(env.write, key, std::move(base), overwrite);
     }
-    const StagedEnvironment environment{env.write, env.read, env.prefix + std::string(kTemporaryPrefix)};
+    const StagedEnvironment environment{env.write, env.read, HiddenPlace{env.prefix, mount_id}};
     return make_staged_file(environment, key, std::move(base), asked_for ? Streaming::kNever : Streaming::kWhileInOrder,
                             overwrite);
 }

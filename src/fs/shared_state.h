@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "base/uuid.h"
 #include "fs/failed_siblings.h"
 #include "fs/file_system.h"
 #include "fs/key_order.h"
@@ -29,6 +30,8 @@ struct SharedState {
     ObjectContents contents;
     FailedSiblings failed;
     const WallTime mounted;
+    // In the keys of files that have no name yet.
+    const std::string mount_id = random_uuid();
     std::atomic<bool> draining = false;
     // No more requests will come: some of those that release files may have been lost.
     std::atomic<bool> disconnected = false;

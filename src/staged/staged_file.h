@@ -6,7 +6,7 @@
 //     sends the whole new content through a writer, as one upload to the file's key; what comes before the first change
 //     is copied within the store.
 //   Streaming: a file that has grown beyond what one request can hold, and was written in order so far, goes on through
-//     a writer as it is written, to a key below .ckptfs/tmp/. Its commit copies that within the store. At the first
+//     a writer as it is written, to a hidden key (hidden_key.h). Its commit copies that within the store. At the first
 //     step back that the writer cannot patch, or the first read of what it was given, the upload is completed there and
 //     becomes the object that a staged file starts from.
 //
@@ -21,6 +21,7 @@
 #include <string>
 
 #include "read/file_reader.h"
+#include "staged/hidden_key.h"
 #include "write/file_writer.h"
 
 namespace ckptfs {
@@ -29,8 +30,7 @@ namespace ckptfs {
 struct StagedEnvironment {
     WriteEnvironment& write;
     ReadEnvironment& read;
-    // Of keys that no listing shows.
-    std::string temporary_prefix;
+    HiddenPlace hidden;
 };
 
 enum class Streaming : std::uint8_t { kWhileInOrder, kNever };

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "base/uuid.h"
 #include "ckptfs/codec.h"
 #include "ckptfs/log.h"
 #include "staged/staged_file_impl.h"
@@ -31,9 +30,7 @@ bool StagedFile::can_stream(std::uint64_t offset) const {
 void StagedFile::start_stream(const PendingPointer& pending) {
     const std::uint64_t prefix = prefix_to_copy(content_);
     const std::uint64_t end = last_end_;
-    // With the name, by which it is decided how the file is stored.
-    stream_ =
-        open_writer(environment_.temporary_prefix + random_uuid() + "/" + key_.substr(key_.rfind('/') + 1), prefix);
+    stream_ = open_writer(new_hidden_key(environment_.hidden, key_), prefix);
     stream_->when_failed([weak = std::weak_ptr(self()), stream = stream_.get()](const Error& error) {
         if (const auto file = weak.lock()) {
             file->stream_failed(stream, error);

@@ -40,7 +40,8 @@ protected:
 
     std::shared_ptr<FileWriter> open_staged(std::optional<CommittedObject> base = std::nullopt,
                                             Streaming streaming = Streaming::kWhileInOrder) {
-        return make_staged_file({environment, read_environment, "tmp/"}, kKey, std::move(base), streaming);
+        return make_staged_file({environment, read_environment, {"", "00000000-0000-4000-8000-000000000000"}}, kKey,
+                                std::move(base), streaming);
     }
     // A file that is in the bucket, as writers made it.
     CommittedObject save(std::string_view content) {
