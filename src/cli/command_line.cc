@@ -15,6 +15,7 @@
 #include "ckptfs/log.h"
 #include "cli/mount_helper.h"
 #include "cli/mount_options.h"
+#include "cli/mount_place.h"
 #include "cli/near_match.h"
 #include "cli/source_uri.h"
 #include "cli/values.h"
@@ -98,7 +99,7 @@ constexpr auto kTools = std::to_array<ToolCommand>({
     {Tool::kGc, "gc", "find uploads that were never completed, and end them", "SOURCE", "s3://BUCKET[/PREFIX]", true,
      true},
     {Tool::kDoctor, "doctor", "ask a store and this machine for all that a mount needs", "SOURCE",
-     "s3://BUCKET[/PREFIX]", true, true},
+     "s3://BUCKET[/PREFIX], or a directory that is mounted or in /etc/fstab", true, true},
 });
 
 // Everything that is typed behind a tool's name.
@@ -139,8 +140,14 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
     return command;
 }
 
+// Any path; a word without a slash is a bucket whose s3:// was forgotten, or "." and "..".
+bool is_directory_name(std::string_view word) {
+    return !word.starts_with("s3:") && (word.find('/') != std::string_view::npos || word == "." || word == "..");
+}
+
 CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
-    auto object = parse_object_uri(words.source);
+    const bool is_directory = tool.tool == Tool::kDoctor && is_directory_name(words.source);
+    auto object = is_directory ? Result<ObjectUri>(ObjectUri()) : parse_object_uri(words.source);
     if (object && object->key.empty() && !tool.takes_bucket) {
         object =
             failure(EINVAL, format("\"{}\" names no object; expected {}", escaped(words.source), tool.source_help));
@@ -161,8 +168,16 @@ CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
     if (!probe_mib) {
         return Answer{format("ckptfs: --probe-mib: {}\n", probe_mib.error().message), kUsageError};
     }
-    return ToolRequest{tool.tool,  std::move(*object),       words.json, *older_than, words.end,
-                       *probe_mib, std::move(words.settings)};
+    ToolRequest request;
+    request.tool = tool.tool;
+    request.object = std::move(*object);
+    request.directory = is_directory ? std::move(words.source) : "";
+    request.json = words.json;
+    request.older_than = *older_than;
+    request.end = words.end;
+    request.probe_mib = *probe_mib;
+    request.settings = std::move(words.settings);
+    return request;
 }
 
 // Of the words that the parser could make nothing of, the first that looks like an option.
@@ -327,6 +342,27 @@ Result<Config> make_config(const MountRequest& request, const Environment& envir
         return failure(valid.error());
     }
     return config;
+}
+
+Result<ToolRequest> with_place(ToolRequest request, const Environment& environment) {
+    auto place = find_place(request.directory, environment);
+    if (!place) {
+        return failure(place.error());
+    }
+    auto source = parse_source(place->source);
+    if (!source) {
+        return failure(source.error());
+    }
+    request.object = {std::move(source->bucket), std::move(source->prefix)};
+    request.origin = std::move(place->origin);
+    // The log of the mount's requests is written by the mount.
+    std::erase_if(place->settings, [](const Setting& each) {
+        const OptionSpec* option = find_option(each.first);
+        return option == nullptr || each.first == "access-log" ||
+               (option->section != kStoreSection && !is_of_doctor(*option));
+    });
+    request.settings.insert(request.settings.begin(), place->settings.begin(), place->settings.end());
+    return request;
 }
 
 Result<Config> make_config(const ToolRequest& request, const Environment& environment) {

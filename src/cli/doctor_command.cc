@@ -225,6 +225,7 @@ int doctor_command(const ToolRequest& request, const Config& given) {
     const Config config = scaled(given, processor_count());
     Findings findings;
     findings.source = format("s3://{}/{}", config.store.bucket, config.store.prefix);
+    findings.origin = request.origin;
     findings.facts.max_connections = config.store.max_connections;
     ask_this_machine(config, sight, findings);
     Examination(request, config, findings).run();

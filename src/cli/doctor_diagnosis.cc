@@ -33,7 +33,7 @@ std::string megabytes(double bytes_a_second) {
 }
 
 DiagnosisLine line(Probe probe, Severity severity, std::string found, std::string means = {}) {
-    return {probe, severity, std::move(found), std::move(means), {}};
+    return {probe, severity, std::move(found), std::move(means), {}, {}};
 }
 
 std::string joined(std::string_view what, const std::string& seen) {
@@ -69,7 +69,9 @@ DiagnosisLine by_rule(const Finding& finding) {
     }
     const std::string why =
         finding.because ? format("because of {}", name_of(*finding.because)) : escaped(finding.seen);
-    return line(finding.probe, Severity::kUnknown, joined("not asked", why));
+    DiagnosisLine made = line(finding.probe, Severity::kUnknown, joined("not asked", why));
+    made.not_asked = why.empty() ? "for no reason" : why;
+    return made;
 }
 
 DiagnosisLine of_endpoint(const Finding& finding, const StoreFacts& facts) {
@@ -239,6 +241,27 @@ DiagnosisLine diagnosed(const Finding& finding, const StoreFacts& facts) {
     }
 }
 
+// One line for all of them, by their reasons.
+std::string not_asked(const Diagnosis& diagnosis) {
+    std::vector<std::pair<std::string, std::string>> names_by_reason;
+    for (const DiagnosisLine& each : diagnosis.lines) {
+        if (each.not_asked.empty()) {
+            continue;
+        }
+        auto group = std::find_if(names_by_reason.begin(), names_by_reason.end(),
+                                  [&](const auto& known) { return known.first == each.not_asked; });
+        if (group == names_by_reason.end()) {
+            group = names_by_reason.insert(group, {each.not_asked, ""});
+        }
+        group->second += format("{}{}", group->second.empty() ? "" : ", ", name_of(each.probe));
+    }
+    std::string text;
+    for (const auto& [reason, names] : names_by_reason) {
+        text += format("{}{}: {}", text.empty() ? "" : "; ", reason, names);
+    }
+    return text.empty() ? text : format("{:<6}{:<26}{}\n", mark_of(Severity::kUnknown), "not asked", text);
+}
+
 std::string conclusion(const Diagnosis& diagnosis) {
     if (diagnosis.interrupted) {
         return "interrupted: not everything was asked\n";
@@ -297,7 +320,7 @@ std::vector<SuggestedOption> Diagnosis::options() const {
 }
 
 Diagnosis diagnose(const Findings& findings) {
-    Diagnosis diagnosis{findings.source, findings.facts, {}, findings.interrupted};
+    Diagnosis diagnosis{findings.source, findings.origin, findings.facts, {}, findings.interrupted};
     for (const Finding& each : findings.list) {
         diagnosis.lines.push_back(diagnosed(each, findings.facts));
     }
@@ -317,8 +340,14 @@ std::optional<int> advised_connections(const Rates& rates, int max_connections) 
 
 std::string describe(const Diagnosis& diagnosis) {
     std::string text = escaped(diagnosis.source) + "\n";
+    if (!diagnosis.origin.empty()) {
+        text += escaped(diagnosis.origin) + "\n";
+    }
     Probe before = Probe::kFuse;
     for (const DiagnosisLine& each : diagnosis.lines) {
+        if (!each.not_asked.empty()) {
+            continue;
+        }
         if (before < kFirstStoreProbe && each.probe >= kFirstStoreProbe) {
             text += "\n";
         }
@@ -331,7 +360,7 @@ std::string describe(const Diagnosis& diagnosis) {
             text += format("{:<32}-> {}\n", "", option.text());
         }
     }
-    return text + "\n" + conclusion(diagnosis);
+    return text + not_asked(diagnosis) + "\n" + conclusion(diagnosis);
 }
 
 int exit_code(const Diagnosis& diagnosis) {

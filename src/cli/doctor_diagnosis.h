@@ -49,10 +49,13 @@ struct DiagnosisLine {
     std::string found;
     std::string means;
     std::vector<SuggestedOption> options;
+    // Why it was not asked; empty where it was.
+    std::string not_asked;
 };
 
 struct Diagnosis {
     std::string source;
+    std::string origin;
     StoreFacts facts;
     // In the order of the probes.
     std::vector<DiagnosisLine> lines;

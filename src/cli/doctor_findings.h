@@ -123,6 +123,8 @@ struct StoreFacts {
 
 struct Findings {
     std::string source;
+    // Where it and the options were found; empty where they were typed.
+    std::string origin;
     std::vector<Finding> list;
     StoreFacts facts;
     // Not everything was asked: somebody, or the time, was against it.

@@ -44,7 +44,13 @@ int run(const StatusRequest& request) {
     return status_command(request);
 }
 
-int run(const ToolRequest& request) {
+int run(const ToolRequest& typed) {
+    const auto placed = typed.directory.empty() ? Result<ToolRequest>(typed) : with_place(typed, process_environment());
+    if (!placed) {
+        std::fprintf(stderr, "ckptfs: %s\n", placed.error().message.c_str());
+        return 2;
+    }
+    const ToolRequest& request = *placed;
     const auto config = make_config(request, process_environment());
     if (!config) {
         std::fprintf(stderr, "ckptfs: %s\n", config.error().message.c_str());

@@ -11,7 +11,7 @@ import sys
 import pytest
 from harness.programs import CKPTFS, wait_until
 from harness.servers import start_moto, start_rclone
-from harness.simulator import BUCKET, Simulator
+from harness.simulator import ACCESS_KEY, BUCKET, SECRET_KEY, Simulator
 
 
 class Report:
@@ -357,3 +357,39 @@ def test_other_servers(request, start, exit_code, limits, fails):
     assert report.with_state("note") - {"latency"} == {"checksum_of_put", "checksum_of_part"}, "neither compares them"
     assert report.with_state("unknown") == {"upload", "download"}, "not wanted"
     assert is_clean(server)
+
+
+def doctor_of(directory, *options: str, **variables: str) -> subprocess.CompletedProcess:
+    return subprocess.run([CKPTFS, "doctor", directory, "--probe-mib", "0", *options], capture_output=True, text=True,
+                          timeout=120, env={**os.environ, **variables})
+
+
+def test_a_directory_of_fstab(simulator, tmp_path):
+    """Its line has all that is needed: nothing comes from the environment."""
+    (tmp_path / "credentials").write_text(
+        f"[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n")
+    (tmp_path / "credentials").chmod(0o600)
+    options = f"_netdev,ro,uid=0,endpoint_url={simulator.url},credentials_file={tmp_path}/credentials"
+    (tmp_path / "fstab").write_text(f"s3://{BUCKET}/run {tmp_path}/mnt ckptfs {options} 0 0\n")
+    ran = doctor_of(tmp_path / "mnt", LIBMOUNT_FSTAB=str(tmp_path / "fstab"))
+    assert ran.returncode == 0, ran.stdout
+    lines = ran.stdout.splitlines()
+    assert lines[:2] == [f"s3://{BUCKET}/run/", f"as {tmp_path}/fstab has it for {tmp_path}/mnt"]
+    unasked = [line for line in lines if "not asked" in line]
+    assert len(unasked) == 1 and "--read-only: " in unasked[0] and "put" in unasked[0], "and the line says ro"
+    (tmp_path / "credentials").unlink()
+    ran = doctor_of(tmp_path / "mnt", LIBMOUNT_FSTAB=str(tmp_path / "fstab"))
+    assert ran.returncode == 1 and f"--credentials-file {tmp_path}/credentials: No such file" in ran.stdout
+    ran = doctor_of(tmp_path / "other", LIBMOUNT_FSTAB=str(tmp_path / "fstab"))
+    assert ran.returncode == 2 and f"is neither a mount of ckptfs nor in {tmp_path}/fstab" in ran.stderr
+
+
+def test_a_directory_that_is_mounted(simulator, mount, prefix):
+    made = mount("--read-only", "--metadata-ttl", "2s", "-o", "region=us-east-1")
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    ran = doctor_of(made.path, "--json", AWS_ENDPOINT_URL=simulator.url, AWS_REGION="elsewhere-1", **keys)
+    report = Report(ran)
+    assert report.all["source"] == f"s3://{BUCKET}/{prefix}"
+    assert "us-east-1" in report.found("region") and report["put"] == "unknown", "as it was started"
+    shown = doctor_of(made.path, AWS_ENDPOINT_URL=simulator.url, **keys).stdout.splitlines()[1]
+    assert f"process {made.process.pid}, which is mounted at {made.path}" in shown

@@ -259,6 +259,23 @@ TEST(DoctorDiagnosis, WhatWasNotAskedSaysBecauseOfWhat) {
     EXPECT_EQ(line_of(findings, Probe::kUpload).found, "not asked: --probe-mib");
 }
 
+TEST(DoctorDiagnosis, WhatWasNotAskedIsOneLineForAPerson) {
+    Findings findings;
+    findings.source = "s3://b/p/";
+    findings.origin = "as /etc/fstab has it for /mnt";
+    findings.add(Probe::kEndpoint, ProbeAnswer::kYes);
+    findings.add(Probe::kParts, ProbeAnswer::kNo);
+    findings.not_asked(Probe::kCopy, Probe::kParts);
+    findings.not_asked(Probe::kPartCopy, Probe::kParts);
+    findings.add(Probe::kUpload, ProbeAnswer::kNotAsked, "--probe-mib");
+    const std::string text = describe(diagnose(findings));
+    EXPECT_EQ(text.find("s3://b/p/\nas /etc/fstab has it for /mnt\n"), 0U) << text;
+    EXPECT_NE(text.find("\n?     not asked                 because of parts: copy, part_copy; --probe-mib: upload\n\n"),
+              std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("not asked:"), std::string::npos) << text;
+}
+
 TEST(DoctorDiagnosis, InterruptedIsNoGoodNews) {
     Findings findings = good();
     findings.interrupted = true;

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mount_place.h"
+
+#include <fcntl.h>
+#include <mntent.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "base/text.h"
+#include "base/text_file.h"
+#include "ckptfs/log.h"
+#include "cli/command_line.h"
+#include "cli/json_reports.h"
+#include "cli/local_checks.h"
+#include "cli/mount_options.h"
+#include "cli/mounted_daemon.h"
+
+namespace ckptfs {
+namespace {
+
+// A daemon that is well answers at once; of one that is not, fstab is asked.
+constexpr std::chrono::seconds kPatience{3};
+constexpr std::size_t kLongestLine = 16384;
+
+struct CloseTable {
+    void operator()(FILE* file) const { endmntent(file); }
+};
+
+bool is_ours(std::string_view type) {
+    return type == "ckptfs" || type == kFileSystemType;
+}
+
+Result<std::optional<MountPlace>> in_fstab(const std::string& directory, const std::string& path) {
+    const auto lines = read_fstab(path);
+    if (!lines) {
+        return lines.error().errno_value == ENOENT ? Result<std::optional<MountPlace>>() : failure(lines.error());
+    }
+    const std::string wanted = resolved_mount_point(directory);
+    const auto found = std::find_if(lines->begin(), lines->end(), [&](const FstabLine& each) {
+        return each.directory.starts_with('/') && resolved_mount_point(each.directory) == wanted;
+    });
+    if (found == lines->end()) {
+        return std::optional<MountPlace>();
+    }
+    auto settings = parse_mount_options(found->options, UnknownOptions::kRefused);
+    if (!settings) {
+        return failure(settings.error().errno_value,
+                       format("{}, the line of {}: {}", escaped(path), escaped(wanted), settings.error().message));
+    }
+    return MountPlace{found->source, std::move(*settings),
+                      format("as {} has it for {}", escaped(path), escaped(wanted))};
+}
+
+// Nothing where its program does not answer, or shows nothing to this user.
+std::optional<MountPlace> as_started(const MountEntry& mount) {
+    std::string answer;
+    const Status asked =
+        ask_daemon(mount, "status", kPatience, [&](std::string_view line) { answer += std::string(line); });
+    const auto status = asked ? parse_status(answer) : failure(asked.error());
+    if (!status || status->pid <= 0) {
+        return std::nullopt;
+    }
+    const auto command = read_text_file(AT_FDCWD, format("/proc/{}/cmdline", status->pid).c_str());
+    auto settings = command ? settings_of_command(*command, mount.source) : failure(errno, std::strerror(errno));
+    if (!settings) {
+        return std::nullopt;
+    }
+    return MountPlace{mount.source, std::move(*settings),
+                      format("with the options of process {}, which is mounted at {}, and the environment of this one",
+                             status->pid, escaped(mount.mount_point))};
+}
+
+}  // namespace
+
+Result<std::vector<FstabLine>> read_fstab(const std::string& path) {
+    const std::unique_ptr<FILE, CloseTable> file(setmntent(path.c_str(), "re"));
+    if (file == nullptr) {
+        return failure(errno, format("{}: {}", escaped(path), std::strerror(errno)));
+    }
+    std::vector<FstabLine> lines;
+    std::array<char, kLongestLine> text{};
+    mntent entry{};
+    while (getmntent_r(file.get(), &entry, text.data(), static_cast<int>(text.size())) != nullptr) {
+        if (is_ours(entry.mnt_type)) {
+            lines.push_back({entry.mnt_fsname, entry.mnt_dir, entry.mnt_opts});
+        }
+    }
+    return lines;
+}
+
+Result<std::vector<Setting>> settings_of_command(std::string_view command, const std::string& source) {
+    std::vector<std::string> words;
+    while (!command.empty()) {
+        const std::size_t end = std::min(command.find('\0'), command.size());
+        words.emplace_back(command.substr(0, end));
+        command.remove_prefix(std::min(end + 1, command.size()));
+    }
+    CommandLine line = parse_command_line(std::move(words));
+    auto* mount = std::get_if<MountRequest>(&line);
+    if (mount == nullptr || mount->source != source) {
+        return failure(EINVAL, format("this is no mount of {}", escaped(source)));
+    }
+    return std::move(mount->settings);
+}
+
+Result<MountPlace> find_place(const std::string& directory, const Environment& environment) {
+    const std::string fstab = environment("LIBMOUNT_FSTAB").value_or("/etc/fstab");
+    const auto line = in_fstab(directory, fstab);
+    const auto mounted = find_mount(directory);
+    if (mounted) {
+        if (auto started = as_started(*mounted)) {
+            return std::move(*started);
+        }
+        if (!line || !*line || (*line)->source != mounted->source) {
+            return MountPlace{mounted->source,
+                              {},
+                              format("mounted at {} by a program that does not tell its options: give them here",
+                                     escaped(mounted->mount_point))};
+        }
+    }
+    if (!line) {
+        return failure(line.error());
+    }
+    if (!*line) {
+        return failure(EINVAL, format("{} is neither a mount of ckptfs nor in {}; give s3://BUCKET[/PREFIX]",
+                                      escaped(directory), escaped(fstab)));
+    }
+    return **line;
+}
+
+}  // namespace ckptfs
