@@ -136,6 +136,10 @@ Result<Readiness> go_to_background(int failed) {
     return Readiness(std::move(writer));
 }
 
+bool has_terminal() {
+    return static_cast<bool>(FileDescriptor(open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)));
+}
+
 Status log_to_file(const std::string& path) {
     const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (!file || dup2(file.get(), STDERR_FILENO) < 0) {

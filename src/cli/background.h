@@ -35,6 +35,8 @@ private:
 // exits from within, with 0 or with `failed`.
 Result<Readiness> go_to_background(int failed);
 
+// Signals of a terminal may come. To be asked at the start: a terminal that is gone is none.
+[[nodiscard]] bool has_terminal();
 // Standard error becomes this file; O_APPEND, made with mode 0600.
 Status log_to_file(const std::string& path);
 // Standard error becomes the journal; or, where there is none, /dev/null, and the answer is false.

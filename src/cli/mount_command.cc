@@ -159,6 +159,7 @@ private:
     Status attach();
     void listen_for_commands();
     Service::Events service_events();
+    bool ends_by_hangup() const;
     [[nodiscard]] Traffic totals() const;
     [[nodiscard]] MountStatus status(const FileSystem& fs) const;
     [[nodiscard]] MountFigures figures() const;
@@ -169,6 +170,7 @@ private:
     const Config config_;
     Readiness readiness_;
     const ServiceManager service_manager_;
+    const bool has_terminal_ = has_terminal();
     std::unique_ptr<Mount> mount_;
     std::unique_ptr<Session> session_;
     std::unique_ptr<Machinery> machinery_;
@@ -273,9 +275,28 @@ void Daemon::listen_for_commands() {
     }
 }
 
+// Whose terminal goes, goes with it; to all others the signal says that their log has been renamed.
+bool Daemon::ends_by_hangup() const {
+    if (has_terminal_) {
+        return true;
+    }
+    const std::string& log_file = config_.mount.log_file;
+    if (log_file.empty()) {
+        log_info("signal HUP: there is no --log-file to open again");
+        return false;
+    }
+    if (auto opened = log_to_file(log_file); !opened) {
+        log_error(format("signal HUP: {}; the log goes on where it was", opened.error().message));
+    } else {
+        log_info("signal HUP: the log file was opened again");
+    }
+    return false;
+}
+
 Service::Events Daemon::service_events() {
     Service::Events events;
     events.status = [this](const FileSystem& fs) { return json_of(status(fs)); };
+    events.hung_up = [this] { return ends_by_hangup(); };
     events.draining = [this](const DrainProgress& progress) {
         draining_ = true;
         service_manager_.stopping(progress_text(progress), kServiceManagerPatience);

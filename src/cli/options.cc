@@ -247,7 +247,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      }},
     {kResources, "log-file", "", "FILE", "", "append the log to this file",
      "Without it the log goes to standard error in the foreground, else to the journal; where there is no journal it "
-     "is lost, and the mount says so.",
+     "is lost, and the mount says so. SIGHUP to a daemon that has no terminal opens the file again, for those who "
+     "rename it; copytruncate of *logrotate*(8) needs no signal.",
      [](Config& c, std::string_view v) { return set_text(c.mount.log_file, v); }},
     {kResources, "metrics-address", "", "[HOST:]PORT", "", "serve metrics for Prometheus here, at /metrics",
      "On loopback, where there is no HOST: they are neither encrypted nor protected by a password. They hold the "

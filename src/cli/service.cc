@@ -160,10 +160,14 @@ private:
         }
         signalfd_siginfo signal{};
         if (events[1].revents != 0 && read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
-            return format("signal {}", sigabbrev_np(static_cast<int>(signal.ssi_signo)));
+            return is_the_end(signal) ? format("signal {}", sigabbrev_np(static_cast<int>(signal.ssi_signo))) : "";
         }
         const auto status = [&] { return events_.status ? events_.status(fs) : ""; };
         return events[2].revents != 0 && control_->accept(status) ? "ckptfs unmount" : "";
+    }
+
+    [[nodiscard]] bool is_the_end(const signalfd_siginfo& signal) const {
+        return signal.ssi_signo != SIGHUP || !events_.hung_up || events_.hung_up();
     }
 
     const FileDescriptor signals_;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mount's life after it answers: serve until somebody wants it to end, then wait for what is being written.
 //
-// It ends by SIGTERM, SIGINT or SIGHUP, by `ckptfs unmount`, or because somebody else has unmounted it. In each case no
-// file is opened for writing any more, and uploads get --drain-timeout to finish; what is not saved then is named.
+// It ends by SIGTERM or SIGINT, by SIGHUP where that says that its terminal is gone, by `ckptfs unmount`, or because
+// somebody else has unmounted it. In each case no file is opened for writing any more, and uploads get --drain-timeout
+// to finish; what is not saved then is named.
 //
 // Threads: run() on one thread; session_ended() from any.
 #pragma once
@@ -39,6 +40,8 @@ public:
         std::function<void()> heartbeat;
         // What `ckptfs status` is told, with its line's end.
         std::function<std::string(const FileSystem&)> status;
+        // SIGHUP came. Whether the mount is to end; it is, where this is missing.
+        std::function<bool()> hung_up;
         // Several times a second once the mount is to end.
         std::function<void(const DrainProgress&)> draining;
     };

@@ -73,6 +73,23 @@ TEST_F(ServiceTest, EndsBySignal) {
     EXPECT_EQ(outcome.get().reason, "signal TERM");
 }
 
+TEST_F(ServiceTest, EndsByAHangupOnlyIfToldSo) {
+    auto ended = run(kLong);
+    pthread_kill(thread_.native_handle(), SIGHUP);
+    EXPECT_EQ(ended.get().reason, "signal HUP") << "nobody was asked";
+    thread_.join();
+    std::atomic<int> asked = 0;
+    Service::Events events;
+    events.hung_up = [&asked] { return ++asked == 2; };
+    service_ = Service::create(take_over_signals().value(), control_.get(), events).value();
+    auto goes_on = run(kLong);
+    pthread_kill(thread_.native_handle(), SIGHUP);
+    EXPECT_TRUE(testing::eventually([&asked] { return asked == 1; }));
+    EXPECT_EQ(goes_on.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    pthread_kill(thread_.native_handle(), SIGHUP);
+    EXPECT_EQ(goes_on.get().reason, "signal HUP");
+}
+
 TEST_F(ServiceTest, WaitsForTheDrainAndTellsProgress) {
     fs_.hold("drain");
     auto outcome = run(kLong);
