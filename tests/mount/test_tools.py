@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import subprocess
+import time
 
 import numpy
 import pytest
@@ -242,3 +243,21 @@ def test_the_other_protocol_is_recognised(tool, simulator):
         over_tls.stop()
     assert ran.returncode == 1
     assert b"if the endpoint speaks TLS, it is https:// instead of http://" in ran.stderr, ran.stderr
+
+
+@pytest.mark.parametrize("command, key", [("gc", ""), ("cat", "key"), ("verify", ""), ("inspect", "key")])
+def test_a_dead_endpoint_is_told_of_at_once_and_ctrl_c_ends_the_wait(command, key, simulator):
+    environment = {**os.environ, **simulator.environment(), "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    began = time.monotonic()
+    with subprocess.Popen([CKPTFS, command, f"s3://{BUCKET}/{key}", "--retry-for", "20s"], env=environment,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
+        try:
+            line = ran.stderr.readline()
+            assert "connection refused" in line and "tried again for up to " in line, line
+            assert time.monotonic() - began < 10 and ran.poll() is None
+            ran.send_signal(signal.SIGINT)
+            interrupted = time.monotonic()
+            assert ran.wait(10) == -signal.SIGINT
+            assert time.monotonic() - interrupted < 2
+        finally:
+            ran.kill()
