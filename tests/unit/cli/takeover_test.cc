@@ -5,13 +5,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "support/temporary_directory.h"
 
 namespace ckptfs {
 namespace {
@@ -99,12 +100,10 @@ TEST_F(TakeoverTest, AnotherFileSystemIsNoneOfOurBusiness) {
 }
 
 TEST(PlaceLockTest, IsHeldByOneOfThoseWhoRaceForItAndLeavesNothingBehind) {
-    namespace fs = std::filesystem;
     constexpr int kRacers = 6;
     constexpr int kRounds = 15;
-    std::string directory = fs::temp_directory_path() / "ckptfs-takeover-XXXXXX";
-    ASSERT_NE(mkdtemp(directory.data()), nullptr);
-    const TakeoverSystem system = takeover_system(directory);
+    const testing::TemporaryDirectory directory;
+    const TakeoverSystem system = takeover_system(directory.path());
     std::atomic<int> holders = 0;
     std::atomic<int> refused = 0;
     std::atomic<int> in_company = 0;
@@ -129,8 +128,7 @@ TEST(PlaceLockTest, IsHeldByOneOfThoseWhoRaceForItAndLeavesNothingBehind) {
     }
     EXPECT_EQ(refused, 0);
     EXPECT_EQ(in_company, 0);
-    EXPECT_TRUE(fs::is_empty(directory));
-    fs::remove_all(directory);
+    EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
 }  // namespace
