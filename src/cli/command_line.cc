@@ -55,7 +55,7 @@ void add_option(CLI::App& command, const OptionSpec& spec, std::vector<Setting>&
 }
 
 // How the program was called, and the words that remain for the parser.
-struct Call {
+struct Invocation {
     std::vector<std::string> words;
     bool by_mount = false;
     HelperCall helper;
@@ -63,8 +63,8 @@ struct Call {
     [[nodiscard]] int usage_error() const { return by_mount ? kMountUsageError : kUsageError; }
 };
 
-Call understood(std::vector<std::string> arguments) {
-    Call call;
+Invocation understood(std::vector<std::string> arguments) {
+    Invocation call;
     if (is_helper_call(arguments)) {
         call.by_mount = true;
         call.helper = parse_helper_call(arguments);
@@ -235,7 +235,7 @@ Answer answer_of(CLI::App& app, const CLI::ParseError& problem, const std::strin
     return {format("ckptfs: {}; see ckptfs --help\n", escaped(problem.what())), usage_error};
 }
 
-CommandLine mount_request(MountRequest request, const Call& call, const std::vector<std::string>& mount_options,
+CommandLine mount_request(MountRequest request, const Invocation& call, const std::vector<std::string>& mount_options,
                           const std::vector<Setting>& flags) {
     request.by_mount = call.by_mount;
     request.pretend = call.helper.pretend;
@@ -304,7 +304,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
         tool_commands[i] = add_tool(app, kTools[i], tool_words[i]);
     }
 
-    Call call = understood(std::move(arguments));
+    Invocation call = understood(std::move(arguments));
     const std::string first_word = call.words.empty() ? "" : call.words.front();
     std::reverse(call.words.begin(), call.words.end());
     try {

@@ -9,12 +9,12 @@
 #include "codec/entropy.h"
 #include "codec/huffman_code.h"
 #include "codec/huffman_streams.h"
+#include "codec/raw_blocks.h"
 
 namespace ckptfs {
 namespace {
 
 // RFC 8878, section 3.1.1.
-constexpr std::uint32_t kZstdMagic = 0xfd2fb528;
 enum BlockType : std::uint32_t { kRawBlock = 0, kRleBlock = 1, kCompressedBlock = 2 };
 enum LiteralsType : std::uint32_t { kWithTree = 2, kTreeless = 3 };
 constexpr std::size_t kBlockHeader = 3;
