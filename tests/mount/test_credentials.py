@@ -264,7 +264,8 @@ def test_keys_expire_many_times_during_one_upload(own_mount, simulator, prefix):
         content = os.urandom(1 << 20) * 300
         with open(mount / "large", "wb") as file:
             file.write(content)
-        assert services.issued["container"] > 40
+        # 150 s at a session every 4.5 s; what a busy machine takes for each is left out.
+        assert services.issued["container"] > 25
     finally:
         simulator.set_model(total_mbps=0)
     assert simulator.digest(prefix + "large") == hashlib.md5(content).hexdigest()
