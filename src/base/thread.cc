@@ -7,7 +7,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <system_error>
 #include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
 
 namespace ckptfs {
 namespace {
@@ -31,6 +36,24 @@ std::thread start_thread(std::string name, std::function<void()> run) {
         pthread_setname_np(pthread_self(), name.c_str());
         run();
     });
+}
+
+void run_on_threads(const std::string& name, int threads, const std::function<void()>& work) {
+    std::vector<std::thread> started;
+    started.reserve(static_cast<std::size_t>(threads));
+    try {
+        for (int i = 0; i < threads; ++i) {
+            started.push_back(start_thread(name, work));
+        }
+    } catch (const std::system_error& error) {
+        log_debug(format("{} of {} threads {}: {}", started.size(), threads, name, error.what()));
+    }
+    if (started.empty()) {
+        work();
+    }
+    for (std::thread& thread : started) {
+        thread.join();
+    }
 }
 
 }  // namespace ckptfs

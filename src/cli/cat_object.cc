@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "cli/object_frames.h"
 
 namespace ckptfs {
@@ -90,7 +91,7 @@ Status cat_object(ObjectStore& store, const Codec& codec, const std::string& key
         return failure(from.error());
     }
     OrderedOutput output(store, *from, write);
-    on_threads(kToolThreads, [&] { output.work(); });
+    run_on_threads("ckptfs-tool", kToolThreads, [&] { output.work(); });
     return output.result();
 }
 

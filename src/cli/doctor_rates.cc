@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/digest.h"
+#include "base/thread.h"
 #include "ckptfs/store_limits.h"
 #include "cli/doctor_probing.h"
 #include "cli/object_frames.h"
@@ -43,7 +44,7 @@ double measure(const PatientStore& store, int connections, Milliseconds time, Bu
     std::atomic<bool> failed = false;
     const SteadyTime start = store.now();
     const SteadyTime end = start + time;
-    on_threads(connections, [&] {
+    run_on_threads("ckptfs-tool", connections, [&] {
         while (!failed && !store.interrupted() && store.now() < end && budget.take()) {
             const std::uint64_t bytes = move(end);
             moved += bytes;

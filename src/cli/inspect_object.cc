@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/thread.h"
 #include "ckptfs/log.h"
 #include "cli/object_frames.h"
 #include "codec/codecs.h"
@@ -114,7 +115,7 @@ Result<ObjectReport> inspect_object(ObjectStore& store, const Codec& codec, cons
     }
     report.checksum = frame_checksum_name(report.format);
     Inspection inspection(store, *from, report);
-    on_threads(kToolThreads, [&] { inspection.work(); });
+    run_on_threads("ckptfs-tool", kToolThreads, [&] { inspection.work(); });
     if (inspection.error()) {
         return failure(*inspection.error());
     }

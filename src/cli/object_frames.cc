@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/object_frames.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <cstring>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/range_fetch.h"
 #include "base/text.h"
-#include "base/thread.h"
 #include "ckptfs/log.h"
 #include "codec/codecs.h"
 #include "fs/store_wait.h"
@@ -217,24 +211,6 @@ Status RunReader::read_referenced_frame(const OpenObject& from, const Frame& fra
         }
     }
     return damaged(std::move(decoded.error()));
-}
-
-void on_threads(int threads, const std::function<void()>& work) {
-    std::vector<std::thread> started;
-    started.reserve(static_cast<std::size_t>(threads));
-    try {
-        for (int i = 0; i < threads; ++i) {
-            started.push_back(start_thread("ckptfs-tool", work));
-        }
-    } catch (const std::system_error& error) {
-        log_debug(format("{} of {} threads: {}", started.size(), threads, error.what()));
-    }
-    if (started.empty()) {
-        work();
-    }
-    for (std::thread& thread : started) {
-        thread.join();
-    }
 }
 
 }  // namespace ckptfs

@@ -92,8 +92,4 @@ private:
     std::vector<std::byte> referenced_;
 };
 
-// Runs `work` on so many threads and returns when all have returned. On fewer where the system gives no more, but at
-// least on one: the caller's.
-void on_threads(int threads, const std::function<void()>& work);
-
 }  // namespace ckptfs

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/thread.h"
 #include "ckptfs/log.h"
 #include "cli/amounts.h"
 #include "cli/object_frames.h"
@@ -277,7 +278,7 @@ Result<VerifyTotals> verify_objects(ObjectStore& store, const Codec& codec, cons
     KeyList list = *one ? KeyList() : KeyList(store, is_prefix ? key : key + '/');
     Verification verification(store, codec, events, std::move(list),
                               *one ? std::deque{key} : std::deque<std::string>());
-    on_threads(kToolThreads, [&] { verification.work(); });
+    run_on_threads("ckptfs-tool", kToolThreads, [&] { verification.work(); });
     Result<VerifyTotals> totals = verification.result();
     if (totals && totals->objects == 0) {
         return failure(ENOENT, format("\"{}\": there is no object of this key, and none below it", key));

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/thread.h"
 #include "ckptfs/log.h"
 #include "fs/copy_plan.h"
 #include "fs/marker_objects.h"
@@ -17,6 +18,8 @@ namespace {
 
 // A thousand small files at 30 ms a copy: half a second.
 constexpr std::size_t kCopiesAtOnce = 64;
+// Each of them in many parts at once; before and after those come round trips of which it waits for each.
+constexpr std::size_t kLargeCopiesAtOnce = 8;
 constexpr std::size_t kBatchesAtOnce = 4;
 // DeleteObjects takes at most 1,000 keys (Amazon S3 API reference).
 constexpr std::size_t kDeleteBatch = 1000;
@@ -67,6 +70,38 @@ Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources)
         });
 }
 
+Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
+    if (!tree.may_go_on()) {
+        return taken_over(tree.old_prefix);
+    }
+    Result<ObjectVersion> copy = copy_object(tree.store, source, tree.destination(source), CopyOptions{});
+    if (copy) {
+        tree.note(source, std::move(*copy));
+    }
+    return copy || is_gone(copy.error()) ? Status{} : failure(std::move(copy.error()));
+}
+
+Status copy_large(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources) {
+    std::mutex mutex;
+    // Guarded by `mutex`.
+    std::size_t next = 0;
+    Status all;
+    const auto copy_some = [&] {
+        std::unique_lock lock(mutex);
+        while (all && next < sources.size()) {
+            const ObjectInfo& source = *sources[next++];
+            lock.unlock();
+            Status copied = copy_one(tree, source);
+            lock.lock();
+            if (all) {
+                all = std::move(copied);
+            }
+        }
+    };
+    run_on_threads("ckptfs-copy", static_cast<int>(std::min(kLargeCopiesAtOnce, sources.size())), copy_some);
+    return all;
+}
+
 }  // namespace
 
 Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix) {
@@ -95,19 +130,7 @@ Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, con
     if (Status copied = copy_small(tree, small); !copied) {
         return copied;
     }
-    // Each of them in many parts at once.
-    for (const ObjectInfo* source : large) {
-        if (!may_go_on()) {
-            return taken_over(old_prefix);
-        }
-        Result<ObjectVersion> copy = copy_object(store, *source, tree.destination(*source), CopyOptions{});
-        if (copy) {
-            tree.note(*source, std::move(*copy));
-        } else if (!is_gone(copy.error())) {
-            return failure(std::move(copy.error()));
-        }
-    }
-    return {};
+    return large.empty() ? Status{} : copy_large(tree, large);
 }
 
 Status remove_all(ObjectStore& store, const std::vector<std::string>& keys) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <random>
@@ -94,12 +93,6 @@ protected:
     std::map<std::string, ObjectProblem> problems_;
     const std::unique_ptr<Codec> codec_ = codec_of("auto");
 };
-
-TEST(OnThreads, AllRunWhereThereIsRoom) {
-    std::atomic<int> done = 0;
-    on_threads(8, [&] { ++done; });
-    EXPECT_EQ(done, 8);
-}
 
 TEST_F(Tools, CatGivesTheFileWhateverItsFormat) {
     store_.answer_from_threads(4);

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 #include <optional>
 #include <set>
 
 #include "file_system_fixture.h"
+#include "fs/copy_plan.h"
 #include "support/hooked_store.h"
 #include "support/sync_store.h"
 
@@ -205,6 +207,19 @@ TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNot
     store.put_object("p/other/file", "x");
     EXPECT_TRUE(eventually([this] { return lookup("other").has_value(); }));
     EXPECT_EQ(tree("other"), Tree({"file"}));
+}
+
+TEST_F(DirectoryRenameTest, LargeFilesAreCopiedSideBySide) {
+    const std::string large(kMultipartCopyThreshold, '\0');
+    store.put_object("p/old/large1", large);
+    store.put_object("p/old/large2", large);
+    store.hold(Operation::kCreateUpload);
+    auto renamed = std::async(std::launch::async, [&] { return rename("old", "new"); });
+    EXPECT_TRUE(store.wait_until_held(Operation::kCreateUpload, 2));
+    store.release(Operation::kCreateUpload);
+    ASSERT_TRUE(renamed.get());
+    EXPECT_EQ(store.content("p/new/large2").size(), large.size());
+    EXPECT_FALSE(store.exists("p/old/large1"));
 }
 
 }  // namespace
