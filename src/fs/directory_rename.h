@@ -12,8 +12,8 @@
 // Up to 5 a failure leads back: the source is shown and the copies are deleted. Afterwards it leads forward. When this
 // process ends in between, the record grows old, and a mount that meets it does the same (rename_repairs.h).
 //
-// It costs ten round trips, one more for every 64 copies, four for every 8 that are large, and one for every 1,000 names
-// listed or 4,000 deleted.
+// It costs ten round trips, one more for every 64 copies, four for every 8 that are large, and one for every 1,000
+// names listed or 4,000 deleted.
 //
 // Threads: blocks; for the blocking executor.
 #pragma once
