@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store whose uploads, and records of renames, are written down in a journal as they begin and end.
+// A store whose uploads, and objects below .ckptfs/ that somebody has to end, are written down in a journal as they
+// begin and end: hidden files, and the records of renames.
 //
 // Ownership: store and journal outlive it, and the journal every callback. Threads: as in ObjectStore.
 #pragma once
@@ -21,7 +22,10 @@ class JournaledStore final : public ObjectStore {
 public:
     // `prefix`: of the mount's keys.
     JournaledStore(ObjectStore& store, UploadJournal& journal, const std::string& prefix)
-        : store_(store), journal_(journal), records_(prefix + std::string(kRenamesPrefix)) {}
+        : store_(store),
+          journal_(journal),
+          records_(prefix + std::string(kRenamesPrefix)),
+          hidden_(prefix + std::string(kTemporaryPrefix)) {}
 
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override {
         store_.create_upload(std::move(request),
@@ -34,6 +38,7 @@ public:
     }
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override {
         UploadId upload = request.upload;
+        note_begun(upload.key);
         store_.complete_upload(std::move(request), ending(std::move(upload), std::move(done)));
     }
     void abort_upload(UploadId upload, StoreDone<void> done) override {
@@ -42,23 +47,20 @@ public:
 
     void head(std::string key, StoreDone<ObjectInfo> done) override { store_.head(std::move(key), std::move(done)); }
     void get(GetRequest request, StoreDone<GetResponse> done) override {
-        if (!is_record(request.key)) {
+        if (!is_noted(request.key)) {
             store_.get(std::move(request), std::move(done));
             return;
         }
         std::string key = request.key;
         store_.get(std::move(request), [this, key = std::move(key), done = std::move(done)](Result<GetResponse> got) {
             if (!got && got.error().errno_value == ENOENT) {
-                journal_.rename_ended(key);
+                journal_.object_ended(key);
             }
             done(std::move(got));
         });
     }
     void put(PutRequest request, StoreDone<PutResponse> done) override {
-        // Before: it may take effect although nobody lives to hear of it.
-        if (is_record(request.key)) {
-            journal_.rename_begun(request.key);
-        }
+        note_begun(request.key);
         store_.put(std::move(request), std::move(done));
     }
     void copy(CopyRequest request, StoreDone<PutResponse> done) override {
@@ -67,20 +69,31 @@ public:
     void list(ListRequest request, StoreDone<ListResponse> done) override {
         store_.list(std::move(request), std::move(done));
     }
-    void remove(std::string key, StoreDone<void> done) override { store_.remove(std::move(key), std::move(done)); }
+    void remove(std::string key, StoreDone<void> done) override {
+        if (!is_noted(key)) {
+            store_.remove(std::move(key), std::move(done));
+            return;
+        }
+        store_.remove(key, [this, key, done = std::move(done)](Status removed) {
+            if (removed) {
+                journal_.object_ended(key);
+            }
+            done(std::move(removed));
+        });
+    }
     void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) override {
-        std::vector<std::string> records;
-        std::copy_if(keys.begin(), keys.end(), std::back_inserter(records),
-                     [this](const std::string& key) { return is_record(key); });
-        if (records.empty()) {
+        std::vector<std::string> noted;
+        std::copy_if(keys.begin(), keys.end(), std::back_inserter(noted),
+                     [this](const std::string& key) { return is_noted(key); });
+        if (noted.empty()) {
             store_.remove_many(std::move(keys), std::move(done));
             return;
         }
-        store_.remove_many(std::move(keys), [this, records = std::move(records),
+        store_.remove_many(std::move(keys), [this, noted = std::move(noted),
                                              done = std::move(done)](Result<std::vector<DeleteFailure>> failures) {
             if (failures && failures->empty()) {
-                for (const std::string& record : records) {
-                    journal_.rename_ended(record);
+                for (const std::string& key : noted) {
+                    journal_.object_ended(key);
                 }
             }
             done(std::move(failures));
@@ -100,8 +113,16 @@ public:
     }
 
 private:
-    [[nodiscard]] bool is_record(const std::string& key) const { return key.starts_with(records_); }
+    [[nodiscard]] bool is_noted(const std::string& key) const {
+        return key.starts_with(records_) || key.starts_with(hidden_);
+    }
 
+    // Before it is sent: it may take effect although nobody lives to hear of it.
+    void note_begun(const std::string& key) {
+        if (is_noted(key)) {
+            journal_.object_begun(key);
+        }
+    }
     // Whatever did not succeed may still be there.
     template <class T>
     StoreDone<T> ending(UploadId upload, StoreDone<T> done) {
@@ -116,6 +137,7 @@ private:
     ObjectStore& store_;
     UploadJournal& journal_;
     const std::string records_;
+    const std::string hidden_;
 };
 
 }  // namespace ckptfs

@@ -19,6 +19,7 @@
 #include "base/random_numbers.h"
 #include "base/text.h"
 #include "base/uuid.h"
+#include "ckptfs/format.h"
 #include "ckptfs/log.h"
 #include "cli/bucket_check.h"
 #include "cli/journaled_store.h"
@@ -125,13 +126,18 @@ void Machinery::say_goodbye() {
 }
 
 void Machinery::end_leftover_uploads() {
+    const std::string records = config_.store.prefix + std::string(kRenamesPrefix);
     std::vector<std::string> renames;
-    for (const Leftovers& leftover : leftovers_) {
-        renames.insert(renames.end(), leftover.begun.renames.begin(), leftover.begun.renames.end());
-    }
-    if (journal_ != nullptr) {
-        // Should this mount end before they do.
-        std::for_each(renames.begin(), renames.end(), [this](const auto& record) { journal_->rename_begun(record); });
+    for (Leftovers& leftover : leftovers_) {
+        std::erase_if(leftover.begun.objects, [&](const std::string& key) {
+            if (!key.starts_with(records)) {
+                return false;
+            }
+            renames.push_back(key);
+            // Should this mount end before it does.
+            journal_->object_begun(key);
+            return true;
+        });
     }
     fs_->end_renames(renames);
     if (!leftovers_.empty()) {

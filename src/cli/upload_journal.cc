@@ -100,7 +100,7 @@ void tell(const Ending& ending) {
         left += each;
     }
     log_info(format("ended {} of {} {} that an earlier mount here had begun", ending.total - left, ending.total,
-                    ending.total == 1 ? "upload" : "uploads"));
+                    ending.total == 1 ? "upload or hidden file" : "uploads and hidden files"));
     if (left > 0) {
         log_warning(format("the next mount here ends the others: {}", escaped(ending.problem)));
     }
@@ -140,7 +140,7 @@ std::string journal_place(const std::string& host, const std::string& source, co
 
 JournalContents parse_journal(std::string_view text) {
     std::map<std::string, UploadId> open;
-    std::set<std::string> renames;
+    std::set<std::string> objects;
     for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
         const std::string_view line = text.substr(0, end);
         text.remove_prefix(end + 1);
@@ -151,16 +151,16 @@ JournalContents parse_journal(std::string_view text) {
         } else if (line.starts_with('-')) {
             open.erase(decoded(line.substr(1)));
         } else if (line.starts_with('>')) {
-            renames.insert(decoded(line.substr(1)));
+            objects.insert(decoded(line.substr(1)));
         } else if (line.starts_with('<')) {
-            renames.erase(decoded(line.substr(1)));
+            objects.erase(decoded(line.substr(1)));
         }
     }
     JournalContents contents;
     for (auto& [id, upload] : open) {
         contents.uploads.push_back(std::move(upload));
     }
-    contents.renames.assign(renames.begin(), renames.end());
+    contents.objects.assign(objects.begin(), objects.end());
     return contents;
 }
 
@@ -190,7 +190,7 @@ std::vector<Leftovers> take_leftovers(const std::string& directory, const std::s
 void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store) {
     const auto ending = std::make_shared<Ending>(std::move(leftovers));
     for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
-        ending->left[file] = ending->leftovers[file].begun.uploads.size();
+        ending->left[file] = ending->leftovers[file].begun.size();
         ending->total += ending->left[file];
         if (ending->left[file] == 0) {
             unlink(ending->leftovers[file].path.c_str());
@@ -200,6 +200,9 @@ void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store) {
     for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
         for (const UploadId& upload : ending->leftovers[file].begun.uploads) {
             store.abort_upload(upload, [ending, file](const Status& result) { on_ended(*ending, file, result); });
+        }
+        for (const std::string& key : ending->leftovers[file].begun.objects) {
+            store.remove(key, [ending, file](const Status& result) { on_ended(*ending, file, result); });
         }
     }
 }
@@ -232,12 +235,12 @@ void UploadJournal::ended(const UploadId& upload) {
     note_ended("+" + upload.id, format("-{}\n", encoded(upload.id)));
 }
 
-void UploadJournal::rename_begun(const std::string& record) {
-    note_begun(">" + record, format(">{}\n", encoded(record)));
+void UploadJournal::object_begun(const std::string& key) {
+    note_begun(">" + key, format(">{}\n", encoded(key)));
 }
 
-void UploadJournal::rename_ended(const std::string& record) {
-    note_ended(">" + record, format("<{}\n", encoded(record)));
+void UploadJournal::object_ended(const std::string& key) {
+    note_ended(">" + key, format("<{}\n", encoded(key)));
 }
 
 void UploadJournal::note_begun(const std::string& what, const std::string& line) {
@@ -264,7 +267,7 @@ void UploadJournal::append(const std::string& line) {
     }
 }
 
-// Killed in between, it forgets them: a lifecycle rule of the bucket ends uploads, and other mounts renames.
+// Killed in between, it forgets them: a lifecycle rule of the bucket ends uploads, gc the rest.
 void UploadJournal::shorten() {
     std::string lines;
     if (size_ < kShortenAt) {

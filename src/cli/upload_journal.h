@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The uploads, and the renames of directories, that a mount has begun and not ended, in a file of its own, so that
-// whoever mounts the same source at the same place after it was killed can end them.
+// What a mount has begun and not ended, in a file of its own, so that whoever mounts the same source at the same place
+// after it was killed can end it: uploads, hidden objects, and the records of renames.
 //
 // A lock on the file says that its mount lives. The file is a line an event: "+ID KEY" and "-ID" of uploads, ">KEY" and
-// "<KEY" of the records of renames; a last line that was torn is passed over. It is not synced: it survives the
+// "<KEY" of objects; a last line that was torn is passed over. It is not synced: it survives the
 // process, and of the machine what the kernel had written.
 //
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
@@ -36,8 +36,9 @@ namespace ckptfs {
 
 struct JournalContents {
     std::vector<UploadId> uploads;
-    // Keys of their records.
-    std::vector<std::string> renames;
+    std::vector<std::string> objects;
+
+    [[nodiscard]] std::size_t size() const { return uploads.size() + objects.size(); }
 };
 [[nodiscard]] JournalContents parse_journal(std::string_view text);
 
@@ -49,7 +50,8 @@ struct Leftovers {
 };
 // None where another has the lock.
 [[nodiscard]] std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place);
-// Begins to end the uploads; says in the log how many there were. What cannot be ended is left for the next time.
+// Begins to end the uploads and to remove the objects; says in the log how many there were. What cannot be ended is
+// left for the next time.
 void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store);
 
 class UploadJournal {
@@ -63,9 +65,9 @@ public:
 
     void begun(const UploadId& upload);
     void ended(const UploadId& upload);
-    // By the key of its record; again makes no difference.
-    void rename_begun(const std::string& record);
-    void rename_ended(const std::string& record);
+    // One that nobody but this mount knows; again makes no difference.
+    void object_begun(const std::string& key);
+    void object_ended(const std::string& key);
     [[nodiscard]] const std::string& path() const { return path_; }
 
 private:

@@ -5,6 +5,7 @@ import os
 import pwd
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -182,13 +183,35 @@ def test_uploads_of_a_killed_daemon_are_ended_and_no_others(place, simulator, pr
         assert ours.mount().returncode == 0
         wait_until(lambda: prefix + ours.path.name not in simulator.open_uploads(prefix), "the upload to be ended")
         assert simulator.open_uploads(prefix) == [f"{prefix}of-somebody-else", prefix + other.path.name]
-        wait_until(lambda: "ended 1 of 1 upload that" in ours.log.read_text(), "the log to say so")
+        wait_until(lambda: "ended 1 of 1 upload or hidden file that" in ours.log.read_text(), "the log to say so")
         assert not journal.exists()
     finally:
         for writer in writers:
             writer.kill()
             writer.wait()
         simulator.clear_faults()
+
+
+def test_what_a_killed_daemon_wrote_out_of_order_is_removed(place, simulator, prefix):
+    at = place()
+    at.mount()
+    write = ("import os, sys; file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+             "for i in range(40): os.write(file, os.urandom(1 << 20))\n"
+             "os.pwrite(file, b'changed', 20 << 20); print(flush=True); input()")
+    writer = subprocess.Popen(["nsenter", f"--mount={at.machine.namespace}", sys.executable, "-c", write,
+                               at.path / "file"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL)
+    try:
+        writer.stdout.readline()
+        hidden, = simulator.keys(prefix)
+        assert hidden.startswith(prefix + ".ckptfs/tmp/")
+        at.kill()
+        assert_mounted(at.mount(), at)
+        wait_until(lambda: simulator.keys(prefix) == [], "it to be removed")
+        wait_until(lambda: "ended 1 of 1 upload or hidden file" in at.log.read_text(), "the log to say so")
+    finally:
+        writer.kill()
+        writer.wait()
 
 
 # The request at which the daemon is killed, and where its rename leads.

@@ -155,9 +155,9 @@ TEST_F(UploadJournalTest, IsKeptByTheStoreItself) {
     EXPECT_TRUE(parse_journal(content_of(made->path())).uploads.empty());
 }
 
-class JournaledRenames : public UploadJournalTest {
+class JournaledObjects : public UploadJournalTest {
 protected:
-    [[nodiscard]] std::vector<std::string> renames() const { return parse_journal(content_of(made_->path())).renames; }
+    [[nodiscard]] std::vector<std::string> objects() const { return parse_journal(content_of(made_->path())).objects; }
     void put(const std::string& key) {
         PutRequest request;
         request.key = key;
@@ -176,23 +176,37 @@ protected:
     JournaledStore journaled_{store_, *made_, "run/"};
 };
 
-TEST_F(JournaledRenames, BeginWithTheirRecordsAndEndWithThem) {
+TEST_F(JournaledObjects, BeginWithTheirRecordsAndEndWithThem) {
     put("run/model.pt");
-    EXPECT_TRUE(renames().empty());
+    EXPECT_TRUE(objects().empty());
     put(record_);
     put(record_);
     put("run/.ckptfs/renames/2");
-    EXPECT_EQ(renames(), (std::vector<std::string>{record_, "run/.ckptfs/renames/2"}));
+    EXPECT_EQ(objects(), (std::vector<std::string>{record_, "run/.ckptfs/renames/2"}));
     get(record_);
-    EXPECT_EQ(renames().size(), 2U);
+    EXPECT_EQ(objects().size(), 2U);
     journaled_.remove_many({record_, "run/.ckptfs/rename-names/1"}, [](const Result<std::vector<DeleteFailure>>&) {});
-    EXPECT_EQ(renames(), std::vector<std::string>{"run/.ckptfs/renames/2"});
+    EXPECT_EQ(objects(), std::vector<std::string>{"run/.ckptfs/renames/2"});
 }
 
-TEST_F(JournaledRenames, AreOverWhereSomebodyElseHasEndedThem) {
-    made_->rename_begun(record_);
+TEST_F(JournaledObjects, AreFilesWithoutANameToo) {
+    const std::string hidden = "run/.ckptfs/tmp/step/file-1/model.pt";
+    CreateUploadRequest request;
+    request.key = hidden;
+    UploadId upload;
+    journaled_.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
+    EXPECT_TRUE(objects().empty());
+    // Also where nobody hears of it.
+    journaled_.complete_upload({upload, {}, "", 0}, [](const Result<PutResponse>&) {});
+    EXPECT_EQ(objects(), std::vector<std::string>{hidden});
+    journaled_.remove(hidden, [](const Status& removed) { EXPECT_TRUE(removed); });
+    EXPECT_TRUE(objects().empty());
+}
+
+TEST_F(JournaledObjects, AreOverWhereSomebodyElseHasEndedThem) {
+    made_->object_begun(record_);
     get(record_);
-    EXPECT_TRUE(renames().empty());
+    EXPECT_TRUE(objects().empty());
 }
 
 }  // namespace
