@@ -120,6 +120,8 @@ struct MountConfig {
     // "HOST:PORT"; empty: not served.
     std::string metrics_address;
     std::string metrics_file;
+    // Empty: where its user keeps such things.
+    std::string state_dir;
 };
 
 struct Config {

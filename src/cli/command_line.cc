@@ -114,7 +114,7 @@ struct ToolWords {
 
 // Besides those of the store.
 bool is_of_doctor(const OptionSpec& option) {
-    return option.name == "read-only" || option.name == "staging-dir";
+    return option.name == "read-only" || option.name == "staging-dir" || option.name == "state-dir";
 }
 
 CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {

@@ -73,7 +73,7 @@ void ask_this_machine(const Config& config, ExitCodeSight sight, Findings& findi
     places.search_path = search_path(environment);
     places.staging_directory = config.write.staging_dir;
     places.control_directory = control_directory(getuid(), getuid(), environment);
-    places.state_directory = state_directory(getuid(), environment);
+    places.state_directory = state_directory(config.mount.state_dir, getuid(), environment);
     if (auto mounts = read_mount_table()) {
         places.mounts = std::move(*mounts);
     }

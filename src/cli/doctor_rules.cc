@@ -25,7 +25,7 @@ constexpr auto kRules = std::to_array<ProbeRule>({
      "ckptfs unmount and ckptfs status do not reach a mount of this user", "", "", kUnknown},
     {Probe::kStateDirectory, "can be written", kLimit, "cannot be used",
      "the uploads of a mount that is killed stay in the bucket until ckptfs gc ends them: name a directory by "
-     "CKPTFS_STATE_DIR",
+     "--state-dir",
      "", "", kUnknown},
 
     {Probe::kEndpoint, "answers", kProblem, "does not answer", "", "", "", kProblem},

@@ -98,9 +98,9 @@ ObjectStore& Machinery::journaled_store() {
     if (config_.names.read_only) {
         return client_->store();
     }
-    const auto directory = state_directory(getuid(), process_environment());
+    const auto directory = state_directory(config_.mount.state_dir, getuid(), process_environment());
     // Homes, and what somebody names, may be shared by several machines.
-    const bool is_local = getuid() == 0 && !process_environment()("CKPTFS_STATE_DIR");
+    const bool is_local = getuid() == 0 && config_.mount.state_dir.empty();
     const std::string place =
         journal_place(is_local ? "" : host_name(), config_.mount.source, config_.mount.mount_point);
     auto journal = directory ? UploadJournal::create(*directory, place) : failure(ENOENT, "this user has no home");

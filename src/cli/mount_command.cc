@@ -68,7 +68,7 @@ TakeoverSystem system_for_takeover() {
 // As the options, so the variables: they name files from where the command was typed. Before any thread is started.
 void resolve_variables() {
     for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
-                             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "CKPTFS_STATE_DIR"}) {
+                             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}) {
         const auto path = process_environment()(name);
         std::error_code problem;
         const std::filesystem::path absolute = path ? std::filesystem::absolute(*path, problem) : "";
@@ -95,15 +95,17 @@ Status check_this_machine(Config& config) {
         return failure(mount_point.error());
     }
     config.mount.mount_point = *mount_point;
-    for (std::string* path : {&config.mount.log_file, &config.mount.metrics_file, &config.write.staging_dir,
-                              &config.store.ca_bundle, &config.store.credentials_file, &config.store.access_log}) {
+    for (std::string* path :
+         {&config.mount.log_file, &config.mount.metrics_file, &config.write.staging_dir, &config.store.ca_bundle,
+          &config.store.credentials_file, &config.store.access_log, &config.mount.state_dir}) {
         std::error_code problem;
         if (!path->empty()) {
             *path = std::filesystem::absolute(*path, problem).string();
         }
     }
     // What the daemon writes must not wait for the daemon.
-    for (const std::string& path : {config.mount.log_file, config.mount.metrics_file, config.store.access_log}) {
+    for (const std::string& path :
+         {config.mount.log_file, config.mount.metrics_file, config.store.access_log, config.mount.state_dir}) {
         if (std::filesystem::path(path).lexically_normal().string().starts_with(config.mount.mount_point + "/")) {
             return failure(EINVAL, format("{} is below the mount point", escaped(path)));
         }

@@ -250,6 +250,11 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "is lost, and the mount says so. SIGHUP to a daemon that has no terminal opens the file again, for those who "
      "rename it; copytruncate of *logrotate*(8) needs no signal.",
      [](Config& c, std::string_view v) { return set_text(c.mount.log_file, v); }},
+    {kResources, "state-dir", "", "DIR", "of its user",
+     "where a mount writes down its uploads, for the next one to end them",
+     "Should this mount be killed, the next one of the same source at the same place and with the same directory ends "
+     "what it has left. Made where it is missing; nobody else may enter it. Machines may share it. See *FILES*.",
+     [](Config& c, std::string_view v) { return set_text(c.mount.state_dir, v); }},
     {kResources, "metrics-address", "", "[HOST:]PORT", "", "serve metrics for Prometheus here, at /metrics",
      "On loopback, where there is no HOST: they are neither encrypted nor protected by a password. They hold the "
      "mount's source and counts, no names of files.",

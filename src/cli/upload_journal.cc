@@ -120,9 +120,9 @@ void on_ended(Ending& ending, std::size_t file, const Status& result) {
 
 }  // namespace
 
-std::optional<std::string> state_directory(uid_t self, const Environment& environment) {
-    if (const auto given = environment("CKPTFS_STATE_DIR")) {
-        return given;
+std::optional<std::string> state_directory(const std::string& configured, uid_t self, const Environment& environment) {
+    if (!configured.empty()) {
+        return configured;
     }
     if (self == 0) {
         return "/var/lib/ckptfs";

@@ -25,9 +25,10 @@
 
 namespace ckptfs {
 
-// $CKPTFS_STATE_DIR; /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for
-// others; nothing for those who have no home.
-[[nodiscard]] std::optional<std::string> state_directory(uid_t self, const Environment& environment);
+// `configured`, where it is set; /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for others;
+// nothing for those who have no home.
+[[nodiscard]] std::optional<std::string> state_directory(const std::string& configured, uid_t self,
+                                                         const Environment& environment);
 
 // What the files of mounts of `source` at `mount_point` begin with. `host` where several machines may share the
 // directory, as a home; empty otherwise, because containers of one machine have names of their own.

@@ -42,8 +42,8 @@ class Place:
             self.state.mkdir(mode=0o700)
             os.chown(self.state, user, user)
 
-    def mount(self, source: str = "") -> subprocess.CompletedProcess:
-        return self.machine.run("ckptfs", "mount", source or self.source, self.path, "--log-file", self.log,
+    def mount(self, source: str = "", *options) -> subprocess.CompletedProcess:
+        return self.machine.run("ckptfs", "mount", source or self.source, self.path, "--log-file", self.log, *options,
                                 environment=self.environment, user=self.user)
 
     def daemon(self) -> int:
@@ -258,3 +258,20 @@ def test_a_mount_without_a_place_for_its_journal_works(place):
     assert_mounted(at.mount(), at)
     at.write("file", "saved")
     assert "its uploads are left in the bucket" in at.log.read_text()
+
+
+def test_the_state_directory_is_an_option(place):
+    at = place()
+    elsewhere = at.path.with_suffix(".elsewhere")
+    assert_mounted(at.mount("", "--state-dir", elsewhere), at)
+    at.write("file", "saved")
+    # Before the environment.
+    assert (len(list(elsewhere.iterdir())), at.state.exists()) == (1, False)
+    # Doctor judges the same one.
+    elsewhere.chmod(0o755)
+    told = at.machine.run("ckptfs", "doctor", at.source, "--state-dir", elsewhere, environment=at.environment).stdout
+    assert str(elsewhere) in told
+    assert at.machine.run("ckptfs", "unmount", at.path).returncode == 0
+    # The daemon would wait for itself.
+    refused = at.mount("", "--state-dir", at.path / "state")
+    assert refused.returncode != 0 and "is below the mount point" in refused.stderr

@@ -125,15 +125,14 @@ TEST_F(UploadJournalTest, IsWhereItsUserKeepsSuchThings) {
         const auto found = variables.find(name);
         return found == variables.end() ? std::nullopt : std::optional(found->second);
     };
-    EXPECT_EQ(state_directory(0, environment), "/var/lib/ckptfs");
-    EXPECT_EQ(state_directory(1000, environment), "/home/a/.local/state/ckptfs");
+    EXPECT_EQ(state_directory("", 0, environment), "/var/lib/ckptfs");
+    EXPECT_EQ(state_directory("", 1000, environment), "/home/a/.local/state/ckptfs");
     variables["XDG_STATE_HOME"] = "/state";
-    EXPECT_EQ(state_directory(1000, environment), "/state/ckptfs");
-    variables["CKPTFS_STATE_DIR"] = "/volume";
-    EXPECT_EQ(state_directory(0, environment), "/volume");
-    EXPECT_EQ(state_directory(1000, environment), "/volume");
+    EXPECT_EQ(state_directory("", 1000, environment), "/state/ckptfs");
+    EXPECT_EQ(state_directory("/volume", 0, environment), "/volume");
+    EXPECT_EQ(state_directory("/volume", 1000, environment), "/volume");
     variables.clear();
-    EXPECT_EQ(state_directory(1000, environment), std::nullopt);
+    EXPECT_EQ(state_directory("", 1000, environment), std::nullopt);
 }
 
 TEST_F(UploadJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
