@@ -33,6 +33,18 @@ Result<MountEntry> find_mount(const std::string& directory) {
     return *mounted;
 }
 
+Result<MountEntry> find_detached(const std::string& directory) {
+    MountEntry entry;
+    entry.type = kFileSystemType;
+    entry.mount_point = resolved_mount_point(directory);
+    const std::string place = control_directory(getuid(), getuid(), process_environment());
+    if (access(control_path(place, entry.mount_point).c_str(), F_OK) != 0) {
+        return failure(ENOENT, format("no ckptfs is mounted at {}", escaped(directory)));
+    }
+    entry.super_options = format("user_id={}", getuid());
+    return entry;
+}
+
 Result<std::vector<MountEntry>> find_mounts() {
     auto table = read_mount_table();
     if (table) {

@@ -16,6 +16,9 @@ namespace ckptfs {
 
 // EINVAL where no ckptfs is mounted.
 Result<MountEntry> find_mount(const std::string& directory);
+// Of a mount that was taken away (umount -l) while its daemon still saves: as it was mounted there by this user. ENOENT
+// where no daemon listens.
+Result<MountEntry> find_detached(const std::string& directory);
 // All that are mounted here by this user, or for root, by anybody.
 Result<std::vector<MountEntry>> find_mounts();
 // As call_daemon(), of the daemon behind this mount; an error says what to do where its program has ended.

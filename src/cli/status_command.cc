@@ -22,14 +22,6 @@ constexpr std::chrono::milliseconds kWaitPeriod{100};
 constexpr std::chrono::seconds kWatchPeriod{1};
 constexpr std::chrono::seconds kPatience{10};
 
-Result<std::vector<MountEntry>> mounts_of(const StatusRequest& request) {
-    if (request.directory.empty()) {
-        return find_mounts();
-    }
-    auto mount = find_mount(request.directory);
-    return mount ? Result<std::vector<MountEntry>>({std::move(*mount)}) : failure(std::move(mount.error()));
-}
-
 Result<std::string> ask(const MountEntry& mount) {
     std::string answer;
     const Status asked =
@@ -41,6 +33,19 @@ Result<std::string> ask(const MountEntry& mount) {
         return failure(EPROTO, format("{}: the daemon does not tell its status", escaped(mount.mount_point)));
     }
     return answer;
+}
+
+Result<std::vector<MountEntry>> mounts_of(const StatusRequest& request) {
+    if (request.directory.empty()) {
+        return find_mounts();
+    }
+    auto mount = find_mount(request.directory);
+    if (!mount) {
+        if (auto detached = find_detached(request.directory); detached && ask(*detached)) {
+            return std::vector{std::move(*detached)};
+        }
+    }
+    return mount ? Result<std::vector<MountEntry>>({std::move(*mount)}) : failure(std::move(mount.error()));
 }
 
 struct Round {

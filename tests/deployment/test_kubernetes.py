@@ -236,6 +236,17 @@ def test_liveness_is_of_the_daemon_and_readiness_of_the_store(mounted, simulator
         asked.wait()
 
 
+def test_a_daemon_that_still_saves_is_alive_without_its_mount(trainer, mounted, simulator, prefix):
+    simulator.inject({"op": "UploadPart", "action": "slow", "ms": 15_000})
+    writer = trainer.start("dd", "if=/dev/urandom", f"of={MOUNT_POINT}/large", "bs=1M", "count=40", "status=none")
+    wait_until(lambda: simulator.fault_hits() > 0, "a part to be sent")
+    assert mounted.run("umount", "-l", MOUNT_POINT).returncode == 0
+    assert mounted.passes("livenessProbe")
+    assert writer.wait(120) == 0
+    mounted.process.wait(60)
+    assert len(simulator.content(f"{prefix}large")) == 40 << 20
+
+
 def test_a_writer_that_is_killed_in_its_pod_is_noticed(trainer, mounted, simulator, prefix):
     assert write(trainer, "model", "good") == ""
     # Its number in the pod is another than on the node.

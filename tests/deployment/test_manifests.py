@@ -88,7 +88,7 @@ def test_every_variable_is_an_option(built):
     options = set(re.findall(r"--([a-z-]+)", subprocess.run([CKPTFS, "mount", "--help"], capture_output=True, text=True,
                                                             timeout=60, check=True).stdout))
     known = {f"CKPTFS_{option.replace('-', '_').upper()}" for option in options} | {
-        "CKPTFS_STATE_DIR", "SOURCE", "AWS_REGION", "AWS_EC2_METADATA_DISABLED"}
+        "SOURCE", "AWS_REGION", "AWS_EC2_METADATA_DISABLED"}
     assert set(environment(daemon_of(built), built)) - known == set()
 
 
@@ -103,7 +103,7 @@ def test_what_belongs_together_agrees(built):
     assert amount(container["resources"]["requests"]["memory"]) == limit
     for probe in container["livenessProbe"], container["startupProbe"], container["readinessProbe"]:
         assert MOUNT_POINT in " ".join(probe["exec"]["command"])
-        within, = [int(word) for word in " ".join(probe["exec"]["command"]).split() if word in ("8", "20")]
+        within, = {int(word) for word in " ".join(probe["exec"]["command"]).split() if word in ("8", "20")}
         assert within < probe["timeoutSeconds"]
     # Half a MiB of buffers each.
     assert int(values["CKPTFS_MAX_CONNECTIONS"]) * MIB // 2 <= 64 * MIB

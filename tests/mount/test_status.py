@@ -115,3 +115,16 @@ def test_all_mounts_are_told_of_and_none_is_an_error(mount, tmp_path):
     answer = status(tmp_path)
     assert answer.returncode == 1
     assert answer.stderr == f"ckptfs: no ckptfs is mounted at {tmp_path}\n"
+
+
+def test_a_daemon_tells_of_what_it_saves_after_its_mount_was_taken_away(mount, simulator, prefix):
+    made = mount()
+    simulator.inject({"op": "UploadPart", "action": "slow", "ms": 3000})
+    with open(made / "model.pt", "wb", buffering=0) as file:
+        for _ in range(40):
+            file.write(os.urandom(1 << 20))
+        subprocess.run(["umount", "-l", made.path], check=True)
+        assert told(made)["safe_to_stop"] is False
+    assert made.process.wait(60) == 0
+    assert len(simulator.content(prefix + "model.pt")) == 40 << 20
+    assert status(made.path).returncode == 1
