@@ -17,10 +17,11 @@ std::string new_hidden_key(const HiddenPlace& place, const std::string& key) {
     const std::size_t name = key.rfind('/') + 1;
     const std::string tail = format("{}{}-{}/{}", kTag, place.mount_id, random_uuid(), key.substr(name));
     std::string hidden = hidden_prefix(place.prefix, key.substr(0, name)) + tail;
-    if (hidden.size() > kMaxKeyBytes) {
-        hidden = format("{}{}{}/{}", place.prefix, kTemporaryPrefix, random_uuid(), key.substr(name));
-    }
-    return hidden;
+    return hidden.size() <= kMaxKeyBytes ? hidden : new_unseen_key(place, key);
+}
+
+std::string new_unseen_key(const HiddenPlace& place, const std::string& key) {
+    return format("{}{}{}/{}", place.prefix, kTemporaryPrefix, random_uuid(), key.substr(key.rfind('/') + 1));
 }
 
 std::string hidden_prefix(const std::string& prefix, const std::string& directory) {

@@ -22,9 +22,10 @@ struct HiddenPlace {
     std::string mount_id;
 };
 
-// A new one at every call, for the file that is to become `key`. Where that is too long for a key, DIR is left out, and
-// nobody finds it.
+// A new one at every call, for the file that is to become `key`; where that is too long for a key, an unseen one.
 [[nodiscard]] std::string new_hidden_key(const HiddenPlace& place, const std::string& key);
+// For a file that is to become nothing: nobody waits for it. `key` was its name.
+[[nodiscard]] std::string new_unseen_key(const HiddenPlace& place, const std::string& key);
 // What the hidden keys of all files below a directory begin with. `directory` is empty, or ends in '/'.
 [[nodiscard]] std::string hidden_prefix(const std::string& prefix, const std::string& directory);
 

@@ -30,7 +30,8 @@ bool StagedFile::can_stream(std::uint64_t offset) const {
 void StagedFile::start_stream(const PendingPointer& pending) {
     const std::uint64_t prefix = prefix_to_copy(content_);
     const std::uint64_t end = last_end_;
-    stream_ = open_writer(new_hidden_key(environment_.hidden, key_), prefix);
+    const HiddenPlace& place = environment_.hidden;
+    stream_ = open_writer(orphaned_ ? new_unseen_key(place, key_) : new_hidden_key(place, key_), prefix);
     stream_->when_failed([weak = std::weak_ptr(self()), stream = stream_.get()](const Error& error) {
         if (const auto file = weak.lock()) {
             file->stream_failed(stream, error);

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from harness.programs import wait_until
@@ -310,6 +311,17 @@ def test_what_another_mount_writes_out_of_order_holds_the_marker_back(mount, sim
         # Its own mount saves it first.
         commit(writing / "step", "commit_success.txt")
     commit(committing / "step")
+
+
+def test_a_file_without_a_name_holds_nothing_back(mount, simulator, prefix):
+    committing, writing = mount(), mount()
+    (committing / "step").mkdir()
+    with tempfile.TemporaryFile(dir=writing / "step", buffering=0) as file:
+        for _ in range(40):
+            file.write(os.urandom(MIB))
+        wait_until(lambda: simulator.uploaded_parts(prefix) != [], "a part to arrive")
+        commit(committing / "step")
+    wait_until(lambda: simulator.keys(prefix) == [f"{prefix}step/", f"{prefix}step/.metadata"], "it to be gone")
 
 
 def test_what_is_still_open_on_the_same_mount_is_saved_first(mount, simulator, prefix):

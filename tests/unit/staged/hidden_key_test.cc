@@ -42,6 +42,12 @@ TEST(HiddenKey, ThatWouldBeTooLongIsHiddenFromAll) {
     EXPECT_FALSE(parse_hidden_key("run/", hidden));
 }
 
+TEST(HiddenKey, OfAFileWithoutANameStandsForNoFile) {
+    const std::string hidden = new_unseen_key(kPlace, "run/step/model.pt");
+    EXPECT_TRUE(hidden.starts_with("run/.ckptfs/tmp/"));
+    EXPECT_FALSE(parse_hidden_key("run/", hidden));
+}
+
 TEST(HiddenKey, OfOthersStandsForNoFile) {
     const std::string tail = "file-" + random_uuid() + "-" + random_uuid();
     EXPECT_TRUE(parse_hidden_key("run/", "run/.ckptfs/tmp/" + tail + "/x"));
