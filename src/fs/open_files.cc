@@ -119,6 +119,10 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
         request->node = state_.nodes.find(lock, id);
         if (request->node == nullptr || !request->node->linked) {
             found = failure(ESTALE, "the file is gone");
+            if (request->node != nullptr) {
+                // The kernel looks once more, and must not find the name of a file that failed.
+                state_.failed.looked_at(state_.key(lock, *request->node));
+            }
         } else if (request->node->is_failed_name) {
             lookups_.look_at_failed_name(lock, request->node);
             found = failure(ESTALE, "the file failed, and nothing is left of it");

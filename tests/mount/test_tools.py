@@ -233,7 +233,7 @@ def test_verify_shows_its_progress_on_a_terminal_only(mount, simulator, prefix):
 
 
 def test_the_other_protocol_is_recognised(tool, simulator):
-    ran = tool("cat", "key", "--endpoint-url", simulator.url.replace("http:", "https:"), "--retry-for", "100ms")
+    ran = tool("cat", "key", "--endpoint-url", simulator.url.replace("http:", "https:"), "--retry-for", "2s")
     assert ran.returncode == 1
     assert b"the endpoint does not speak TLS; did you mean http:// instead of https://?" in ran.stderr, ran.stderr
     over_tls = Simulator("--tls")

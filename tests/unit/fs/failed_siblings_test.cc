@@ -106,6 +106,17 @@ TEST_F(FailedSiblingsTest, WhatARecordOfAnotherMountSaysIsPassedOn) {
     }
 }
 
+TEST_F(FailedSiblingsTest, WhoOpensAFailedFileThatTheKernelStillKnowsFindsNothingTheSecondTime) {
+    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const CreatedFile failed = *create("shard");
+    ASSERT_TRUE(write(failed.opened.handle, 0, "content"));
+    EXPECT_EQ(errno_of(close(failed.opened.handle)), EIO);
+    EXPECT_EQ(errno_of(open(failed.entry.node, O_WRONLY | O_TRUNC)), ESTALE);
+    EXPECT_EQ(errno_of(lookup("shard")), ENOENT);
+    save("shard", "again");
+    EXPECT_EQ(store.content("p/shard"), "again");
+}
+
 TEST_F(FailedSiblingsTest, TheNameOfAFailedFileCanBeUnlinkedAndNothingElse) {
     fail_shard();
     ASSERT_TRUE(lookup("shard"));
