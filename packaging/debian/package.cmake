@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Debian package: cmake --build BUILD --target package
 set(CPACK_GENERATOR DEB)
+# Without them there is no package, or one that does not name the libraries it needs.
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_LIST_DIR}/needs.cmake)
 set(CPACK_PACKAGE_CONTACT "ckptfs <root@localhost>")
 set(CPACK_PACKAGE_VENDOR ckptfs)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "S3 as a directory for checkpoints")
