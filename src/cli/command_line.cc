@@ -353,6 +353,14 @@ Result<ToolRequest> with_place(ToolRequest request, const Environment& environme
     if (!source) {
         return failure(source.error());
     }
+    // What a mount would refuse, although no other command asks for it.
+    MountRequest mount;
+    mount.source = place->source;
+    mount.directory = request.directory;
+    mount.settings = place->settings;
+    if (const auto config = make_config(mount, environment); !config) {
+        return failure(config.error().errno_value, format("{}: {}", place->origin, config.error().message));
+    }
     request.object = {std::move(source->bucket), std::move(source->prefix)};
     request.origin = std::move(place->origin);
     // The log of the mount's requests is written by the mount.

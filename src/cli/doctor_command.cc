@@ -32,6 +32,7 @@
 #include "cli/doctor_probes.h"
 #include "cli/json_reports.h"
 #include "cli/local_checks.h"
+#include "cli/mounted_daemon.h"
 #include "cli/scale.h"
 #include "cli/store_client.h"
 #include "cli/terminal.h"
@@ -65,12 +66,19 @@ std::uint64_t open_files_limit() {
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
 }
 
-void ask_this_machine(const Config& config, ExitCodeSight sight, Findings& findings) {
+Status ask_for_status(const MountEntry& mount) {
+    constexpr std::chrono::seconds kDaemonPatience{3};
+    return ask_daemon(mount, "status", kDaemonPatience, [](std::string_view) {});
+}
+
+void ask_this_machine(const ToolRequest& request, const Config& config, ExitCodeSight sight, Findings& findings) {
     const Environment environment = process_environment();
     LocalPlaces places;
     places.fuse_device = "/dev/fuse";
     places.is_root = geteuid() == 0;
     places.search_path = search_path(environment);
+    places.mount_point = request.directory;
+    places.ask_daemon = ask_for_status;
     places.staging_directory = config.write.staging_dir;
     places.control_directory = control_directory(getuid(), getuid(), environment);
     places.state_directory = state_directory(config.mount.state_dir, getuid(), environment);
@@ -227,7 +235,7 @@ int doctor_command(const ToolRequest& request, const Config& given) {
     findings.source = format("s3://{}/{}", config.store.bucket, config.store.prefix);
     findings.origin = request.origin;
     findings.facts.max_connections = config.store.max_connections;
-    ask_this_machine(config, sight, findings);
+    ask_this_machine(request, config, sight, findings);
     Examination(request, config, findings).run();
     const Diagnosis diagnosis = diagnose(findings);
     const std::string text = request.json ? json_of(diagnosis) : describe(diagnosis);

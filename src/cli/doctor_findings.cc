@@ -10,6 +10,7 @@ namespace {
 
 constexpr auto kNames = std::to_array<std::string_view>({
     "fuse",
+    "mount_point",
     "staging_directory",
     "open_files",
     "killed_writers",

@@ -17,6 +17,7 @@ namespace ckptfs {
 enum class Probe : std::uint8_t {
     // This machine.
     kFuse,
+    kMountPoint,
     kStaging,
     kOpenFiles,
     kKilledWriters,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/doctor_local.h"
 
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,6 +9,7 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "cli/amounts.h"
 #include "cli/local_checks.h"
 #include "cli/private_directory.h"
 
@@ -16,6 +18,8 @@ namespace {
 
 // Besides its connections a mount has its threads' descriptors of /dev/fuse, the log, a socket, and staged files.
 constexpr std::uint64_t kOtherFiles = 256;
+// Less than this is taken by one file that is changed in place.
+constexpr std::uint64_t kLeastRoom = 64 * kMebibyte;
 
 void add(Findings& findings, Probe probe, const Status& checked, std::string seen) {
     if (checked) {
@@ -28,6 +32,40 @@ void add(Findings& findings, Probe probe, const Status& checked, std::string see
 void add_sight(Findings& findings, ExitCodeSight sight) {
     findings.add(Probe::kKilledWriters, sight == ExitCodeSight::kNone ? ProbeAnswer::kNo : ProbeAnswer::kYes,
                  sight == ExitCodeSight::kOwnUser ? "only where they run as this user (no CAP_SYS_PTRACE)" : "");
+}
+
+// The mount itself is not touched, because it may hang.
+void add_mount_point(Findings& findings, const LocalPlaces& places) {
+    const auto mount = mount_at(places.mounts, resolved_mount_point(places.mount_point));
+    if (!mount || mount->type != kFileSystemType) {
+        const auto checked = check_mount_point(places.mount_point, places.mounts);
+        add(findings, Probe::kMountPoint, checked ? Status() : failure(checked.error()), places.mount_point);
+        return;
+    }
+    const Status well = places.ask_daemon(*mount);
+    if (well) {
+        findings.add(Probe::kMountPoint, ProbeAnswer::kYes, format("{}, mounted", mount->mount_point));
+    } else {
+        findings.add(Probe::kMountPoint, ProbeAnswer::kNo,
+                     format("{}; where it has ended, mount it again (not by mount -a)", well.error().message));
+    }
+}
+
+// What is changed in a file that is in the bucket waits there.
+Status check_room(const std::string& directory) {
+    struct statvfs disk {};
+    if (statvfs(directory.c_str(), &disk) != 0) {
+        return failure(errno, format("{}: {}", directory, std::strerror(errno)));
+    }
+    const std::uint64_t room = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
+    return room >= kLeastRoom ? Status()
+                              : failure(ENOSPC, format("{} has room for {} MiB: writes in any order will fail there",
+                                                       directory, mebibytes(room)));
+}
+
+Status check_staging(const LocalPlaces& places) {
+    const Status usable = check_staging_directory(places.staging_directory, places.mounts);
+    return usable ? check_room(places.staging_directory) : usable;
 }
 
 }  // namespace
@@ -54,8 +92,10 @@ Status check_private_place(const std::string& path) {
 
 void probe_this_machine(const LocalPlaces& places, Findings& findings) {
     add(findings, Probe::kFuse, check_fuse(places.fuse_device, places.is_root, places.search_path), "");
-    add(findings, Probe::kStaging, check_staging_directory(places.staging_directory, places.mounts),
-        places.staging_directory);
+    if (!places.mount_point.empty()) {
+        add_mount_point(findings, places);
+    }
+    add(findings, Probe::kStaging, check_staging(places), places.staging_directory);
     const std::uint64_t needed = static_cast<std::uint64_t>(places.max_connections) + kOtherFiles;
     findings.add(Probe::kOpenFiles, places.open_files_limit >= needed ? ProbeAnswer::kYes : ProbeAnswer::kNo,
                  format("{}, and {} connections at most", places.open_files_limit, places.max_connections));

@@ -3,6 +3,7 @@
 // Threads: blocks on this machine's files only.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,10 +20,14 @@ struct LocalPlaces {
     bool is_root = false;
     // PATH.
     std::string search_path;
+    // Empty where only a store is asked for.
+    std::string mount_point;
     std::string staging_directory;
     std::string control_directory;
     std::optional<std::string> state_directory;
     std::vector<MountEntry> mounts;
+    // Asks the daemon of a mount whether it is well.
+    std::function<Status(const MountEntry&)> ask_daemon;
     // Of this process: that of a mount that is started in its place.
     std::uint64_t open_files_limit = 0;
     int max_connections = 0;

@@ -11,6 +11,8 @@ using enum Severity;
 constexpr auto kRules = std::to_array<ProbeRule>({
     {Probe::kFuse, "/dev/fuse can be opened, and what mounts is there", kProblem, "nothing can be mounted", "", "", "",
      kProblem},
+    {Probe::kMountPoint, "is mounted, or can be", kProblem, "cannot be used", "nothing appears there", "", "",
+     kProblem},
     {Probe::kStaging, "can be written", kProblem, "cannot be used",
      "files that are written in any order wait there; a mount does not start without", "staging-dir", "", kProblem},
     {Probe::kOpenFiles, "enough files may be open", kLimit, "few files may be open",

@@ -370,6 +370,7 @@ def test_a_directory_of_fstab(simulator, tmp_path):
         f"[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n")
     (tmp_path / "credentials").chmod(0o600)
     options = f"_netdev,ro,uid=0,endpoint_url={simulator.url},credentials_file={tmp_path}/credentials"
+    (tmp_path / "mnt").mkdir()
     (tmp_path / "fstab").write_text(f"s3://{BUCKET}/run {tmp_path}/mnt ckptfs {options} 0 0\n")
     ran = doctor_of(tmp_path / "mnt", LIBMOUNT_FSTAB=str(tmp_path / "fstab"))
     assert ran.returncode == 0, ran.stdout
@@ -384,12 +385,38 @@ def test_a_directory_of_fstab(simulator, tmp_path):
     assert ran.returncode == 2 and f"is neither a mount of ckptfs nor in {tmp_path}/fstab" in ran.stderr
 
 
+def test_a_line_of_fstab_that_cannot_be_mounted(simulator, tmp_path):
+    place = tmp_path / "mnt"
+    place.mkdir()
+    environment = {"LIBMOUNT_FSTAB": str(tmp_path / "fstab"), **simulator.environment()}
+
+    def doctor_with(options):
+        (tmp_path / "fstab").write_text(f"s3://{BUCKET}/run {place} ckptfs {options} 0 0\n")
+        return doctor_of(place, **environment)
+
+    ran = doctor_with("part_size=64X")
+    assert ran.returncode == 2 and f"as {tmp_path}/fstab has it for {place}: --part-size: " in ran.stderr
+    (place / "file").touch()
+    ran = doctor_with("ro")
+    assert ran.returncode == 1 and f"the mount point {place} is not empty" in ran.stdout
+
+
+def test_a_staging_directory_without_room(simulator, tmp_path):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4M", "tmpfs", tmp_path], check=True)
+    try:
+        ran = doctor_of(f"s3://{BUCKET}/run", "--staging-dir", tmp_path, "--read-only", **simulator.environment())
+        assert ran.returncode == 1 and f"{tmp_path} has room for 4.0 MiB" in ran.stdout
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
 def test_a_directory_that_is_mounted(simulator, mount, prefix):
     made = mount("--read-only", "--metadata-ttl", "2s", "-o", "region=us-east-1")
     keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
     ran = doctor_of(made.path, "--json", AWS_ENDPOINT_URL=simulator.url, AWS_REGION="elsewhere-1", **keys)
     report = Report(ran)
     assert report.all["source"] == f"s3://{BUCKET}/{prefix}"
+    assert report["mount_point"] == "ok"
     assert "us-east-1" in report.found("region") and report["put"] == "unknown", "as it was started"
     shown = doctor_of(made.path, AWS_ENDPOINT_URL=simulator.url, **keys).stdout.splitlines()[1]
     assert f"process {made.process.pid}, which is mounted at {made.path}" in shown

@@ -439,6 +439,7 @@ TEST(DoctorLocal, APlaceOfThisUserAlone) {
 TEST(DoctorLocal, SaysWhatAMountWouldMiss) {
     LocalPlaces places;
     places.fuse_device = "/no/such/device";
+    places.mount_point = "/no/such/mount/point";
     places.staging_directory = "/no/such/directory";
     places.control_directory = "/dev/null";
     places.open_files_limit = 100;
@@ -450,6 +451,22 @@ TEST(DoctorLocal, SaysWhatAMountWouldMiss) {
         EXPECT_TRUE(findings.is(probe, ProbeAnswer::kNo)) << name_of(probe);
     }
     EXPECT_FALSE(diagnose(findings).usable());
+}
+
+TEST(DoctorLocal, AsksTheDaemonOfWhatIsMounted) {
+    LocalPlaces places;
+    places.mount_point = "/mnt/a";
+    MountEntry mount;
+    mount.mount_point = "/mnt/a";
+    mount.type = kFileSystemType;
+    places.mounts = {mount};
+    places.staging_directory = "/tmp";
+    for (const bool well : {true, false}) {
+        places.ask_daemon = [well](const MountEntry&) { return well ? Status() : failure(EIO, "no answer"); };
+        Findings findings;
+        probe_this_machine(places, findings);
+        EXPECT_TRUE(findings.is(Probe::kMountPoint, well ? ProbeAnswer::kYes : ProbeAnswer::kNo));
+    }
 }
 
 }  // namespace
