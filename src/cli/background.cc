@@ -112,6 +112,20 @@ void Readiness::failed(const std::string& line) {
     }
 }
 
+namespace {
+
+// Inherited ones: nothing of ours is open yet but this one.
+void close_others(int kept) {
+    const auto first = static_cast<unsigned>(STDERR_FILENO + 1);
+    const auto ours = static_cast<unsigned>(kept);
+    if (ours > first) {
+        close_range(first, ours - 1, 0);
+    }
+    close_range(ours + 1, ~0U, 0);
+}
+
+}  // namespace
+
 Result<Readiness> go_to_background(int failed) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -128,6 +142,8 @@ Result<Readiness> go_to_background(int failed) {
         writer.reset();
         wait_and_exit(reader, child, failed);
     }
+    // A lock of whoever called is not to be held for as long as the mount is there.
+    close_others(writer.get());
     setsid();
     // The leader of a session could get a terminal again; its child cannot.
     if (const pid_t grandchild = fork(); grandchild != 0) {

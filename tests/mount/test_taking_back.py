@@ -2,6 +2,7 @@
 """A daemon is killed and started again: its mount point comes back without anybody's help."""
 
 import os
+import pathlib
 import pwd
 import signal
 import subprocess
@@ -99,6 +100,19 @@ def test_a_killed_daemon_gets_its_mount_point_back(place):
     assert "took" in at.log.read_text()
     inside.kill()
     inside.wait()
+
+
+def test_the_daemon_holds_nothing_that_its_caller_had_open(place, tmp_path):
+    at = place()
+    lock = tmp_path / "lock"
+    with_lock = ["flock", "--exclusive", "--timeout", "10", lock]
+    done = at.machine.run(*with_lock, "ckptfs", "mount", at.source, at.path, "--log-file", at.log,
+                          environment=at.environment)
+    assert_mounted(done, at)
+    assert at.machine.run(*with_lock, "true").returncode == 0
+    assert str(lock) not in [os.readlink(each) for each in
+                             pathlib.Path(f"/proc/{at.daemon()}/fd").iterdir() if each.is_symlink()]
+    assert at.machine.run("ckptfs", "unmount", at.path).returncode == 0
 
 
 def test_a_user_gets_a_mount_point_back_as_well(place):
