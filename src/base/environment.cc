@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/environment.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <string_view>
 
 namespace ckptfs {
 
@@ -13,6 +16,15 @@ Environment process_environment() {
         }
         return std::string(value);
     };
+}
+
+std::vector<std::string> environment_names() {
+    std::vector<std::string> names;
+    for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+        const std::string_view variable(*each);
+        names.emplace_back(variable.substr(0, variable.find('=')));
+    }
+    return names;
 }
 
 }  // namespace ckptfs

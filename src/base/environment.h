@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ckptfs {
 
@@ -12,5 +13,7 @@ namespace ckptfs {
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 
 [[nodiscard]] Environment process_environment();
+// Names of all that is set.
+[[nodiscard]] std::vector<std::string> environment_names();
 
 }  // namespace ckptfs

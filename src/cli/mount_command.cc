@@ -29,6 +29,7 @@
 #include "cli/machinery.h"
 #include "cli/metrics_publisher.h"
 #include "cli/mount_status.h"
+#include "cli/options.h"
 #include "cli/periodic.h"
 #include "cli/scale.h"
 #include "cli/service.h"
@@ -384,6 +385,9 @@ void Daemon::mount_answers() {
         log_info(raised.error().message);
     }
     log_info(format("{} is mounted at {}", escaped(config_.mount.source), escaped(config_.mount.mount_point)));
+    for (const std::string& line : misspelt_variables(environment_names())) {
+        log_warning(line);
+    }
     machinery_->end_leftover_uploads();
     readiness_.ready();
     service_manager_.ready(format("{} is mounted at {}", config_.mount.source, config_.mount.mount_point));

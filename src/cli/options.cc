@@ -9,6 +9,7 @@
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/log.h"
 #include "cli/metrics.h"
+#include "cli/near_match.h"
 #include "cli/values.h"
 
 namespace ckptfs {
@@ -64,6 +65,7 @@ Status set_direct_io(Config& config, std::string_view value) {
     return valid;
 }
 
+constexpr std::string_view kVariablePrefix = "CKPTFS_";
 constexpr std::uint64_t kMaxThreads = 64;
 constexpr std::uint64_t kMaxConnections = 1024;
 // Smallest and largest part of Amazon S3 ("Amazon S3 multipart upload limits").
@@ -296,8 +298,29 @@ const OptionSpec* find_option(std::string_view name) {
     return found == kTable.end() ? nullptr : found;
 }
 
+std::vector<std::string> misspelt_variables(const std::vector<std::string>& names) {
+    std::vector<std::string> known;
+    for (const OptionSpec& option : kTable) {
+        known.push_back(environment_name(option).substr(kVariablePrefix.size()));
+    }
+    std::vector<std::string> lines;
+    for (const std::string& name : names) {
+        if (!name.starts_with(kVariablePrefix)) {
+            continue;
+        }
+        // What all begin with makes none of them alike.
+        const std::string word = name.substr(kVariablePrefix.size());
+        const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
+        if (const std::string_view meant = near_match(word, known); !is_known && !meant.empty()) {
+            lines.push_back(format("{} is set, and there is no such option; did you mean {}{}?", escaped(name),
+                                   kVariablePrefix, meant));
+        }
+    }
+    return lines;
+}
+
 std::string environment_name(const OptionSpec& option) {
-    std::string name = "CKPTFS_";
+    std::string name(kVariablePrefix);
     for (const char letter : option.name) {
         name += letter == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     }

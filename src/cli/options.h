@@ -43,6 +43,8 @@ inline constexpr std::string_view kStoreSection = "The store";
 [[nodiscard]] const OptionSpec* find_option(std::string_view name);
 // "CKPTFS_ENDPOINT_URL"
 [[nodiscard]] std::string environment_name(const OptionSpec& option);
+// A line for each of these names of variables that is none of an option, and nearly one.
+[[nodiscard]] std::vector<std::string> misspelt_variables(const std::vector<std::string>& names);
 
 using Setting = std::pair<std::string, std::string>;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/status_command.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -62,7 +63,12 @@ Result<Round> look(const StatusRequest& request) {
         return failure(mounts.error());
     }
     if (mounts->empty()) {
-        return failure(ENOENT, "no ckptfs is mounted here");
+        const auto all = read_mount_table();
+        const bool others = all && std::any_of(all->begin(), all->end(),
+                                               [](const MountEntry& each) { return each.type == kFileSystemType; });
+        return failure(ENOENT, others
+                                   ? "no ckptfs of this user is mounted here; those of others answer to them and root"
+                                   : "no ckptfs is mounted here");
     }
     Round round;
     for (const MountEntry& mount : *mounts) {

@@ -40,6 +40,15 @@ def assert_refused(done: subprocess.CompletedProcess, *words: str) -> None:
         assert word in done.stderr
 
 
+def test_a_variable_that_is_nearly_one_is_named(simulator, point, tmp_path):
+    log = tmp_path / "log"
+    environment = {**simulator.environment(), "CKPTFS_MAX_MEMROY": "256M"}
+    done = command(environment, "mount", f"s3://{BUCKET}/x/", point, "--log-file", log)
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: "did you mean CKPTFS_MAX_MEMORY?" in log.read_text(), "the log to say so")
+    assert command(environment, "unmount", point).returncode == 0
+
+
 def test_a_mount_point_that_is_missing_used_or_no_directory(simulator, point):
     environment = simulator.environment()
     source = f"s3://{BUCKET}/x/"

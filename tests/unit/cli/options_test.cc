@@ -252,5 +252,12 @@ TEST(CommandLine, SaysInOneLineWhatIsWrong) {
     EXPECT_EQ(std::get<Answer>(nothing).text.find('\n'), std::get<Answer>(nothing).text.size() - 1);
 }
 
+TEST(OptionTable, AVariableThatIsNearlyOneIsNamed) {
+    const auto lines =
+        misspelt_variables({"CKPTFS_MAX_MEMROY", "CKPTFS_MAX_MEMORY", "CKPTFS_BUILD", "HOME", "MAX_MEMROY"});
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_EQ(lines[0], "CKPTFS_MAX_MEMROY is set, and there is no such option; did you mean CKPTFS_MAX_MEMORY?");
+}
+
 }  // namespace
 }  // namespace ckptfs
