@@ -32,7 +32,7 @@ Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& n
         return failure(both.error());
     }
     const auto& [old_key, new_key] = *both;
-    if (const Result<ObjectVersion> copy = copy_object(state_.env.store, old_key, new_key, CopyOptions{true}); !copy) {
+    if (const Result<Copied> copy = copy_object(state_.env.store, old_key, new_key, CopyOptions{true}); !copy) {
         return failure(copy.error());
     }
     return wait_for<Entry>([&](auto done) { lookups_.lookup(new_parent, new_name, done); });

@@ -112,17 +112,19 @@ Result<ObjectVersion> copy_object(ObjectStore& store, const ObjectInfo& source, 
         return copy_by_request(store, source, destination, options);
     }
     // A listing carries no metadata.
-    return copy_object(store, source.key, destination, options);
+    Result<Copied> copied = copy_object(store, source.key, destination, options);
+    return copied ? Result<ObjectVersion>(std::move(copied->copy)) : failure(std::move(copied.error()));
 }
 
-Result<ObjectVersion> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
-                                  CopyOptions options) {
+Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
+                           CopyOptions options) {
     const Result<ObjectInfo> info = describe(store, source);
     if (!info) {
         return failure(info.error());
     }
-    return copy_in_parts(info->size) ? copy_by_upload(store, *info, destination, options)
-                                     : copy_by_request(store, *info, destination, options);
+    Result<ObjectVersion> copy = copy_in_parts(info->size) ? copy_by_upload(store, *info, destination, options)
+                                                           : copy_by_request(store, *info, destination, options);
+    return copy ? Result<Copied>(Copied{info->etag, std::move(*copy)}) : failure(std::move(copy.error()));
 }
 
 }  // namespace ckptfs

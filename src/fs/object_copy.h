@@ -18,8 +18,14 @@ struct CopyOptions {
     bool no_replace = false;
 };
 
-Result<ObjectVersion> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
-                                  CopyOptions options);
+// The version that was copied, and its copy.
+struct Copied {
+    std::string source_etag;
+    ObjectVersion copy;
+};
+
+Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
+                           CopyOptions options);
 
 // The same for a source whose description is known (from a listing).
 Result<ObjectVersion> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,

@@ -142,18 +142,18 @@ Status Renames::rename_file(const Move& move) {
     if (*published) {
         return {};
     }
-    const Result<ObjectVersion> copy =
+    const Result<Copied> copied =
         copy_object(state_.env.store, move.old_key, move.new_key, CopyOptions{move.no_replace});
-    if (!copy) {
-        return failure(copy.error());
+    if (!copied) {
+        return failure(copied.error());
     }
     const std::optional<ObjectVersion> before = committed_version(*move.node);
-    note_new_place(move.node, move.new_parent, move.new_name, *copy);
+    note_new_place(move.node, move.new_parent, move.new_name, *copied);
     Status removed = remove_key(move.old_key);
     if (!removed && removed.error().errno_value == EACCES) {
-        if (before) {
+        if (before && before->etag == copied->source_etag) {
             // Else the old name, which the kernel goes on showing, and the copy look like one file.
-            note_new_place(move.node, move.old_parent, move.old_name, *before);
+            note_new_place(move.node, move.old_parent, move.old_name, Copied{copied->copy.etag, *before});
         }
         return failure(EACCES, format("{} was copied to {} and cannot be deleted, so that both are there: {}",
                                       escaped(move.old_key), escaped(move.new_key), removed.error().message));
@@ -167,12 +167,12 @@ std::optional<ObjectVersion> Renames::committed_version(const Node& node) const 
 }
 
 void Renames::note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name,
-                             const ObjectVersion& version) {
+                             const Copied& copied) {
     std::function<void()> tell_writer;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         state_.nodes.move(lock, node, parent, name);
-        tell_writer = note_moved_file(lock, *node, version);
+        tell_writer = note_moved_file(lock, node, copied);
     }
     tell_writer();
 }
@@ -225,14 +225,20 @@ void Renames::start_commit(const NodePtr& node, const std::shared_ptr<FileWriter
         [committed, done = std::move(done)] { done(*committed); });
 }
 
-// The bytes are the same, and so are the pages the kernel has of them.
-std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, Node& node, ObjectVersion version) {
-    if (node.committed && node.pages_etag == node.committed->etag) {
+std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, const NodePtr& moved,
+                                               const Copied& copied) {
+    Node& node = *moved;
+    if (!node.committed || node.committed->etag != copied.source_etag) {
+        return note_replaced_file(lock, moved);
+    }
+    // The bytes are the same, and so are the pages the kernel has of them.
+    ObjectVersion version = copied.copy;
+    if (node.pages_etag == node.committed->etag) {
         node.pages_etag = version.etag;
     }
     node.checked = state_.env.clock.now();
     version.type = node.type;
-    if (node.committed && node.committed->stored_size == version.stored_size) {
+    if (node.committed->stored_size == version.stored_size) {
         version.size = node.committed->size;
         state_.contents.remember(state_.key(lock, node), version.etag, {node.type, version.size});
     } else if (state_.env.codec.may_be_encoded(version.stored_size)) {
@@ -248,6 +254,15 @@ std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, Node
             copy = CommittedObject{version.etag, version.stored_size, version.size, version.modified}] {
         writer->committed_moved(key, copy);
     };
+}
+
+// By another mount, so that the name holds another version than the node: who opens it looks it up again.
+std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node) {
+    if (node->writer != nullptr) {
+        return note_moved_writer(lock, *node);
+    }
+    state_.nodes.unlink(lock, node);
+    return [] {};
 }
 
 Status Renames::remove_key(const std::string& key) {
@@ -286,7 +301,7 @@ void Renames::note_moved_directory(const Move& move, const Copies& copies) {
         for (const auto& [node, old_key] : files) {
             const auto copied = copies.find(old_key);
             if (copied != copies.end()) {
-                tell_writers.push_back(note_moved_file(lock, *node, copied->second.copy));
+                tell_writers.push_back(note_moved_file(lock, node, copied->second));
             } else if (node->writer != nullptr) {
                 tell_writers.push_back(note_moved_writer(lock, *node));
             }

@@ -62,13 +62,13 @@ private:
     Result<bool> publish_under_new_name(const Move& move);
     [[nodiscard]] std::optional<ObjectVersion> committed_version(const Node& node) const;
     // The node is this version, and the name leads to it.
-    void note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name,
-                        const ObjectVersion& version);
+    void note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name, const Copied& copied);
     Status commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer);
     // `done` comes when nothing is in flight any more.
     void start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, std::function<void(Status)> done);
     // Returns what the node's writer has to be told once the lock is gone.
-    std::function<void()> note_moved_file(const NodeTable::Lock& lock, Node& node, ObjectVersion version);
+    std::function<void()> note_moved_file(const NodeTable::Lock& lock, const NodePtr& moved, const Copied& copied);
+    std::function<void()> note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node);
     // The file is not in the bucket yet, and its directory has another name.
     std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node);
 

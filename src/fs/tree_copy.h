@@ -9,17 +9,13 @@
 #include <vector>
 
 #include "ckptfs/object_store.h"
-#include "fs/nodes.h"
+#include "fs/object_copy.h"
 
 namespace ckptfs {
 
 Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix);
 
-// Source key -> the version that was copied, and its copy.
-struct Copied {
-    std::string source_etag;
-    ObjectVersion copy;
-};
+// By source key.
 using Copies = std::map<std::string, Copied>;
 
 // Adds to `copies` what was copied, also where it fails. A source that is replaced or removed meanwhile is left out.

@@ -203,5 +203,28 @@ TEST_F(FileSystemTest, ADirectoryIsNotRenamedOntoOneThatHoldsSomething) {
     EXPECT_EQ(errno_of(rename("c", "b")), ENOTEMPTY);
 }
 
+// Another mount has just replaced it: the pages that the kernel has are of another version than what was renamed.
+TEST_F(FileSystemTest, ARenameTakesNoPagesOfAnOldVersionAlong) {
+    for (const char* name : {"old", "new"}) {
+        store.put_object(std::string("p/dir/") + name, "first version");
+    }
+    const NodeId directory = lookup("dir")->node;
+    const NodeId replaced = lookup("old", directory)->node;
+    const NodeId same = lookup("new", directory)->node;
+    for (const NodeId node : {replaced, same}) {
+        const OpenedFile file = *open(node, O_RDONLY);
+        EXPECT_EQ(*read(file.handle), "first version");
+        ASSERT_TRUE(close(file.handle));
+    }
+    store.put_object("p/dir/old", "other version");
+    ASSERT_TRUE(rename("dir", "moved"));
+    EXPECT_EQ(errno_of(open(replaced, O_RDONLY)), ESTALE);
+    const NodeId moved = lookup("moved")->node;
+    const OpenedFile fresh = *open(lookup("old", moved)->node, O_RDONLY);
+    EXPECT_FALSE(fresh.keep_cache);
+    EXPECT_EQ(*read(fresh.handle), "other version");
+    EXPECT_TRUE(open(same, O_RDONLY)->keep_cache) << "its bytes are the same";
+}
+
 }  // namespace
 }  // namespace ckptfs::testing
