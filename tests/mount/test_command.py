@@ -249,6 +249,8 @@ def test_a_mount_whose_memory_is_waited_for_ends_in_order(mount, simulator, pref
     for i in range(4):
         simulator.put(f"{prefix}read{i}", os.urandom(80 * MIB))
     made = mount("--drain-timeout", "1s", "--max-memory", "64M")
+    # Not those of other tests.
+    simulator.reset_counters()
     simulator.inject({"op": "UploadPart", "key": prefix + "*", "action": "hang"},
                      {"op": "GetObject", "key": prefix + "*", "after": 6, "action": "hang"})
     programs = [subprocess.Popen(["dd", *names, "bs=1M", "status=none"], stderr=subprocess.DEVNULL)
