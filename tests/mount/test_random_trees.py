@@ -142,5 +142,5 @@ def test_random_trees(mount, simulator, prefix, tmp_path, compress, seconds):
             expected = here.whole()
             for each in sides.values():
                 assert each.whole() == expected, told
-    assert operations > 10 * seconds
+    assert operations > 100
     assert simulator.open_uploads(prefix) == []
