@@ -38,4 +38,14 @@ private:
     int fd_ = -1;
 };
 
+// All descriptors from `first` on, however many there are, but this one.
+inline void close_all_but(int kept, int first) {
+    const auto from = static_cast<unsigned>(first);
+    const auto spared = static_cast<unsigned>(kept);
+    if (spared > from) {
+        ::close_range(from, spared - 1, 0);
+    }
+    ::close_range(spared + 1, ~0U, 0);
+}
+
 }  // namespace ckptfs

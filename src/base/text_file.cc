@@ -34,4 +34,15 @@ std::optional<std::string> read_text_file(int directory, const char* path) {
     }
 }
 
+bool write_text(int file, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = write(file, text.data(), text.size());
+        if (written < 0 && errno != EINTR) {
+            return false;
+        }
+        text.remove_prefix(written < 0 ? 0 : static_cast<std::size_t>(written));
+    }
+    return true;
+}
+
 }  // namespace ckptfs

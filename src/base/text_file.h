@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small files of /proc and /sys, read in one go.
+// Small files, read or written in one go.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace ckptfs {
 
 // `directory` is a descriptor, or AT_FDCWD. Empty where the file cannot be opened or read; errno says why.
 [[nodiscard]] std::optional<std::string> read_text_file(int directory, const char* path);
+
+// All of the text to an open file; false where it takes no more, and errno says why.
+[[nodiscard]] bool write_text(int file, std::string_view text);
 
 }  // namespace ckptfs

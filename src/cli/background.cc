@@ -16,7 +16,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/file_descriptor.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs {
@@ -25,14 +27,9 @@ namespace {
 constexpr char kReady = '+';
 constexpr char kFailed = '-';
 
-void write_all(int fd, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t written = write(fd, text.data(), text.size());
-        if (written <= 0) {
-            return;
-        }
-        text.remove_prefix(static_cast<std::size_t>(written));
-    }
+// To whoever waits at a terminal or a pipe: where nobody does, there is nobody to tell.
+void tell(int fd, std::string_view text) {
+    static_cast<void>(write_text(fd, text));
 }
 
 std::string read_to_end(int fd) {
@@ -55,16 +52,16 @@ std::string read_to_end(int fd) {
     const std::string said = read_to_end(pipe.get());
     if (said.starts_with(kReady)) {
         if (said.size() > 1) {
-            write_all(STDERR_FILENO, said.substr(1) + "\n");
+            tell(STDERR_FILENO, said.substr(1) + "\n");
         }
         _exit(0);
     }
     if (said.starts_with(kFailed)) {
-        write_all(STDERR_FILENO, said.substr(1) + "\n");
+        tell(STDERR_FILENO, said.substr(1) + "\n");
     } else {
         int status = 0;
         waitpid(child, &status, 0);
-        write_all(STDERR_FILENO, "ckptfs: ended before the mount answered; see its log\n");
+        tell(STDERR_FILENO, "ckptfs: ended before the mount answered; see its log\n");
     }
     _exit(failed);
 }
@@ -87,7 +84,7 @@ FileDescriptor journal_stream() {
         return {};
     }
     // Identifier, unit, priority (6: informational), and no forwarding.
-    write_all(stream.get(), "ckptfs\n\n6\n0\n0\n0\n0\n");
+    tell(stream.get(), "ckptfs\n\n6\n0\n0\n0\n0\n");
     return stream;
 }
 
@@ -97,7 +94,7 @@ void Readiness::ready() {
     if (!pipe_) {
         return;
     }
-    write_all(pipe_.get(), kReady + warning_);
+    tell(pipe_.get(), kReady + warning_);
     pipe_.reset();
     replace(STDIN_FILENO, "/dev/null", O_RDONLY);
     replace(STDOUT_FILENO, "/dev/null", O_WRONLY);
@@ -105,26 +102,12 @@ void Readiness::ready() {
 
 void Readiness::failed(const std::string& line) {
     if (pipe_) {
-        write_all(pipe_.get(), kFailed + line);
+        tell(pipe_.get(), kFailed + line);
         pipe_.reset();
     } else {
-        write_all(STDERR_FILENO, line + "\n");
+        tell(STDERR_FILENO, line + "\n");
     }
 }
-
-namespace {
-
-// Inherited ones: nothing of ours is open yet but this one.
-void close_others(int kept) {
-    const auto first = static_cast<unsigned>(STDERR_FILENO + 1);
-    const auto ours = static_cast<unsigned>(kept);
-    if (ours > first) {
-        close_range(first, ours - 1, 0);
-    }
-    close_range(ours + 1, ~0U, 0);
-}
-
-}  // namespace
 
 Result<Readiness> go_to_background(int failed) {
     int ends[2];
@@ -142,8 +125,9 @@ Result<Readiness> go_to_background(int failed) {
         writer.reset();
         wait_and_exit(reader, child, failed);
     }
-    // A lock of whoever called is not to be held for as long as the mount is there.
-    close_others(writer.get());
+    reader.reset();
+    // A lock of whoever called is not to be held for as long as the mount is there; nothing of ours is open yet.
+    close_all_but(writer.get(), STDERR_FILENO + 1);
     setsid();
     // The leader of a session could get a terminal again; its child cannot.
     if (const pid_t grandchild = fork(); grandchild != 0) {

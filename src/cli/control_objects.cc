@@ -4,16 +4,14 @@
 #include <optional>
 #include <utility>
 
+#include "base/uuid.h"
 #include "ckptfs/format.h"
 #include "fs/directory_marker.h"
 #include "fs/marker_objects.h"
-#include "fs/store_wait.h"
 #include "fs/tree_copy.h"
 
 namespace ckptfs {
 namespace {
-
-constexpr std::size_t kUuidSize = 36;
 
 struct Place {
     LeftoverKind kind;
@@ -32,7 +30,7 @@ std::optional<std::string> rename_id_of(LeftoverKind kind, const std::string& pr
     }
     if (kind == LeftoverKind::kRenameNames) {
         std::string id = key.substr(prefix.size() + kRenameNamesPrefix.size());
-        return id.size() == kUuidSize ? std::optional(std::move(id)) : std::nullopt;
+        return is_uuid(id) ? std::optional(std::move(id)) : std::nullopt;
     }
     return std::string();
 }
@@ -90,19 +88,9 @@ Result<std::vector<ControlObject>> control_objects(ObjectStore& store, const std
 
 Result<std::set<std::string>> renames_with_markers(ObjectStore& store, const Clock& clock, const std::string& prefix) {
     std::set<std::string> renames;
-    ListRequest request;
-    request.prefix = prefix;
-    do {
-        Result<ListResponse> page = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
-        if (!page) {
-            return failure(std::move(page.error()));
-        }
-        if (Status added = add_markers(store, clock, page->objects, renames); !added) {
-            return failure(std::move(added.error()));
-        }
-        request.continuation_token = std::move(page->next_continuation_token);
-    } while (!request.continuation_token.empty());
-    return renames;
+    Status all = for_each_page(
+        store, prefix, [&](const std::vector<ObjectInfo>& page) { return add_markers(store, clock, page, renames); });
+    return all ? Result<std::set<std::string>>(std::move(renames)) : failure(std::move(all.error()));
 }
 
 }  // namespace ckptfs

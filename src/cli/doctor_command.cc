@@ -66,9 +66,10 @@ std::uint64_t open_files_limit() {
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
 }
 
-Status ask_for_status(const MountEntry& mount) {
+Status ask_whether_well(const MountEntry& mount) {
     constexpr std::chrono::seconds kDaemonPatience{3};
-    return ask_daemon(mount, "status", kDaemonPatience, [](std::string_view) {});
+    const auto status = ask_for_status(mount, kDaemonPatience);
+    return status ? Status() : failure(status.error());
 }
 
 void ask_this_machine(const ToolRequest& request, const Config& config, ExitCodeSight sight, Findings& findings) {
@@ -78,7 +79,7 @@ void ask_this_machine(const ToolRequest& request, const Config& config, ExitCode
     places.is_root = geteuid() == 0;
     places.search_path = search_path(environment);
     places.mount_point = request.directory;
-    places.ask_daemon = ask_for_status;
+    places.ask_daemon = ask_whether_well;
     places.staging_directory = config.write.staging_dir;
     places.control_directory = control_directory(getuid(), getuid(), environment);
     places.state_directory = state_directory(config.mount.state_dir, getuid(), environment);

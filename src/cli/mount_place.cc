@@ -62,10 +62,8 @@ Result<std::optional<MountPlace>> in_fstab(const std::string& directory, const s
 
 // Nothing where its program does not answer, or shows nothing to this user.
 std::optional<MountPlace> as_started(const MountEntry& mount) {
-    std::string answer;
-    const Status asked =
-        ask_daemon(mount, "status", kPatience, [&](std::string_view line) { answer += std::string(line); });
-    const auto status = asked ? parse_status(answer) : failure(asked.error());
+    const auto answer = ask_for_status(mount, kPatience);
+    const auto status = answer ? parse_status(*answer) : failure(answer.error());
     if (!status || status->pid <= 0) {
         return std::nullopt;
     }

@@ -69,4 +69,17 @@ Status ask_daemon(const MountEntry& mount, const std::string& request, std::chro
     return {};
 }
 
+Result<std::string> ask_for_status(const MountEntry& mount, std::chrono::seconds patience) {
+    std::string answer;
+    const Status asked =
+        ask_daemon(mount, "status", patience, [&](std::string_view line) { answer = std::string(line); });
+    if (!asked) {
+        return failure(asked.error());
+    }
+    if (answer.empty()) {
+        return failure(EPROTO, format("{}: the daemon does not tell its status", escaped(mount.mount_point)));
+    }
+    return answer;
+}
+
 }  // namespace ckptfs

@@ -25,4 +25,7 @@ Result<std::vector<MountEntry>> find_mounts();
 Status ask_daemon(const MountEntry& mount, const std::string& request, std::chrono::seconds patience,
                   const std::function<void(std::string_view)>& on_line);
 
+// What `ckptfs status --json` prints.
+Result<std::string> ask_for_status(const MountEntry& mount, std::chrono::seconds patience);
+
 }  // namespace ckptfs

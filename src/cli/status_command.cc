@@ -23,26 +23,13 @@ constexpr std::chrono::milliseconds kWaitPeriod{100};
 constexpr std::chrono::seconds kWatchPeriod{1};
 constexpr std::chrono::seconds kPatience{10};
 
-Result<std::string> ask(const MountEntry& mount) {
-    std::string answer;
-    const Status asked =
-        ask_daemon(mount, "status", kPatience, [&](std::string_view line) { answer = std::string(line); });
-    if (!asked) {
-        return failure(asked.error());
-    }
-    if (answer.empty()) {
-        return failure(EPROTO, format("{}: the daemon does not tell its status", escaped(mount.mount_point)));
-    }
-    return answer;
-}
-
 Result<std::vector<MountEntry>> mounts_of(const StatusRequest& request) {
     if (request.directory.empty()) {
         return find_mounts();
     }
     auto mount = find_mount(request.directory);
     if (!mount) {
-        if (auto detached = find_detached(request.directory); detached && ask(*detached)) {
+        if (auto detached = find_detached(request.directory); detached && ask_for_status(*detached, kPatience)) {
             return std::vector{std::move(*detached)};
         }
     }
@@ -72,7 +59,7 @@ Result<Round> look(const StatusRequest& request) {
     }
     Round round;
     for (const MountEntry& mount : *mounts) {
-        const Result<std::string> json = ask(mount);
+        const Result<std::string> json = ask_for_status(mount, kPatience);
         const Result<MountStatus> status = json ? parse_status(*json) : failure(json.error());
         if (!status) {
             round.silent.push_back(status.error().message);

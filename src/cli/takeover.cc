@@ -46,11 +46,7 @@ bool answers_not_connected(const std::string& mount_point) {
     const pid_t child = fork();
     if (child == 0) {
         // It may hang for as long as the daemon does: nobody is to wait for what it holds open.
-        const auto kept = static_cast<unsigned>(writer.get());
-        if (kept > 0) {
-            close_range(0, kept - 1, 0);
-        }
-        close_range(kept + 1, ~0U, 0);
+        close_all_but(writer.get(), 0);
         struct statfs status {};
         const char dead = statfs(mount_point.c_str(), &status) != 0 && errno == ENOTCONN ? 1 : 0;
         _exit(write(writer.get(), &dead, 1) == 1 ? 0 : 1);

@@ -3,8 +3,8 @@
 // after it was killed can end it: uploads, hidden objects, and the records of renames.
 //
 // A lock on the file says that its mount lives. The file is a line an event: "+ID KEY" and "-ID" of uploads, ">KEY" and
-// "<KEY" of objects; a last line that was torn is passed over. It is not synced: it survives the
-// process, and of the machine what the kernel had written.
+// "<KEY" of objects; a last line that was torn is passed over. It is not synced: it survives the process, and of the
+// machine what the kernel had written.
 //
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
 #pragma once

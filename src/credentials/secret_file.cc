@@ -15,20 +15,6 @@
 #include "base/text_file.h"
 
 namespace ckptfs {
-namespace {
-
-bool write_whole(int file, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t written = write(file, text.data(), text.size());
-        if (written < 0 && errno != EINTR) {
-            return false;
-        }
-        text.remove_prefix(written < 0 ? 0 : static_cast<std::size_t>(written));
-    }
-    return true;
-}
-
-}  // namespace
 
 Result<Secret> read_secret_file(const std::string& path, const char* what) {
     const auto text = read_text_file(AT_FDCWD, path.c_str());
@@ -61,7 +47,7 @@ Status replace_secret_file(const std::string& path, std::string_view text) {
     }
     // Run by root with a user's home, the file stays the user's.
     const bool is_owners = old.st_uid == geteuid() || fchown(file.get(), old.st_uid, old.st_gid) == 0;
-    if (!is_owners || !write_whole(file.get(), text) || fsync(file.get()) != 0 ||
+    if (!is_owners || !write_text(file.get(), text) || fsync(file.get()) != 0 ||
         std::rename(unfinished.c_str(), path.c_str()) != 0) {
         const auto failed = problem();
         unlink(unfinished.c_str());

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/little_endian.h"
+#include "base/uuid.h"
 #include "base/xxhash.h"
 #include "ckptfs/format.h"
 
@@ -26,7 +27,6 @@ constexpr std::size_t kTimeAt = 16;
 constexpr std::size_t kRenameIdAt = 24;
 constexpr std::size_t kWriterIdAt = 60;
 constexpr std::size_t kKeysAt = 96;
-constexpr std::size_t kUuidSize = 36;
 static_assert(kKeysAt + 2 * kMaxKeyBytes <= kDirectoryMarkerSize);
 
 // Flags.
@@ -37,21 +37,6 @@ constexpr std::size_t kHashDigits = 16;
 // Keys have at most 1,024 bytes.
 std::uint16_t size_u16(std::string_view key) {
     return static_cast<std::uint16_t>(key.size());
-}
-
-bool is_hex_digit(char letter) {
-    return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'f');
-}
-
-bool is_uuid(std::string_view text) {
-    constexpr std::array<std::size_t, 4> kDashes{8, 13, 18, 23};
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const bool dash = std::find(kDashes.begin(), kDashes.end(), i) != kDashes.end();
-        if (dash ? text[i] != '-' : !is_hex_digit(text[i])) {
-            return false;
-        }
-    }
-    return text.size() == kUuidSize;
 }
 
 // The key of a directory below the prefix that a mount of the prefix shows.

@@ -104,19 +104,30 @@ Status copy_large(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources)
 
 }  // namespace
 
-Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix) {
-    std::vector<ObjectInfo> all;
+Status for_each_page(ObjectStore& store, const std::string& prefix,
+                     const std::function<Status(std::vector<ObjectInfo>& objects)>& page) {
     ListRequest request;
     request.prefix = prefix;
     do {
-        Result<ListResponse> page = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
-        if (!page) {
-            return failure(std::move(page.error()));
+        Result<ListResponse> listed = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
+        if (!listed) {
+            return failure(std::move(listed.error()));
         }
-        std::move(page->objects.begin(), page->objects.end(), std::back_inserter(all));
-        request.continuation_token = page->next_continuation_token;
+        if (Status taken = page(listed->objects); !taken) {
+            return taken;
+        }
+        request.continuation_token = std::move(listed->next_continuation_token);
     } while (!request.continuation_token.empty());
-    return all;
+    return {};
+}
+
+Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix) {
+    std::vector<ObjectInfo> all;
+    Status listed = for_each_page(store, prefix, [&all](std::vector<ObjectInfo>& objects) {
+        std::move(objects.begin(), objects.end(), std::back_inserter(all));
+        return Status();
+    });
+    return listed ? Result<std::vector<ObjectInfo>>(std::move(all)) : failure(std::move(listed.error()));
 }
 
 Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const std::string& old_prefix,

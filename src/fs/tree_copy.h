@@ -13,6 +13,9 @@
 
 namespace ckptfs {
 
+// Until `page` fails.
+Status for_each_page(ObjectStore& store, const std::string& prefix,
+                     const std::function<Status(std::vector<ObjectInfo>& objects)>& page);
 Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix);
 
 // By source key.

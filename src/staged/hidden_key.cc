@@ -9,7 +9,6 @@ namespace ckptfs {
 namespace {
 
 constexpr std::string_view kTag = "file-";
-constexpr std::size_t kUuidSize = 36;
 
 }  // namespace
 
@@ -45,8 +44,11 @@ std::optional<HiddenFile> parse_hidden_key(const std::string& prefix, std::strin
     if (!tail.starts_with(kTag) || tail.size() != kTag.size() + 2 * kUuidSize + 1) {
         return std::nullopt;
     }
-    return HiddenFile{format("{}{}{}", prefix, above.substr(0, directory_end), name),
-                      std::string(tail.substr(kTag.size(), kUuidSize))};
+    const std::string_view mount_id = tail.substr(kTag.size(), kUuidSize);
+    if (!is_uuid(mount_id) || !is_uuid(tail.substr(tail.size() - kUuidSize))) {
+        return std::nullopt;
+    }
+    return HiddenFile{format("{}{}{}", prefix, above.substr(0, directory_end), name), std::string(mount_id)};
 }
 
 }  // namespace ckptfs

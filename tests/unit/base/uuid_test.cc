@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 
 namespace ckptfs {
 namespace {
@@ -20,6 +21,15 @@ TEST(RandomUuid, IsNeverTheSame) {
     std::set<std::string> seen;
     for (int round = 0; round < 1'000; ++round) {
         EXPECT_TRUE(seen.insert(random_uuid()).second);
+    }
+}
+
+TEST(IsUuid, TellsOneFromWhatOnlyLooksLikeIt) {
+    const std::string uuid = random_uuid();
+    EXPECT_TRUE(is_uuid(uuid));
+    for (const std::string& other : {std::string(), uuid.substr(1), uuid + "0", uuid.substr(1) + "g",
+                                     uuid.substr(1) + "A", std::string(kUuidSize, '0'), std::string(kUuidSize, '-')}) {
+        EXPECT_FALSE(is_uuid(other)) << other;
     }
 }
 
