@@ -43,6 +43,8 @@ struct FrameRecord {
     std::uint32_t stored_size = 0;
     // Of the frame's bytes in the file.
     std::uint32_t checksum = 0;
+    // False where it is certain that decoding takes no other bytes of the file.
+    bool may_refer = false;
 };
 
 // Bytes of a file.

@@ -29,13 +29,12 @@ struct ContainerFormat {
     FrameCoding coding;
     // What is left of it where time is short.
     CodingChoice least;
-    // Whether frames may refer to others.
-    bool references;
+    References references;
 };
 constexpr ContainerFormat kZstdFormat{
-    "zstd-1", "zstd", {CodingChoice::kZstd, 3, FrameChecksum::kXxh64}, CodingChoice::kZstd, false};
+    "zstd-1", "zstd", {CodingChoice::kZstd, 3, FrameChecksum::kXxh64}, CodingChoice::kZstd, References::kNever};
 constexpr ContainerFormat kPlanesFormat{
-    "planes-1", "", {CodingChoice::kPlanes, 0, FrameChecksum::kCrc32c}, CodingChoice::kRaw, true};
+    "planes-1", "", {CodingChoice::kPlanes, 0, FrameChecksum::kCrc32c}, CodingChoice::kRaw, References::kPossible};
 
 const ContainerFormat* find_format(const std::string& name) {
     for (const ContainerFormat* format : {&kZstdFormat, &kPlanesFormat}) {
@@ -59,7 +58,7 @@ public:
         return encode_frame(raw, output, coding(effort));
     }
     [[nodiscard]] std::unique_ptr<FrameHistory> new_history(std::uint64_t max_bytes) const override {
-        return format_.references ? std::make_unique<ReferenceIndex>(max_bytes) : nullptr;
+        return format_.references == References::kPossible ? std::make_unique<ReferenceIndex>(max_bytes) : nullptr;
     }
     Result<EncodedFrame> encode_in_file(const Payload& raw, std::uint64_t offset, FrameHistory& history,
                                         MutableByteSpan output, EncodeEffort effort) const override {
@@ -75,7 +74,7 @@ public:
     }
     [[nodiscard]] Payload padding(std::uint64_t size) const override { return skippable_frame(size); }
     [[nodiscard]] Payload tail(const std::vector<FrameRecord>& frames, std::uint64_t size) const override {
-        return Payload::from_string(container_tail(frames, size));
+        return Payload::from_string(container_tail(frames, size, format_.references));
     }
     [[nodiscard]] Metadata metadata(std::optional<std::uint64_t> size) const override {
         Metadata metadata{{kFormatMetadata, format_.name}};
@@ -204,7 +203,8 @@ public:
         if (const Status sound = check_container(object); !sound) {
             return failure(sound.error());
         }
-        Result<FrameTable> table = FrameTable::parse(as_bytes(tail.to_string()), object.size);
+        const ContainerFormat& container = *find_format(object);
+        Result<FrameTable> table = FrameTable::parse(as_bytes(tail.to_string()), object.size, container.references);
         if (!table) {
             return failure(about(object, std::move(table.error())));
         }
@@ -212,8 +212,7 @@ public:
             return failure(EIO, format("{}: described as a file of {} bytes, but its frames hold {}; write it anew",
                                        escaped(object.key), *told, table->size()));
         }
-        return std::make_shared<const ContainerLayout>(object.key, std::move(*table),
-                                                       find_format(object)->coding.checksum);
+        return std::make_shared<const ContainerLayout>(object.key, std::move(*table), container.coding.checksum);
     }
 
     [[nodiscard]] std::string format_name(const ObjectInfo& object) const override {

@@ -20,6 +20,9 @@ constexpr std::uint32_t kSeekTableMagic = 0x184D2A5E;
 // Seekable format: the last four bytes of the object.
 constexpr std::uint32_t kSeekableMagic = 0x8F92EAB1;
 constexpr std::uint8_t kChecksumFlag = 0x80;
+// One of the two bits that the seekable format leaves unused, and that its readers do not interpret: no frame refers to
+// another.
+constexpr std::uint8_t kNoReferencesFlag = 0x01;
 constexpr std::uint64_t kEntrySize = 12;
 constexpr std::uint64_t kFooterSize = 9;
 // No file is larger than the largest object: its table takes 60 MiB.
@@ -44,13 +47,21 @@ Entry entry_at(const std::byte* bytes) {
     return {load_u32(bytes), load_u32(bytes + 4), load_u32(bytes + 8)};
 }
 
+std::uint8_t flags_of(const std::byte* footer) {
+    return std::to_integer<std::uint8_t>(footer[4]);
+}
+
+bool may_refer(const FrameRecord& frame) {
+    return frame.may_refer;
+}
+
 Result<std::uint64_t> frame_count(ByteSpan end, std::uint64_t object_size) {
     if (end.size() < kFooterSize || load_u32(end.data() + end.size() - 4) != kSeekableMagic) {
         return damaged("no footer");
     }
     const std::byte* const footer = end.data() + end.size() - kFooterSize;
     const std::uint64_t frames = load_u32(footer);
-    if (std::to_integer<std::uint8_t>(footer[4]) != kChecksumFlag) {
+    if ((flags_of(footer) & ~kNoReferencesFlag) != kChecksumFlag) {
         return damaged("its flags are not known");
     }
     if (frames == 0 || frames > kMaxFrames || table_bytes(frames) + kSkippableHeader + frames > object_size) {
@@ -68,7 +79,7 @@ Payload skippable_frame(std::uint64_t size) {
     return Payload::from_string(std::move(bytes));
 }
 
-std::string container_tail(const std::vector<FrameRecord>& frames, std::uint64_t size) {
+std::string container_tail(const std::vector<FrameRecord>& frames, std::uint64_t size, References references) {
     const std::uint64_t frames_size =
         std::accumulate(frames.begin(), frames.end(), std::uint64_t{0},
                         [](std::uint64_t sum, const FrameRecord& frame) { return sum + frame.stored_size; });
@@ -93,7 +104,9 @@ std::string container_tail(const std::vector<FrameRecord>& frames, std::uint64_t
         next += kEntrySize;
     }
     store_u32(next, static_cast<std::uint32_t>(frames.size()));
-    next[4] = static_cast<char>(kChecksumFlag);
+    const bool none_refers =
+        references == References::kPossible && std::none_of(frames.begin(), frames.end(), may_refer);
+    next[4] = static_cast<char>(kChecksumFlag | (none_refers ? kNoReferencesFlag : 0));
     store_u32(next + 5, kSeekableMagic);
     return tail;
 }
@@ -129,7 +142,7 @@ Result<std::uint64_t> container_file_size(ByteSpan end, std::uint64_t object_siz
     return (*frames - 1) * kFrameSize + last.size;
 }
 
-Result<FrameTable> FrameTable::parse(ByteSpan end, std::uint64_t object_size) {
+Result<FrameTable> FrameTable::parse(ByteSpan end, std::uint64_t object_size, References references) {
     const Result<std::uint64_t> frames = frame_count(end, object_size);
     if (!frames) {
         return failure(frames.error());
@@ -143,6 +156,8 @@ Result<FrameTable> FrameTable::parse(ByteSpan end, std::uint64_t object_size) {
         return damaged("its header");
     }
     next += kSkippableHeader;
+    const bool refer = references == References::kPossible &&
+                       (flags_of(end.data() + end.size() - kFooterSize) & kNoReferencesFlag) == 0;
     FrameTable table;
     table.records_.reserve(*frames);
     std::uint64_t offset = 0;
@@ -156,7 +171,7 @@ Result<FrameTable> FrameTable::parse(ByteSpan end, std::uint64_t object_size) {
         if (index % kStride == 0) {
             table.offsets_.push_back(offset);
         }
-        table.records_.push_back({entry.stored_size, entry.checksum});
+        table.records_.push_back({entry.stored_size, entry.checksum, refer});
         table.size_ += entry.size;
         offset += entry.stored_size;
     }

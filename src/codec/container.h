@@ -15,9 +15,12 @@
 
 namespace ckptfs {
 
-// The tail of an object whose frames take `frames_size` bytes, for a file of `size` bytes cut into frames.size()
-// frames.
-[[nodiscard]] std::string container_tail(const std::vector<FrameRecord>& frames, std::uint64_t size);
+// Whether frames of a format can refer to others.
+enum class References : bool { kNever, kPossible };
+
+// The tail of an object for a file of `size` bytes cut into frames.size() frames.
+[[nodiscard]] std::string container_tail(const std::vector<FrameRecord>& frames, std::uint64_t size,
+                                         References references);
 // A skippable frame of this size, all zeros within; at least kSkippableHeader.
 inline constexpr std::uint64_t kSkippableHeader = 8;
 [[nodiscard]] Payload skippable_frame(std::uint64_t size);
@@ -34,7 +37,7 @@ Result<std::uint64_t> container_file_size(ByteSpan end, std::uint64_t object_siz
 class FrameTable {
 public:
     // `end`: the object's last bytes, the whole table among them.
-    static Result<FrameTable> parse(ByteSpan end, std::uint64_t object_size);
+    static Result<FrameTable> parse(ByteSpan end, std::uint64_t object_size, References references);
 
     [[nodiscard]] std::uint64_t size() const { return size_; }
     [[nodiscard]] Frame frame(std::uint64_t index) const;

@@ -114,6 +114,7 @@ Result<EncodedFrame> encode_at(const Payload& raw, const Place& place, MutableBy
         frame.record.checksum = checksum_of(bytes, coding.checksum);
         frame.crc32c = crc32c(output.first(encoded.size));
         frame.references = std::move(encoded.references);
+        frame.record.may_refer = !frame.references.empty();
         return frame;
     }
     RawBlocks blocks = raw_blocks(raw);

@@ -22,6 +22,10 @@ public:
     void go_on() {
         ContentView view{{}, source_.staged, source_.base};
         while (run_.begin < run_.end) {
+            if (const FileRange* kept = kept_here()) {
+                run_.begin = kept->end();
+                continue;
+            }
             // Ends where a frame does, so that the frame is made of one buffer.
             const std::uint64_t end = std::min(run_.end, (run_.begin / kFrameSize + 1) * kFrameSize);
             view.pieces = source_.content.pieces(run_.begin, end);
@@ -41,6 +45,12 @@ public:
     }
 
 private:
+    [[nodiscard]] const FileRange* kept_here() const {
+        const auto found = std::find_if(source_.kept.begin(), source_.kept.end(),
+                                        [this](const FileRange& kept) { return kept.offset == run_.begin; });
+        return found == source_.kept.end() ? nullptr : &*found;
+    }
+
     void fill(const ContentView& view) {
         const MutableByteSpan target = buffer_.bytes().first(view.size());
         read_content(environment_.staging, view, target, [self = shared_from_this(), target](Status read) {

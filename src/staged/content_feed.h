@@ -15,6 +15,8 @@ namespace ckptfs {
 
 struct FeedSource {
     StagedContent content;
+    // Not sent either: the writer has them.
+    std::vector<FileRange> kept;
     std::shared_ptr<const StagedBytes> staged;
     std::shared_ptr<BaseReader> base;
 };

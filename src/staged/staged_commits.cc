@@ -4,11 +4,12 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "staged/staged_file_impl.h"
+#include "write/writer_group.h"
 
 namespace ckptfs {
 
-FeedSource StagedFile::source() const {
-    return FeedSource{content_, staged_, base_ ? base_->reader : nullptr};
+FeedSource StagedFile::source(std::vector<FileRange> kept) const {
+    return FeedSource{content_, std::move(kept), staged_, base_ ? base_->reader : nullptr};
 }
 
 std::shared_ptr<StreamWriter> StagedFile::open_writer(const std::string& key, std::uint64_t prefix) {
@@ -64,9 +65,42 @@ void StagedFile::commit_stream() {
 }
 
 void StagedFile::commit_staged() {
-    const std::uint64_t prefix = prefix_to_copy(content_);
-    committer_ = open_writer(key_, prefix);
-    outbox_.add([keep = self(), source = source(), run = ByteRun{prefix, content_.size()}, writer = committer_] {
+    const bool equal_parts = environment_.write.writers.get(environment_.write)->plan().equal_size() != 0;
+    if (equal_parts || runs_to_copy(content_, {}).empty()) {
+        const std::uint64_t prefix = prefix_to_copy(content_);
+        committer_ = open_writer(key_, prefix);
+        send_staged(source({}), prefix);
+        return;
+    }
+    outbox_.add([keep = self(), object = base_->object] {
+        read_committed_frames(keep->environment_.write.store, keep->environment_.write.codec, object.key, object,
+                              [keep](Result<CommittedFrames> frames) { keep->commit_around(std::move(frames)); });
+    });
+}
+
+void StagedFile::commit_around(Result<CommittedFrames> frames) {
+    std::unique_lock lock(mutex_);
+    if (frames && !failure_) {
+        KeptContent kept;
+        kept.prefix = prefix_to_copy(content_);
+        kept.runs = runs_to_copy(content_, frames->records);
+        kept.frames = std::move(*frames);
+        FeedSource from = source(kept.runs);
+        const std::uint64_t prefix = kept.prefix;
+        committer_ = StreamWriter::create(environment_.write, key_, base_->object, std::move(kept), overwrite_);
+        outbox_.add([writer = committer_, size = content_.size()] {
+            // What goes wrong is told by what follows.
+            writer->truncate(size, [](const Status&) {});
+        });
+        send_staged(std::move(from), prefix);
+    } else {
+        outbox_.add([keep = self(), why = frames ? *failure_ : frames.error()] { keep->published(failure(why)); });
+    }
+    deliver(lock);
+}
+
+void StagedFile::send_staged(FeedSource from, std::uint64_t prefix) {
+    outbox_.add([keep = self(), source = std::move(from), run = ByteRun{prefix, content_.size()}, writer = committer_] {
         feed(keep->environment_.write, source, run, writer, [keep, writer](const Status& sent) {
             if (!sent) {
                 keep->published(failure(sent.error()));

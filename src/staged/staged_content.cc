@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "ckptfs/codec.h"
 #include "ckptfs/store_limits.h"
 
 namespace ckptfs {
@@ -87,12 +86,97 @@ std::optional<ByteRun> StagedContent::run_behind_base() const {
     return ByteRun{begin, end};
 }
 
+namespace {
+
+// More parts would leave too few numbers for what is written.
+constexpr std::size_t kMaxRuns = 1000;
+
+std::uint64_t frames_down(std::uint64_t size) {
+    return size / kFrameSize * kFrameSize;
+}
+
+std::uint64_t frames_up(std::uint64_t size) {
+    return frames_down(size + kFrameSize - 1);
+}
+
+bool keeps_size(const StagedContent& content) {
+    return content.size() == content.base_size();
+}
+
+// Of bytes that are the base's, those that are whole frames of it.
+FileRange whole_frames(const StagedContent& content, const ContentPiece& piece) {
+    const std::uint64_t begin = frames_up(piece.begin);
+    const bool ends_both = keeps_size(content) && piece.end == content.size();
+    const std::uint64_t end = ends_both ? piece.end : frames_down(piece.end);
+    return {begin, end > begin ? end - begin : 0};
+}
+
+std::uint64_t stored_size(const FileRange& range, const std::vector<FrameRecord>& frames) {
+    if (frames.empty()) {
+        return range.size;
+    }
+    std::uint64_t bytes = 0;
+    for (std::uint64_t frame = range.offset / kFrameSize; frame < frames_up(range.end()) / kFrameSize; ++frame) {
+        bytes += frames[frame].stored_size;
+    }
+    return bytes;
+}
+
+// What is left of them without the frames that take others to be decoded: those may have changed.
+std::vector<FileRange> self_contained(const FileRange& range, const std::vector<FrameRecord>& frames) {
+    if (frames.empty()) {
+        return {range};
+    }
+    std::vector<FileRange> ranges;
+    std::uint64_t begin = range.offset;
+    for (std::uint64_t at = range.offset; at < range.end(); at += kFrameSize) {
+        if (frames[at / kFrameSize].may_refer) {
+            ranges.push_back({begin, at - begin});
+            begin = at + kFrameSize;
+        }
+    }
+    if (begin < range.end()) {
+        ranges.push_back({begin, range.end() - begin});
+    }
+    return ranges;
+}
+
+}  // namespace
+
 std::uint64_t prefix_to_copy(const StagedContent& content) {
     const std::uint64_t unchanged = content.unchanged_prefix();
-    const std::uint64_t prefix = unchanged == content.size() && unchanged == content.base_size()
-                                     ? unchanged
-                                     : unchanged / kFrameSize * kFrameSize;
+    const std::uint64_t prefix =
+        unchanged == content.size() && keeps_size(content) ? unchanged : frames_down(unchanged);
     return prefix < kMinPartSize ? 0 : prefix;
+}
+
+std::vector<FileRange> runs_to_copy(const StagedContent& content, const std::vector<FrameRecord>& frames) {
+    std::vector<FileRange> runs;
+    const std::uint64_t prefix = prefix_to_copy(content);
+    for (const ContentPiece& piece : content.pieces(prefix, content.size())) {
+        if (piece.source != ByteSource::kBase) {
+            continue;
+        }
+        for (FileRange run : self_contained(whole_frames(content, piece), frames)) {
+            const std::uint64_t before = runs.empty() ? prefix : runs.back().end();
+            const std::uint64_t begin = std::max(run.offset, before + kMinPartSize);
+            if (begin >= run.end()) {
+                continue;
+            }
+            run = {begin, run.end() - begin};
+            if (stored_size(run, frames) >= kMinPartSize) {
+                runs.push_back(run);
+            }
+        }
+    }
+    if (runs.size() > kMaxRuns) {
+        std::nth_element(runs.begin(), runs.begin() + kMaxRuns, runs.end(),
+                         [](const FileRange& left, const FileRange& right) { return left.size > right.size; });
+        runs.resize(kMaxRuns);
+        std::sort(runs.begin(), runs.end(),
+                  [](const FileRange& left, const FileRange& right) { return left.offset < right.offset; });
+    }
+    return runs;
 }
 
 }  // namespace ckptfs

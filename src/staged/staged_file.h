@@ -2,9 +2,8 @@
 // A file that may be written and read anywhere before it is committed.
 //
 //   Staged: what has changed lies in --staging-dir, over the object that the file started from. Reads see both. A
-//   commit
-//     sends the whole new content through a writer, as one upload to the file's key; what comes before the first change
-//     is copied within the store.
+//     commit sends what has changed through a writer, as one upload to the file's key; what lies before and between is
+//     copied within the store where that makes parts, and sent again where it does not.
 //   Streaming: a file that has grown beyond what one request can hold, and was written in order so far, goes on through
 //     a writer as it is written, to a hidden key (hidden_key.h). Its commit copies that within the store. At the first
 //     step back that the writer cannot patch, or the first read of what it was given, the upload is completed there and

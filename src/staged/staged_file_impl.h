@@ -137,10 +137,12 @@ private:
     // --- staged_commits.cc
     // For the content from the bytes of the base that are copied on.
     [[nodiscard]] std::shared_ptr<StreamWriter> open_writer(const std::string& key, std::uint64_t prefix);
-    [[nodiscard]] FeedSource source() const;
+    [[nodiscard]] FeedSource source(std::vector<FileRange> kept) const;
     void start_commit();
     void commit_stream();
     void commit_staged();
+    void commit_around(Result<CommittedFrames> frames);
+    void send_staged(FeedSource from, std::uint64_t prefix);
     void published(Result<CommittedObject> object);
     void start_from(CommittedObject object);
     void discard_staged();

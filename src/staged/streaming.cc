@@ -37,7 +37,7 @@ void StagedFile::start_stream(const PendingPointer& pending) {
             file->stream_failed(stream, error);
         }
     });
-    outbox_.add([keep = self(), pending, source = source(), run = ByteRun{prefix, end}, writer = stream_] {
+    outbox_.add([keep = self(), pending, source = source({}), run = ByteRun{prefix, end}, writer = stream_] {
         feed(keep->environment_.write, source, run, writer,
              [keep, pending](const Status& status) { keep->stream_started(pending, status); });
     });

@@ -44,18 +44,7 @@ void FileWriterImpl::begin_upload() {
         return;
     }
     upload_ = Upload::create(environment_.store, target(std::nullopt));
-    const bool whole = copy_.pieces.size() == 1 && copy_.pieces[0].length == committed_->stored_size;
-    int number = 0;
-    for (const CopyPlan::Piece& piece : copy_.pieces) {
-        CopySource source{committed_key(), committed_->etag, piece.length, std::nullopt};
-        if (!whole) {
-            source.range = ByteRange{piece.offset, piece.length, false};
-        }
-        ++parts_under_way_;
-        outbox_.add([keep = self(), upload = upload_, part = ++number, source = std::move(source)] {
-            upload->copy_part(part, source, [keep, upload](const Status& status) { keep->part_sent(upload, status); });
-        });
-    }
+    copy_parts(1, copy_.pieces);
 }
 
 void FileWriterImpl::send(std::vector<Part> parts) {
@@ -170,7 +159,7 @@ bool FileWriterImpl::commit_step() {
         return false;
     }
     if (sequencer_.end() < size_) {
-        return fill_zeros(size_);
+        return pass_to(size_);
     }
     if (!std::exchange(commit_->last_frame_cut, true)) {
         if (std::optional<FrameSequencer::RawFrame> last = sequencer_.cut()) {
@@ -311,6 +300,7 @@ void FileWriterImpl::published(const std::shared_ptr<Upload>& upload, Result<Put
             if (!encoder_->identity()) {
                 committed_frames_->records = std::move(records_);
             }
+            kept_runs_.clear();
             kept_size_ = bytes_committed_ = size_;
             dirty_ = false;
             overwrite_ = Overwrite::kAllowed;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/range_fetch.h"
+#include "base/text.h"
 
 namespace ckptfs {
 
@@ -28,10 +29,19 @@ CommittedFrame CommittedFrames::frame_at(std::uint64_t offset, std::uint64_t siz
 
 void read_committed_frames(ObjectStore& store, const Codec& codec, const std::string& key,
                            const CommittedObject& committed, std::function<void(Result<CommittedFrames>)> done) {
-    const auto parse = [&codec](const FetchedRange& end) {
-        return codec.layout(end.object, end.bytes).map([&](const std::shared_ptr<const FrameLayout>& layout) {
-            return CommittedFrames{codec.encoder_like(end.object), layout->records()};
-        });
+    if (!codec.may_be_encoded(committed.stored_size)) {
+        done(CommittedFrames{codec.plain_encoder(), {}});
+        return;
+    }
+    const auto parse = [&codec, size = committed.size](const FetchedRange& end) -> Result<CommittedFrames> {
+        const auto layout = codec.layout(end.object, end.bytes);
+        if (!layout) {
+            return failure(layout.error());
+        }
+        if ((*layout)->size() != size) {
+            return failure(EIO, format("its frames do not make {} bytes", size));
+        }
+        return CommittedFrames{codec.encoder_like(end.object), (*layout)->records()};
     };
     fetch_range(store, key, committed.etag, last_bytes(committed.stored_size, kSizeTail),
                 [&store, &codec, parse, done = std::move(done)](Result<FetchedRange> end) {

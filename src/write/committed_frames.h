@@ -39,7 +39,17 @@ struct CommittedFrames {
     [[nodiscard]] CommittedFrame frame_at(std::uint64_t offset, std::uint64_t size) const;
 };
 
-// Looks at the end of an object. `done` is called exactly once, on any thread.
+// What a commit keeps of the object it starts from, where that is more than how it begins.
+struct KeptContent {
+    CommittedFrames frames;
+    // From the beginning on.
+    std::uint64_t prefix = 0;
+    // Behind it, in order: whole frames, or up to the end of the file, whose bytes are copied within the store. As much
+    // lies between them as a part has to have (kMinPartSize), and each takes as much of the object.
+    std::vector<FileRange> runs;
+};
+
+// Looks at the end of an object, if it may be a container. `done` is called exactly once, on any thread.
 void read_committed_frames(ObjectStore& store, const Codec& codec, const std::string& key,
                            const CommittedObject& committed, std::function<void(Result<CommittedFrames>)> done);
 

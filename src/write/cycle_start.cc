@@ -29,10 +29,6 @@ bool FileWriterImpl::committed_is_known() {
     if (kept_size_ == 0 || committed_frames_) {
         return true;
     }
-    if (!environment_.codec.may_be_encoded(committed_->stored_size)) {
-        committed_frames_ = CommittedFrames{environment_.codec.plain_encoder(), {}};
-        return true;
-    }
     if (!std::exchange(fetching_, true)) {
         outbox_.add([keep = self(), cycle = cycle_, key = committed_key(), committed = *committed_] {
             read_committed_frames(keep->environment_.store, keep->environment_.codec, key, committed,
@@ -52,10 +48,6 @@ bool FileWriterImpl::committed_is_known() {
 void FileWriterImpl::know_committed(Result<CommittedFrames> frames) {
     if (!frames) {
         fail(about_this_file(std::move(frames.error())));
-        return;
-    }
-    if (!frames->plain() && frames->records.size() != (committed_->size + kFrameSize - 1) / kFrameSize) {
-        fail(about_this_file(failure(EIO, format("its frames do not make {} bytes", committed_->size)).value()));
         return;
     }
     committed_frames_ = std::move(*frames);
@@ -80,7 +72,8 @@ void FileWriterImpl::begin_cycle() {
     }
     if (copy_.pieces.empty()) {
         stored_begin = 0;
-    } else {
+    }
+    if (!copy_.pieces.empty() || !kept_runs_.empty()) {
         encoder_ = committed_frames_->encoder;
         records_ = committed_frames_->records;
         records_.resize(std::min<std::size_t>(records_.size(), copy_.fetch_from / kFrameSize));
@@ -91,6 +84,9 @@ void FileWriterImpl::begin_cycle() {
                        !encoder_->identity());
     if (size_ > kept_size_) {
         assembler_->set_known_size(size_);
+    }
+    if (const FileRange* run = next_run()) {
+        assembler_->set_run_end(run->offset);
     }
 }
 

@@ -129,13 +129,14 @@ void FileWriterImpl::prepare(std::shared_ptr<const FrameEncoder> encoder, Part p
         group_->staging().prepare(std::move(part), std::move(encoder), least, std::move(then));
         return;
     }
-    if (!part.has_stale_frames()) {
+    const bool too_small = !encoder->identity() && part.stored_size() < least;
+    if (!part.has_stale_frames() && !too_small) {
         then(std::move(part));
         return;
     }
     environment_.executor.post(
-        [encoder = std::move(encoder), part = std::move(part), then = std::move(then)]() mutable {
-            const Status encoded = part.encode(*encoder, {}, 0);
+        [encoder = std::move(encoder), part = std::move(part), least, then = std::move(then)]() mutable {
+            const Status encoded = part.encode(*encoder, {}, least);
             then(encoded ? Result<Part>(std::move(part)) : failure(encoded.error()));
         });
 }

@@ -35,6 +35,11 @@ std::shared_ptr<StreamWriter> StreamWriter::create(WriteEnvironment& environment
     return std::make_shared<FileWriterImpl>(environment, std::move(key), std::move(base), overwrite);
 }
 
+std::shared_ptr<StreamWriter> StreamWriter::create(WriteEnvironment& environment, std::string key, CommittedObject base,
+                                                   KeptContent kept, Overwrite overwrite) {
+    return std::make_shared<FileWriterImpl>(environment, std::move(key), std::move(base), std::move(kept), overwrite);
+}
+
 FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base,
                                Overwrite overwrite)
     : environment_(environment),
@@ -48,6 +53,15 @@ FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, s
     } else {
         dirty_ = true;
     }
+}
+
+FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, CommittedObject base, KeptContent kept,
+                               Overwrite overwrite)
+    : FileWriterImpl(environment, std::move(key), std::move(base), overwrite) {
+    size_ = kept_size_ = kept.prefix;
+    committed_frames_ = std::move(kept.frames);
+    kept_runs_ = std::move(kept.runs);
+    touched_ = dirty_ = true;
 }
 
 FileWriterImpl::~FileWriterImpl() {
@@ -268,7 +282,7 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
         }
         const std::uint64_t end = sequencer_.end();
         if (offset > end) {
-            return fill_zeros(offset);
+            return pass_to(offset);
         }
         if (offset < end) {
             if (sequencer_.under_way() > 0) {
@@ -389,7 +403,13 @@ void FileWriterImpl::accept(Slice slice) {
     size_ = std::max(size_, sequencer_.end());
 }
 
-bool FileWriterImpl::fill_zeros(std::uint64_t end) {
+bool FileWriterImpl::pass_to(std::uint64_t end) {
+    if (const FileRange* run = next_run()) {
+        if (run->offset == sequencer_.end()) {
+            return keep_run(*run);
+        }
+        end = std::min(end, run->offset);
+    }
     if (sequencer_.under_way() >= kZeroFramesUnderWay || parts_under_way_ >= kZeroPartsUnderWay) {
         return false;
     }

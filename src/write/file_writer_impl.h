@@ -52,6 +52,8 @@ class FileWriterImpl final : public StreamWriter, public MemoryHolder {
 public:
     FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base,
                    Overwrite overwrite);
+    FileWriterImpl(WriteEnvironment& environment, std::string key, CommittedObject base, KeptContent kept,
+                   Overwrite overwrite);
     ~FileWriterImpl() override;
     FileWriterImpl(const FileWriterImpl&) = delete;
     FileWriterImpl& operator=(const FileWriterImpl&) = delete;
@@ -145,7 +147,8 @@ private:
     [[nodiscard]] std::optional<Slice> charge(const PendingPointer& pending);
     void charged(const PendingPointer& pending, Buffer buffer);
     void accept(Slice slice);
-    [[nodiscard]] bool fill_zeros(std::uint64_t end);
+    // One step on the way to `end`, which nobody writes.
+    [[nodiscard]] bool pass_to(std::uint64_t end);
     // The first failure of the file: kept, and logged.
     void fail(Error error);
     // Without a line in the log: who asked for it has said so.
@@ -187,6 +190,12 @@ private:
     Status take_referenced(Fetch& fetch, const Payload& stored);
     [[nodiscard]] bool find_referenced(std::uint64_t cycle, Fetch& fetch, const std::vector<FileRange>& references);
     void block_here(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, const Status& status);
+
+    // --- kept_runs.cc: what stays as it is behind the beginning.
+    // Null where none is left.
+    [[nodiscard]] const FileRange* next_run() const;
+    [[nodiscard]] bool keep_run(const FileRange& run);
+    void copy_parts(int number, const std::vector<CopyPlan::Piece>& pieces);
 
     // --- commit_cycle.cc: from the stream to the bucket.
     void end_cycle();
@@ -235,6 +244,8 @@ private:
     std::uint64_t kept_size_ = 0;
     // How its frames lie in it; absent until that is known.
     std::optional<CommittedFrames> committed_frames_;
+    // Of it, behind kept_size_.
+    std::vector<FileRange> kept_runs_;
 
     std::uint64_t size_ = 0;
     bool touched_ = false;

@@ -35,12 +35,19 @@ bool PartAssembler::full() const {
     if (!at_boundary()) {
         return false;
     }
-    const std::uint64_t planned = plan_.part_size(open_.number(), open_.stored_offset(), known_size_);
+    const std::uint64_t planned =
+        size_before_copy(plan_.part_size(open_.number(), open_.stored_offset(), known_size_), open_.begin(), run_end_);
     // What was cut or changed, or refers to others, may take more memory than it makes of the object. So many bytes of
     // the file can be padded to a part of the least size.
     const bool takes_more = whole_blocks_ && open_.end() - open_.begin() >= kMinPartSize;
     const std::uint64_t most = std::max(planned, std::min(2 * planned, plan_.largest_part()));
     return open_.stored_size() >= planned || (takes_more && open_.bytes_to_prepare() >= most);
+}
+
+int PartAssembler::pass_copied(int parts, std::uint64_t end, std::uint64_t stored_size) {
+    const int first = open_.number();
+    open_ = Part(first + parts, end, open_.stored_offset() + stored_size);
+    return first;
 }
 
 std::vector<Part> PartAssembler::add(PartFrame frame) {

@@ -90,6 +90,18 @@ std::uint64_t PartPlan::reachable_size(std::uint64_t known_size) const {
     return known_size > reachable_size_ ? std::max(reachable_size_, told) : reachable_size_;
 }
 
+bool leaves_a_part(std::uint64_t end, std::uint64_t copied) {
+    return copied <= end || copied - end >= kMinPartSize;
+}
+
+std::uint64_t size_before_copy(std::uint64_t planned, std::uint64_t begin, std::uint64_t copied) {
+    const std::uint64_t left = copied > begin ? copied - begin : 0;
+    if (left <= planned || left - planned >= kMinPartSize) {
+        return planned;
+    }
+    return left < 2 * kMinPartSize ? left : whole_frames_down(left / 2);
+}
+
 CopyPlan plan_copy(std::uint64_t keep, const PartPlan& plan) {
     CopyPlan copy;
     if (plan.equal_size() != 0) {

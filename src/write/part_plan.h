@@ -46,6 +46,12 @@ private:
     std::uint64_t reachable_size_ = 0;
 };
 
+// Whether a part may end at `end` of the file, where what is copied begins at `copied`, or nothing is (0).
+[[nodiscard]] bool leaves_a_part(std::uint64_t end, std::uint64_t copied);
+// The size of a part that begins at `begin` of the file, so that what is left before `copied` is no part that is too
+// small. Both are whole frames.
+[[nodiscard]] std::uint64_t size_before_copy(std::uint64_t planned, std::uint64_t begin, std::uint64_t copied);
+
 // What becomes of the committed object that a new upload starts from.
 struct CopyPlan {
     // Copied within the store, as parts 1, 2, …; without a range where it is the whole object.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "write/committed_frames.h"
 #include "write/file_writer.h"
 
 namespace ckptfs {
@@ -20,6 +21,11 @@ public:
     static std::shared_ptr<StreamWriter> create(WriteEnvironment& environment, std::string key,
                                                 std::optional<CommittedObject> base,
                                                 Overwrite overwrite = Overwrite::kAllowed);
+
+    // For one commit of what `base` keeps, to `key`; what lies between is to be written in order, and nothing else.
+    // Parts of any size are allowed.
+    static std::shared_ptr<StreamWriter> create(WriteEnvironment& environment, std::string key, CommittedObject base,
+                                                KeptContent kept, Overwrite overwrite);
 
     // As write(), but what would fail the file for its place is given back, and nothing has changed.
     virtual void write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) = 0;

@@ -30,7 +30,7 @@ def read_table(data: bytes) -> list[tuple[int, int, int]]:
     """Size in the object, size in the file and checksum of every frame."""
     expect(len(data) >= 17, "no room for a table")
     count, flags, magic = struct.unpack("<IBI", data[-9:])
-    expect(magic == 0x8F92EAB1 and flags == 0x80 and count > 0, "no footer")
+    expect(magic == 0x8F92EAB1 and flags in (0x80, 0x81) and count > 0, "no footer")
     size = 8 + 12 * count + 9
     expect(size + 8 <= len(data), "the table is larger than the object")
     magic, content = struct.unpack("<II", data[-size:][:8])
@@ -112,6 +112,8 @@ def pieces_of_object(data: bytes, metadata: dict[str, str]) -> Iterator[bytes]:
     size = sum(raw for _, raw, _ in entries)
     expect(int(metadata.get("ckptfs-size", size)) == size, "another size than described")
     frames = Frames(data, entries)
+    if data[-5] & 1:
+        expect(not any(references_of(frames.frame(index)) for index in range(len(entries))), "references")
     for index, (_, _, checksum) in enumerate(entries):
         piece = frames.decode(index)
         expect(CHECKSUMS[metadata["ckptfs-format"]](piece) == checksum, "a checksum")

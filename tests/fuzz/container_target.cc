@@ -35,7 +35,7 @@ void check(ByteSpan end, std::uint64_t object_size) {
     check_failure(needed);
     const Result<std::uint64_t> size = container_file_size(end.last(std::min(end.size(), kSizeTail)), object_size);
     check_failure(size);
-    const Result<FrameTable> table = FrameTable::parse(end, object_size);
+    const Result<FrameTable> table = FrameTable::parse(end, object_size, References::kPossible);
     check_failure(table);
     if (table) {
         CKPTFS_REQUIRE(needed && *needed <= end.size() && *needed < object_size);

@@ -43,6 +43,29 @@ def test_changes_in_a_file_that_is_in_the_bucket(mount, simulator, prefix, size)
     assert simulator.keys(prefix) == [prefix + "file"]
 
 
+def test_what_lies_between_changes_is_copied_within_the_store(mount, simulator, prefix):
+    content = bytearray(os.urandom(80 * MIB + 5))
+    made, other = mount(), mount()
+    (made / "file").write_bytes(content)
+    simulator.reset_counters()
+    with open(other / "file", "r+b", buffering=0) as file:
+        for offset in (10, 50 * MIB):
+            more = os.urandom(7)
+            file.seek(offset)
+            file.write(more)
+            content[offset:offset + 7] = more
+        file.seek(0, os.SEEK_END)
+        file.write(b"more")
+    content += b"more"
+    operations = simulator.counters()["operations"]
+    assert operations["UploadPartCopy"]["requests"] == 2
+    assert operations["UploadPart"]["requests"] == 3
+    assert operations["UploadPart"]["bytes_in"] < 12 * MIB
+    assert read_all(made, "file") == content
+    assert read_all(mount(), "file") == content
+    assert simulator.keys(prefix) == [prefix + "file"]
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_truncate_down_and_up(mount, simulator, prefix, size):
     content = os.urandom(size)

@@ -18,7 +18,7 @@ std::string object_of(const std::vector<FrameRecord>& frames, std::uint64_t size
     for (const FrameRecord& frame : frames) {
         object.append(frame.stored_size, 'f');
     }
-    return object + container_tail(frames, size);
+    return object + container_tail(frames, size, References::kPossible);
 }
 
 std::vector<FrameRecord> three() {
@@ -35,7 +35,7 @@ TEST(Container, HasASizeThatTellsItApart) {
 
 TEST(Container, TellsWhereEachFrameLies) {
     const std::string object = object_of(three(), 2 * kFrameSize + 10);
-    const auto table = FrameTable::parse(as_bytes(object), object.size());
+    const auto table = FrameTable::parse(as_bytes(object), object.size(), References::kPossible);
     ASSERT_TRUE(table) << table.error().message;
     EXPECT_EQ(table->size(), 2 * kFrameSize + 10);
     EXPECT_EQ(table->frame(0).stored_offset, 0U);
@@ -54,7 +54,7 @@ TEST(Container, FindsFramesOfALargeFile) {
         frames.push_back({index + 1, index});
     }
     const std::string object = object_of(frames, 200 * kFrameSize);
-    const auto table = FrameTable::parse(as_bytes(object), object.size());
+    const auto table = FrameTable::parse(as_bytes(object), object.size(), References::kPossible);
     ASSERT_TRUE(table);
     for (std::uint64_t index = 0; index < 200; ++index) {
         EXPECT_EQ(table->frame(index).stored_offset, offset);
@@ -67,13 +67,13 @@ TEST(Container, NeedsOnlyItsEnd) {
     const std::string_view end = std::string_view(object).substr(object.size() - kSizeTail);
     EXPECT_EQ(container_file_size(as_bytes(end), object.size()).value(), 2 * kFrameSize + 10);
     const std::uint64_t needed = table_size(as_bytes(end), object.size()).value();
-    EXPECT_TRUE(FrameTable::parse(as_bytes(object).last(needed), object.size()));
-    EXPECT_FALSE(FrameTable::parse(as_bytes(object).last(needed - 1), object.size()));
+    EXPECT_TRUE(FrameTable::parse(as_bytes(object).last(needed), object.size(), References::kPossible));
+    EXPECT_FALSE(FrameTable::parse(as_bytes(object).last(needed - 1), object.size(), References::kPossible));
 }
 
 // The seekable format of the zstd project, to the byte.
 TEST(Container, EndsInAStandardSeekTable) {
-    const std::string tail = container_tail({{27, 0x01020304}}, 15);
+    const std::string tail = container_tail({{27, 0x01020304}}, 15, References::kNever);
     ASSERT_GE(tail.size(), 8U + 8 + 12 + 9);
     const char* const table = tail.data() + tail.size() - (8 + 12 + 9);
     EXPECT_EQ(load_u32(table), 0x184D2A5EU);
@@ -88,13 +88,29 @@ TEST(Container, EndsInAStandardSeekTable) {
     EXPECT_EQ(load_u32(tail.data() + 4) + 8 + 8 + 12 + 9, tail.size());
 }
 
+TEST(Container, SaysThatNoFrameRefersToAnother) {
+    std::vector<FrameRecord> frames = three();
+    const auto any = [](const std::string& object, References references) {
+        const auto table = FrameTable::parse(as_bytes(object), object.size(), references);
+        return table && table->records()[0].may_refer && table->records()[2].may_refer;
+    };
+    const std::string none = object_of(frames, 2 * kFrameSize + 10);
+    EXPECT_EQ(static_cast<unsigned char>(none[none.size() - 5]), 0x81);
+    EXPECT_FALSE(any(none, References::kPossible));
+    frames[1].may_refer = true;
+    const std::string one = object_of(frames, 2 * kFrameSize + 10);
+    EXPECT_EQ(static_cast<unsigned char>(one[one.size() - 5]), 0x80);
+    EXPECT_TRUE(any(one, References::kPossible));
+    EXPECT_FALSE(any(one, References::kNever));
+}
+
 TEST(Container, RefusesWhatItsTableClaims) {
     const std::string good = object_of(three(), 2 * kFrameSize + 10);
     const std::size_t table = good.size() - (8 + 3 * 12 + 9);
     const auto with = [&](std::size_t offset, std::uint32_t value) {
         std::string bad = good;
         store_u32(bad.data() + table + offset, value);
-        return FrameTable::parse(as_bytes(bad), bad.size());
+        return FrameTable::parse(as_bytes(bad), bad.size(), References::kPossible);
     };
     ASSERT_TRUE(with(8, 500'000));
     EXPECT_FALSE(with(0, 1)) << "another skippable frame";
@@ -118,7 +134,7 @@ TEST(Container, RefusesWhatItsTableClaims) {
 TEST(Container, RefusesEveryShortOrDamagedEnd) {
     const std::string object = object_of({{40, 9}}, 100);
     for (std::size_t size = 0; size < 29; ++size) {
-        EXPECT_FALSE(FrameTable::parse(as_bytes(object).last(size), object.size())) << size;
+        EXPECT_FALSE(FrameTable::parse(as_bytes(object).last(size), object.size(), References::kPossible)) << size;
     }
     std::mt19937 random(1);
     for (int round = 0; round < 2000; ++round) {
@@ -126,7 +142,7 @@ TEST(Container, RefusesEveryShortOrDamagedEnd) {
         for (int change = 0; change < 3; ++change) {
             bad[bad.size() - 1 - random() % 60] = static_cast<char>(random());
         }
-        const auto table = FrameTable::parse(as_bytes(bad), bad.size());
+        const auto table = FrameTable::parse(as_bytes(bad), bad.size(), References::kPossible);
         if (table) {
             EXPECT_LE(table->frame(0).stored_offset + table->frame(0).stored_size, bad.size());
             EXPECT_LE(table->size(), kFrameSize);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ckptfs/codec.h"
+#include "ckptfs/store_limits.h"
 
 namespace ckptfs::testing {
 namespace {
@@ -109,6 +110,71 @@ TEST(StagedContent, CopiesWholeFramesThatMakeAPart) {
     EXPECT_EQ(prefix_to_copy(content), 6 * kMiB);
     content.write(5 * kMiB - 1, 5 * kMiB);
     EXPECT_EQ(prefix_to_copy(content), 0U);
+}
+
+// Changes and cuts of a file of some MiB, and frames as they may lie in its object.
+RC_GTEST_PROP(StagedContentProperty, RunsThatAreCopiedMakePartsAndHoldTheBase, ()) {
+    const std::uint64_t base_size = *rc::gen::inRange<std::uint64_t>(0, 80 * kMiB);
+    StagedContent content(base_size);
+    for (int changes = *rc::gen::inRange(0, 6); changes > 0; --changes) {
+        const std::uint64_t begin = *rc::gen::inRange<std::uint64_t>(0, 80 * kMiB);
+        if (*rc::gen::inRange(0, 5) == 0) {
+            content.truncate(begin);
+        } else {
+            content.write(begin, begin + *rc::gen::inRange<std::uint64_t>(0, 4 * kMiB));
+        }
+    }
+    std::vector<FrameRecord> frames;
+    if (*rc::gen::arbitrary<bool>()) {
+        frames.resize((base_size + kFrameSize - 1) / kFrameSize);
+        for (FrameRecord& frame : frames) {
+            frame.stored_size = *rc::gen::inRange<std::uint32_t>(kMiB / 2, kMiB);
+            frame.may_refer = *rc::gen::inRange(0, 30) == 0;
+        }
+    }
+    std::uint64_t end = prefix_to_copy(content);
+    for (const FileRange& run : runs_to_copy(content, frames)) {
+        RC_ASSERT(run.offset >= end + kMinPartSize);
+        RC_ASSERT(run.offset % kFrameSize == 0U);
+        RC_ASSERT(run.end() % kFrameSize == 0U || (run.end() == content.size() && run.end() == base_size));
+        RC_ASSERT(content.pieces(run.offset, run.end()) ==
+                  (std::vector{ContentPiece{run.offset, run.end(), ByteSource::kBase}}));
+        std::uint64_t stored = frames.empty() ? run.size : 0;
+        for (std::uint64_t frame = run.offset / kFrameSize; frame * kFrameSize < run.end() && !frames.empty();
+             ++frame) {
+            RC_ASSERT(!frames[frame].may_refer);
+            stored += frames[frame].stored_size;
+        }
+        RC_ASSERT(stored >= kMinPartSize);
+        end = run.end();
+    }
+}
+
+TEST(StagedContent, CopiesWhatLiesBetweenChanges) {
+    StagedContent content(40 * kMiB + 5);
+    content.write(7, 8);
+    content.write(20 * kMiB, 21 * kMiB);
+    const auto runs = runs_to_copy(content, {});
+    ASSERT_EQ(runs.size(), 2U);
+    EXPECT_EQ(runs[0], (FileRange{5 * kMiB, 15 * kMiB}));
+    EXPECT_EQ(runs[1], (FileRange{25 * kMiB, 15 * kMiB + 5}));
+    content.write(40 * kMiB + 5, 40 * kMiB + 6);
+    EXPECT_EQ(runs_to_copy(content, {})[1], (FileRange{25 * kMiB, 15 * kMiB}));
+}
+
+// Part numbers are left for what is written.
+TEST(StagedContent, CopiesTheLongestOfVeryManyRuns) {
+    StagedContent content(40'000 * kMiB);
+    for (std::uint64_t at = 0; at < 40'000; at += 20) {
+        content.write(at * kMiB, at * kMiB + 1);
+    }
+    content.write(20'000 * kMiB, 20'007 * kMiB);
+    const auto runs = runs_to_copy(content, {});
+    ASSERT_EQ(runs.size(), 1000U);
+    for (std::size_t next = 1; next < runs.size(); ++next) {
+        EXPECT_GT(runs[next].offset, runs[next - 1].end());
+        EXPECT_EQ(runs[next].size, 15 * kMiB);
+    }
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "codec/bf16.h"
 #include "read/block_cache.h"
+#include "unit/codec/float_data.h"
 #include "unit/write/writer_fixture.h"
 
 namespace ckptfs::testing {
@@ -27,6 +29,28 @@ std::string bytes(std::uint64_t size, std::uint64_t seed = 0) {
         std::memcpy(text.data() + at, &bits, sizeof bits);
     }
     return text;
+}
+
+std::string words(std::uint64_t size) {
+    std::string text;
+    for (std::uint64_t word = 0; text.size() < size; ++word) {
+        text += std::to_string(word % 1000) + " ";
+    }
+    text.resize(size);
+    return text;
+}
+
+// How frames are encoded does not hang on how fast it is here.
+class StillClock : public Clock {
+public:
+    [[nodiscard]] SteadyTime now() const override { return SteadyTime{}; }
+    [[nodiscard]] WallTime wall_now() const override { return WallTime{}; }
+};
+
+std::string rounded_to_bf16(const std::string& floats) {
+    std::vector<std::uint16_t> rounded(floats.size() / 4);
+    round_to_bf16(as_bytes(floats).data(), rounded.size(), rounded.data());
+    return {reinterpret_cast<const char*>(rounded.data()), 2 * rounded.size()};
 }
 
 class StagedFileTest : public ::testing::TestWithParam<const char*>, protected WriterFixture {
@@ -109,6 +133,78 @@ TEST_P(StagedFileTest, WhatComesBeforeTheFirstChangeIsCopiedInTheStore) {
     EXPECT_EQ(saved(), text);
     EXPECT_EQ(store.calls(Operation::kUploadPartCopy), 1);
     EXPECT_EQ(store.calls(Operation::kUploadPart), 1);
+}
+
+TEST_P(StagedFileTest, WhatLiesBetweenTwoChangesIsCopiedInTheStore) {
+    std::string text = bytes(60 * kMiB + 5);
+    const auto staged = open_staged(save(text), Streaming::kNever);
+    change(*staged, text, 100, "changed");
+    change(*staged, text, 40 * kMiB - 3, "changed");
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_EQ(saved(), text);
+    EXPECT_EQ(read(*staged).value(), text);
+    EXPECT_EQ(store.calls(Operation::kUploadPartCopy), 2);
+    EXPECT_EQ(store.calls(Operation::kUploadPart), GetParam() == std::string("none") ? 2 : 3);
+    expect_nothing_else_is_left();
+}
+
+// As h5py does: the header says where the file ends.
+TEST_P(StagedFileTest, AFileThatGrowsBehindAChangedHeaderSendsWhatIsNew) {
+    std::string text = bytes(30 * kMiB + 5);
+    const auto staged = open_staged(save(text));
+    for (std::uint64_t seed = 1; seed < 4; ++seed) {
+        store.reset_calls();
+        change(*staged, text, 40, "header" + std::to_string(seed));
+        change(*staged, text, text.size(), bytes(3 * kMiB, seed));
+        ASSERT_TRUE(commit(*staged));
+        EXPECT_EQ(saved(), text);
+        EXPECT_EQ(store.calls(Operation::kUploadPartCopy), 1);
+        EXPECT_EQ(store.calls(Operation::kUploadPart), 2);
+    }
+}
+
+TEST_P(StagedFileTest, IsWhatWasWrittenHoweverManyRunsAreCopied) {
+    for (unsigned round = 0; round < 8; ++round) {
+        std::mt19937_64 random(round);
+        std::string text = bytes((20 + random() % 40) * kMiB + random() % 3, round);
+        const auto staged = open_staged(save(text));
+        for (int step = 0; step < 3; ++step) {
+            for (std::uint64_t changes = random() % 4; changes > 0; --changes) {
+                const std::uint64_t size = random() % (6 * kMiB);
+                // Some of it takes less than a part would.
+                change(*staged, text, random() % text.size(), random() % 2 == 0 ? bytes(size, random()) : words(size));
+            }
+            if (random() % 4 == 0) {
+                text.resize(text.size() / 2 + random() % text.size());
+                ASSERT_TRUE(truncate(*staged, text.size()));
+            }
+            ASSERT_TRUE(commit(*staged));
+            ASSERT_TRUE(saved() == text) << "seed " << round << ", commit " << step;
+        }
+        expect_nothing_else_is_left();
+    }
+}
+
+// Those would be decoded from what has changed.
+TEST_P(StagedFileTest, CopiesNoFramesThatReferToOthers) {
+    const std::string floats(as_text(fp32(8 * kMiB, 1)));
+    std::string text = rounded_to_bf16(floats) + bytes(12 * kMiB) + floats + bytes(7 * kMiB, 1);
+    StillClock still_clock;
+    WriteEnvironment still{store, *pool, executor, staging, still_clock, *codec, {}};
+    const auto writer = FileWriter::create(still, kKey, std::nullopt);
+    ASSERT_TRUE(write(*writer, 0, text));
+    const CommittedObject base = commit(*writer).value();
+    ASSERT_EQ(store.content(kKey).size() < 26 * kMiB, GetParam() == std::string("auto"));
+    const auto staged = open_staged(base, Streaming::kNever);
+    store.reset_calls();
+    change(*staged, text, 2 * kMiB, bytes(kMiB, 2));
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_TRUE(saved() == text);
+    change(*staged, text, 50, "once more");
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_TRUE(saved() == text);
+    // The table of a container says only whether there are any.
+    EXPECT_EQ(store.calls(Operation::kUploadPartCopy) > 0, GetParam() == std::string("none"));
 }
 
 TEST_P(StagedFileTest, OpenedAndNotChangedItIsNotWritten) {
@@ -282,13 +378,35 @@ TEST_P(StagedFileTest, AFailureOfTheStoreIsKeptAndPublishesNothing) {
 }
 
 TEST_P(StagedFileTest, ABaseThatIsGoneFailsTheCommit) {
-    const std::string text = bytes(6 * kMiB);
-    const CommittedObject base = save(text);
-    save("another version");
-    const auto staged = open_staged(base);
-    ASSERT_TRUE(write(*staged, 5, "changed"));
-    EXPECT_FALSE(commit(*staged));
-    EXPECT_EQ(saved(), "another version");
+    for (const std::uint64_t size : {6 * kMiB, 40 * kMiB}) {
+        const CommittedObject base = save(bytes(size));
+        save("another version");
+        const auto staged = open_staged(base);
+        ASSERT_TRUE(write(*staged, 5, "changed"));
+        EXPECT_FALSE(commit(*staged));
+        EXPECT_EQ(saved(), "another version");
+    }
+}
+
+TEST_P(StagedFileTest, ACommitThatCannotCopyPublishesNothing) {
+    const std::string before = bytes(40 * kMiB);
+    for (const Operation operation : {Operation::kUploadPartCopy, Operation::kUploadPart, Operation::kGet}) {
+        for (int skip = 0; skip < 3; ++skip) {
+            std::string text = before;
+            const auto staged = open_staged(save(text), Streaming::kNever);
+            change(*staged, text, 5, "changed");
+            change(*staged, text, 25 * kMiB, "changed");
+            store.inject(Fault{operation, "", store_error(EIO, "InternalError", 400), skip, 1, false});
+            const Result<CommittedObject> object = commit(*staged);
+            EXPECT_TRUE(saved() == (object ? text : before));
+            EXPECT_EQ(staged->failed().has_value(), !object);
+            store.clear_faults();
+            if (!object) {
+                ASSERT_TRUE(abort(*staged));
+            }
+            expect_nothing_else_is_left();
+        }
+    }
 }
 
 }  // namespace

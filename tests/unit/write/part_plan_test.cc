@@ -103,6 +103,25 @@ TEST(PartPlan, KeepsPartsEqualForStoresThatNeedIt) {
     }
 }
 
+TEST(PartBeforeACopy, LeavesNoPartThatIsTooSmall) {
+    for (std::uint64_t planned = 5; planned < 40; ++planned) {
+        for (std::uint64_t length = 5; length < 100; ++length) {
+            for (std::uint64_t begin = 0; begin < length;) {
+                const std::uint64_t size = size_before_copy(planned * kMiB, begin * kMiB, length * kMiB) / kMiB;
+                const std::uint64_t end = begin + size;
+                EXPECT_GE(size, 5U);
+                EXPECT_LE(size, std::max<std::uint64_t>(planned, 9));
+                EXPECT_TRUE(end >= length || leaves_a_part(end * kMiB, length * kMiB))
+                    << planned << ": from " << begin << " of " << length;
+                begin = end;
+            }
+        }
+    }
+    EXPECT_EQ(size_before_copy(8 * kMiB, kMiB, 0), 8 * kMiB);
+    EXPECT_FALSE(leaves_a_part(6 * kMiB, 10 * kMiB));
+    EXPECT_TRUE(leaves_a_part(6 * kMiB, 0));
+}
+
 TEST(CopyPlan, FetchesWhatIsTooSmallToBeCopied) {
     const PartPlan plan({}, 768 * kMiB);
     EXPECT_TRUE(plan_copy(0, plan).pieces.empty());
