@@ -250,7 +250,9 @@ def test_a_dead_endpoint_is_told_of_at_once_and_ctrl_c_ends_the_wait(command, ke
     environment = {**os.environ, **simulator.environment(), "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
     began = time.monotonic()
     with subprocess.Popen([CKPTFS, command, f"s3://{BUCKET}/{key}", "--retry-for", "20s"], env=environment,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          # Whoever runs the tests in the background of a shell has it ignored.
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as ran:
         try:
             line = ran.stderr.readline()
             assert "connection refused" in line and "tried again for up to " in line, line
