@@ -32,11 +32,11 @@
 #include "cli/doctor_probes.h"
 #include "cli/json_reports.h"
 #include "cli/local_checks.h"
+#include "cli/mount_journal.h"
 #include "cli/mounted_daemon.h"
 #include "cli/scale.h"
 #include "cli/store_client.h"
 #include "cli/terminal.h"
-#include "cli/upload_journal.h"
 
 namespace ckptfs {
 namespace {

@@ -14,14 +14,14 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/object_store.h"
-#include "cli/upload_journal.h"
+#include "cli/mount_journal.h"
 
 namespace ckptfs {
 
 class JournaledStore final : public ObjectStore {
 public:
     // `prefix`: of the mount's keys.
-    JournaledStore(ObjectStore& store, UploadJournal& journal, const std::string& prefix)
+    JournaledStore(ObjectStore& store, MountJournal& journal, const std::string& prefix)
         : store_(store),
           journal_(journal),
           records_(prefix + std::string(kRenamesPrefix)),
@@ -135,7 +135,7 @@ private:
     }
 
     ObjectStore& store_;
-    UploadJournal& journal_;
+    MountJournal& journal_;
     const std::string records_;
     const std::string hidden_;
 };

@@ -103,7 +103,7 @@ ObjectStore& Machinery::journaled_store() {
     const bool is_local = getuid() == 0 && config_.mount.state_dir.empty();
     const std::string place =
         journal_place(is_local ? "" : host_name(), config_.mount.source, config_.mount.mount_point);
-    auto journal = directory ? UploadJournal::create(*directory, place) : failure(ENOENT, "this user has no home");
+    auto journal = directory ? MountJournal::create(*directory, place) : failure(ENOENT, "this user has no home");
     if (!journal) {
         log_warning(
             format("should this mount be killed, its uploads are left in the bucket: {}", journal.error().message));

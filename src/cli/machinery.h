@@ -21,8 +21,8 @@
 #include "ckptfs/executor.h"
 #include "ckptfs/status.h"
 #include "cli/heartbeat.h"
+#include "cli/mount_journal.h"
 #include "cli/store_client.h"
-#include "cli/upload_journal.h"
 #include "fs/file_system.h"
 #include "read/block_cache.h"
 #include "read/file_reader.h"
@@ -72,7 +72,7 @@ private:
     std::unique_ptr<BufferPool> pool_;
     std::unique_ptr<Prefault> prefault_;
     // Told of uploads until the client has stopped.
-    std::unique_ptr<UploadJournal> journal_;
+    std::unique_ptr<MountJournal> journal_;
     std::vector<Leftovers> leftovers_;
     std::unique_ptr<StoreClient> client_;
     std::unique_ptr<ObjectStore> journaled_;

@@ -21,7 +21,8 @@ struct Rule {
 
 constexpr std::string_view kRightsAdvice = "the credentials do not allow this operation here";
 constexpr std::string_view kExpiredAdvice = "the session has expired; renew the credentials";
-constexpr std::string_view kIdentityAdvice = "check AWS_ACCESS_KEY_ID or --profile";
+constexpr std::string_view kIdentityAdvice =
+    "the store does not know this access key; ckptfs doctor says where it comes from";
 constexpr std::string_view kSecretAdvice = "check the secret access key and --region";
 constexpr std::string_view kClockAdvice = "this machine's clock is wrong; synchronise it";
 constexpr std::string_view kRegionAdvice = "the bucket is in another region; pass --region";

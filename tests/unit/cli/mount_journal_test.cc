@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/upload_journal.h"
+#include "cli/mount_journal.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -26,10 +26,10 @@ std::string content_of(const std::string& path) {
     return text.str();
 }
 
-class UploadJournalTest : public ::testing::Test {
+class MountJournalTest : public ::testing::Test {
 protected:
-    std::unique_ptr<UploadJournal> journal(const std::string& place = "place") {
-        return UploadJournal::create(directory_, place).value();
+    std::unique_ptr<MountJournal> journal(const std::string& place = "place") {
+        return MountJournal::create(directory_, place).value();
     }
     // As if its mount had been killed.
     void leave(const std::string& name, const std::string& text) {
@@ -41,7 +41,7 @@ protected:
     const std::string directory_ = temporary_.path() / "state";
 };
 
-TEST_F(UploadJournalTest, HoldsWhatHasBegunAndNotEnded) {
+TEST_F(MountJournalTest, HoldsWhatHasBegunAndNotEnded) {
     const auto made = journal();
     made->begun({"run/a.pt", "id1"});
     made->begun({"run/b c%\n", "id 2"});
@@ -55,7 +55,7 @@ TEST_F(UploadJournalTest, HoldsWhatHasBegunAndNotEnded) {
     EXPECT_EQ(open[1].key, "run/d.pt");
 }
 
-TEST_F(UploadJournalTest, ATornLineAndNonsenseArePassedOver) {
+TEST_F(MountJournalTest, ATornLineAndNonsenseArePassedOver) {
     const auto open = parse_journal("+id1 run/a.pt\n\nwhat\n+id2\n-id9\n+id3 run/c.p").uploads;
     ASSERT_EQ(open.size(), 1U);
     EXPECT_EQ(open[0].key, "run/a.pt");
@@ -63,7 +63,7 @@ TEST_F(UploadJournalTest, ATornLineAndNonsenseArePassedOver) {
     EXPECT_EQ(parse_journal("+id %4\n").uploads.front().key, "%4");
 }
 
-TEST_F(UploadJournalTest, IsReadableByNobodyElseAndGoneAfterwards) {
+TEST_F(MountJournalTest, IsReadableByNobodyElseAndGoneAfterwards) {
     auto made = journal();
     struct stat status {};
     ASSERT_EQ(stat(made->path().c_str(), &status), 0);
@@ -74,7 +74,7 @@ TEST_F(UploadJournalTest, IsReadableByNobodyElseAndGoneAfterwards) {
     EXPECT_TRUE(fs::is_empty(directory_));
 }
 
-TEST_F(UploadJournalTest, StaysWhereAnUploadIsLeft) {
+TEST_F(MountJournalTest, StaysWhereAnUploadIsLeft) {
     auto made = journal();
     made->begun({"run/a.pt", "id1"});
     made.reset();
@@ -83,7 +83,7 @@ TEST_F(UploadJournalTest, StaysWhereAnUploadIsLeft) {
     EXPECT_EQ(leftovers[0].begun.uploads.size(), 1U);
 }
 
-TEST_F(UploadJournalTest, StaysSmallHoweverMuchIsWritten) {
+TEST_F(MountJournalTest, StaysSmallHoweverMuchIsWritten) {
     const auto made = journal();
     made->begun({"run/kept", "id"});
     for (int i = 0; i < 20'000; ++i) {
@@ -97,20 +97,20 @@ TEST_F(UploadJournalTest, StaysSmallHoweverMuchIsWritten) {
     EXPECT_EQ(open[0].key, "run/kept");
 }
 
-TEST_F(UploadJournalTest, OneThatCannotBeReadIsKept) {
+TEST_F(MountJournalTest, OneThatCannotBeReadIsKept) {
     leave("place-1.uploads", "+id1 run/a.pt\n");
     fs::resize_file(directory_ + "/place-1.uploads", (std::uintmax_t{64} << 20) + 1);
     EXPECT_TRUE(take_leftovers(directory_, "place").empty());
     EXPECT_TRUE(fs::exists(directory_ + "/place-1.uploads"));
 }
 
-TEST_F(UploadJournalTest, ThoseOfALiveMountAreNotLeftOver) {
+TEST_F(MountJournalTest, ThoseOfALiveMountAreNotLeftOver) {
     const auto alive = journal();
     alive->begun({"run/a.pt", "id1"});
     EXPECT_TRUE(take_leftovers(directory_, "place").empty());
 }
 
-TEST_F(UploadJournalTest, ThoseOfOtherPlacesAreNotLeftOver) {
+TEST_F(MountJournalTest, ThoseOfOtherPlacesAreNotLeftOver) {
     leave("other-1.uploads", "+id1 run/a.pt\n");
     EXPECT_TRUE(take_leftovers(directory_, "place").empty());
     EXPECT_TRUE(take_leftovers("/nowhere", "place").empty());
@@ -119,7 +119,7 @@ TEST_F(UploadJournalTest, ThoseOfOtherPlacesAreNotLeftOver) {
     EXPECT_NE(journal_place("one", "s3://bucket/a", "/mnt"), journal_place("two", "s3://bucket/a", "/mnt"));
 }
 
-TEST_F(UploadJournalTest, IsWhereItsUserKeepsSuchThings) {
+TEST_F(MountJournalTest, IsWhereItsUserKeepsSuchThings) {
     std::map<std::string, std::string> variables{{"HOME", "/home/a"}};
     const auto environment = [&variables](const char* name) {
         const auto found = variables.find(name);
@@ -135,13 +135,13 @@ TEST_F(UploadJournalTest, IsWhereItsUserKeepsSuchThings) {
     EXPECT_EQ(state_directory("", 1000, environment), std::nullopt);
 }
 
-TEST_F(UploadJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
+TEST_F(MountJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
     fs::create_directories(directory_);
     fs::permissions(directory_, fs::perms::all);
-    EXPECT_FALSE(UploadJournal::create(directory_, "place"));
+    EXPECT_FALSE(MountJournal::create(directory_, "place"));
 }
 
-TEST_F(UploadJournalTest, IsKeptByTheStoreItself) {
+TEST_F(MountJournalTest, IsKeptByTheStoreItself) {
     testing::FakeStore store;
     const auto made = journal();
     JournaledStore journaled(store, *made, "run/");
@@ -154,7 +154,7 @@ TEST_F(UploadJournalTest, IsKeptByTheStoreItself) {
     EXPECT_TRUE(parse_journal(content_of(made->path())).uploads.empty());
 }
 
-class JournaledObjects : public UploadJournalTest {
+class JournaledObjects : public MountJournalTest {
 protected:
     [[nodiscard]] std::vector<std::string> objects() const { return parse_journal(content_of(made_->path())).objects; }
     void put(const std::string& key) {
@@ -171,7 +171,7 @@ protected:
 
     const std::string record_ = "run/.ckptfs/renames/1 a";
     testing::FakeStore store_;
-    const std::unique_ptr<UploadJournal> made_ = journal();
+    const std::unique_ptr<MountJournal> made_ = journal();
     JournaledStore journaled_{store_, *made_, "run/"};
 };
 

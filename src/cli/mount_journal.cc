@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/upload_journal.h"
+#include "cli/mount_journal.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -207,7 +207,7 @@ void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store) {
     }
 }
 
-Result<std::unique_ptr<UploadJournal>> UploadJournal::create(const std::string& directory, const std::string& place) {
+Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& directory, const std::string& place) {
     std::error_code problem;
     std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), problem);
     if (auto made = make_private_directory(directory); !made) {
@@ -218,39 +218,39 @@ Result<std::unique_ptr<UploadJournal>> UploadJournal::create(const std::string& 
     if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
         return failure(errno, format("cannot make {}: {}", escaped(path), std::strerror(errno)));
     }
-    return std::unique_ptr<UploadJournal>(new UploadJournal(path, std::move(file)));
+    return std::unique_ptr<MountJournal>(new MountJournal(path, std::move(file)));
 }
 
-UploadJournal::~UploadJournal() {
+MountJournal::~MountJournal() {
     if (open_.empty()) {
         unlink(path_.c_str());
     }
 }
 
-void UploadJournal::begun(const UploadId& upload) {
+void MountJournal::begun(const UploadId& upload) {
     note_begun("+" + upload.id, format("+{} {}\n", encoded(upload.id), encoded(upload.key)));
 }
 
-void UploadJournal::ended(const UploadId& upload) {
+void MountJournal::ended(const UploadId& upload) {
     note_ended("+" + upload.id, format("-{}\n", encoded(upload.id)));
 }
 
-void UploadJournal::object_begun(const std::string& key) {
+void MountJournal::object_begun(const std::string& key) {
     note_begun(">" + key, format(">{}\n", encoded(key)));
 }
 
-void UploadJournal::object_ended(const std::string& key) {
+void MountJournal::object_ended(const std::string& key) {
     note_ended(">" + key, format("<{}\n", encoded(key)));
 }
 
-void UploadJournal::note_begun(const std::string& what, const std::string& line) {
+void MountJournal::note_begun(const std::string& what, const std::string& line) {
     const std::lock_guard lock(mutex_);
     if (open_.emplace(what, line).second) {
         append(line);
     }
 }
 
-void UploadJournal::note_ended(const std::string& what, const std::string& line) {
+void MountJournal::note_ended(const std::string& what, const std::string& line) {
     const std::lock_guard lock(mutex_);
     if (open_.erase(what) > 0) {
         append(line);
@@ -258,7 +258,7 @@ void UploadJournal::note_ended(const std::string& what, const std::string& line)
     }
 }
 
-void UploadJournal::append(const std::string& line) {
+void MountJournal::append(const std::string& line) {
     size_ += line.size();
     if (write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) &&
         !std::exchange(complained_, true)) {
@@ -268,7 +268,7 @@ void UploadJournal::append(const std::string& line) {
 }
 
 // Killed in between, it forgets them: a lifecycle rule of the bucket ends uploads, gc the rest.
-void UploadJournal::shorten() {
+void MountJournal::shorten() {
     std::string lines;
     if (size_ < kShortenAt) {
         return;

@@ -55,14 +55,14 @@ struct Leftovers {
 // left for the next time.
 void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store);
 
-class UploadJournal {
+class MountJournal {
 public:
     // Makes the directory, with mode 0700, and the file, with 0600.
-    static Result<std::unique_ptr<UploadJournal>> create(const std::string& directory, const std::string& place);
+    static Result<std::unique_ptr<MountJournal>> create(const std::string& directory, const std::string& place);
     // Removes the file, unless something is left.
-    ~UploadJournal();
-    UploadJournal(const UploadJournal&) = delete;
-    UploadJournal& operator=(const UploadJournal&) = delete;
+    ~MountJournal();
+    MountJournal(const MountJournal&) = delete;
+    MountJournal& operator=(const MountJournal&) = delete;
 
     void begun(const UploadId& upload);
     void ended(const UploadId& upload);
@@ -72,7 +72,7 @@ public:
     [[nodiscard]] const std::string& path() const { return path_; }
 
 private:
-    UploadJournal(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+    MountJournal(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
     // `what`: names it among all that can be open.
     void note_begun(const std::string& what, const std::string& line);
     void note_ended(const std::string& what, const std::string& line);
