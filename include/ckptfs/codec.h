@@ -44,7 +44,7 @@ struct FrameRecord {
     // Of the frame's bytes in the file.
     std::uint32_t checksum = 0;
     // False where it is certain that decoding takes no other bytes of the file.
-    bool may_refer = false;
+    bool may_refer = true;
 };
 
 // Bytes of a file.
@@ -147,7 +147,7 @@ public:
     [[nodiscard]] virtual std::shared_ptr<const FrameEncoder> encoder(const std::string& key) const = 0;
     // For a file too small to be worth a container.
     [[nodiscard]] virtual std::shared_ptr<const FrameEncoder> plain_encoder() const = 0;
-    // Goes on with an object of this description, whose first frames are kept.
+    // Goes on with an object of this description, of which frames are kept.
     [[nodiscard]] virtual std::shared_ptr<const FrameEncoder> encoder_like(const ObjectInfo& object) const = 0;
 
     // How many of its last bytes layout() needs of an object, as far as these (its last) tell; EIO where they are

@@ -107,9 +107,11 @@ public:
     [[nodiscard]] bool identity() const override { return false; }
     [[nodiscard]] const std::vector<FrameRecord>& records() const override { return table_.records(); }
     [[nodiscard]] Result<std::vector<FileRange>> references(const Frame& frame, const Payload& stored) const override {
-        return frame_references(stored, frame.offset).map_error([&](Error error) {
-            return about(frame, std::move(error));
-        });
+        auto references = frame_references(stored, frame.offset);
+        if (references && !references->empty() && !table_.records()[frame.index].may_refer) {
+            references = failure(EIO, "it refers to other frames, although the table says that none does");
+        }
+        return references.map_error([&](Error error) { return about(frame, std::move(error)); });
     }
     Status decode(const Frame& frame, const Payload& stored, const Payload& referenced,
                   MutableByteSpan target) const override {

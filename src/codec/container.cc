@@ -7,6 +7,7 @@
 
 #include "base/little_endian.h"
 #include "base/text.h"
+#include "base/zeros.h"
 #include "ckptfs/format.h"
 #include "ckptfs/store_limits.h"
 
@@ -73,10 +74,14 @@ Result<std::uint64_t> frame_count(ByteSpan end, std::uint64_t object_size) {
 }  // namespace
 
 Payload skippable_frame(std::uint64_t size) {
-    std::string bytes(size, '\0');
-    store_u32(bytes.data(), kPaddingMagic);
-    store_u32(bytes.data() + 4, static_cast<std::uint32_t>(size - kSkippableHeader));
-    return Payload::from_string(std::move(bytes));
+    std::string header(kSkippableHeader, '\0');
+    store_u32(header.data(), kPaddingMagic);
+    store_u32(header.data() + 4, static_cast<std::uint32_t>(size - kSkippableHeader));
+    Payload frame = Payload::from_string(std::move(header));
+    while (frame.size() < size) {
+        frame.append(zeros(size - frame.size()));
+    }
+    return frame;
 }
 
 std::string container_tail(const std::vector<FrameRecord>& frames, std::uint64_t size, References references) {

@@ -119,6 +119,7 @@ Result<EncodedFrame> encode_at(const Payload& raw, const Place& place, MutableBy
     }
     RawBlocks blocks = raw_blocks(raw);
     frame.record.stored_size = static_cast<std::uint32_t>(blocks.frame.size());
+    frame.record.may_refer = false;
     frame.record.checksum =
         coding.checksum == FrameChecksum::kCrc32c ? blocks.raw_crc32c : checksum_of(bytes, coding.checksum);
     frame.crc32c = blocks.frame_crc32c;

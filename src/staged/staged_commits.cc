@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
 #include "staged/staged_file_impl.h"
 #include "write/writer_group.h"
 
@@ -65,17 +66,23 @@ void StagedFile::commit_stream() {
 }
 
 void StagedFile::commit_staged() {
-    const bool equal_parts = environment_.write.writers.get(environment_.write)->plan().equal_size() != 0;
-    if (equal_parts || runs_to_copy(content_, {}).empty()) {
-        const std::uint64_t prefix = prefix_to_copy(content_);
-        committer_ = open_writer(key_, prefix);
-        send_staged(source({}), prefix);
+    const PartPlan& plan = environment_.write.writers.get(environment_.write)->plan();
+    // Between two runs all is one part, if it makes no two.
+    const bool any_size = plan.equal_size() == 0 && plan.largest_part() >= 2 * kMinPartSize;
+    if (!any_size || runs_to_copy(content_, {}).empty()) {
+        commit_whole();
         return;
     }
     outbox_.add([keep = self(), object = base_->object] {
         read_committed_frames(keep->environment_.write.store, keep->environment_.write.codec, object.key, object,
                               [keep](Result<CommittedFrames> frames) { keep->commit_around(std::move(frames)); });
     });
+}
+
+void StagedFile::commit_whole() {
+    const std::uint64_t prefix = prefix_to_copy(content_);
+    committer_ = open_writer(key_, prefix);
+    send_staged(source({}), prefix);
 }
 
 void StagedFile::commit_around(Result<CommittedFrames> frames) {
@@ -87,6 +94,7 @@ void StagedFile::commit_around(Result<CommittedFrames> frames) {
         kept.frames = std::move(*frames);
         FeedSource from = source(kept.runs);
         const std::uint64_t prefix = kept.prefix;
+        keeps_runs_ = !kept.runs.empty();
         committer_ = StreamWriter::create(environment_.write, key_, base_->object, std::move(kept), overwrite_);
         outbox_.add([writer = committer_, size = content_.size()] {
             // What goes wrong is told by what follows.
@@ -112,8 +120,27 @@ void StagedFile::send_staged(FeedSource from, std::uint64_t prefix) {
     });
 }
 
+// A store that takes parts may refuse to copy them.
+bool StagedFile::commit_without_copies(const Error& error) {
+    const bool version_is_gone = error.errno_value == ESTALE || error.errno_value == ENOENT;
+    if (!std::exchange(keeps_runs_, false) || failure_ || error.retryable || version_is_gone ||
+        overwrite_ == Overwrite::kRefused || !committer_ || !committer_->failed()) {
+        return false;
+    }
+    outbox_.add([key = key_] {
+        log_warning(format("{}: sending what is unchanged in it, which the store did not copy", escaped(key)));
+    });
+    commit_whole();
+    return true;
+}
+
 void StagedFile::published(Result<CommittedObject> object) {
     std::unique_lock lock(mutex_);
+    if (!object && commit_without_copies(object.error())) {
+        deliver(lock);
+        return;
+    }
+    keeps_runs_ = false;
     committing_ = false;
     if (object && !failure_) {
         object->key = key_;

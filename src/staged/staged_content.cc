@@ -122,6 +122,12 @@ std::uint64_t stored_size(const FileRange& range, const std::vector<FrameRecord>
     return bytes;
 }
 
+// What a part that holds these is padded by, if they take about what they took.
+std::uint64_t padding(const FileRange& range, const std::vector<FrameRecord>& frames) {
+    const std::uint64_t stored = stored_size(range, frames);
+    return stored < kMinPartSize ? kMinPartSize - stored : 0;
+}
+
 // What is left of them without the frames that take others to be decoded: those may have changed.
 std::vector<FileRange> self_contained(const FileRange& range, const std::vector<FrameRecord>& frames) {
     if (frames.empty()) {
@@ -152,6 +158,9 @@ std::uint64_t prefix_to_copy(const StagedContent& content) {
 
 std::vector<FileRange> runs_to_copy(const StagedContent& content, const std::vector<FrameRecord>& frames) {
     std::vector<FileRange> runs;
+    if (!frames.empty() && frames.size() != frames_up(content.base_size()) / kFrameSize) {
+        return runs;
+    }
     const std::uint64_t prefix = prefix_to_copy(content);
     for (const ContentPiece& piece : content.pieces(prefix, content.size())) {
         if (piece.source != ByteSource::kBase) {
@@ -164,7 +173,7 @@ std::vector<FileRange> runs_to_copy(const StagedContent& content, const std::vec
                 continue;
             }
             run = {begin, run.end() - begin};
-            if (stored_size(run, frames) >= kMinPartSize) {
+            if (stored_size(run, frames) >= kMinPartSize + padding({before, begin - before}, frames)) {
                 runs.push_back(run);
             }
         }

@@ -63,8 +63,8 @@ private:
 // How much of the base a commit keeps as it is: whole frames, and enough of them to be copied within the store as a
 // part of an upload; else nothing.
 [[nodiscard]] std::uint64_t prefix_to_copy(const StagedContent& content);
-// And which runs behind that: as KeptContent has them. `frames`: of the base, as they lie in its object; nothing for a
-// plain one.
+// And which runs behind that: as KeptContent has them, where copying them saves something. `frames`: of the base, as
+// they lie in its object; nothing for a plain one.
 [[nodiscard]] std::vector<FileRange> runs_to_copy(const StagedContent& content, const std::vector<FrameRecord>& frames);
 
 }  // namespace ckptfs

@@ -141,6 +141,8 @@ private:
     void start_commit();
     void commit_stream();
     void commit_staged();
+    void commit_whole();
+    [[nodiscard]] bool commit_without_copies(const Error& error);
     void commit_around(Result<CommittedFrames> frames);
     void send_staged(FeedSource from, std::uint64_t prefix);
     void published(Result<CommittedObject> object);
@@ -184,6 +186,8 @@ private:
     bool committing_ = false;
     std::vector<CommitDone> commit_done_;
     std::shared_ptr<StreamWriter> committer_;
+    // It copies what lies between changes.
+    bool keeps_runs_ = false;
     // It has been published; something has to be removed before that is told.
     bool commit_waits_ = false;
 

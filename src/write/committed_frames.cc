@@ -6,6 +6,7 @@
 
 #include "base/range_fetch.h"
 #include "base/text.h"
+#include "ckptfs/log.h"
 
 namespace ckptfs {
 
@@ -24,6 +25,7 @@ CommittedFrame CommittedFrames::frame_at(std::uint64_t offset, std::uint64_t siz
     frame.size = std::min<std::uint64_t>(kFrameSize, size - frame.offset);
     frame.range = ByteRange{stored_offset(index), records[index].stored_size, false};
     frame.checksum = records[index].checksum;
+    frame.may_refer = records[index].may_refer;
     return frame;
 }
 
@@ -33,13 +35,13 @@ void read_committed_frames(ObjectStore& store, const Codec& codec, const std::st
         done(CommittedFrames{codec.plain_encoder(), {}});
         return;
     }
-    const auto parse = [&codec, size = committed.size](const FetchedRange& end) -> Result<CommittedFrames> {
+    const auto parse = [&codec, key, size = committed.size](const FetchedRange& end) -> Result<CommittedFrames> {
         const auto layout = codec.layout(end.object, end.bytes);
         if (!layout) {
             return failure(layout.error());
         }
         if ((*layout)->size() != size) {
-            return failure(EIO, format("its frames do not make {} bytes", size));
+            return failure(EIO, format("{}: its frames do not make {} bytes", escaped(key), size));
         }
         return CommittedFrames{codec.encoder_like(end.object), (*layout)->records()};
     };

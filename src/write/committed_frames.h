@@ -24,6 +24,7 @@ struct CommittedFrame {
     // In the object.
     ByteRange range;
     std::uint32_t checksum = 0;
+    bool may_refer = true;
 };
 
 struct CommittedFrames {

@@ -86,7 +86,7 @@ void FileWriterImpl::begin_cycle() {
         assembler_->set_known_size(size_);
     }
     if (const FileRange* run = next_run()) {
-        assembler_->set_run_end(run->offset);
+        assembler_->set_next_copy(run->offset);
     }
 }
 
@@ -168,6 +168,8 @@ void FileWriterImpl::decode_block(std::uint64_t cycle, const std::shared_ptr<Fet
         complete = references && references->empty();
         if (!references) {
             good = failure(references.error());
+        } else if (!complete && !fetch->frame.may_refer) {
+            good = failure(EIO, "it refers to other frames, although its table says that none does");
         } else if (!complete && !find_referenced(cycle, *fetch, *references)) {
             return;
         }

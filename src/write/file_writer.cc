@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/zeros.h"
 #include "ckptfs/log.h"
 #include "write/file_writer_impl.h"
-#include "write/zeros.h"
 
 namespace ckptfs {
 namespace {
@@ -155,6 +155,7 @@ void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     committed_ = std::move(copy);
     // The copy may be of a version that somebody else committed.
     committed_frames_.reset();
+    kept_runs_.clear();
     deliver(lock);
 }
 

@@ -32,6 +32,7 @@ const FileRange* FileWriterImpl::next_run() const {
 }
 
 bool FileWriterImpl::keep_run(const FileRange& run) {
+    // What comes before it has to be in its part, which ends here.
     if (sequencer_.under_way() > 0 || spilling_ || parts_under_way_ >= environment_.config.max_parts_in_flight) {
         return false;
     }
@@ -42,10 +43,7 @@ bool FileWriterImpl::keep_run(const FileRange& run) {
     send(assembler_->drop_kept());
     begin_upload();
     const StoredRange stored = stored_range(*committed_frames_, run);
-    CopyPlan copy = plan_whole_copy(stored.size);
-    for (CopyPlan::Piece& piece : copy.pieces) {
-        piece.offset += stored.offset;
-    }
+    const CopyPlan copy = plan_run_copy(stored.offset, stored.size, committed_->stored_size);
     copy_parts(assembler_->pass_copied(static_cast<int>(copy.pieces.size()), run.end(), stored.size), copy.pieces);
     const std::uint64_t end = (run.end() + kFrameSize - 1) / kFrameSize;
     if (!committed_frames_->plain()) {
@@ -57,7 +55,7 @@ bool FileWriterImpl::keep_run(const FileRange& run) {
     discard(sequencer_.restart(run.end(), {}));
     size_ = std::max(size_, run.end());
     const FileRange* next = next_run();
-    assembler_->set_run_end(next != nullptr ? next->offset : 0);
+    assembler_->set_next_copy(next != nullptr ? next->offset : 0);
     return true;
 }
 

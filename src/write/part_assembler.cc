@@ -35,13 +35,16 @@ bool PartAssembler::full() const {
     if (!at_boundary()) {
         return false;
     }
-    const std::uint64_t planned =
-        size_before_copy(plan_.part_size(open_.number(), open_.stored_offset(), known_size_), open_.begin(), run_end_);
+    const std::uint64_t planned = size_before_copy(plan_.part_size(open_.number(), open_.stored_offset(), known_size_),
+                                                   open_.begin(), next_copy_);
     // What was cut or changed, or refers to others, may take more memory than it makes of the object. So many bytes of
     // the file can be padded to a part of the least size.
     const bool takes_more = whole_blocks_ && open_.end() - open_.begin() >= kMinPartSize;
     const std::uint64_t most = std::max(planned, std::min(2 * planned, plan_.largest_part()));
-    return open_.stored_size() >= planned || (takes_more && open_.bytes_to_prepare() >= most);
+    // Before what is copied there is no other end.
+    const bool too_large_later =
+        next_copy_ == open_.end() + kMinPartSize && open_.bytes_to_prepare() + kMinPartSize > plan_.largest_part();
+    return open_.stored_size() >= planned || (takes_more && (open_.bytes_to_prepare() >= most || too_large_later));
 }
 
 int PartAssembler::pass_copied(int parts, std::uint64_t end, std::uint64_t stored_size) {

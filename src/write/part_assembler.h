@@ -27,11 +27,11 @@ public:
     // 0: not known.
     void set_known_size(std::uint64_t size) { known_size_ = size; }
 
-    // What is copied begins there, in the file: the part before it is to end there, and not be too small. 0: nothing
-    // is.
-    void set_run_end(std::uint64_t end) { run_end_ = end; }
+    // What is copied begins there, in the file: the part before it ends there, and must not be too small. 0: no
+    // more is.
+    void set_next_copy(std::uint64_t offset) { next_copy_ = offset; }
     // Passes over what is copied, up to `end` of the file and of so many bytes of the object: `parts` numbers, of which
-    // the first is returned. Nothing is being filled, and nothing kept.
+    // the first is returned. The part being filled is empty, and nothing is kept.
     [[nodiscard]] int pass_copied(int parts, std::uint64_t end, std::uint64_t stored_size);
 
     // Returns the parts that are to be sent now. A full first part waits for the byte behind it, so that a file of just
@@ -44,7 +44,7 @@ public:
 
     // Whether the part being filled may end where it does now.
     [[nodiscard]] bool at_boundary() const {
-        return (!whole_blocks_ || open_.end() % kFrameSize == 0) && leaves_a_part(open_.end(), run_end_);
+        return (!whole_blocks_ || open_.end() % kFrameSize == 0) && leaves_a_part(open_.end(), next_copy_);
     }
     // The part being filled, full or not, as the last of the object; it may be empty.
     [[nodiscard]] Part take_last();
@@ -103,7 +103,7 @@ private:
     const bool first_is_copied_;
     const bool whole_blocks_;
     std::uint64_t known_size_ = 0;
-    std::uint64_t run_end_ = 0;
+    std::uint64_t next_copy_ = 0;
     Part open_;
     std::optional<Kept> first_;
     std::optional<Kept> last_;

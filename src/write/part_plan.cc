@@ -90,12 +90,12 @@ std::uint64_t PartPlan::reachable_size(std::uint64_t known_size) const {
     return known_size > reachable_size_ ? std::max(reachable_size_, told) : reachable_size_;
 }
 
-bool leaves_a_part(std::uint64_t end, std::uint64_t copied) {
-    return copied <= end || copied - end >= kMinPartSize;
+bool leaves_a_part(std::uint64_t end, std::uint64_t next_copy) {
+    return next_copy <= end || next_copy - end >= kMinPartSize;
 }
 
-std::uint64_t size_before_copy(std::uint64_t planned, std::uint64_t begin, std::uint64_t copied) {
-    const std::uint64_t left = copied > begin ? copied - begin : 0;
+std::uint64_t size_before_copy(std::uint64_t planned, std::uint64_t begin, std::uint64_t next_copy) {
+    const std::uint64_t left = next_copy > begin ? next_copy - begin : 0;
     if (left <= planned || left - planned >= kMinPartSize) {
         return planned;
     }
@@ -115,19 +115,23 @@ CopyPlan plan_copy(std::uint64_t keep, const PartPlan& plan) {
 }
 
 CopyPlan plan_whole_copy(std::uint64_t keep) {
+    return plan_run_copy(0, keep, keep);
+}
+
+CopyPlan plan_run_copy(std::uint64_t offset, std::uint64_t size, std::uint64_t object_size) {
     CopyPlan copy;
-    if (keep < kMinPartSize) {
+    if (size < kMinPartSize) {
         return copy;
     }
-    const std::uint64_t piece = std::max(kCopyPieceSize, (keep + kMaxCopyPieces - 1) / kMaxCopyPieces);
-    const std::uint64_t count = (keep + piece - 1) / piece;
+    const std::uint64_t piece = std::max(kCopyPieceSize, (object_size + kMaxCopyPieces - 1) / kMaxCopyPieces);
+    const std::uint64_t count = (size + piece - 1) / piece;
     // Cut evenly, so that no piece is too small to be a part.
     for (std::uint64_t index = 0; index < count; ++index) {
-        const std::uint64_t begin = whole_frames_down(keep / count * index);
-        const std::uint64_t end = index + 1 == count ? keep : whole_frames_down(keep / count * (index + 1));
-        copy.pieces.push_back({begin, end - begin});
+        const std::uint64_t begin = whole_frames_down(size / count * index);
+        const std::uint64_t end = index + 1 == count ? size : whole_frames_down(size / count * (index + 1));
+        copy.pieces.push_back({offset + begin, end - begin});
     }
-    copy.fetch_from = keep;
+    copy.fetch_from = offset + size;
     return copy;
 }
 

@@ -46,11 +46,11 @@ private:
     std::uint64_t reachable_size_ = 0;
 };
 
-// Whether a part may end at `end` of the file, where what is copied begins at `copied`, or nothing is (0).
-[[nodiscard]] bool leaves_a_part(std::uint64_t end, std::uint64_t copied);
-// The size of a part that begins at `begin` of the file, so that what is left before `copied` is no part that is too
-// small. Both are whole frames.
-[[nodiscard]] std::uint64_t size_before_copy(std::uint64_t planned, std::uint64_t begin, std::uint64_t copied);
+// Whether a part may end at `end` of the file, where what is copied begins at `next_copy`, or nothing is (0).
+[[nodiscard]] bool leaves_a_part(std::uint64_t end, std::uint64_t next_copy);
+// The size of a part that begins at `begin` of the file, so that what is left before `next_copy` is no part that is too
+// small. In the bytes of a plain file; those of a container take less, and what is too small is padded.
+[[nodiscard]] std::uint64_t size_before_copy(std::uint64_t planned, std::uint64_t begin, std::uint64_t next_copy);
 
 // What becomes of the committed object that a new upload starts from.
 struct CopyPlan {
@@ -68,5 +68,8 @@ struct CopyPlan {
 [[nodiscard]] CopyPlan plan_copy(std::uint64_t keep, const PartPlan& plan);
 // All of them or none, whatever sizes parts have otherwise.
 [[nodiscard]] CopyPlan plan_whole_copy(std::uint64_t keep);
+// `size` bytes of an object from `offset` on, one of several runs: all of them together take no more numbers than the
+// whole object would, and one for each.
+[[nodiscard]] CopyPlan plan_run_copy(std::uint64_t offset, std::uint64_t size, std::uint64_t object_size);
 
 }  // namespace ckptfs

@@ -103,6 +103,7 @@ bool FileWriterImpl::cut(std::uint64_t size) {
 void FileWriterImpl::start_over() {
     end_upload();
     end_cycle();
+    kept_runs_.clear();
     kept_size_ = 0;
 }
 

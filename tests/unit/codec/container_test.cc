@@ -22,7 +22,7 @@ std::string object_of(const std::vector<FrameRecord>& frames, std::uint64_t size
 }
 
 std::vector<FrameRecord> three() {
-    return {{500'000, 1}, {1'048'603, 2}, {77, 3}};
+    return {{500'000, 1, false}, {1'048'603, 2, false}, {77, 3, false}};
 }
 
 TEST(Container, HasASizeThatTellsItApart) {

@@ -150,6 +150,22 @@ RC_GTEST_PROP(StagedContentProperty, RunsThatAreCopiedMakePartsAndHoldTheBase, (
     }
 }
 
+TEST(StagedContent, CopiesNothingThatWouldCostMorePadding) {
+    StagedContent content(20 * kMiB);
+    content.write(7, 8);
+    std::vector<FrameRecord> frames(20, FrameRecord{kMiB / 10, 0, false});
+    for (std::size_t frame = 5; frame < 13; ++frame) {
+        frames[frame].stored_size = kMiB;
+    }
+    // 8.7 MiB, and before it 5 MiB that take 0.5 and would be padded by 4.5.
+    EXPECT_TRUE(runs_to_copy(content, frames).empty());
+    frames[13].stored_size = kMiB;
+    EXPECT_EQ(runs_to_copy(content, frames).size(), 1U);
+    // Not the frames of this file.
+    frames.pop_back();
+    EXPECT_TRUE(runs_to_copy(content, frames).empty());
+}
+
 TEST(StagedContent, CopiesWhatLiesBetweenChanges) {
     StagedContent content(40 * kMiB + 5);
     content.write(7, 8);

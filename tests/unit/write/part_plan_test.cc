@@ -147,6 +147,17 @@ TEST(CopyPlan, CopiesEverythingElseInPiecesThatAreParts) {
     }
 }
 
+TEST(CopyPlan, CopiesRunsOfALargeObjectInFewPieces) {
+    std::size_t pieces = 0;
+    for (std::uint64_t run = 0; run < 5; ++run) {
+        const CopyPlan copy = plan_run_copy(run * kTiB, kTiB - 5 * kMiB, 5 * kTiB);
+        EXPECT_EQ(copy.pieces.front().offset, run * kTiB);
+        EXPECT_EQ(copy.fetch_from, (run + 1) * kTiB - 5 * kMiB);
+        pieces += copy.pieces.size();
+    }
+    EXPECT_LE(pieces, 2005U);
+}
+
 TEST(CopyPlan, CopiesEqualPartsAndFetchesTheRest) {
     const PartPlan plan(fixed(8 * kMiB), 768 * kMiB);
     const CopyPlan copy = plan_copy(20 * kMiB, plan);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zeros that take no memory of the budget: one block of them, shared by every hole of every file.
+// Zeros that take no memory of the budget: one block of them, shared by every hole and all padding of every file.
 #pragma once
 
 #include <cstddef>

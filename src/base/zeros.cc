@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "write/zeros.h"
+#include "base/zeros.h"
 
 #include <algorithm>
 #include <array>
