@@ -248,6 +248,8 @@ def test_small_files_cost_their_lookup_and_one_request_each(mount, simulator, pr
     simulator.reset_counters()
     for i in range(20):
         (made / f"dir/{i}").write_bytes(b"x" * 4096)
+    # A request is noted behind its answer.
+    wait_until(lambda: sum(request["op"] == "PutObject" for request in simulator.requests()) == 20, "the last request")
     asked = collections.Counter(request["op"] for request in simulator.requests())
     assert asked == {"HeadObject": 20, "ListObjectsV2": 20, "PutObject": 20}
 
