@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -192,8 +193,20 @@ std::string json_of(const MountStatus& status) {
 }
 
 Result<MountStatus> parse_status(std::string_view text) {
+    const auto unknown = failure(EPROTO, "the daemon's answer is no status; is it another version of ckptfs?");
+    // A fraction becomes a whole number by a conversion that is undefined for one that does not fit.
+    bool all_fit = true;
+    const auto check = [&all_fit](int /*depth*/, Json::parse_event_t /*event*/, const Json& parsed) {
+        constexpr double kLimit = std::numeric_limits<std::int32_t>::max();
+        all_fit =
+            all_fit && (!parsed.is_number_float() || (parsed.get<double>() >= 0 && parsed.get<double>() < kLimit));
+        return true;
+    };
     try {
-        const Json json = Json::parse(text);
+        const Json json = Json::parse(text, check);
+        if (!all_fit) {
+            return unknown;
+        }
         MountStatus status;
         for (const Json& each : json.at("files")) {
             FileInFlight file;
@@ -232,7 +245,7 @@ Result<MountStatus> parse_status(std::string_view text) {
         json.at("problems").get_to(status.problems);
         return status;
     } catch (const Json::exception&) {
-        return failure(EPROTO, "the daemon's answer is no status; is it another version of ckptfs?");
+        return unknown;
     }
 }
 

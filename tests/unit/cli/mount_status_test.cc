@@ -42,6 +42,15 @@ TEST(MountStatus, IsReadAsItIsWritten) {
     for (const char* wrong : {"", "{}", "[]", "1", R"({"files": [{}]})"}) {
         EXPECT_FALSE(parse_status(wrong)) << wrong;
     }
+    const std::string good = json_of(MountStatus());
+    const std::string pid = "\"pid\":0";
+    ASSERT_NE(good.find(pid), std::string::npos) << good;
+    const auto with = [&](const std::string& number) {
+        return parse_status(std::string(good).replace(good.find(pid), pid.size(), "\"pid\":" + number));
+    };
+    EXPECT_TRUE(with("7.5"));
+    EXPECT_FALSE(with("3.3e58"));
+    EXPECT_FALSE(with("-0.5"));
 }
 
 TEST(MountStatus, IsToldInWords) {
