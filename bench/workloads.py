@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import mmap
 import os
 import pathlib
 import shutil
@@ -73,6 +74,12 @@ def drop_page_cache() -> None:
     except OSError as error:
         raise BenchError(f"cannot drop the page cache, so reads of the disk would not be cold: {error}; run it as root "
                          "or leave the disk out: --only raw,mount") from None
+
+
+def touch_free_memory(size: int) -> None:
+    """Before a read through the page cache, whose pages are otherwise memory that the machine has to get first."""
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE):
+        pass
 
 
 @dataclasses.dataclass
@@ -180,6 +187,7 @@ class Bench:
 
     def _on_mount(self, step: Step) -> Result:
         with self._fresh_mount() as mount:
+            self._make_room(step)
             return self._measure(step.workload, "mount", step.bytes, lambda: self._client(step, mount.path), mount)
 
     # --- the local disk
@@ -188,7 +196,12 @@ class Bench:
         self.disk.mkdir(parents=True, exist_ok=True)
         if not step.writes:
             drop_page_cache()
+        self._make_room(step)
         return self._measure(step.workload, "disk", step.bytes, lambda: self._client(step, self.disk, "--fsync"))
+
+    def _make_room(self, step: Step) -> None:
+        if not self.quick:
+            touch_free_memory(step.bytes)
 
     def _client(self, step: Step, directory: pathlib.Path, *for_writers: str) -> dict:
         command = [*step.command, directory / step.path, "--bytes", step.bytes]
