@@ -21,6 +21,11 @@
 
 namespace ckptfs {
 
+// What people are told of a container without its description.
+inline constexpr const char* kLostDescription =
+    "it looks compressed, but the metadata that says so (x-amz-meta-ckptfs-format) was lost, as by a copy without "
+    "metadata; copy it again with it";
+
 // One frame decodes into one pool buffer. Larger frames save 0.1 points at most.
 inline constexpr std::size_t kFrameSize = BufferPool::kPayloadSize;
 // What a frame may take in the object, so that it fits into one pool buffer.
@@ -158,6 +163,11 @@ public:
 
     // "plain", or the format that the description names (ckptfs-format(5)), known to this version or not.
     [[nodiscard]] virtual std::string format_name(const ObjectInfo& object) const = 0;
+    // True for an object that is plain by its description, but ends as a container of its size does: most likely a copy
+    // that lost the description. `tail`: its last kSizeTail bytes, or more.
+    [[nodiscard]] virtual bool may_have_lost_description(const ObjectInfo& /*object*/, const Payload& /*tail*/) const {
+        return false;
+    }
     // False where the stored size alone shows that the object is plain, so that a list is enough to know the file's
     // size.
     [[nodiscard]] virtual bool may_be_encoded(std::uint64_t stored_size) const = 0;

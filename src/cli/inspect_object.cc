@@ -110,6 +110,7 @@ Result<ObjectReport> inspect_object(ObjectStore& store, const Codec& codec, cons
     report.object = from->object;
     report.format = codec.format_name(from->object);
     report.size = from->layout->size();
+    report.may_have_lost_description = from->may_have_lost_description;
     if (from->layout->identity()) {
         return report;
     }
@@ -155,6 +156,9 @@ std::string describe(const ObjectReport& report) {
         format("key       {}\nformat    {}\nfile      {} bytes\nstored    {} bytes, {:.1f} % saved\n",
                escaped(report.object.key), report.format, report.size, report.object.size, report.percent_saved());
     text += format("etag      {}\n", escaped(report.object.etag));
+    if (report.may_have_lost_description) {
+        return text + format("Mounts show the object as it is, but {}.\n", kLostDescription);
+    }
     if (report.plain()) {
         return text + "The object is the file, byte for byte.\n";
     }

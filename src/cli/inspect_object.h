@@ -45,6 +45,8 @@ struct ObjectReport {
     ObjectInfo object;
     // As Codec::format_name says it.
     std::string format;
+    // As Codec says it.
+    bool may_have_lost_description = false;
     // Nothing for a plain object, as everything below.
     std::string checksum;
     std::uint64_t size = 0;

@@ -67,6 +67,7 @@ std::string json_of(const ObjectReport& report) {
               {"etag", report.object.etag},        {"size", report.size},
               {"stored_size", report.object.size}, {"percent_saved", report.percent_saved()}};
     if (report.plain()) {
+        json["may_have_lost_description"] = report.may_have_lost_description;
         return line(json);
     }
     json["checksum"] = report.checksum;

@@ -58,7 +58,8 @@ Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std
         const bool known = !frame_checksum_name(codec.format_name(tail->object)).empty();
         return known ? damaged(std::move(layout.error())) : failure(std::move(layout.error()));
     }
-    return OpenObject{std::move(tail->object), std::move(*layout)};
+    const bool lost = codec.may_have_lost_description(tail->object, tail->bytes);
+    return OpenObject{std::move(tail->object), std::move(*layout), lost};
 }
 
 std::optional<FrameRun> RunQueue::next() {

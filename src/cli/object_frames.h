@@ -31,6 +31,7 @@ inline constexpr int kToolThreads = 16;
 struct OpenObject {
     ObjectInfo object;
     std::shared_ptr<const FrameLayout> layout;
+    bool may_have_lost_description = false;
 };
 
 Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std::string& key);

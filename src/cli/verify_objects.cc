@@ -161,6 +161,9 @@ private:
         if (opened) {
             const auto object = std::make_shared<ObjectUnderCheck>(std::move(*opened));
             object->runs_left = runs_of(object->from.layout->size());
+            if (object->from.may_have_lost_description) {
+                object->problem = {key, true, std::nullopt, 0, format("{}: {}", key, kLostDescription)};
+            }
             if (object->runs_left == 0) {
                 finish(*object);
             } else {

@@ -220,6 +220,10 @@ public:
     [[nodiscard]] std::string format_name(const ObjectInfo& object) const override {
         return is_container(object) ? object.metadata.at(kFormatMetadata) : kPlainName;
     }
+    [[nodiscard]] bool may_have_lost_description(const ObjectInfo& object, const Payload& tail) const override {
+        return !is_container(object) && has_marked_size(object.size) &&
+               container_file_size(as_bytes(tail.to_string()), object.size).has_value();
+    }
     [[nodiscard]] bool may_be_encoded(std::uint64_t stored_size) const override { return has_marked_size(stored_size); }
     [[nodiscard]] std::optional<std::uint64_t> described_size(const ObjectInfo& object) const override {
         if (!is_container(object)) {

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/range_fetch.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
 #include "read/block_cache.h"
 #include "read/block_fetch.h"
 #include "read/pending_read.h"
@@ -132,6 +134,9 @@ Result<std::shared_ptr<FileReader>> make_reader(ReadEnvironment& environment, Ob
     auto layout = environment.codec.layout(tail.object, end);
     if (!layout) {
         return failure(std::move(layout).error());
+    }
+    if (environment.codec.may_have_lost_description(tail.object, end)) {
+        log_warning(format("{} is read as it is stored: {}", escaped(tail.object.key), kLostDescription));
     }
     auto version = environment.cache.version(tail.object, std::move(*layout));
     if (tail.size > 0) {

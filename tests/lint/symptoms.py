@@ -8,7 +8,7 @@ from repository import ROOT, report, sources
 
 manual = (ROOT / "man/ckptfs-troubleshooting.7.scd").read_text()
 # Adjacent literals are one text; what stands for a name or number ends a piece.
-text = "".join(path.read_text() for path in sources("src", endings=(".cc", ".h")))
+text = "".join(path.read_text() for path in sources("src", "include", endings=(".cc", ".h")))
 text = re.sub(r'"\s*\n\s*"', "", text).replace("\\n", " ")
 
 # Said by the kernel, and by what starts containers.
@@ -19,5 +19,5 @@ for heading in re.findall(r"^\*(.*)\*$", manual, re.MULTILINE):
         for piece in quoted.split("…"):
             piece = piece.strip(" ;:,.")
             if len(piece) > 3 and piece not in text and piece not in OF_OTHERS:
-                problems.append(f'ckptfs-troubleshooting.7.scd quotes "{piece}", which nothing in src says')
+                problems.append(f'ckptfs-troubleshooting.7.scd quotes "{piece}", which no source says')
 report(problems)

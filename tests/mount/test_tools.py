@@ -190,6 +190,31 @@ def test_verify_finds_all_damage_and_nothing_else(mount, tool, simulator, prefix
     assert of_large["state"] == "damaged" and of_large["first_damaged_frame"] == 7 and of_large["damaged_frames"] == 2
 
 
+@pytest.mark.parametrize("compress", ["auto", "zstd"])
+def test_a_copy_without_metadata_is_noticed(mount, tool, simulator, prefix, compress):
+    writer = mount("--compress", compress)
+    (writer / "file").write_bytes(floats_and_text(3))
+    simulator.client().copy_object(Bucket=BUCKET, Key=prefix + "copy", CopySource=f"{BUCKET}/{prefix}file",
+                                   Metadata={}, MetadataDirective="REPLACE")
+    # As large as a container may be, and none.
+    simulator.put(prefix + "plain", bytes(len(simulator.stored(prefix + "file"))))
+    (writer / "link").symlink_to("file")
+    said = "it looks compressed, but the metadata that says so"
+    ran = tool("verify", prefix)
+    assert ran.returncode == 1
+    [damaged, last] = ran.stdout.decode().splitlines()
+    assert damaged.startswith(f"damaged: {prefix}copy: {said}") and last.endswith(", 1 damaged")
+    assert said in tool("inspect", prefix + "copy").stdout.decode()
+    assert json.loads(tool("inspect", prefix + "copy", "--json").stdout)["may_have_lost_description"] is True
+    assert json.loads(tool("inspect", prefix + "plain", "--json").stdout)["may_have_lost_description"] is False
+
+    reader = mount()
+    assert (reader / "copy").read_bytes() == simulator.stored(prefix + "copy")
+    assert (reader / "plain").read_bytes() == simulator.stored(prefix + "plain")
+    assert [said in line for line in reader.log().splitlines() if "warn" in line] == [True]
+    assert f"{prefix}copy is read as it is stored" in reader.log()
+
+
 def test_verify_reads_many_objects_page_by_page(tool, simulator, prefix):
     client = simulator.client()
     for number in range(1100):
