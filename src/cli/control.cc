@@ -62,6 +62,22 @@ bool readable(int fd) {
     return poll(&waiting, 1, kPatienceMilliseconds) == 1;
 }
 
+// False for a client that is gone, or does not read.
+bool send_all(int client, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t sent = send(client, text.data(), text.size(), MSG_NOSIGNAL);
+        if (sent > 0) {
+            text.remove_prefix(static_cast<std::size_t>(sent));
+            continue;
+        }
+        pollfd waiting{client, POLLOUT, 0};
+        if (errno != EINTR && (errno != EAGAIN || poll(&waiting, 1, kPatienceMilliseconds) != 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 std::string control_directory(uid_t user, uid_t self, const Environment& environment) {
@@ -144,9 +160,8 @@ bool ControlServer::accept(const std::function<std::string()>& status) {
     const ssize_t size = readable(client.get()) ? recv(client.get(), request.data(), request.size(), 0) : -1;
     const std::string_view asked(request.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
     if (asked == kStatus) {
-        // A client that does not read hears the beginning only.
-        const std::string answer = status();
-        static_cast<void>(!send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL));
+        // Nobody else waits for it.
+        static_cast<void>(send_all(client.get(), status()));
     }
     if (asked != kUnmount) {
         return false;
@@ -157,9 +172,7 @@ bool ControlServer::accept(const std::function<std::string()>& status) {
 
 void ControlServer::tell(const std::string& line) {
     const std::string message = line + "\n";
-    std::erase_if(clients_, [&](const FileDescriptor& client) {
-        return send(client.get(), message.data(), message.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(message.size());
-    });
+    std::erase_if(clients_, [&](const FileDescriptor& client) { return !send_all(client.get(), message); });
 }
 
 Status call_daemon(const std::string& path, const std::string& request, std::chrono::seconds patience,

@@ -53,6 +53,31 @@ TEST_F(ControlTest, CarriesARequestAndItsAnswer) {
     EXPECT_FALSE(fs::exists(control_path(directory_ + "/run", "/mnt/a")));
 }
 
+TEST_F(ControlTest, TellsMoreThanASocketHolds) {
+    auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(server);
+    std::size_t lines = 0;
+    std::string last;
+    std::thread client([&] {
+        static_cast<void>(
+            call_daemon(control_path(directory_ + "/run", "/mnt/a"), "unmount", kPatience, [&](std::string_view line) {
+                ++lines;
+                last = line;
+            }));
+    });
+    EXPECT_TRUE(wait_for_client(*server));
+    EXPECT_TRUE(server->accept([] { return "unasked"; }));
+    constexpr std::size_t kLost = 20'000;
+    for (std::size_t i = 0; i < kLost; ++i) {
+        server->tell("lost " + std::string(200, 'k'));
+    }
+    server->tell("done");
+    { const ControlServer ended = std::move(*server); }
+    client.join();
+    EXPECT_EQ(lines, kLost + 1);
+    EXPECT_EQ(last, "done");
+}
+
 TEST_F(ControlTest, OnlyItsUserMayEnter) {
     auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
     ASSERT_TRUE(server);
