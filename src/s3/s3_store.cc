@@ -6,6 +6,7 @@
 #include "base/digest.h"
 #include "base/text.h"
 #include "s3/commit_operation.h"
+#include "s3/complete_operation.h"
 #include "s3/delete_operation.h"
 #include "s3/get_operation.h"
 #include "s3/head_operation.h"
@@ -211,15 +212,19 @@ void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<Uploaded
 }
 
 void S3Store::complete_upload(CompleteRequest request, StoreDone<PutResponse> done) {
-    auto call = std::make_shared<Call>();
-    call->request = complete_request(request);
-    call->precondition_errno = precondition_errno(request.if_none_match);
-    call->stall_timeout_factor = kSlowAnswerFactor;
-    auto read = [](const HttpResponse& response) {
-        return read_written(parse_complete_result(response.body), response);
+    auto commit = [sender = sender_](const CompleteRequest& complete, StoreDone<PutResponse> answered) {
+        auto call = std::make_shared<Call>();
+        call->request = complete_request(complete);
+        call->precondition_errno = precondition_errno(complete.if_none_match);
+        call->stall_timeout_factor = kSlowAnswerFactor;
+        auto read = [](const HttpResponse& response) {
+            return read_written(parse_complete_result(response.body), response);
+        };
+        std::make_shared<CommitOperation>(sender, std::move(call), complete.write_id, std::move(read),
+                                          std::move(answered))
+            ->start();
     };
-    std::make_shared<CommitOperation>(sender_, std::move(call), request.write_id, std::move(read), std::move(done))
-        ->start();
+    std::make_shared<CompleteOperation>(sender_, std::move(commit), std::move(request), std::move(done))->start();
 }
 
 void S3Store::abort_upload(UploadId upload, StoreDone<void> done) {

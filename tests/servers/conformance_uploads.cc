@@ -100,12 +100,25 @@ TEST_F(Uploads, ACompleteWithAWrongChecksumIsRefused) {
     EXPECT_EQ(errno_of(store_->head(key("file"))), ENOENT);
 }
 
-TEST_F(Uploads, ACompleteWithAWrongETagIsRefused) {
+TEST_F(Uploads, ACompleteOfAPartThatHoldsOtherBytesIsRefused) {
     const UploadId upload = create_upload("file");
-    UploadedPart part = must_upload(upload, 1, "hello");
-    part.etag = "\"00000000000000000000000000000000\"";
-    EXPECT_FALSE(complete(upload, {part}).has_value());
+    const UploadedPart part = must_upload(upload, 1, "hello");
+    must_upload(upload, 1, "world");
+    const auto completed = complete(upload, {part});
+    ASSERT_FALSE(completed.has_value());
+    EXPECT_EQ(completed.error().s3_code, "InvalidPart");
     EXPECT_EQ(errno_of(store_->head(key("file"))), ENOENT);
+}
+
+// As when the first attempt was given up and arrives late.
+TEST_F(Uploads, APartThatArrivesTwiceIsTaken) {
+    const UploadId upload = create_upload("file");
+    const std::string first = sample_bytes(kMinPartSize, 1);
+    const std::vector<UploadedPart> parts{must_upload(upload, 1, first), must_upload(upload, 2, "last")};
+    must_upload(upload, 1, first);
+    const auto completed = complete(upload, parts);
+    ASSERT_TRUE(completed.has_value()) << completed.error().message;
+    EXPECT_EQ(content("file"), first + "last");
 }
 
 TEST_F(Uploads, AShortPartInTheMiddleIsRefused) {

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// CompleteMultipartUpload, also where a part has another ETag than the one it was answered with.
+//
+// A part whose first attempt was given up may arrive after the second one and replace it. The bytes are the same, but
+// where ETags are not their MD5 (SSE-KMS, and stores of other makers) the commit is refused with InvalidPart. The parts
+// are then listed: one that has our size and our checksum is ours, whatever its ETag.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "ckptfs/object_store.h"
+#include "s3/request_sender.h"
+
+namespace ckptfs {
+
+class CompleteOperation : public std::enable_shared_from_this<CompleteOperation> {
+public:
+    // One request, with its retries.
+    using Commit = std::function<void(const CompleteRequest&, StoreDone<PutResponse>)>;
+
+    CompleteOperation(std::shared_ptr<RequestSender> sender, Commit commit, CompleteRequest request,
+                      StoreDone<PutResponse> done);
+    void start();
+
+private:
+    void on_answer(Result<PutResponse> response);
+    void on_parts(Error error, Result<std::vector<UploadedPart>> stored);
+
+    const std::shared_ptr<RequestSender> sender_;
+    const Commit commit_;
+    CompleteRequest request_;
+    const StoreDone<PutResponse> done_;
+    int looks_left_;
+};
+
+// Gives `parts` the ETags that the same bytes have among `stored`. False, with `parts` unchanged, where one of them is
+// not there, or may hold other bytes, or where all have the ETag that is stored.
+bool take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored);
+
+}  // namespace ckptfs

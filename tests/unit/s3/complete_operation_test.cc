@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/complete_operation.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ckptfs {
+namespace {
+
+using Parts = std::vector<UploadedPart>;
+
+const Parts kSent{{1, "\"a\"", "AAAAAA==", 100}, {2, "\"b\"", "BBBBBB==", 50}};
+
+std::string etags_after(Parts sent, const Parts& stored, bool expected) {
+    EXPECT_EQ(take_stored_etags(sent, stored), expected);
+    std::string etags;
+    for (const UploadedPart& part : sent) {
+        etags += part.etag;
+    }
+    return etags;
+}
+
+TEST(StoredETags, TheSameBytesUnderAnotherETagAreTaken) {
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 100}, {2, "\"b\"", "BBBBBB==", 50}}, true), "\"c\"\"b\"");
+    EXPECT_EQ(etags_after(kSent, {{2, "\"d\"", "BBBBBB==", 50}, {1, "\"c\"", "AAAAAA==", 100}}, true), "\"c\"\"d\"");
+}
+
+TEST(StoredETags, OtherBytesAreNot) {
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "CCCCCC==", 100}, {2, "\"b\"", "BBBBBB==", 50}}, false), "\"a\"\"b\"");
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 101}, {2, "\"b\"", "BBBBBB==", 50}}, false), "\"a\"\"b\"");
+    // One that may be taken does not help the other.
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 100}, {2, "\"d\"", "DDDDDD==", 50}}, false), "\"a\"\"b\"");
+}
+
+TEST(StoredETags, BytesOfWhichNothingIsKnownAreNot) {
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "", 100}, {2, "\"b\"", "", 50}}, false), "\"a\"\"b\"");
+    EXPECT_EQ(etags_after({{1, "\"a\"", "", 100}}, {{1, "\"c\"", "", 100}}, false), "\"a\"");
+}
+
+TEST(StoredETags, APartThatIsNotThereIsMissing) {
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 100}}, false), "\"a\"\"b\"");
+    EXPECT_EQ(etags_after(kSent, {}, false), "\"a\"\"b\"");
+}
+
+TEST(StoredETags, NothingIsGainedWhereAllAreTheSame) {
+    EXPECT_EQ(etags_after(kSent, kSent, false), "\"a\"\"b\"");
+    // Checksums do not matter then: a store may leave them out.
+    EXPECT_EQ(etags_after(kSent, {{1, "\"a\"", "", 100}, {2, "\"b\"", "", 50}}, false), "\"a\"\"b\"");
+}
+
+}  // namespace
+}  // namespace ckptfs
