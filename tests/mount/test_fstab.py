@@ -6,11 +6,12 @@ import os
 import pathlib
 import pwd
 import signal
+import subprocess
 
 import pytest
 
 from harness.installed import InstalledMachine
-from harness.programs import wait_until
+from harness.programs import BUILD, wait_until
 from harness.simulator import ACCESS_KEY, BUCKET, SECRET_KEY
 
 NOBODY = pwd.getpwnam("nobody").pw_uid
@@ -187,3 +188,22 @@ def test_the_helper_is_a_link_where_mount_looks(machine, tmp_path):
     assert os.readlink(sbin) == "../bin/ckptfs"
     assert sbin.resolve() == pathlib.Path(machine.directory / "usr/bin/ckptfs").resolve()
     assert (machine.directory / "usr/share/man/man8/mount.ckptfs.8").exists()
+
+
+@pytest.mark.parametrize("package_installed", [False, True])
+def test_what_was_installed_is_taken_away_again(tmp_path, package_installed):
+    def cmake(*words: str) -> None:
+        subprocess.run(["cmake", *words], check=True, capture_output=True, timeout=120,
+                       env={**os.environ, "DESTDIR": str(tmp_path)})
+
+    cmake("--install", str(BUILD))
+    helper = tmp_path / "usr/sbin/mount.ckptfs"
+    assert helper.is_symlink() and (tmp_path / "usr/local/bin/ckptfs").exists()
+    of_others = tmp_path / "usr/local/bin/other"
+    of_others.touch()
+    if package_installed:
+        helper.unlink()
+        helper.symlink_to("../bin/ckptfs")
+    cmake("--build", str(BUILD), "--target", "uninstall")
+    left = [path for path in tmp_path.rglob("*") if path.is_symlink() or path.is_file()]
+    assert sorted(left) == sorted([of_others, helper] if package_installed else [of_others])
