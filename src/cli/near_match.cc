@@ -54,7 +54,9 @@ std::string_view near_match(std::string_view word, const std::vector<std::string
     for (const std::string& name : names) {
         const std::size_t distance = edit_distance(word, name);
         // A word of which nothing stays is another one.
-        if (distance < smallest && distance < name.size()) {
+        const bool begins_better =
+            distance == smallest && !closest.empty() && closest.front() != word.front() && name.front() == word.front();
+        if ((distance < smallest && distance < name.size()) || begins_better) {
             smallest = distance;
             closest = name;
         }

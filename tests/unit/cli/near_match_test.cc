@@ -26,6 +26,7 @@ TEST(NearMatch, FindsWhatIsCloseAndNothingElse) {
     EXPECT_EQ(near_match("endpont-url", names), "endpoint-url");
     EXPECT_EQ(near_match("endpoint", names), "endpoint-url") << "the only one that begins so";
     EXPECT_EQ(near_match("uidd", names), "uid");
+    EXPECT_EQ(near_match("umount", {"mount", "unmount"}), "unmount") << "as close, and with the same beginning";
     EXPECT_EQ(near_match("x", names), "");
     EXPECT_EQ(near_match("", names), "");
     EXPECT_EQ(near_match("colour", names), "");
