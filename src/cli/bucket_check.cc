@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bucket_check.h"
 
+#include <cerrno>
 #include <utility>
 
 #include "base/text.h"
 #include "ckptfs/format.h"
+#include "ckptfs/log.h"
 #include "fs/store_wait.h"
 
 namespace ckptfs {
@@ -15,15 +17,26 @@ Failure because(std::string_view what, Error error) {
     return failure(std::move(error));
 }
 
+// No more than a warning: one object may be somebody else's.
+void warn_if_unreadable(ObjectStore& store, const std::string& key) {
+    const auto head = wait_for<ObjectInfo>([&](auto done) { store.head(key, std::move(done)); });
+    if (!head && head.error().errno_value == EACCES) {
+        log_warning("objects cannot be read (s3:GetObject): " + escaped(head.error().message));
+    }
+}
+
 }  // namespace
 
 Status check_bucket(ObjectStore& store, const std::string& prefix, bool read_only, const std::string& name) {
     ListRequest list;
     list.prefix = prefix;
     list.max_keys = 1;
-    if (auto listed = wait_for<ListResponse>([&](auto done) { store.list(std::move(list), std::move(done)); });
-        !listed) {
+    auto listed = wait_for<ListResponse>([&](auto done) { store.list(std::move(list), std::move(done)); });
+    if (!listed) {
         return because("cannot list the bucket", std::move(listed.error()));
+    }
+    if (!listed->objects.empty()) {
+        warn_if_unreadable(store, listed->objects.front().key);
     }
     if (read_only) {
         return {};

@@ -128,12 +128,14 @@ DiagnosisLine of_credentials(const Finding& finding) {
         made.means = "without them a store answers nothing but public buckets: ckptfs(1), CREDENTIALS";
         made.options = {{"profile", ""}, {"credentials-file", ""}, {"no-sign-request", ""}};
     } else if (finding.s3_code == "SignatureDoesNotMatch") {
-        made.means = "the secret key is another one, or a proxy changes the requests";
+        made.means = "the secret key is another one: correct it where it comes from; or a proxy changes the requests";
         made.options = {{"profile", ""}, {"credentials-file", ""}};
     } else if (finding.s3_code == "AccessDenied") {
         made.means = "the policy of the user or the bucket allows none of it";
     } else {
-        made.means = "they are not, or no longer, known to the store: renew them, or choose others";
+        made.means =
+            "they are not, or no longer, known to the store: correct or renew them where they come from, or choose "
+            "others";
         made.options = {{"profile", ""}, {"credentials-file", ""}};
     }
     return made;

@@ -46,8 +46,7 @@ void add_mount_point(Findings& findings, const LocalPlaces& places) {
     if (well) {
         findings.add(Probe::kMountPoint, ProbeAnswer::kYes, format("{}, mounted", mount->mount_point));
     } else {
-        findings.add(Probe::kMountPoint, ProbeAnswer::kNo,
-                     format("{}; where it has ended, mount it again (not by mount -a)", well.error().message));
+        findings.add(Probe::kMountPoint, ProbeAnswer::kNo, well.error().message);
     }
 }
 

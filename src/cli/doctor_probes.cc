@@ -55,7 +55,11 @@ void probe_bucket(Probing& probing) {
     const bool may_be_region = !listed && is_about_region(listed.error());
     if (!listed && (is_about_identity(listed.error()) || may_be_region)) {
         const Probe cause = may_be_region ? Probe::kRegion : Probe::kCredentials;
-        findings.add(cause, ProbeAnswer::kNo, listed.error());
+        Error refused = listed.error();
+        if (cause == Probe::kCredentials && !probing.request.credentials.empty()) {
+            refused.message += format("; they come from {}", probing.request.credentials);
+        }
+        findings.add(cause, ProbeAnswer::kNo, refused);
         probing.blocked = cause;
         return;
     }

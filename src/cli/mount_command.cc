@@ -28,6 +28,7 @@
 #include "cli/local_checks.h"
 #include "cli/machinery.h"
 #include "cli/metrics_publisher.h"
+#include "cli/mount_place.h"
 #include "cli/mount_status.h"
 #include "cli/options.h"
 #include "cli/periodic.h"
@@ -47,6 +48,12 @@ namespace {
 constexpr unsigned kReadAheadKibibytes = 8192;
 // While a mount drains it says so several times a second; what comes after the last time is short.
 constexpr Milliseconds kServiceManagerPatience{60'000};
+
+std::string examination_of(const MountConfig& mount) {
+    return is_in_fstab(mount.source, mount.mount_point, process_environment())
+               ? format("ckptfs doctor {} says more", escaped(mount.mount_point))
+               : format("ckptfs doctor {} says more, with the same options", escaped(mount.source));
+}
 
 std::optional<std::string> nobody_listens(const char* /*name*/) {
     return std::nullopt;
@@ -206,8 +213,7 @@ Status Daemon::start() {
     }
     machinery_ = std::move(*machinery);
     if (auto checked = machinery_->check_bucket(); !checked) {
-        checked.error().message +=
-            format("; ckptfs doctor {} says more, with the same options", escaped(config_.mount.source));
+        checked.error().message += "; " + examination_of(config_.mount);
         return checked;
     }
     if (auto attached = attach(); !attached) {

@@ -39,6 +39,10 @@ bool is_ours(std::string_view type) {
     return type == "ckptfs" || type == kFileSystemType;
 }
 
+std::string fstab_path(const Environment& environment) {
+    return environment("LIBMOUNT_FSTAB").value_or("/etc/fstab");
+}
+
 Result<std::optional<MountPlace>> in_fstab(const std::string& directory, const std::string& path) {
     const auto lines = read_fstab(path);
     if (!lines) {
@@ -110,8 +114,13 @@ Result<std::vector<Setting>> settings_of_command(std::string_view command, const
     return std::move(mount->settings);
 }
 
+bool is_in_fstab(const std::string& source, const std::string& directory, const Environment& environment) {
+    const auto place = in_fstab(directory, fstab_path(environment));
+    return place && *place && (*place)->source == source;
+}
+
 Result<MountPlace> find_place(const std::string& directory, const Environment& environment) {
-    const std::string fstab = environment("LIBMOUNT_FSTAB").value_or("/etc/fstab");
+    const std::string fstab = fstab_path(environment);
     const auto line = in_fstab(directory, fstab);
     const auto mounted = find_mount(directory);
     if (mounted) {

@@ -33,6 +33,9 @@ Result<std::vector<FstabLine>> read_fstab(const std::string& path);
 // What a process was started with: words that end in a zero byte. Its settings, where it is a mount of this source.
 Result<std::vector<Setting>> settings_of_command(std::string_view command, const std::string& source);
 
+// Whether a line of fstab mounts this there.
+[[nodiscard]] bool is_in_fstab(const std::string& source, const std::string& directory, const Environment& environment);
+
 // LIBMOUNT_FSTAB names another file than /etc/fstab, as for mount(8). EINVAL where the directory is in neither table.
 Result<MountPlace> find_place(const std::string& directory, const Environment& environment);
 

@@ -14,6 +14,24 @@
 #include "cli/local_checks.h"
 
 namespace ckptfs {
+namespace {
+
+std::string what_to_do(const MountEntry& mount, int errno_value) {
+    switch (errno_value) {
+        case EACCES:
+        case EPERM:
+            return "; a daemon answers to root and to who mounted";
+        case ECONNREFUSED:
+        case ENOENT:
+            return format("; its program has ended: mount it again (mount -a does not), or remove it with umount -l {}",
+                          escaped(mount.mount_point));
+        default:
+            return "";
+    }
+}
+
+}  // namespace
+
 Result<MountEntry> find_mount(const std::string& directory) {
     const auto table = read_mount_table();
     if (!table) {
@@ -61,10 +79,8 @@ Status ask_daemon(const MountEntry& mount, const std::string& request, std::chro
     const std::string directory = control_directory(mount.owner().value_or(0), getuid(), process_environment());
     const Status asked = call_daemon(control_path(directory, mount.mount_point), request, patience, on_line);
     if (!asked) {
-        const std::string shown = escaped(mount.mount_point);
-        return failure(asked.error().errno_value,
-                       format("{}: {}; if its program has ended, mount it again, or remove it with fusermount3 -u {}",
-                              shown, asked.error().message, shown));
+        return failure(asked.error().errno_value, format("{}: {}{}", escaped(mount.mount_point), asked.error().message,
+                                                         what_to_do(mount, asked.error().errno_value)));
     }
     return {};
 }

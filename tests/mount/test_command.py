@@ -115,6 +115,13 @@ def test_a_bucket_that_may_not_be_written(simulator, prefix, point):
                    "--read-only", f"ckptfs doctor s3://{BUCKET}/{prefix} says more, with the same options")
 
 
+def test_a_bucket_that_may_not_be_read(mount, simulator, prefix):
+    simulator.put(f"{prefix}file", b"content")
+    simulator.inject(*({"op": operation, "key": prefix + "*", "action": "403"}
+                       for operation in ("HeadObject", "GetObject")))
+    assert "objects cannot be read (s3:GetObject)" in mount().log()
+
+
 def test_no_fuse_device(simulator, point):
     # A /dev of its own, in a mount namespace of its own.
     script = 'mount -t tmpfs none /dev && exec "$0" "$@"'

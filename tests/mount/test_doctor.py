@@ -42,6 +42,12 @@ def examine(server, *options: str, **more: str) -> Report:
     return Report(run_doctor(server, "--json", *options, **more))
 
 
+@pytest.mark.parametrize("wrong", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
+def test_refused_keys_are_named_by_where_they_come_from(simulator, wrong):
+    report = examine(simulator, **{wrong: "wrong"})
+    assert "; they come from the environment" in report.found("credentials"), report.found("credentials")
+
+
 def is_clean(server) -> bool:
     client = server.client()
     return not (client.list_objects_v2(Bucket=BUCKET).get("Contents")

@@ -35,6 +35,15 @@ def test_a_mount_at_rest(mount):
     assert "safe to stop: yes" in words
 
 
+def test_another_user_hears_that_it_is_not_theirs_to_ask(mount):
+    made = mount("--allow-other")
+    answer = subprocess.run(["setpriv", "--reuid=nobody", "--clear-groups", CKPTFS, "status", made.path], text=True,
+                            timeout=60, check=False, capture_output=True)
+    assert answer.returncode != 0
+    assert "Permission denied; a daemon answers to root and to who mounted" in answer.stderr
+    assert "ended" not in answer.stderr
+
+
 def test_a_file_that_is_being_written(mount, simulator, prefix):
     made = mount()
     with open(made / "model.pt", "wb", buffering=0) as file:
