@@ -266,6 +266,7 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
     release_slot(call, outcome);
     pump();
     if (outcome) {
+        tell_of_the_end();
         finish(call, std::move(outcome));
         return;
     }
@@ -408,7 +409,19 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
 bool RequestSender::is_worth_a_line(Milliseconds failing_for, SteadyTime now) {
     const bool worth_it = failing_for >= kTellAfter && (!told_at_ || now - *told_at_ >= kTellEvery);
     told_at_ = worth_it ? now : told_at_;
+    end_is_untold_ = end_is_untold_ || worth_it;
     return worth_it;
+}
+
+void RequestSender::tell_of_the_end() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (!end_is_untold_ || !delayed_.empty()) {
+            return;
+        }
+        end_is_untold_ = false;
+    }
+    log_info("the store answers again: no request waits to be tried again");
 }
 
 void RequestSender::wake_delayed(Call* call) {

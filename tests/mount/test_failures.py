@@ -124,3 +124,16 @@ def test_moving_a_file_that_may_not_be_deleted_names_key_and_right(mount, simula
     simulator.clear_faults()
     (made / "old").rename(made / "new")
     assert simulator.keys(prefix) == [prefix + "new"]
+
+
+def test_the_end_of_an_outage_is_told_of(mount, simulator, prefix):
+    simulator.inject({"op": "PutObject", "key": prefix + "file", "action": "500"})
+    made = mount()
+    writer = subprocess.Popen(["dd", "if=/dev/zero", f"of={made / 'file'}", "bs=1000", "count=1", "status=none"])
+    wait_until(lambda: "tried again for up to" in made.log(), "the failures to be told of")
+    assert "answers again" not in made.log()
+    simulator.clear_faults()
+    assert writer.wait(60) == 0
+    wait_until(lambda: "the store answers again" in made.log(), "the end to be told of")
+    (made / "other").write_bytes(b"more")
+    assert made.log().count("answers again") == 1
