@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the bucket is there and this mount may use it, asked before mounting.
 //
-// Reading is tried with a list of one key below the prefix. Writing is tried by beginning and ending a multipart upload
-// below .ckptfs/tmp/, which leaves nothing behind.
-// Threads: blocks the caller.
+// Reading is tried with a list of one key below the prefix, and a look at that object, which only warns. Writing is
+// tried by beginning and ending a multipart upload below .ckptfs/tmp/, which leaves nothing behind. Threads: blocks the
+// caller.
 #pragma once
 
 #include <string>

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -62,18 +63,22 @@ bool readable(int fd) {
     return poll(&waiting, 1, kPatienceMilliseconds) == 1;
 }
 
-// False for a client that is gone, or does not read.
+// False for a client that is gone, or has not read all of it in time.
 bool send_all(int client, std::string_view text) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMilliseconds);
     while (!text.empty()) {
         const ssize_t sent = send(client, text.data(), text.size(), MSG_NOSIGNAL);
         if (sent > 0) {
             text.remove_prefix(static_cast<std::size_t>(sent));
             continue;
         }
-        pollfd waiting{client, POLLOUT, 0};
-        if (errno != EINTR && (errno != EAGAIN || poll(&waiting, 1, kPatienceMilliseconds) != 1)) {
+        const bool may_wait = errno == EINTR || errno == EAGAIN;
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+        if (!may_wait || left <= 0) {
             return false;
         }
+        pollfd waiting{client, POLLOUT, 0};
+        poll(&waiting, 1, static_cast<int>(left));
     }
     return true;
 }
@@ -160,7 +165,7 @@ bool ControlServer::accept(const std::function<std::string()>& status) {
     const ssize_t size = readable(client.get()) ? recv(client.get(), request.data(), request.size(), 0) : -1;
     const std::string_view asked(request.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
     if (asked == kStatus) {
-        // Nobody else waits for it.
+        // A client that does not read hears the beginning only.
         static_cast<void>(send_all(client.get(), status()));
     }
     if (asked != kUnmount) {

@@ -23,8 +23,11 @@ std::string what_to_do(const MountEntry& mount, int errno_value) {
             return "; a daemon answers to root and to who mounted";
         case ECONNREFUSED:
         case ENOENT:
-            return format("; its program has ended: mount it again (mount -a does not), or remove it with umount -l {}",
-                          escaped(mount.mount_point));
+            // It may also run in a container, whose sockets are its own.
+            return format(
+                "; if its program has ended, mount it again (not by mount -a), or remove it with "
+                "fusermount3 -u {}",
+                escaped(mount.mount_point));
         default:
             return "";
     }

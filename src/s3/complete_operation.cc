@@ -42,16 +42,27 @@ void CompleteOperation::on_answer(Result<PutResponse> response) {
 }
 
 void CompleteOperation::on_parts(Error error, Result<std::vector<UploadedPart>> stored) {
-    if (!stored || !take_stored_etags(request_.parts, *stored)) {
+    if (!stored) {
+        error.message += format("; its parts could not be compared: {}", stored.error().message);
         done_(failure(std::move(error)));
         return;
+    }
+    switch (take_stored_etags(request_.parts, *stored)) {
+        case StoredParts::kOthers:
+            error.message += "; a part is not there, or holds other bytes: write the file again";
+            [[fallthrough]];
+        case StoredParts::kAsSent:
+            done_(failure(std::move(error)));
+            return;
+        case StoredParts::kUnderOtherETags:
+            break;
     }
     log_info(format("{}: a part arrived twice, and has the ETag of its late attempt; its checksum is right",
                     escaped(request_.upload.key)));
     start();
 }
 
-bool take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored) {
+StoredParts take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored) {
     std::unordered_map<int, const UploadedPart*> by_number;
     for (const UploadedPart& part : stored) {
         by_number.emplace(part.part_number, &part);
@@ -61,22 +72,23 @@ bool take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<Uploa
     for (UploadedPart& part : renewed) {
         const auto found = by_number.find(part.part_number);
         if (found == by_number.end()) {
-            return false;
+            return StoredParts::kOthers;
         }
         const UploadedPart& there = *found->second;
         if (there.etag == part.etag) {
             continue;
         }
         if (part.checksum_crc32c.empty() || there.checksum_crc32c != part.checksum_crc32c || there.size != part.size) {
-            return false;
+            return StoredParts::kOthers;
         }
         part.etag = there.etag;
         changed = true;
     }
-    if (changed) {
-        parts = std::move(renewed);
+    if (!changed) {
+        return StoredParts::kAsSent;
     }
-    return changed;
+    parts = std::move(renewed);
+    return StoredParts::kUnderOtherETags;
 }
 
 }  // namespace ckptfs

@@ -6,6 +6,7 @@
 // are then listed: one that has our size and our checksum is ours, whatever its ETag.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -35,8 +36,15 @@ private:
     int looks_left_;
 };
 
-// Gives `parts` the ETags that the same bytes have among `stored`. False, with `parts` unchanged, where one of them is
-// not there, or may hold other bytes, or where all have the ETag that is stored.
-bool take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored);
+enum class StoredParts : std::uint8_t {
+    // All have the ETags that we know.
+    kAsSent,
+    kUnderOtherETags,
+    // One is not there, or may hold other bytes.
+    kOthers,
+};
+
+// Gives `parts` the ETags that the same bytes have among `stored`; only kUnderOtherETags changes any.
+StoredParts take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored);
 
 }  // namespace ckptfs

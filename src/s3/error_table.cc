@@ -31,7 +31,6 @@ constexpr std::string_view kDamagedAdvice = "the bytes that arrived are not thos
 constexpr std::string_view kFullAdvice = "the store is full";
 constexpr std::string_view kQuotaAdvice = "the bucket's quota is used up";
 constexpr std::string_view kEndedUploadAdvice = "the upload is gone: ended by a lifecycle rule, by gc or by hand";
-constexpr std::string_view kOtherPartAdvice = "a part is not there, or holds other bytes; write the file again";
 constexpr std::string_view kTlsAdvice = "the endpoint speaks TLS; did you mean https:// instead of http://?";
 constexpr std::string_view kBucketAdvice = "no such bucket; check its name and the endpoint";
 
@@ -53,7 +52,7 @@ constexpr auto kRules = std::to_array<Rule>({
     {"NoSuchBucket", EIO, Recovery::kNone, kBucketAdvice},
     {"InvalidBucketName", EINVAL, Recovery::kNone, kBucketAdvice},
     {"NoSuchUpload", EIO, Recovery::kNone, kEndedUploadAdvice},
-    {"InvalidPart", EIO, Recovery::kNone, kOtherPartAdvice},
+    {"InvalidPart", EIO, Recovery::kNone, ""},
     {"InvalidPartOrder", EIO, Recovery::kNone, ""},
     {"ConditionalRequestConflict", EIO, Recovery::kRetry, ""},
     {"OperationAborted", EIO, Recovery::kRetry, ""},

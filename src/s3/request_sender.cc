@@ -259,14 +259,20 @@ void RequestSender::on_answer(const SharedCall& call, int attempt, Result<HttpRe
 }
 
 void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpResponse> outcome) {
+    bool outage_is_over = false;
     {
         const std::lock_guard lock(mutex_);
         call->answered_attempt = attempt;
+        // Not by a request that never failed: others may fail all the while.
+        outage_is_over = outcome && call->retry->failed_attempts > 0 && outage_was_told_ && delayed_.empty();
+        outage_was_told_ = outage_was_told_ && !outage_is_over;
     }
     release_slot(call, outcome);
     pump();
     if (outcome) {
-        tell_of_the_end();
+        if (outage_is_over) {
+            log_info("the store answers again: no request waits to be tried again");
+        }
         finish(call, std::move(outcome));
         return;
     }
@@ -409,19 +415,8 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
 bool RequestSender::is_worth_a_line(Milliseconds failing_for, SteadyTime now) {
     const bool worth_it = failing_for >= kTellAfter && (!told_at_ || now - *told_at_ >= kTellEvery);
     told_at_ = worth_it ? now : told_at_;
-    end_is_untold_ = end_is_untold_ || worth_it;
+    outage_was_told_ = outage_was_told_ || worth_it;
     return worth_it;
-}
-
-void RequestSender::tell_of_the_end() {
-    {
-        const std::lock_guard lock(mutex_);
-        if (!end_is_untold_ || !delayed_.empty()) {
-            return;
-        }
-        end_is_untold_ = false;
-    }
-    log_info("the store answers again: no request waits to be tried again");
 }
 
 void RequestSender::wake_delayed(Call* call) {

@@ -100,8 +100,6 @@ private:
     void retry_now(const SharedCall& call);
     // With mutex_ held: a store that fails is worth a line now and then, long before its requests are given up.
     [[nodiscard]] bool is_worth_a_line(Milliseconds failing_for, SteadyTime now);
-    // What was told of is over once nothing waits to be tried again.
-    void tell_of_the_end();
     void wake_delayed(Call* call);
     void finish(const SharedCall& call, Result<HttpResponse> outcome);
     [[nodiscard]] Error canceled(const Call& call) const;
@@ -138,7 +136,7 @@ private:
     bool pumping_ = false;
     bool stopping_ = false;
     std::optional<SteadyTime> told_at_;
-    bool end_is_untold_ = false;
+    bool outage_was_told_ = false;
     S3Statistics statistics_;
 };
 

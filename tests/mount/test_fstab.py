@@ -113,6 +113,13 @@ def test_a_mount_that_runs_is_not_changed(machine, prefix, options, point):
     assert (machine.run("ls", point).stdout) == "file\n"
 
 
+def test_a_mount_of_fstab_that_fails_is_examined_by_its_directory(machine, options, point):
+    machine.fstab.write_text(f"s3://no-such-bucket {point} ckptfs noauto,{options} 0 0\n")
+    refused = machine.run("mount", point)
+    assert refused.returncode == 32
+    assert f"ckptfs doctor {point} says more" in refused.stderr and "with the same options" not in refused.stderr
+
+
 def test_what_mount_asks_of_its_helpers(machine, prefix, options, point):
     source = f"s3://{BUCKET}/{prefix}"
     assert_done(machine.run("mount", "--fake", "-t", "ckptfs", source, point, "-o", options))

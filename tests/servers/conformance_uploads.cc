@@ -107,6 +107,7 @@ TEST_F(Uploads, ACompleteOfAPartThatHoldsOtherBytesIsRefused) {
     const auto completed = complete(upload, {part});
     ASSERT_FALSE(completed.has_value());
     EXPECT_EQ(completed.error().s3_code, "InvalidPart");
+    EXPECT_THAT(completed.error().message, ::testing::HasSubstr("write the file again"));
     EXPECT_EQ(errno_of(store_->head(key("file"))), ENOENT);
 }
 
