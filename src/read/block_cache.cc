@@ -310,7 +310,7 @@ bool BlockCache::evict_one(Need need) {
         if (victim == nullptr) {
             return false;
         }
-        if (victim->place == Block::Place::kUnread) {
+        if (!victim->was_read) {
             bytes_wasted_.fetch_add(victim->size, std::memory_order_relaxed);
         }
         forget(*victim);

@@ -108,7 +108,7 @@ public:
     };
     Claim claim_ahead(CachedVersion& version, BlockSpan span, std::uint64_t blocks_per_request);
     void consumed(CachedVersion& version, BlockSpan span);
-    // Ends what is being fetched ahead there and nobody else wants.
+    // Ends what is being fetched ahead there and nobody else wants; what is there and unread goes first.
     void abandon(CachedVersion& version, BlockSpan span);
     ReadShares& shares() { return shares_; }
 

@@ -78,6 +78,8 @@ void BlockCache::abandon(CachedVersion& version, BlockSpan span) {
         const std::shared_ptr<Block> block = find_block(version, index);
         if (block != nullptr && block->run != nullptr && block->run->read_ahead && !block->run->wanted) {
             abandon_run(*block->run);
+        } else if (block != nullptr && block->place == Block::Place::kUnread) {
+            order_.place(block, Block::Place::kConsumed);
         }
     }
 }

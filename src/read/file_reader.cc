@@ -36,11 +36,11 @@ public:
 
     ReadPlan on_read(std::uint64_t offset, std::size_t size, Found found, const ReadEnvironment& environment) {
         std::lock_guard lock(mutex_);
-        std::uint64_t limit = cache_.shares().share(this, window_.sequential_streams(), environment.clock.now());
+        ReadShares::Share share = cache_.shares().share(this, window_.sequential_streams(), environment.clock.now());
         if (environment.config.max_read_ahead > 0) {
-            limit = std::min(limit, blocks_of(environment.config.max_read_ahead));
+            share.blocks = std::min(share.blocks, blocks_of(environment.config.max_read_ahead));
         }
-        return window_.on_read(offset, size, found, limit);
+        return window_.on_read(offset, size, found, share.blocks, share.others);
     }
 
     void not_fetched(const ReadPlan& plan, const BlockCache::Claim& claim) {
@@ -101,8 +101,8 @@ private:
         if (!plan.consumed.empty()) {
             environment_.cache.consumed(*version_, plan.consumed);
         }
-        if (!plan.abandoned.empty()) {
-            environment_.cache.abandon(*version_, plan.abandoned);
+        for (const BlockSpan& span : plan.abandoned) {
+            environment_.cache.abandon(*version_, span);
         }
         if (plan.ahead.empty()) {
             return;

@@ -5,7 +5,7 @@
 
 namespace ckptfs {
 
-std::uint64_t ReadShares::share(const void* reader, std::size_t streams, SteadyTime now) {
+ReadShares::Share ReadShares::share(const void* reader, std::size_t streams, SteadyTime now) {
     std::lock_guard lock(mutex_);
     Reader& known = readers_[reader];
     streams_ = streams_ - known.streams + streams;
@@ -17,7 +17,8 @@ std::uint64_t ReadShares::share(const void* reader, std::size_t streams, SteadyT
     }
     // A reader that has no stream yet gets what it would get with one.
     const std::size_t mine = std::max<std::size_t>(streams, 1);
-    return total_ * mine / std::max(streams_ - streams + mine, mine);
+    const std::size_t others = streams_ - streams;
+    return Share{total_ * mine / (others + mine), others};
 }
 
 void ReadShares::leave(const void* reader) {

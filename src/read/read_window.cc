@@ -9,8 +9,6 @@ namespace ckptfs {
 
 namespace {
 
-// A stream that was not read from for this many reads of its handle has stopped.
-constexpr std::uint64_t kActiveReads = 1024;
 // Reads within so many blocks of each other are taken for a pattern.
 constexpr std::uint64_t kNearby = 4;
 
@@ -24,7 +22,8 @@ std::uint64_t distance(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit) {
+ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit,
+                             std::uint64_t others) {
     ++reads_;
     ReadPlan plan;
     const std::uint64_t end = offset + size;
@@ -32,19 +31,13 @@ ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found fou
     Stream* stream = find(offset);
     const bool is_new = stream == nullptr;
     if (is_new) {
-        stream = &replace();
-        if (stream->in_use && stream->window > 0) {
-            plan.abandoned = BlockSpan{block_of(stream->position), stream->asked};
-        }
-        *stream = Stream{};
-        stream->in_use = true;
-        stream->position = end;
-        stream->asked = read.end;
-        stream->consumed = read.begin;
-        stream->grown_at = read.begin;
+        stream = &begin_at(read, end, plan);
+    } else {
+        absorb_those_met(*stream, offset);
     }
     stream->last_read = reads_;
-    plan.stream = static_cast<std::size_t>(stream - streams_.data());
+    plan.stream = index_of(*stream);
+    give_up_stopped(plan);
     if (found != Found::kReady) {
         stream->waited = true;
     }
@@ -60,23 +53,42 @@ ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found fou
         plan_neighbourhood(read, found, limit, plan);
         return plan;
     }
-    const std::uint64_t stream_limit = limit / std::max<std::size_t>(sequential_streams(), 1);
+    const Share share = share_of_each(limit, others);
     if (from_the_head) {
         stream->window = kFirstWindow;
     } else {
-        advance(*stream, end, stream_limit);
+        advance(*stream, end, share.blocks);
     }
-    plan_ahead(*stream, stream_limit, plan);
+    plan_ahead(*stream, share, plan);
     return plan;
+}
+
+bool ReadWindow::may_continue_at(const Stream& stream, std::uint64_t offset) {
+    return stream.in_use && distance(stream.position, offset) <= reordered_blocks(stream) * kFrameSize;
+}
+
+BlockSpan ReadWindow::ahead_of(const Stream& stream) {
+    return BlockSpan{block_of(stream.position), stream.asked};
+}
+
+bool ReadWindow::has_stopped(const Stream& stream) const {
+    return stream.last_read + kActiveReads <= reads_;
+}
+
+bool ReadWindow::is_sequential(const Stream& stream) const {
+    const bool has_just_begun = block_of(stream.position) < stream.begun_at + kFirstWindow;
+    return stream.in_use && stream.window > 0 && !has_just_begun && stream.asked < block_count_ && !has_stopped(stream);
+}
+
+std::size_t ReadWindow::index_of(const Stream& stream) const {
+    return static_cast<std::size_t>(&stream - streams_.data());
 }
 
 ReadWindow::Stream* ReadWindow::find(std::uint64_t offset) {
     Stream* nearest = nullptr;
     for (Stream& stream : streams_) {
-        if (!stream.in_use || distance(stream.position, offset) > reordered_blocks(stream) * kFrameSize) {
-            continue;
-        }
-        if (nearest == nullptr || distance(stream.position, offset) < distance(nearest->position, offset)) {
+        if (may_continue_at(stream, offset) &&
+            (nearest == nullptr || distance(stream.position, offset) < distance(nearest->position, offset))) {
             nearest = &stream;
         }
     }
@@ -84,12 +96,78 @@ ReadWindow::Stream* ReadWindow::find(std::uint64_t offset) {
 }
 
 // Single probes take each other's places before they take a stream's.
-ReadWindow::Stream& ReadWindow::replace() {
+ReadWindow::Stream& ReadWindow::begin_at(BlockSpan read, std::uint64_t end, ReadPlan& plan) {
     const auto rank = [](const Stream& stream) {
         return std::pair(stream.in_use ? (stream.window > 0 ? 2 : 1) : 0, stream.last_read);
     };
-    return *std::min_element(streams_.begin(), streams_.end(),
-                             [&](const Stream& a, const Stream& b) { return rank(a) < rank(b); });
+    Stream& stream = *std::min_element(streams_.begin(), streams_.end(),
+                                       [&](const Stream& a, const Stream& b) { return rank(a) < rank(b); });
+    if (stream.in_use && stream.window > 0 && !ahead_of(stream).empty()) {
+        plan.abandoned.push_back(ahead_of(stream));
+    }
+    stream = Stream{};
+    stream.in_use = true;
+    stream.position = end;
+    stream.asked = read.end;
+    stream.consumed = read.begin;
+    stream.begun_at = read.begin;
+    stream.grown_at = read.begin;
+    return stream;
+}
+
+// What either has proved is kept, and the earlier position: what lies between the two has not been read.
+void ReadWindow::absorb_those_met(Stream& stream, std::uint64_t offset) {
+    for (Stream& other : streams_) {
+        if (&other == &stream || !may_continue_at(other, offset)) {
+            continue;
+        }
+        if (stream.asked >= block_of(other.position)) {
+            stream.asked = std::max(stream.asked, other.asked);
+        }
+        stream.window = std::max(stream.window, other.window);
+        stream.position = std::min(stream.position, other.position);
+        stream.consumed = std::min(stream.consumed, other.consumed);
+        stream.begun_at = std::min(stream.begun_at, other.begun_at);
+        stream.grown_at = std::min(stream.grown_at, block_of(stream.position));
+        stream.waited = stream.waited || other.waited;
+        other = Stream{};
+        other.absorbed_by = index_of(stream);
+    }
+}
+
+void ReadWindow::give_up_stopped(ReadPlan& plan) {
+    for (Stream& stream : streams_) {
+        if (!stream.in_use || stream.window == 0 || !has_stopped(stream) || ahead_of(stream).empty()) {
+            continue;
+        }
+        const BlockSpan unwanted = not_ahead_of_others(ahead_of(stream));
+        if (!unwanted.empty()) {
+            plan.abandoned.push_back(unwanted);
+        }
+        stream.asked = block_of(stream.position);
+    }
+}
+
+// What a stream that goes on comes by in its turn is kept.
+BlockSpan ReadWindow::not_ahead_of_others(BlockSpan span) const {
+    for (const Stream& other : streams_) {
+        const BlockSpan ahead = ahead_of(other);
+        if (!is_sequential(other)) {
+            continue;
+        }
+        if (ahead.contains(span.begin)) {
+            span.begin = ahead.end;
+        } else if (span.contains(ahead.begin)) {
+            span.end = ahead.begin;
+        }
+    }
+    return span;
+}
+
+ReadWindow::Share ReadWindow::share_of_each(std::uint64_t limit, std::uint64_t others) const {
+    const std::uint64_t mine = std::max<std::uint64_t>(sequential_streams(), 1);
+    return Share{limit / mine,
+                 std::clamp(kRequestsPerWindow / (mine + others), kMinRequestsPerWindow, kRequestsPerWindow)};
 }
 
 std::uint64_t ReadWindow::reordered_blocks(const Stream& stream) {
@@ -117,12 +195,12 @@ void ReadWindow::advance(Stream& stream, std::uint64_t end, std::uint64_t limit)
     }
 }
 
-void ReadWindow::plan_ahead(Stream& stream, std::uint64_t limit, ReadPlan& plan) const {
-    const std::uint64_t window = std::min(stream.window, limit);
+void ReadWindow::plan_ahead(Stream& stream, const Share& share, ReadPlan& plan) const {
+    const std::uint64_t window = std::min(stream.window, share.blocks);
     const std::uint64_t position = block_of(stream.position - 1) + 1;
     stream.asked = std::max(stream.asked, position);
     const std::uint64_t target = std::min(position + window, block_count_);
-    plan.blocks_per_request = std::clamp<std::uint64_t>(window / kRequestsPerWindow, 1, kMaxBlocksPerRequest);
+    plan.blocks_per_request = std::clamp<std::uint64_t>(window / share.requests_per_window, 1, kMaxBlocksPerRequest);
     if (target >= stream.asked + plan.blocks_per_request || (target == block_count_ && target > stream.asked)) {
         plan.ahead = BlockSpan{stream.asked, target};
         stream.asked = target;
@@ -169,7 +247,8 @@ void ReadWindow::plan_neighbourhood(BlockSpan read, Found found, std::uint64_t l
 }
 
 void ReadWindow::not_fetched(const ReadPlan& plan, std::uint64_t first, bool memory_is_short) {
-    Stream& stream = streams_[plan.stream];
+    const Stream& planned = streams_[plan.stream];
+    Stream& stream = streams_[planned.in_use ? plan.stream : planned.absorbed_by];
     if (stream.window == 0 || stream.asked < plan.ahead.begin) {
         return;
     }
@@ -182,18 +261,15 @@ void ReadWindow::not_fetched(const ReadPlan& plan, std::uint64_t first, bool mem
 }
 
 std::size_t ReadWindow::sequential_streams() const {
-    return static_cast<std::size_t>(std::count_if(streams_.begin(), streams_.end(), [this](const Stream& stream) {
-        return stream.in_use && stream.window > 0 && stream.asked < block_count_ &&
-               stream.last_read + kActiveReads > reads_;
-    }));
+    return static_cast<std::size_t>(std::count_if(streams_.begin(), streams_.end(),
+                                                  [this](const Stream& stream) { return is_sequential(stream); }));
 }
 
 std::vector<BlockSpan> ReadWindow::outstanding() const {
     std::vector<BlockSpan> spans;
     for (const Stream& stream : streams_) {
-        const BlockSpan span{block_of(stream.position), stream.asked};
-        if (stream.in_use && stream.window > 0 && !span.empty()) {
-            spans.push_back(span);
+        if (stream.in_use && stream.window > 0 && !ahead_of(stream).empty()) {
+            spans.push_back(ahead_of(stream));
         }
     }
     return spans;

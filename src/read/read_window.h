@@ -4,8 +4,9 @@
 // A handle may carry several sequential streams at once (loaders that read slices from threads, a zip whose directory
 // is probed between members); each is found again by where its next read starts. A stream's window begins small,
 // grows fourfold while its reads still have to wait, and stops at the limit given: what fills the link, or what memory
-// allows. Reads that follow no stream fetch a neighbourhood, which grows while neighbours are asked for and shrinks
-// while they are not.
+// allows. Streams that meet are one: a walk that comes to where a probe had begun another keeps its window. What a
+// stream that has stopped had ahead of it is given up. Reads that follow no stream fetch a neighbourhood, which grows
+// while neighbours are asked for and shrinks while they are not.
 //
 // A value; not synchronised. Positions are bytes of the file, spans are block indexes (kFrameSize each).
 #pragma once
@@ -37,8 +38,8 @@ struct ReadPlan {
     std::uint64_t blocks_per_request = 1;
     // The stream has passed these.
     BlockSpan consumed;
-    // Was read ahead of a stream that is forgotten now.
-    BlockSpan abandoned;
+    // Were read ahead of streams that have stopped or are forgotten now.
+    std::vector<BlockSpan> abandoned;
     // For not_fetched().
     std::size_t stream = 0;
 };
@@ -53,22 +54,30 @@ public:
     // 4 MiB. At 30 ms to the first byte and 90 MB/s a connection a request of this size moves 54 MB/s, so 48 of them
     // (192 MiB) fill 2.5 GB/s; with 8 MiB the same memory carries 1.6 GB/s.
     static constexpr std::uint64_t kMaxBlocksPerRequest = 4;
-    // A window this many times a request's size keeps as many connections busy.
+    // A window this many times a request's size keeps as many connections busy. Where many streams share the link, it
+    // is their requests together that fill it: each makes fewer, not smaller ones.
     static constexpr std::uint64_t kRequestsPerWindow = 16;
+    static constexpr std::uint64_t kMinRequestsPerWindow = 4;
     // The kernel hands the pieces of one read-ahead to several threads, which arrive in any order.
     static constexpr std::uint64_t kReorderedBlocks = 16;
     static constexpr std::uint64_t kNewStreamReorderedBlocks = 2;
     static constexpr std::uint64_t kMaxNeighbourhood = 16;
+    // A stream that was not read from for this many reads of its handle has stopped. A walk through a mapped or cached
+    // file arrives in reads of 128 KiB to 1 MiB: other streams have moved 32 MiB or more by then.
+    static constexpr std::uint64_t kActiveReads = 256;
 
     explicit ReadWindow(std::uint64_t block_count) : block_count_(block_count) {}
 
-    // size > 0. `limit` is how many blocks all streams of the handle together may have ahead of them.
-    ReadPlan on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit);
+    // size > 0. `limit` is how many blocks all streams of the handle together may have ahead of them; `others` counts
+    // the streams of other handles that share the link.
+    ReadPlan on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit,
+                     std::uint64_t others = 0);
     // Only the blocks before `first` of plan.ahead are being fetched. The window shrinks where memory was short; where
     // enough requests are under way, the rest is asked for as they end.
     void not_fetched(const ReadPlan& plan, std::uint64_t first, bool memory_is_short);
 
-    // Streams that were read from lately and have more to ask for; each deserves a share of the memory.
+    // Streams that were read from lately and have more to ask for; each deserves a share of the memory. Those that have
+    // just begun do with what is left over.
     [[nodiscard]] std::size_t sequential_streams() const;
     // Asked for ahead and not yet passed by any stream.
     [[nodiscard]] std::vector<BlockSpan> outstanding() const;
@@ -83,20 +92,38 @@ private:
         // Blocks before this were asked for.
         std::uint64_t asked = 0;
         std::uint64_t consumed = 0;
+        std::uint64_t begun_at = 0;
         std::uint64_t grown_at = 0;
         bool waited = false;
         std::uint64_t last_read = 0;
+        // Where it went when it met another; says nothing while it is in use.
+        std::size_t absorbed_by = 0;
     };
     struct Neighbourhood {
         BlockSpan blocks;
         bool useful = false;
     };
 
-    [[nodiscard]] Stream* find(std::uint64_t offset);
-    Stream& replace();
+    // What its streams have in common as one of them reads.
+    struct Share {
+        std::uint64_t blocks = 0;
+        std::uint64_t requests_per_window = kRequestsPerWindow;
+    };
+
     static std::uint64_t reordered_blocks(const Stream& stream);
-    void advance(Stream& stream, std::uint64_t end, std::uint64_t limit);
-    void plan_ahead(Stream& stream, std::uint64_t limit, ReadPlan& plan) const;
+    [[nodiscard]] static bool may_continue_at(const Stream& stream, std::uint64_t offset);
+    [[nodiscard]] static BlockSpan ahead_of(const Stream& stream);
+    [[nodiscard]] bool has_stopped(const Stream& stream) const;
+    [[nodiscard]] bool is_sequential(const Stream& stream) const;
+    [[nodiscard]] Stream* find(std::uint64_t offset);
+    Stream& begin_at(BlockSpan read, std::uint64_t end, ReadPlan& plan);
+    void absorb_those_met(Stream& stream, std::uint64_t offset);
+    void give_up_stopped(ReadPlan& plan);
+    [[nodiscard]] BlockSpan not_ahead_of_others(BlockSpan span) const;
+    [[nodiscard]] std::size_t index_of(const Stream& stream) const;
+    [[nodiscard]] Share share_of_each(std::uint64_t limit, std::uint64_t others) const;
+    static void advance(Stream& stream, std::uint64_t end, std::uint64_t limit);
+    void plan_ahead(Stream& stream, const Share& share, ReadPlan& plan) const;
     void plan_neighbourhood(BlockSpan read, Found found, std::uint64_t limit, ReadPlan& plan);
 
     std::uint64_t block_count_;

@@ -69,6 +69,28 @@ TEST(ReadMemory, StaysWithinItsBlocks) {
     expect_disjoint(reading.store.ranges());
 }
 
+TEST(ReadMemory, WhatAClosedHandleHadReadAheadMakesRoomForOthers) {
+    Reading reading(300, 6);
+    const std::string content = content_of(64 * kMiB);
+    reading.store.put_object("closed", content);
+    reading.store.put_object("k", content);
+    const auto first = reading.open("closed");
+    {
+        const auto stream = first->open_stream();
+        ASSERT_TRUE(Reading::read(*first, stream, 0, 10).has_value());
+        ASSERT_TRUE(reading.comes_to_rest());
+    }
+    const std::uint64_t before = reading.cache.statistics().bytes_fetched;
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    Awaited<Payload> kept;
+    reader->read(stream, 0, 10, kept.callback());
+    const Payload payload = kept.get().value();
+    ASSERT_TRUE(reading.comes_to_rest());
+    EXPECT_EQ(reading.cache.statistics().bytes_fetched - before, (1 + ReadWindow::kFirstWindow) * kMiB);
+    EXPECT_GE(reading.cache.statistics().bytes_wasted, 3 * kMiB);
+}
+
 TEST(ReadMemory, CacheGivesWayToWriters) {
     Reading reading(16);
     const std::string content = content_of(64 * kMiB);

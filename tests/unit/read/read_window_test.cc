@@ -52,6 +52,13 @@ TEST(ReadWindow, SecondReadInARowMakesAStream) {
     static_cast<void>(window.on_read(500 * kMiB, kMiB, Found::kAbsent, kPlenty));
     const ReadPlan plan = window.on_read(501 * kMiB, kMiB, Found::kAbsent, kPlenty);
     EXPECT_EQ(plan.ahead, (BlockSpan{502, 502 + ReadWindow::kFirstWindow}));
+}
+
+TEST(ReadWindow, AStreamDeservesAShareOnceItHasPassedItsFirstWindow) {
+    ReadWindow window(1000);
+    static_cast<void>(walk(window, 500 * kMiB, 503 * kMiB, kMiB));
+    EXPECT_EQ(window.sequential_streams(), 0U);
+    static_cast<void>(walk(window, 503 * kMiB, 504 * kMiB, kMiB));
     EXPECT_EQ(window.sequential_streams(), 1U);
 }
 
@@ -279,12 +286,157 @@ TEST(ReadWindow, ForgottenStreamsNameWhatTheyHadAskedFor) {
     for (std::uint64_t stream = 1; stream <= ReadWindow::kStreams; ++stream) {
         for (std::uint64_t step = 0; step < 4; ++step) {
             const ReadPlan plan = window.on_read((stream * 10'000 + step) * kMiB, kMiB, Found::kFetching, kPlenty);
-            if (abandoned.empty()) {
-                abandoned = plan.abandoned;
+            if (abandoned.empty() && !plan.abandoned.empty()) {
+                abandoned = plan.abandoned.front();
             }
         }
     }
     EXPECT_EQ(abandoned, ahead);
+}
+
+TEST(ReadWindow, WhatAStoppedStreamHadAheadIsGivenUpOnce) {
+    ReadWindow window(1'000'000);
+    static_cast<void>(walk(window, 0, 100 * kMiB, kMiB));
+    const BlockSpan ahead = window.outstanding().front();
+    std::vector<BlockSpan> abandoned;
+    for (std::uint64_t read = 0; read < ReadWindow::kActiveReads * 2; ++read) {
+        const ReadPlan plan = window.on_read((500'000 + read) * kMiB, kMiB, Found::kFetching, kPlenty);
+        EXPECT_TRUE(plan.abandoned.empty() || read + 1 == ReadWindow::kActiveReads);
+        abandoned.insert(abandoned.end(), plan.abandoned.begin(), plan.abandoned.end());
+    }
+    EXPECT_EQ(abandoned, std::vector{ahead});
+    EXPECT_EQ(window.sequential_streams(), 1U);
+    EXPECT_EQ(window.outstanding().size(), 1U);
+    // Should it go on, it goes on as it was.
+    const ReadPlan plan = window.on_read(100 * kMiB, kMiB, Found::kAbsent, kPlenty);
+    EXPECT_EQ(plan.ahead.begin, 101U);
+    EXPECT_GE(plan.ahead.count(), kPlenty / 2 - ReadWindow::kMaxBlocksPerRequest);
+}
+
+TEST(ReadWindow, WhatAnotherStreamComesByIsNotGivenUp) {
+    ReadWindow window(1'000'000);
+    static_cast<void>(walk(window, 300 * kMiB, 310 * kMiB, kMiB));
+    const BlockSpan stopped = window.outstanding().front();
+    std::vector<BlockSpan> abandoned;
+    for (const ReadPlan& plan : walk(window, 0, 64 * kMiB, 128 << 10)) {
+        abandoned.insert(abandoned.end(), plan.abandoned.begin(), plan.abandoned.end());
+    }
+    EXPECT_EQ(abandoned, std::vector{stopped});
+    static_cast<void>(walk(window, 64 * kMiB, 250 * kMiB, kMiB));
+    static_cast<void>(walk(window, 310 * kMiB, 314 * kMiB, kMiB));
+    for (std::uint64_t read = 0; read < ReadWindow::kActiveReads * 2; ++read) {
+        // The walk goes on slowly, and has all of the other's ahead of it.
+        EXPECT_TRUE(window.on_read(250 * kMiB + read * 4096, 4096, Found::kReady, kPlenty).abandoned.empty());
+    }
+}
+
+// How many requests fetch what the plans ask for, each block once.
+std::uint64_t requests_of(const std::vector<ReadPlan>& plans, std::uint64_t blocks) {
+    std::vector<bool> there(blocks, false);
+    std::uint64_t requests = 0;
+    for (const ReadPlan& plan : plans) {
+        std::uint64_t in_request = plan.blocks_per_request;
+        for (std::uint64_t block = plan.ahead.begin; block < plan.ahead.end; ++block) {
+            if (there[block]) {
+                in_request = plan.blocks_per_request;
+            } else if (in_request == plan.blocks_per_request) {
+                ++requests;
+                in_request = 1;
+            } else {
+                ++in_request;
+            }
+            there[block] = true;
+        }
+    }
+    return requests;
+}
+
+// DCP looks at each tensor's head and tail before it reads it; the kernel reads on behind each look, and does not ask
+// for that again when the walk comes by.
+TEST(ReadWindow, AWalkKeepsItsWindowWhereProbesHadBegunAStream) {
+    constexpr std::uint64_t kTensor = 32 * kMiB;
+    constexpr std::uint64_t kBlocks = 1024;
+    ReadWindow window(kBlocks);
+    std::vector<ReadPlan> plans = walk(window, 0, 4 * kTensor, 128 << 10);
+    for (std::uint64_t begin = 4 * kTensor; begin < kBlocks * kMiB; begin += kTensor) {
+        const std::uint64_t end = begin + kTensor;
+        plans.push_back(window.on_read(end - 8192, 4096, Found::kReady, kPlenty));
+        plans.push_back(window.on_read(end - 4096, 4096 + (128 << 10), Found::kReady, kPlenty));
+        const auto tensor = walk(window, begin + (128 << 10), end, 128 << 10, Found::kReady);
+        plans.insert(plans.end(), tensor.begin(), tensor.end());
+    }
+    EXPECT_LT(requests_of(plans, kBlocks), kBlocks / ReadWindow::kMaxBlocksPerRequest * 3 / 2);
+}
+
+// safetensors looks at each tensor before it reads the first.
+TEST(ReadWindow, ALookAtEachTensorLeavesTheWalkItsShare) {
+    constexpr std::uint64_t kTensor = 64 * kMiB;
+    ReadWindow window(4096);
+    for (std::uint64_t begin = 0; begin < 4096 * kMiB; begin += kTensor) {
+        static_cast<void>(walk(window, begin, begin + 2 * kMiB, 128 << 10, Found::kReady));
+    }
+    static_cast<void>(walk(window, 2 * kMiB, 64 * kMiB, kMiB));
+    EXPECT_EQ(window.sequential_streams(), 1U);
+    EXPECT_GE(window.outstanding().front().count(), kPlenty - ReadWindow::kMaxBlocksPerRequest);
+}
+
+TEST(ReadWindow, StreamsThatMeetAreOneAndLeaveNothingOut) {
+    ReadWindow window(10'000);
+    std::vector<ReadPlan> plans = walk(window, 0, 100 * kMiB, kMiB);
+    // Beyond all that the walk has asked for.
+    const auto other = walk(window, 600 * kMiB, 606 * kMiB, kMiB);
+    EXPECT_EQ(window.sequential_streams(), 2U);
+    const auto on = walk(window, 100 * kMiB, 700 * kMiB, kMiB);
+    EXPECT_EQ(window.sequential_streams(), 1U);
+    plans.insert(plans.end(), other.begin(), other.end());
+    plans.insert(plans.end(), on.begin(), on.end());
+    std::vector<bool> there(10'000, false);
+    for (const ReadPlan& plan : plans) {
+        std::fill(there.begin() + static_cast<std::ptrdiff_t>(plan.ahead.begin),
+                  there.begin() + static_cast<std::ptrdiff_t>(plan.ahead.end), true);
+    }
+    // What the other stream itself read first is the first that nobody asked for ahead.
+    EXPECT_EQ(std::find(there.begin() + 1, there.end(), false) - there.begin(),
+              static_cast<std::ptrdiff_t>(furthest(plans)));
+}
+
+TEST(ReadWindow, OfStreamsThatMeetTheLargerWindowIsKept) {
+    ReadWindow window(10'000);
+    static_cast<void>(walk(window, 0, 100 * kMiB, kMiB));
+    static_cast<void>(walk(window, 118 * kMiB, 131 * kMiB, kMiB));
+    ASSERT_EQ(window.outstanding().size(), 2U);
+    // Nearer to the second.
+    static_cast<void>(window.on_read(116 * kMiB, kMiB, Found::kReady, kPlenty));
+    ASSERT_EQ(window.outstanding().size(), 1U);
+    static_cast<void>(walk(window, 117 * kMiB, 140 * kMiB, kMiB, Found::kReady));
+    EXPECT_GE(window.outstanding().front().count(), kPlenty - ReadWindow::kMaxBlocksPerRequest);
+}
+
+TEST(ReadWindow, TheRestOfAPlanIsAskedForByTheStreamThatAbsorbedIt) {
+    ReadWindow window(10'000);
+    static_cast<void>(walk(window, 0, 100 * kMiB, kMiB));
+    static_cast<void>(walk(window, 130 * kMiB, 131 * kMiB, kMiB));
+    const ReadPlan plan = window.on_read(131 * kMiB, kMiB, Found::kFetching, kPlenty);
+    ASSERT_FALSE(plan.ahead.empty());
+    static_cast<void>(walk(window, 100 * kMiB, 131 * kMiB, kMiB));
+    ASSERT_EQ(window.outstanding().size(), 1U);
+    window.not_fetched(plan, 133, false);
+    const ReadPlan next = window.on_read(131 * kMiB, kMiB, Found::kReady, kPlenty);
+    EXPECT_EQ(next.ahead.begin, 133U);
+}
+
+TEST(ReadWindow, WhereManyShareTheLinkEachMakesFewerRequests) {
+    const auto last = [](std::uint64_t limit, std::uint64_t others) {
+        ReadWindow window(10'000);
+        ReadPlan plan;
+        for (std::uint64_t block = 0; block < 100; ++block) {
+            plan = window.on_read(block * kMiB, kMiB, Found::kFetching, limit, others);
+        }
+        return plan.blocks_per_request;
+    };
+    EXPECT_EQ(last(24, 0), 1U);
+    EXPECT_EQ(last(24, 7), 4U);
+    EXPECT_EQ(last(6, 31), 1U);
 }
 
 }  // namespace
