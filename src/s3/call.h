@@ -65,6 +65,7 @@ struct Call {
     std::optional<WallTime> server_time;
     bool clock_corrected = false;
     bool damaged_before = false;
+    bool has_failed = false;
     SteadyTime queued_at{};
     SteadyTime sent_at{};
     Milliseconds attempt_timeout{0};

@@ -22,6 +22,11 @@ constexpr int kMinConcurrency = 1;
 constexpr Milliseconds kTellAfter{1'000};
 constexpr Milliseconds kTellEvery{30'000};
 
+// As long without any success is an outage; what is shorter, backoff alone gets over as fast.
+constexpr Milliseconds kOutage{5'000};
+// After one, those that wait come back spread over this, or sooner where their turn is sooner.
+constexpr Milliseconds kComeBackWithin{1'000};
+
 }  // namespace
 
 RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies)
@@ -89,8 +94,8 @@ void RequestSender::stop() {
         stopping_ = true;
         dropped.assign(queue_.begin(), queue_.end());
         queue_.clear();
-        for (auto& [raw, call] : delayed_) {
-            dropped.push_back(std::move(call));
+        for (auto& [wait, delayed] : delayed_) {
+            dropped.push_back(std::move(delayed.call));
         }
         delayed_.clear();
         for (const auto& [raw, id] : active_) {
@@ -264,8 +269,11 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
         const std::lock_guard lock(mutex_);
         call->answered_attempt = attempt;
         // Not by a request that never failed: others may fail all the while.
-        outage_is_over = outcome && call->retry->failed_attempts > 0 && outage_was_told_ && delayed_.empty();
+        outage_is_over = outcome && call->has_failed && outage_was_told_ && delayed_.empty();
         outage_was_told_ = outage_was_told_ && !outage_is_over;
+        if (outcome) {
+            note_success(clock_.now());
+        }
     }
     release_slot(call, outcome);
     pump();
@@ -372,6 +380,7 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
     RetryState& retry = *call->retry;
     const SteadyTime now = clock_.now();
     ++retry.failed_attempts;
+    call->has_failed = true;
     if (!retry.failing_since) {
         // A stall has been without progress for as long as it took to notice.
         retry.failing_since = error.errno_value == ETIMEDOUT ? now - call->attempt_timeout : now;
@@ -384,10 +393,13 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
         const std::lock_guard lock(mutex_);
         delay = delay_before_retry(policy_, error, retry.failed_attempts, failing_for, random_());
         dropped = stopping_;
+        failing_since_ = failing_since_.value_or(now);
         if (delay && !dropped) {
             ++statistics_.retries;
             tell = is_worth_a_line(failing_for, now);
-            delayed_.emplace(call.get(), call);
+            const WaitNumber wait = ++last_wait_;
+            delayed_.emplace(wait, Delayed{call, now + *delay, recovery_of(error) == Recovery::kSlowDown});
+            arm(wait, *delay);
         }
     }
     if (tell) {
@@ -403,13 +415,29 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
         error.message += format("; given up after {:.1f} s without progress and {} attempts",
                                 static_cast<double>(failing_for.count()) / 1000.0, retry.failed_attempts);
         finish(call, failure(std::move(error)));
-        return;
     }
-    timer_.after(*delay, [weak = weak_from_this(), raw = call.get()] {
+}
+
+void RequestSender::arm(WaitNumber wait, Milliseconds delay) {
+    timer_.after(delay, [weak = weak_from_this(), wait] {
         if (const auto self = weak.lock()) {
-            self->wake_delayed(raw);
+            self->wake_delayed(wait);
         }
     });
+}
+
+void RequestSender::note_success(SteadyTime now) {
+    const std::optional<SteadyTime> failing_since = std::exchange(failing_since_, std::nullopt);
+    if (!failing_since || now - *failing_since < kOutage) {
+        return;
+    }
+    for (auto& [wait, delayed] : delayed_) {
+        const auto soon = std::chrono::duration_cast<Milliseconds>(kComeBackWithin * random_());
+        if (!delayed.told_to_slow_down && delayed.until > now + soon) {
+            delayed.until = now + soon;
+            arm(wait, soon);
+        }
+    }
 }
 
 bool RequestSender::is_worth_a_line(Milliseconds failing_for, SteadyTime now) {
@@ -419,15 +447,15 @@ bool RequestSender::is_worth_a_line(Milliseconds failing_for, SteadyTime now) {
     return worth_it;
 }
 
-void RequestSender::wake_delayed(Call* call) {
+void RequestSender::wake_delayed(WaitNumber wait) {
     SharedCall woken;
     {
         const std::lock_guard lock(mutex_);
-        const auto found = delayed_.find(call);
+        const auto found = delayed_.find(wait);
         if (found == delayed_.end()) {
             return;
         }
-        woken = std::move(found->second);
+        woken = std::move(found->second.call);
         delayed_.erase(found);
     }
     enqueue(woken);

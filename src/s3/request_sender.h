@@ -3,7 +3,8 @@
 //
 // At most as many requests are under way as the store has shown it bears (halved by 503, raised again by success);
 // the others wait, first come, first served, and those that failed before first of all. An operation is given up when
-// no byte has moved for retry_for; time in the queue does not count.
+// no byte has moved for retry_for; time in the queue does not count. The first success after an outage brings the
+// others' next attempts forward, except where the store asked for patience.
 //
 // Ownership: the dependencies outlive the sender. Held by shared_ptr, since timers and transfers may outlast stop().
 // Threads: all functions may be called from any thread. Callbacks run without locks on an HTTP, timer or executor
@@ -78,6 +79,14 @@ public:
     [[nodiscard]] const std::string& bucket() const { return bucket_; }
 
 private:
+    // Each wait has its own, so that the timer of one that was cut short does not end the next of the same call.
+    using WaitNumber = std::uint64_t;
+    struct Delayed {
+        SharedCall call;
+        SteadyTime until{};
+        bool told_to_slow_down = false;
+    };
+
     [[nodiscard]] bool enter();
     void leave();
     [[nodiscard]] bool needs_executor(const Call& call) const;
@@ -98,9 +107,12 @@ private:
     void correct_clock(const SharedCall& call, Error error);
     void retry_later(const SharedCall& call, Error error);
     void retry_now(const SharedCall& call);
+    // With mutex_ held.
+    void arm(WaitNumber wait, Milliseconds delay);
+    void note_success(SteadyTime now);
     // With mutex_ held: a store that fails is worth a line now and then, long before its requests are given up.
     [[nodiscard]] bool is_worth_a_line(Milliseconds failing_for, SteadyTime now);
-    void wake_delayed(Call* call);
+    void wake_delayed(WaitNumber wait);
     void finish(const SharedCall& call, Result<HttpResponse> outcome);
     [[nodiscard]] Error canceled(const Call& call) const;
 
@@ -129,7 +141,10 @@ private:
     // Guarded by mutex_.
     ConcurrencyLimit limit_;
     std::deque<SharedCall> queue_;
-    std::unordered_map<Call*, SharedCall> delayed_;
+    std::unordered_map<WaitNumber, Delayed> delayed_;
+    WaitNumber last_wait_ = 0;
+    // The first failure after the last success.
+    std::optional<SteadyTime> failing_since_;
     std::unordered_map<Call*, HttpTransport::Id> active_;
     std::uint64_t outstanding_ = 0;
     int in_flight_ = 0;
