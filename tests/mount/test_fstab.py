@@ -83,7 +83,8 @@ def test_a_line_whose_daemon_was_killed_is_mounted_again_by_name(machine, prefix
     daemon, = machine.daemons()
     os.kill(daemon, signal.SIGKILL)
     wait_until(lambda: not machine.daemons(), "the daemon to be gone")
-    assert "not connected" in machine.run("ls", point).stderr
+    # At first, whoever asks is told that the connection was aborted.
+    wait_until(lambda: "not connected" in machine.run("ls", point).stderr, "the mount to be dead")
     assert_done(machine.run("mount", point))
     assert_done(machine.run("ls", point))
     assert len(machine.mounts()) == 1
