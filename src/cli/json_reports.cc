@@ -163,6 +163,10 @@ std::string json_of(const MountStatus& status) {
                          {"unsaved", file.unsaved},
                          {"failure", file.failure}});
     }
+    Json unwritten = Json::array();
+    for (const UnwrittenFile& file : status.unwritten) {
+        unwritten.push_back({{"key", file.key}, {"reason", file.reason}});
+    }
     Json reads = Json::array();
     for (const FileBeingRead& read : status.reads) {
         reads.push_back({{"key", read.key}, {"size", read.size}, {"position", read.position}});
@@ -178,6 +182,8 @@ std::string json_of(const MountStatus& status) {
                  {"files_unsaved", status.files_unsaved},
                  {"files_failed", status.files_failed},
                  {"files_held_back", status.files_held_back},
+                 {"files_unwritten", status.files_unwritten},
+                 {"unwritten", std::move(unwritten)},
                  {"files", std::move(files)},
                  {"renames", status.renames},
                  {"files_read", status.files_read},
@@ -219,6 +225,11 @@ Result<MountStatus> parse_status(std::string_view text) {
             each.at("unsaved").get_to(file.unsaved);
             each.at("failure").get_to(file.failure);
             status.files.push_back(std::move(file));
+        }
+        // Daemons of earlier versions, which an upgrade leaves running, do not say this.
+        status.files_unwritten = json.value("files_unwritten", std::uint64_t{0});
+        for (const Json& each : json.value("unwritten", Json::array())) {
+            status.unwritten.push_back({each.at("key"), each.at("reason")});
         }
         for (const Json& each : json.at("reads")) {
             status.reads.push_back({each.at("key"), each.at("size"), each.at("position")});

@@ -57,6 +57,16 @@ std::string not_published(const MountStatus& status) {
     if (status.files_held_back > 0) {
         text += format("not published, because their writer was killed: {}\n", counted(status.files_held_back, "file"));
     }
+    if (status.files_unwritten > 0) {
+        text += format("neither written again nor removed, which holds commit markers back: {}\n",
+                       counted(status.files_unwritten, "file"));
+    }
+    for (const UnwrittenFile& file : status.unwritten) {
+        text += format("  {}: {}\n", escaped(file.key), escaped(file.reason));
+    }
+    if (status.unwritten.size() < status.files_unwritten) {
+        text += format("  and {} that failed before\n", status.files_unwritten - status.unwritten.size());
+    }
     return text;
 }
 
@@ -109,6 +119,11 @@ void set_files(MountStatus& status, const FileSystem& fs) {
     const FileStatistics statistics = fs.statistics();
     status.files_failed = statistics.files_failed;
     status.files_held_back = statistics.files_held_back;
+    UnwrittenFiles unwritten = fs.unwritten(MountStatus::kMostFiles);
+    status.files_unwritten = unwritten.count;
+    for (FailedRecord& record : unwritten.latest) {
+        status.unwritten.push_back({std::move(record.key), std::move(record.reason)});
+    }
     status.renames = fs.renames();
     for (ReadProgress& read : fs.reads()) {
         status.reads.push_back(FileBeingRead{std::move(read.key), read.size, read.position});

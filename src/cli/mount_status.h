@@ -40,6 +40,14 @@ struct FileBeingRead {
     friend bool operator==(const FileBeingRead&, const FileBeingRead&) = default;
 };
 
+// A file that failed, and was neither written again nor removed: no commit marker can appear beside or above it.
+struct UnwrittenFile {
+    std::string key;
+    std::string reason;
+
+    friend bool operator==(const UnwrittenFile&, const UnwrittenFile&) = default;
+};
+
 // Requests to the store, each attempt counted.
 struct StoreActivity {
     std::uint64_t requests = 0;
@@ -55,7 +63,7 @@ struct StoreActivity {
 };
 
 struct MountStatus {
-    // Of the largest, where there are more.
+    // Of the largest, or the last that failed, where there are more.
     static constexpr std::size_t kMostFiles = 50;
 
     std::string source;
@@ -70,6 +78,9 @@ struct MountStatus {
     // Since the mount was made: those that a program could not write, and those whose writer was killed.
     std::uint64_t files_failed = 0;
     std::uint64_t files_held_back = 0;
+    // Of these, those that were neither written again nor removed.
+    std::uint64_t files_unwritten = 0;
+    std::vector<UnwrittenFile> unwritten;
     std::vector<FileInFlight> files;
     std::vector<std::string> renames;
     // Those read in the last seconds.

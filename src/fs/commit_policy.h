@@ -8,6 +8,7 @@
 // All times but `now` are the store's, to the second.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,13 @@ struct FailedRecord {
     std::optional<std::string> etag_before;
     // When the record was written.
     WallTime failed{};
+};
+
+// Of those that failed on a mount, the ones that were neither written again nor removed.
+struct UnwrittenFiles {
+    std::uint64_t count = 0;
+    // The last that failed, the latest first.
+    std::vector<FailedRecord> latest;
 };
 
 // The body of a record object; what it does not say (key, time) the object does.

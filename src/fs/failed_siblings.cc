@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "base/text.h"
@@ -322,12 +324,31 @@ std::vector<FailedRecord> FailedSiblings::below(const std::string& directory) co
     std::vector<FailedRecord> files;
     for (auto each = entries_.lower_bound(directory); each != entries_.end() && each->first.starts_with(directory);
          ++each) {
-        const Entry& entry = each->second;
-        if (!entry.cleared) {
-            files.push_back(
-                FailedRecord{each->first, place_.host, entry.file.reason, entry.file.etag_before, entry.failed});
+        if (!each->second.cleared) {
+            files.push_back(record_of(each->second));
         }
     }
+    return files;
+}
+
+FailedRecord FailedSiblings::record_of(const Entry& entry) const {
+    return FailedRecord{entry.file.key, place_.host, entry.file.reason, entry.file.etag_before, entry.failed};
+}
+
+UnwrittenFiles FailedSiblings::unwritten(std::size_t most) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<const Entry*> entries;
+    for (const auto& [key, entry] : entries_) {
+        if (!entry.cleared) {
+            entries.push_back(&entry);
+        }
+    }
+    UnwrittenFiles files{entries.size(), {}};
+    const auto end = entries.begin() + static_cast<std::ptrdiff_t>(std::min(most, entries.size()));
+    std::partial_sort(entries.begin(), end, entries.end(),
+                      [](const Entry* one, const Entry* other) { return one->failed_at > other->failed_at; });
+    std::transform(entries.begin(), end, std::back_inserter(files.latest),
+                   [this](const Entry* entry) { return record_of(*entry); });
     return files;
 }
 

@@ -9,6 +9,8 @@
 // thread.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -83,6 +85,8 @@ public:
 
     // Not cleared, with the time by this machine's clock.
     [[nodiscard]] std::vector<FailedRecord> below(const std::string& directory) const;
+    // With the `most` latest of them.
+    [[nodiscard]] UnwrittenFiles unwritten(std::size_t most) const;
     [[nodiscard]] bool knows(const std::string& key) const;
     // Whether unlink(2) is to find the name although nothing is there. Not once somebody has looked and found nothing.
     [[nodiscard]] bool can_be_unlinked(const std::string& key) const;
@@ -112,6 +116,7 @@ private:
         std::vector<std::function<void()>> waiting;
     };
     using Entries = std::map<std::string, Entry>;
+    [[nodiscard]] FailedRecord record_of(const Entry& entry) const;
 
     // Those below hold the mutex.
     void settle(Entries::iterator entry);

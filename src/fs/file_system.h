@@ -27,6 +27,7 @@
 #include "ckptfs/config.h"
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
+#include "fs/commit_policy.h"
 #include "fs/file_counters.h"
 #include "fs/kernel_cache.h"
 #include "read/file_reader.h"
@@ -184,6 +185,8 @@ public:
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
     [[nodiscard]] virtual std::vector<ReadProgress> reads() const = 0;
     [[nodiscard]] virtual FileStatistics statistics() const = 0;
+    // Files that failed on this mount, with the `most` latest of them.
+    [[nodiscard]] virtual UnwrittenFiles unwritten(std::size_t most) const = 0;
     // Names whose rename is under way.
     [[nodiscard]] virtual std::vector<std::string> renames() const = 0;
     // For the end of the drain timeout: gives up every file that is open for writing, and names those of which

@@ -115,6 +115,14 @@ def test_the_last_problems_are_told(mount, simulator, prefix):
     assert told(made)["safe_to_stop"] and told(made)["files_failed"] == 1
     assert "not written since it was mounted: 1 file" in status(made.path).stdout
     assert any("AccessDenied" in problem and prefix + "bad" in problem for problem in told(made)["problems"])
+    # It holds commit markers back until it is made good.
+    assert told(made)["files_unwritten"] == 1
+    assert told(made)["unwritten"][0]["key"] == prefix + "bad"
+    assert f"  {prefix}bad: PutObject" in status(made.path).stdout
+    simulator.clear_faults()
+    (made / "bad").write_bytes(b"x")
+    assert told(made)["files_unwritten"] == 0 and told(made)["files_failed"] == 1
+    assert "which holds commit markers back" not in status(made.path).stdout
 
 
 def test_all_mounts_are_told_of_and_none_is_an_error(mount, tmp_path):

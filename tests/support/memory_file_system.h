@@ -87,6 +87,7 @@ public:
     [[nodiscard]] std::vector<UploadProgress> uploads() const override;
     [[nodiscard]] std::vector<ReadProgress> reads() const override { return {}; }
     [[nodiscard]] FileStatistics statistics() const override { return {}; }
+    [[nodiscard]] UnwrittenFiles unwritten(std::size_t) const override { return {}; }
     [[nodiscard]] std::vector<std::string> renames() const override { return {}; }
     std::vector<std::string> abandon(Reply<void> ended) override;
 

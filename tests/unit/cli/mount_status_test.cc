@@ -19,6 +19,8 @@ MountStatus busy() {
     status.files_unsaved = 1;
     status.files_failed = 2;
     status.files_held_back = 1;
+    status.files_unwritten = 2;
+    status.unwritten = {{"run/lost.pt", "PutObject: AccessDenied"}};
     status.files = {{"run/model.pt", 3 << 20, 2 << 20, 1 << 20, 4, true, ""},
                     {"run/bad.pt", 1, 0, 0, 0, true, "AccessDenied"}};
     status.renames = {"step-1"};
@@ -53,12 +55,24 @@ TEST(MountStatus, IsReadAsItIsWritten) {
     EXPECT_FALSE(with("-0.5"));
 }
 
+TEST(MountStatus, ADaemonOfBeforeAnUpgradeIsUnderstood) {
+    std::string earlier = json_of(MountStatus());
+    for (const std::string& field : {std::string(R"("files_unwritten":0,)"), std::string(R"("unwritten":[],)")}) {
+        ASSERT_NE(earlier.find(field), std::string::npos) << earlier;
+        earlier.erase(earlier.find(field), field.size());
+    }
+    EXPECT_EQ(parse_status(earlier), MountStatus());
+}
+
 TEST(MountStatus, IsToldInWords) {
     EXPECT_EQ(status_text(busy()),
               "s3://bucket/run/ at /mnt/a: ckptfs 1.2.3, pid 77, mounted for 2 h 3 min\n"
               "safe to stop: no, 1 file not saved yet, 1 rename under way\n"
               "not written since it was mounted: 2 files\n"
               "not published, because their writer was killed: 1 file\n"
+              "neither written again nor removed, which holds commit markers back: 2 files\n"
+              "  run/lost.pt: PutObject: AccessDenied\n"
+              "  and 1 that failed before\n"
               "now: 5.0 MiB/s written, 0.0 read; 4.0 sent to the store, 1.0 received\n"
               "store: 9 requests in flight of 64 at most, 2 waiting; 70 so far, 3 tried again\n"
               "memory: 300.0 of 1000.0 MiB, 100.0 MiB of it read ahead or cached; 75 % of 4 reads came from it\n"

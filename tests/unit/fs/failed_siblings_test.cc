@@ -37,6 +37,24 @@ TEST_F(FailedSiblingsTest, AFailedFileIsRecordedBeforeItsCloseReturns) {
     EXPECT_TRUE(commit());
 }
 
+TEST_F(FailedSiblingsTest, WhatIsNotMadeGoodIsNamedTheLatestFirst) {
+    EXPECT_EQ(fs->unwritten(9).count, 0U);
+    for (const char* name : {"b", "c", "a"}) {
+        store.inject(
+            {Operation::kPut, std::string("p/") + name, store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        const HandleId handle = create(name)->opened.handle;
+        ASSERT_TRUE(write(handle, 0, "content"));
+        EXPECT_EQ(errno_of(close(handle)), EIO);
+        clock.advance(std::chrono::milliseconds(1));
+    }
+    save("b", "again");
+    const UnwrittenFiles files = fs->unwritten(1);
+    EXPECT_EQ(files.count, 2U);
+    ASSERT_EQ(files.latest.size(), 1U);
+    EXPECT_EQ(files.latest.front().key, "p/a");
+    EXPECT_NE(files.latest.front().reason.find("AccessDenied"), std::string::npos);
+}
+
 TEST_F(FailedSiblingsTest, CloseWaitsForTheRecordButNotForEver) {
     for (const bool store_answers : {true, false}) {
         const std::string name = store_answers ? "first" : "second";
