@@ -11,9 +11,10 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # What it asks for to cache what includes precompiled headers (ccache(1)).
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
-    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+    # What was compiled in one checkout serves all others of this machine.
+    set(CMAKE_C_COMPILER_LAUNCHER
+        ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 
 add_library(ckptfs_warnings INTERFACE)
