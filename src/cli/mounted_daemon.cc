@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "base/environment.h"
@@ -99,6 +100,33 @@ Result<std::string> ask_for_status(const MountEntry& mount, std::chrono::seconds
         return failure(EPROTO, format("{}: the daemon does not tell its status", escaped(mount.mount_point)));
     }
     return answer;
+}
+
+std::vector<Result<std::string>> ask_detached(const std::vector<MountEntry>& mounts, std::chrono::seconds patience) {
+    const std::string place = control_directory(getuid(), getuid(), process_environment());
+    std::set<std::string> of_mounts;
+    for (const MountEntry& mount : mounts) {
+        of_mounts.insert(control_path(place, mount.mount_point));
+    }
+    std::vector<Result<std::string>> answers;
+    std::error_code problem;
+    for (const auto& entry : std::filesystem::directory_iterator(place, problem)) {
+        const std::string path = entry.path().string();
+        if (entry.path().extension() != ".sock" || of_mounts.contains(path)) {
+            continue;
+        }
+        std::string answer;
+        const Status asked =
+            call_daemon(path, "status", patience, [&](std::string_view line) { answer = std::string(line); });
+        const bool has_ended =
+            asked ? answer.empty() : asked.error().errno_value == ECONNREFUSED || asked.error().errno_value == ENOENT;
+        if (!has_ended) {
+            answers.push_back(asked ? Result<std::string>(answer)
+                                    : failure(asked.error().errno_value,
+                                              format("a daemon without a mount: {}", asked.error().message)));
+        }
+    }
+    return answers;
 }
 
 }  // namespace ckptfs

@@ -27,5 +27,8 @@ Status ask_daemon(const MountEntry& mount, const std::string& request, std::chro
 
 // What `ckptfs status --json` prints.
 Result<std::string> ask_for_status(const MountEntry& mount, std::chrono::seconds patience);
+// The same of this user's daemons that none of these mounts belongs to: whose mount was taken away, and who still save.
+// Those that have ended are left out.
+std::vector<Result<std::string>> ask_detached(const std::vector<MountEntry>& mounts, std::chrono::seconds patience);
 
 }  // namespace ckptfs

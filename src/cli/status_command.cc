@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -43,23 +44,42 @@ struct Round {
     std::vector<std::string> silent;
 };
 
+// Those of mounts, and of daemons that have lost theirs and still save.
+std::vector<Result<std::string>> ask_all(const std::vector<MountEntry>& mounts, bool with_detached) {
+    std::vector<Result<std::string>> answers;
+    for (const MountEntry& mount : mounts) {
+        answers.push_back(ask_for_status(mount, kPatience));
+    }
+    if (with_detached) {
+        std::vector<Result<std::string>> detached = ask_detached(mounts, kPatience);
+        std::move(detached.begin(), detached.end(), std::back_inserter(answers));
+    }
+    return answers;
+}
+
+Error nothing_mounted() {
+    const auto all = read_mount_table();
+    const bool others = all && std::any_of(all->begin(), all->end(),
+                                           [](const MountEntry& each) { return each.type == kFileSystemType; });
+    Error error;
+    error.errno_value = ENOENT;
+    error.message = others ? "no ckptfs of this user is mounted here; those of others answer to them and root"
+                           : "no ckptfs is mounted here";
+    return error;
+}
+
 // One line a mount for machines, a paragraph for people.
 Result<Round> look(const StatusRequest& request) {
     const auto mounts = mounts_of(request);
     if (!mounts) {
         return failure(mounts.error());
     }
-    if (mounts->empty()) {
-        const auto all = read_mount_table();
-        const bool others = all && std::any_of(all->begin(), all->end(),
-                                               [](const MountEntry& each) { return each.type == kFileSystemType; });
-        return failure(ENOENT, others
-                                   ? "no ckptfs of this user is mounted here; those of others answer to them and root"
-                                   : "no ckptfs is mounted here");
+    const std::vector<Result<std::string>> answers = ask_all(*mounts, request.directory.empty());
+    if (answers.empty()) {
+        return failure(nothing_mounted());
     }
     Round round;
-    for (const MountEntry& mount : *mounts) {
-        const Result<std::string> json = ask_for_status(mount, kPatience);
+    for (const Result<std::string>& json : answers) {
         const Result<MountStatus> status = json ? parse_status(*json) : failure(json.error());
         if (!status) {
             round.silent.push_back(status.error().message);

@@ -142,6 +142,9 @@ def test_a_daemon_tells_of_what_it_saves_after_its_mount_was_taken_away(mount, s
             file.write(os.urandom(1 << 20))
         subprocess.run(["umount", "-l", made.path], check=True)
         assert told(made)["safe_to_stop"] is False
+        # Also to those who ask for all.
+        assert f" at {made.path}: " in status().stdout
     assert made.process.wait(60) == 0
+    assert f" at {made.path}: " not in status().stdout
     assert len(simulator.content(prefix + "model.pt")) == 40 << 20
     assert status(made.path).returncode == 1
