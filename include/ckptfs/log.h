@@ -15,7 +15,12 @@ namespace ckptfs {
 
 enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
 
+// Who reads standard error: people, who are told time and process; or the journal, which knows them and is told the
+// priority (sd-daemon(3)).
+enum class LogReader : std::uint8_t { kPeople, kJournal };
+
 void set_log_level(LogLevel level);
+void set_log_reader(LogReader reader);
 void log(LogLevel level, std::string_view line);
 
 // The last errors and warnings, oldest first, as they were logged.

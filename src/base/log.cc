@@ -2,11 +2,13 @@
 #include "ckptfs/log.h"
 
 #include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/ringbuffer_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <atomic>
 #include <cstddef>
+#include <ctime>
 #include <memory>
 
 namespace ckptfs {
@@ -35,13 +37,46 @@ const std::shared_ptr<Recent>& recent() {
     return *instance;
 }
 
+// syslog(3).
+char priority_of(spdlog::level::level_enum level) {
+    switch (level) {
+        case spdlog::level::critical:
+        case spdlog::level::err:
+            return '3';
+        case spdlog::level::warn:
+            return '4';
+        case spdlog::level::debug:
+        case spdlog::level::trace:
+            return '7';
+        default:
+            return '6';
+    }
+}
+
+class Priority final : public spdlog::custom_flag_formatter {
+public:
+    void format(const spdlog::details::log_msg& message, const std::tm& /*time*/, spdlog::memory_buf_t& line) override {
+        line.push_back(priority_of(message.level));
+    }
+    [[nodiscard]] std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+        return std::make_unique<Priority>();
+    }
+};
+
+std::unique_ptr<spdlog::formatter> format_for(LogReader reader) {
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<Priority>('*').set_pattern(
+        reader == LogReader::kJournal ? "<%*>%l: %v" : "%Y-%m-%dT%H:%M:%S.%e%z ckptfs[%P] %l: %v");
+    return formatter;
+}
+
 spdlog::logger& logger() {
     // Never destroyed, either.
     static auto* instance = [] {
         recent()->set_level(spdlog::level::warn);
         const auto shown = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+        shown->set_formatter(format_for(LogReader::kPeople));
         auto* made = new spdlog::logger("ckptfs", {shown, recent()});
-        made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z ckptfs[%P] %l: %v");
         recent()->set_pattern("%Y-%m-%dT%H:%M:%S%z %l: %v");
         made->set_level(spdlog::level::info);
         made->flush_on(spdlog::level::debug);
@@ -116,6 +151,10 @@ void append_escaped_byte(std::string& target, unsigned char byte) {
 
 void set_log_level(LogLevel level) {
     logger().set_level(to_spdlog(level));
+}
+
+void set_log_reader(LogReader reader) {
+    logger().sinks().front()->set_formatter(format_for(reader));
 }
 
 void log(LogLevel level, std::string_view line) {

@@ -83,8 +83,9 @@ FileDescriptor journal_stream() {
     if (!stream || connect(stream.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         return {};
     }
-    // Identifier, unit, priority (6: informational), and no forwarding.
-    tell(stream.get(), "ckptfs\n\n6\n0\n0\n0\n0\n");
+    // Identifier, unit, priority (6: informational) of lines that do not begin with theirs, which they may (1), and no
+    // forwarding.
+    tell(stream.get(), "ckptfs\n\n6\n1\n0\n0\n0\n");
     return stream;
 }
 
@@ -152,10 +153,17 @@ bool log_to_journal() {
     const FileDescriptor journal = journal_stream();
     if (journal) {
         dup2(journal.get(), STDERR_FILENO);
+        set_log_reader(LogReader::kJournal);
     } else {
         replace(STDERR_FILENO, "/dev/null", O_WRONLY);
     }
     return static_cast<bool>(journal);
+}
+
+bool is_read_by_journal(int descriptor, const Environment& environment) {
+    struct stat stream {};
+    const auto named = environment("JOURNAL_STREAM");
+    return named && fstat(descriptor, &stream) == 0 && *named == format("{}:{}", stream.st_dev, stream.st_ino);
 }
 
 void hide_memory() {

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/environment.h"
 #include "base/file_descriptor.h"
 #include "ckptfs/status.h"
 
@@ -41,6 +42,9 @@ Result<Readiness> go_to_background(int failed);
 Status log_to_file(const std::string& path);
 // Standard error becomes the journal; or, where there is none, /dev/null, and the answer is false.
 [[nodiscard]] bool log_to_journal();
+
+// Whether systemd has connected this descriptor to the journal ($JOURNAL_STREAM, systemd.exec(5)).
+[[nodiscard]] bool is_read_by_journal(int descriptor, const Environment& environment);
 
 // No core dump and no look by other processes of the same user: memory and environment hold secrets.
 void hide_memory();

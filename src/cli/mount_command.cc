@@ -132,6 +132,9 @@ Status redirect_log(const MountConfig& config, Readiness& readiness) {
     if (!config.foreground && !log_to_journal()) {
         readiness.warn("ckptfs: there is no journal here, so that what goes wrong later is not logged: use --log-file");
     }
+    if (config.foreground && is_read_by_journal(STDERR_FILENO, process_environment())) {
+        set_log_reader(LogReader::kJournal);
+    }
     return {};
 }
 

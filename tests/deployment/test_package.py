@@ -131,6 +131,16 @@ def test_systemd_starts_it_watches_it_and_stops_it(machine, service, simulator, 
     assert len(simulator.content(f"{prefix}large")) == 40 << 20
     assert (machine.show(service, "Result"), machine.show(service, "SubState")) == ("success", "dead")
     assert "ckptfs" not in machine.run("cat", "/proc/self/mountinfo")
+    told = machine.run("journalctl", "-u", service, "--no-pager", "-o", "cat").splitlines()
+    assert f"info: s3://{BUCKET}/{prefix} is mounted at /mnt/service" in told
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+def test_a_service_without_its_file_does_not_start(machine):
+    with pytest.raises(AssertionError):
+        machine.run("systemctl", "start", "ckptfs@nothing")
+    assert machine.show("ckptfs@nothing", "SubState") == "dead"
 
 
 @pytest.mark.full
@@ -146,6 +156,8 @@ def test_systemd_mounts_what_fstab_says(machine, debian, simulator, prefix):
     machine.run("tee", "/mnt/line/file", input="saved")
     machine.run("systemctl", "restart", "mnt-line.mount")
     assert machine.run("cat", "/mnt/line/file") == "saved"
-    assert f"s3://{BUCKET}/{prefix} is mounted at /mnt/line" in machine.run("journalctl", "-t", "ckptfs", "--no-pager")
+    told = f"info: s3://{BUCKET}/{prefix} is mounted at /mnt/line"
+    assert told in machine.run("journalctl", "-t", "ckptfs", "--no-pager", "-o", "cat").splitlines()
+    assert told not in machine.run("journalctl", "-t", "ckptfs", "--no-pager", "-p", "warning")
     machine.run("systemctl", "stop", "mnt-line.mount")
     assert simulator.content(f"{prefix}file") == b"saved"

@@ -47,6 +47,20 @@ TEST(Log, WritesOneLineToStandardError) {
     EXPECT_THAT(output, testing::Not(testing::HasSubstr("not shown")));
 }
 
+TEST(Log, TellsTheJournalThePriorityAndNoTime) {
+    set_log_reader(LogReader::kJournal);
+    set_log_level(LogLevel::kDebug);
+    testing::internal::CaptureStderr();
+    log_error("a");
+    log_warning("b");
+    log_info("c");
+    log_debug("d");
+    const std::string output = testing::internal::GetCapturedStderr();
+    set_log_level(LogLevel::kInfo);
+    set_log_reader(LogReader::kPeople);
+    EXPECT_EQ(output, "<3>error: a\n<4>warning: b\n<6>info: c\n<7>debug: d\n");
+}
+
 TEST(Log, ShowsWhatTheLevelAsksFor) {
     set_log_level(LogLevel::kError);
     testing::internal::CaptureStderr();

@@ -12,7 +12,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <sstream>
+#include <string>
 
 #include "support/temporary_directory.h"
 
@@ -55,6 +57,19 @@ protected:
 TEST_F(BackgroundTest, TheCommandReturnsOnceTheMountAnswers) {
     EXPECT_EQ(exit_status_of([](Readiness& readiness) { readiness.ready(); }), 0);
     EXPECT_EQ(text(), "");
+}
+
+TEST_F(BackgroundTest, TheJournalIsKnownByItsStream) {
+    struct stat stream {};
+    ASSERT_EQ(fstat(STDERR_FILENO, &stream), 0);
+    const auto named = [&](ino_t inode) {
+        return [text = std::to_string(stream.st_dev) + ":" + std::to_string(inode)](const char* name) {
+            return std::string(name) == "JOURNAL_STREAM" ? std::optional(text) : std::nullopt;
+        };
+    };
+    EXPECT_TRUE(is_read_by_journal(STDERR_FILENO, named(stream.st_ino)));
+    EXPECT_FALSE(is_read_by_journal(STDERR_FILENO, named(stream.st_ino + 1)));
+    EXPECT_FALSE(is_read_by_journal(STDERR_FILENO, [](const char*) { return std::nullopt; }));
 }
 
 TEST_F(BackgroundTest, TheCommandPrintsWhatFailed) {
