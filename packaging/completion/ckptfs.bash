@@ -38,6 +38,9 @@ _ckptfs()
         mapfile -t COMPREPLY < <(compgen -W "$(_ckptfs_flags "$command")" -- "$current")
     elif [[ $previous == --*-file || $previous == --access-log || $previous == --ca-bundle ]]; then
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    elif [[ $command == inspect || $command == cat || $command == verify ]]; then
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
     elif [[ $command == unmount || $command == status ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(findmnt -n -l -o TARGET -t fuse.ckptfs 2>/dev/null)" -- "$current")
     else

@@ -90,14 +90,14 @@ struct ToolCommand {
     bool has_json;
 };
 constexpr auto kTools = std::to_array<ToolCommand>({
-    {Tool::kInspect, "inspect", "say how a file is stored and where its bytes go", "OBJECT", "s3://BUCKET/KEY", false,
-     true},
-    {Tool::kCat, "cat", "write a file to standard output, whole and checked", "OBJECT", "s3://BUCKET/KEY", false,
-     false},
+    {Tool::kInspect, "inspect", "say how a file is stored and where its bytes go", "OBJECT",
+     "s3://BUCKET/KEY, or a file in a mount", false, true},
+    {Tool::kCat, "cat", "write a file to standard output, whole and checked", "OBJECT",
+     "s3://BUCKET/KEY, or a file in a mount", false, false},
     {Tool::kVerify, "verify", "read everything and check every frame", "SOURCE",
-     "s3://BUCKET[/PREFIX] or s3://BUCKET/KEY", true, true},
-    {Tool::kGc, "gc", "find uploads that were never completed, and end them", "SOURCE", "s3://BUCKET[/PREFIX]", true,
-     true},
+     "s3://BUCKET[/PREFIX], s3://BUCKET/KEY, or what is in a mount", true, true},
+    {Tool::kGc, "gc", "find uploads that were never completed, and end them", "SOURCE",
+     "s3://BUCKET[/PREFIX], or a directory that is mounted or in /etc/fstab", true, true},
     {Tool::kDoctor, "doctor", "ask a store and this machine for all that a mount needs", "SOURCE",
      "s3://BUCKET[/PREFIX], or a directory that is mounted or in /etc/fstab", true, true},
 });
@@ -140,15 +140,18 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
     return command;
 }
 
-// Any path; a word without a slash is a bucket whose s3:// was forgotten, or "." and "..".
-bool is_directory_name(std::string_view word) {
-    return !word.starts_with("s3:") && (word.find('/') != std::string_view::npos || word == "." || word == "..");
+// Any path; a word without a slash is a bucket whose s3:// was forgotten, or "." and "..", or where a bucket would make
+// no sense, a file.
+bool is_path(const ToolCommand& tool, std::string_view word) {
+    const bool may_be_bucket =
+        tool.takes_bucket && word.find('/') == std::string_view::npos && word != "." && word != "..";
+    return !word.starts_with("s3:") && !may_be_bucket;
 }
 
 CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
-    const bool is_directory = tool.tool == Tool::kDoctor && is_directory_name(words.source);
-    auto object = is_directory ? Result<ObjectUri>(ObjectUri()) : parse_object_uri(words.source);
-    if (object && object->key.empty() && !tool.takes_bucket) {
+    const bool by_path = is_path(tool, words.source);
+    auto object = by_path ? Result<ObjectUri>(ObjectUri()) : parse_object_uri(words.source);
+    if (object && !by_path && object->key.empty() && !tool.takes_bucket) {
         object =
             failure(EINVAL, format("\"{}\" names no object; expected {}", escaped(words.source), tool.source_help));
     }
@@ -171,7 +174,7 @@ CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
     ToolRequest request;
     request.tool = tool.tool;
     request.object = std::move(*object);
-    request.directory = is_directory ? std::move(words.source) : "";
+    request.path = by_path ? std::move(words.source) : "";
     request.json = words.json;
     request.older_than = *older_than;
     request.end = words.end;
@@ -345,9 +348,14 @@ Result<Config> make_config(const MountRequest& request, const Environment& envir
 }
 
 Result<ToolRequest> with_place(ToolRequest request, const Environment& environment) {
-    auto place = find_place(request.directory, environment);
+    const bool is_mount = request.tool == Tool::kGc || request.tool == Tool::kDoctor;
+    auto place = (is_mount ? find_place : find_place_holding)(request.path, environment);
     if (!place) {
         return failure(place.error());
+    }
+    const bool needs_file = request.tool == Tool::kInspect || request.tool == Tool::kCat;
+    if (needs_file && (place->path.empty() || place->path.ends_with('/'))) {
+        return failure(EISDIR, format("{} is a directory; give a file in it", escaped(request.path)));
     }
     auto source = parse_source(place->source);
     if (!source) {
@@ -356,12 +364,12 @@ Result<ToolRequest> with_place(ToolRequest request, const Environment& environme
     // What a mount would refuse, although no other command asks for it.
     MountRequest mount;
     mount.source = place->source;
-    mount.directory = request.directory;
+    mount.directory = request.path;
     mount.settings = place->settings;
     if (const auto config = make_config(mount, environment); !config) {
         return failure(config.error().errno_value, format("{}: {}", place->origin, config.error().message));
     }
-    request.object = {std::move(source->bucket), std::move(source->prefix)};
+    request.object = {std::move(source->bucket), source->prefix + place->path};
     request.origin = std::move(place->origin);
     // The log of the mount's requests is written by the mount.
     std::erase_if(place->settings, [](const Setting& each) {

@@ -39,8 +39,9 @@ enum class Tool : std::uint8_t { kInspect, kCat, kVerify, kGc, kDoctor };
 struct ToolRequest {
     Tool tool = Tool::kInspect;
     ObjectUri object;
-    // Of doctor, instead of an object: a directory that is mounted, or that fstab names.
-    std::string directory;
+    // Instead of an object: of gc and doctor, a directory that is mounted, or that fstab names; of the others, a file
+    // or directory in a mount.
+    std::string path;
     // For people: where the object and the settings come from, if not from the command line.
     std::string origin;
     // For machines instead of people.
@@ -64,7 +65,7 @@ using CommandLine = std::variant<Answer, MountRequest, UnmountRequest, StatusReq
 // Also `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
 CommandLine parse_command_line(std::vector<std::string> arguments);
 
-// The object and the settings of the request's directory; what was typed wins.
+// The object and the settings of the request's path; what was typed wins.
 Result<ToolRequest> with_place(ToolRequest request, const Environment& environment);
 
 // Environment, -o, flags and defaults together.

@@ -78,7 +78,7 @@ void ask_this_machine(const ToolRequest& request, const Config& config, ExitCode
     places.fuse_device = "/dev/fuse";
     places.is_root = geteuid() == 0;
     places.search_path = search_path(environment);
-    places.mount_point = request.directory;
+    places.mount_point = request.path;
     places.ask_daemon = ask_whether_well;
     places.staging_directory = config.write.staging_dir;
     places.control_directory = control_directory(getuid(), getuid(), environment);

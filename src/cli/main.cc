@@ -45,7 +45,7 @@ int run(const StatusRequest& request) {
 }
 
 int run(const ToolRequest& typed) {
-    const auto placed = typed.directory.empty() ? Result<ToolRequest>(typed) : with_place(typed, process_environment());
+    const auto placed = typed.path.empty() ? Result<ToolRequest>(typed) : with_place(typed, process_environment());
     if (!placed) {
         std::fprintf(stderr, "ckptfs: %s\n", placed.error().message.c_str());
         return 2;

@@ -10,8 +10,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -60,8 +62,8 @@ Result<std::optional<MountPlace>> in_fstab(const std::string& directory, const s
         return failure(settings.error().errno_value,
                        format("{}, the line of {}: {}", escaped(path), escaped(wanted), settings.error().message));
     }
-    return MountPlace{found->source, std::move(*settings),
-                      format("as {} has it for {}", escaped(path), escaped(wanted))};
+    return MountPlace{
+        found->source, std::move(*settings), format("as {} has it for {}", escaped(path), escaped(wanted)), {}};
 }
 
 // Nothing where its program does not answer, or shows nothing to this user.
@@ -76,9 +78,44 @@ std::optional<MountPlace> as_started(const MountEntry& mount) {
     if (!settings) {
         return std::nullopt;
     }
-    return MountPlace{mount.source, std::move(*settings),
+    return MountPlace{mount.source,
+                      std::move(*settings),
                       format("with the options of process {}, which is mounted at {}, and the environment of this one",
-                             status->pid, escaped(mount.mount_point))};
+                             status->pid, escaped(mount.mount_point)),
+                      {}};
+}
+
+struct ResolvedPath {
+    std::string path;
+    bool is_directory = false;
+};
+
+ResolvedPath resolved_path(const std::string& path) {
+    namespace fs = std::filesystem;
+    std::error_code problem;
+    const fs::path found = fs::canonical(path, problem);
+    if (!problem) {
+        return {found.string(), fs::is_directory(found, problem)};
+    }
+    return {fs::absolute(path, problem).lexically_normal().string(), path.ends_with('/')};
+}
+
+// Its daemon listens under the name of the mount that it made itself.
+const MountEntry& made_by_daemon(const std::vector<MountEntry>& table, const MountEntry& shown) {
+    const auto made = std::find_if(table.begin(), table.end(), [&](const MountEntry& each) {
+        return each.major == shown.major && each.minor == shown.minor && each.root == "/";
+    });
+    return made == table.end() ? shown : *made;
+}
+
+// Without a '/' at its beginning, and with one at the end of a directory's.
+std::string path_in_store(const MountEntry& mount, const ResolvedPath& resolved) {
+    std::string path = mount.root + resolved.path.substr(mount.mount_point.size());
+    path.erase(0, std::min(path.find_first_not_of('/'), path.size()));
+    if (resolved.is_directory && !path.empty() && !path.ends_with('/')) {
+        path += '/';
+    }
+    return path;
 }
 
 }  // namespace
@@ -131,7 +168,8 @@ Result<MountPlace> find_place(const std::string& directory, const Environment& e
             return MountPlace{mounted->source,
                               {},
                               format("mounted at {} by a program that does not tell its options: give them here",
-                                     escaped(mounted->mount_point))};
+                                     escaped(mounted->mount_point)),
+                              {}};
         }
     }
     if (!line) {
@@ -142,6 +180,23 @@ Result<MountPlace> find_place(const std::string& directory, const Environment& e
                                       escaped(directory), escaped(fstab)));
     }
     return **line;
+}
+
+Result<MountPlace> find_place_holding(const std::string& path, const Environment& environment) {
+    const auto table = read_mount_table();
+    if (!table) {
+        return failure(table.error());
+    }
+    const ResolvedPath resolved = resolved_path(path);
+    const auto mount = mount_holding(*table, resolved.path);
+    if (!mount || mount->type != kFileSystemType) {
+        return failure(EINVAL, format("{} is in no mount of ckptfs; give s3://BUCKET/KEY", escaped(path)));
+    }
+    auto place = find_place(made_by_daemon(*table, *mount).mount_point, environment);
+    if (place) {
+        place->path = path_in_store(*mount, resolved);
+    }
+    return place;
 }
 
 }  // namespace ckptfs

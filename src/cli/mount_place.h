@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source and the options that belong to a directory: of the mount that is there, or of its line in /etc/fstab.
+// The source and the options that belong to a directory: of the mount that is there, or of its line in /etc/fstab. And
+// what a path in a mount is called in the store.
 //
-// The mount itself is never touched, because it may hang. Threads: used by one thread.
+// A mount is not touched for its directory, because it may hang. Threads: used by one thread.
 #pragma once
 
 #include <string>
@@ -20,6 +21,8 @@ struct MountPlace {
     std::vector<Setting> settings;
     // For people: "as /etc/fstab has it for /mnt/a".
     std::string origin;
+    // Below the source; ends in '/' for a directory, empty for the mount's own.
+    std::string path;
 };
 
 struct FstabLine {
@@ -38,5 +41,9 @@ Result<std::vector<Setting>> settings_of_command(std::string_view command, const
 
 // LIBMOUNT_FSTAB names another file than /etc/fstab, as for mount(8). EINVAL where the directory is in neither table.
 Result<MountPlace> find_place(const std::string& directory, const Environment& environment);
+
+// Of a file or directory in a mount. Links are followed as programs follow them; where the mount does not answer, or
+// nothing is there, the path is taken as it stands. EINVAL where no ckptfs holds it.
+Result<MountPlace> find_place_holding(const std::string& path, const Environment& environment);
 
 }  // namespace ckptfs

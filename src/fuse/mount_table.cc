@@ -73,6 +73,7 @@ std::optional<MountEntry> parse_line(std::string_view line) {
     entry.mount_id = *mount_id;
     entry.major = *major;
     entry.minor = *minor;
+    entry.root = unescape(fields[3]);
     entry.mount_point = unescape(fields[4]);
     entry.type = fields[separator + 1];
     entry.source = unescape(fields[separator + 2]);

@@ -23,6 +23,8 @@ struct MountEntry {
     int mount_id = 0;
     unsigned major = 0;
     unsigned minor = 0;
+    // Of its file system, what is seen at the mount point: "/", or what a bind mount shows.
+    std::string root;
     std::string mount_point;
     // "fuse.ckptfs"
     std::string type;

@@ -186,6 +186,8 @@ def test_bash_completes_commands_options_and_mounts(machine, prefix, options, po
     assert completed(machine, "ckptfs", "mount", "--read") == ["--read-only"]
     assert completed(machine, "ckptfs", "mount", "s3://b", "/mnt", "-o", "_netdev,part") == ["_netdev,part-size="]
     assert "--allow-other" not in completed(machine, "ckptfs", "cat", "--")
+    (machine.directory / "model.pt").touch()
+    assert completed(machine, "ckptfs", "cat", f"{machine.directory}/mod") == [f"{machine.directory}/model.pt"]
     assert {"--region", "--foreground", "--max-memory"} <= set(completed(machine, "ckptfs", "mount", "--"))
     assert_done(machine.run("mount", "-t", "ckptfs", f"s3://{BUCKET}/{prefix}", point, "-o", options))
     assert completed(machine, "ckptfs", "unmount", f"{point}"[:-1]) == [str(point)]

@@ -215,6 +215,37 @@ def test_a_copy_without_metadata_is_noticed(mount, tool, simulator, prefix, comp
     assert f"{prefix}copy is read as it is stored" in reader.log()
 
 
+def test_files_are_named_by_their_paths_in_a_mount(mount, simulator, prefix, tmp_path):
+    made = mount("--compress", "auto")
+    content = floats_and_text(6)
+    for directory in ("step-1", "step-10"):
+        (made / directory).mkdir()
+        (made / directory / "model.pt").write_bytes(content)
+    (made / "latest").symlink_to("step-1")
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    (tmp_path / "link").symlink_to(made.path)
+    environment = {**os.environ, **simulator.environment()}
+
+    def run(command, path, where=tmp_path):
+        return subprocess.run([CKPTFS, command, path], cwd=where, capture_output=True, timeout=60, env=environment)
+
+    subprocess.run(["mount", "--bind", made / "step-1", shown], check=True)
+    try:
+        for path, where in ((made / "step-1/model.pt", tmp_path), ("model.pt", made / "step-1"),
+                            ("link/latest/model.pt", tmp_path), (shown / "model.pt", tmp_path)):
+            assert run("cat", path, where).stdout == content, path
+            assert run("inspect", path, where).stdout.decode().startswith(f"key       {prefix}step-1/model.pt\n"), path
+    finally:
+        subprocess.run(["umount", shown], check=True)
+    assert run("verify", "link/step-1").stdout.decode() == "1 object, 6.0 MiB\n"
+    assert run("verify", made.path).returncode == 0
+    assert run("gc", made.path).returncode == 0
+    fails(run("cat", made / "step-1"), f"{made / 'step-1'} is a directory; give a file in it", code=2)
+    fails(run("inspect", made / "step-1/other.pt"), f"s3://{BUCKET}/{prefix}step-1/other.pt")
+    fails(run("cat", tmp_path / "other.pt"), "is in no mount of ckptfs; give s3://BUCKET/KEY", code=2)
+
+
 def test_verify_reads_many_objects_page_by_page(tool, simulator, prefix):
     client = simulator.client()
     for number in range(1100):

@@ -99,7 +99,18 @@ TEST_F(MountPlaceTest, OfAProcessIsWhatItWasStartedWith) {
 TEST_F(MountPlaceTest, IsNoBucketWhoseSchemeWasForgotten) {
     const CommandLine line = parse_command_line({"ckptfs", "doctor", "bucket"});
     EXPECT_EQ(std::get<Answer>(line).exit_code, 2);
-    EXPECT_TRUE(std::holds_alternative<Answer>(parse_command_line({"ckptfs", "verify", "/mnt"})));
+    EXPECT_TRUE(std::holds_alternative<Answer>(parse_command_line({"ckptfs", "verify", "bucket"})));
+}
+
+TEST_F(MountPlaceTest, OfAFileInNoMountSaysSo) {
+    for (const char* tool : {"inspect", "cat", "verify"}) {
+        const CommandLine line = parse_command_line({"ckptfs", tool, place("model.pt")});
+        const auto placed = with_place(std::get<ToolRequest>(line), environment());
+        ASSERT_FALSE(placed) << tool;
+        EXPECT_EQ(placed.error().message, place("model.pt") + " is in no mount of ckptfs; give s3://BUCKET/KEY");
+    }
+    // A bucket alone would make no sense.
+    EXPECT_EQ(std::get<ToolRequest>(parse_command_line({"ckptfs", "cat", "model.pt"})).path, "model.pt");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ constexpr std::string_view kTable =
     "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
     "30 22 0:26 / /tmp rw shared:5 master:2 - tmpfs tmpfs rw,size=4k\n"
     "broken line\n"
-    "41 30 0:50 / /tmp/my\\040mount rw,nosuid - fuse.ckptfs s3://bucket/a,b rw,user_id=1000,group_id=1000\n"
+    "41 30 0:50 /step-1 /tmp/my\\040mount rw,nosuid - fuse.ckptfs s3://bucket/a,b rw,user_id=1000,group_id=1000\n"
     "42 30 0:51 / /tmp/twice rw - tmpfs under rw\n"
     "43 42 0:52 / /tmp/twice rw - fuse.sshfs host: rw,user_id=0\n";
 
@@ -22,6 +22,7 @@ TEST(MountTable, ReadsFieldsAndEscapes) {
     EXPECT_EQ(mount->mount_id, 41);
     EXPECT_EQ(mount->major, 0U);
     EXPECT_EQ(mount->minor, 50U);
+    EXPECT_EQ(mount->root, "/step-1");
     EXPECT_EQ(mount->type, kFileSystemType);
     EXPECT_EQ(mount->source, "s3://bucket/a,b");
     EXPECT_EQ(mount->owner(), 1000U);
