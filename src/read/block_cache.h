@@ -111,6 +111,8 @@ public:
     // Ends what is being fetched ahead there and nobody else wants; what is there and unread goes first.
     void abandon(CachedVersion& version, BlockSpan span);
     ReadShares& shares() { return shares_; }
+    // Nearly as many requests are ahead as there may be.
+    [[nodiscard]] bool is_crowded() const { return requests_ahead_.load() * 4 >= max_requests_ahead_ * 3; }
 
     // --- fetches
     DirectReads& direct_reads() { return direct_reads_; }

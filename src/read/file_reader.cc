@@ -36,11 +36,11 @@ public:
 
     ReadPlan on_read(std::uint64_t offset, std::size_t size, Found found, const ReadEnvironment& environment) {
         std::lock_guard lock(mutex_);
-        ReadShares::Share share = cache_.shares().share(this, window_.sequential_streams(), environment.clock.now());
+        std::uint64_t limit = cache_.shares().share(this, window_.sequential_streams(), environment.clock.now());
         if (environment.config.max_read_ahead > 0) {
-            share.blocks = std::min(share.blocks, blocks_of(environment.config.max_read_ahead));
+            limit = std::min(limit, blocks_of(environment.config.max_read_ahead));
         }
-        return window_.on_read(offset, size, found, share.blocks, share.others);
+        return window_.on_read(offset, size, found, limit, cache_.is_crowded());
     }
 
     void not_fetched(const ReadPlan& plan, const BlockCache::Claim& claim) {

@@ -5,7 +5,7 @@
 
 namespace ckptfs {
 
-ReadShares::Share ReadShares::share(const void* reader, std::size_t streams, SteadyTime now) {
+std::uint64_t ReadShares::share(const void* reader, std::size_t streams, SteadyTime now) {
     std::lock_guard lock(mutex_);
     Reader& known = readers_[reader];
     streams_ = streams_ - known.streams + streams;
@@ -17,8 +17,7 @@ ReadShares::Share ReadShares::share(const void* reader, std::size_t streams, Ste
     }
     // A reader that has no stream yet gets what it would get with one.
     const std::size_t mine = std::max<std::size_t>(streams, 1);
-    const std::size_t others = streams_ - streams;
-    return Share{total_ * mine / (others + mine), others};
+    return total_ * mine / std::max(streams_ - streams + mine, mine);
 }
 
 void ReadShares::leave(const void* reader) {

@@ -22,14 +22,8 @@ public:
 
     explicit ReadShares(std::uint64_t total_blocks) : total_(total_blocks) {}
 
-    struct Share {
-        std::uint64_t blocks = 0;
-        // Streams of other readers that were read from lately.
-        std::uint64_t others = 0;
-        bool operator==(const Share&) const = default;
-    };
-    // What this reader (any stable address), with so many sequential streams, may have ahead of it.
-    Share share(const void* reader, std::size_t streams, SteadyTime now);
+    // Blocks that this reader (any stable address), with so many sequential streams, may have ahead of it.
+    std::uint64_t share(const void* reader, std::size_t streams, SteadyTime now);
     void leave(const void* reader);
 
 private:

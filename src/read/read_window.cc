@@ -2,6 +2,8 @@
 #include "read/read_window.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "ckptfs/codec.h"
 
@@ -22,9 +24,9 @@ std::uint64_t distance(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit,
-                             std::uint64_t others) {
+ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit, bool crowded) {
     ++reads_;
+    bytes_ += size;
     ReadPlan plan;
     const std::uint64_t end = offset + size;
     const BlockSpan read{block_of(offset), block_of(end - 1) + 1};
@@ -36,6 +38,7 @@ ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found fou
         absorb_those_met(*stream, offset);
     }
     stream->last_read = reads_;
+    stream->last_bytes = bytes_;
     plan.stream = index_of(*stream);
     give_up_stopped(plan);
     if (found != Found::kReady) {
@@ -53,13 +56,13 @@ ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found fou
         plan_neighbourhood(read, found, limit, plan);
         return plan;
     }
-    const Share share = share_of_each(limit, others);
+    const std::uint64_t share = share_of(*stream, limit);
     if (from_the_head) {
         stream->window = kFirstWindow;
     } else {
-        advance(*stream, end, share.blocks);
+        advance(*stream, end, share);
     }
-    plan_ahead(*stream, share, plan);
+    plan_ahead(*stream, share, crowded, plan);
     return plan;
 }
 
@@ -71,13 +74,18 @@ BlockSpan ReadWindow::ahead_of(const Stream& stream) {
     return BlockSpan{block_of(stream.position), stream.asked};
 }
 
-bool ReadWindow::has_stopped(const Stream& stream) const {
-    return stream.last_read + kActiveReads <= reads_;
+bool ReadWindow::has_just_begun(const Stream& stream) {
+    return block_of(stream.position) < stream.begun_at + kFirstWindow;
 }
 
-bool ReadWindow::is_sequential(const Stream& stream) const {
-    const bool has_just_begun = block_of(stream.position) < stream.begun_at + kFirstWindow;
-    return stream.in_use && stream.window > 0 && !has_just_begun && stream.asked < block_count_ && !has_stopped(stream);
+bool ReadWindow::is_active(const Stream& stream) const {
+    return stream.in_use && stream.window > 0 &&
+           (stream.last_read + kActiveReads > reads_ || stream.last_bytes + kActiveBytes > bytes_);
+}
+
+bool ReadWindow::are_one(const Stream& one, const Stream& other) const {
+    const auto rests = [this](const Stream& stream) { return stream.last_read + kInterleavedReads < reads_; };
+    return std::min(one.window, other.window) <= kFirstWindow || rests(one) || rests(other);
 }
 
 std::size_t ReadWindow::index_of(const Stream& stream) const {
@@ -102,9 +110,7 @@ ReadWindow::Stream& ReadWindow::begin_at(BlockSpan read, std::uint64_t end, Read
     };
     Stream& stream = *std::min_element(streams_.begin(), streams_.end(),
                                        [&](const Stream& a, const Stream& b) { return rank(a) < rank(b); });
-    if (stream.in_use && stream.window > 0 && !ahead_of(stream).empty()) {
-        plan.abandoned.push_back(ahead_of(stream));
-    }
+    give_up(stream, plan);
     stream = Stream{};
     stream.in_use = true;
     stream.position = end;
@@ -118,7 +124,7 @@ ReadWindow::Stream& ReadWindow::begin_at(BlockSpan read, std::uint64_t end, Read
 // What either has proved is kept, and the earlier position: what lies between the two has not been read.
 void ReadWindow::absorb_those_met(Stream& stream, std::uint64_t offset) {
     for (Stream& other : streams_) {
-        if (&other == &stream || !may_continue_at(other, offset)) {
+        if (&other == &stream || !may_continue_at(other, offset) || !are_one(stream, other)) {
             continue;
         }
         if (stream.asked >= block_of(other.position)) {
@@ -137,37 +143,41 @@ void ReadWindow::absorb_those_met(Stream& stream, std::uint64_t offset) {
 
 void ReadWindow::give_up_stopped(ReadPlan& plan) {
     for (Stream& stream : streams_) {
-        if (!stream.in_use || stream.window == 0 || !has_stopped(stream) || ahead_of(stream).empty()) {
-            continue;
+        if (stream.in_use && stream.window > 0 && !is_active(stream) && !ahead_of(stream).empty()) {
+            give_up(stream, plan);
+            stream.asked = block_of(stream.position);
         }
-        const BlockSpan unwanted = not_ahead_of_others(ahead_of(stream));
-        if (!unwanted.empty()) {
-            plan.abandoned.push_back(unwanted);
-        }
-        stream.asked = block_of(stream.position);
     }
 }
 
 // What a stream that goes on comes by in its turn is kept.
-BlockSpan ReadWindow::not_ahead_of_others(BlockSpan span) const {
+void ReadWindow::give_up(const Stream& stream, ReadPlan& plan) const {
+    if (!stream.in_use || stream.window == 0) {
+        return;
+    }
+    std::vector<BlockSpan> unwanted{ahead_of(stream)};
     for (const Stream& other : streams_) {
-        const BlockSpan ahead = ahead_of(other);
-        if (!is_sequential(other)) {
+        const BlockSpan wanted = ahead_of(other);
+        if (&other == &stream || !is_active(other) || wanted.empty()) {
             continue;
         }
-        if (ahead.contains(span.begin)) {
-            span.begin = ahead.end;
-        } else if (span.contains(ahead.begin)) {
-            span.end = ahead.begin;
+        std::vector<BlockSpan> rest;
+        for (const BlockSpan& span : unwanted) {
+            rest.push_back({span.begin, std::min(span.end, std::max(wanted.begin, span.begin))});
+            rest.push_back({std::max(span.begin, std::min(wanted.end, span.end)), span.end});
         }
+        std::erase_if(rest, [](const BlockSpan& span) { return span.empty(); });
+        unwanted = std::move(rest);
     }
-    return span;
+    std::copy_if(unwanted.begin(), unwanted.end(), std::back_inserter(plan.abandoned),
+                 [](const BlockSpan& span) { return !span.empty(); });
 }
 
-ReadWindow::Share ReadWindow::share_of_each(std::uint64_t limit, std::uint64_t others) const {
-    const std::uint64_t mine = std::max<std::uint64_t>(sequential_streams(), 1);
-    return Share{limit / mine,
-                 std::clamp(kRequestsPerWindow / (mine + others), kMinRequestsPerWindow, kRequestsPerWindow)};
+// Of one that has just begun, as if all others were walks: most of them will not be.
+std::uint64_t ReadWindow::share_of(const Stream& stream, std::uint64_t limit) const {
+    const auto active = static_cast<std::uint64_t>(
+        std::count_if(streams_.begin(), streams_.end(), [this](const Stream& each) { return is_active(each); }));
+    return limit / std::max<std::uint64_t>(has_just_begun(stream) ? active : sequential_streams(), 1);
 }
 
 std::uint64_t ReadWindow::reordered_blocks(const Stream& stream) {
@@ -195,12 +205,13 @@ void ReadWindow::advance(Stream& stream, std::uint64_t end, std::uint64_t limit)
     }
 }
 
-void ReadWindow::plan_ahead(Stream& stream, const Share& share, ReadPlan& plan) const {
-    const std::uint64_t window = std::min(stream.window, share.blocks);
+void ReadWindow::plan_ahead(Stream& stream, std::uint64_t limit, bool crowded, ReadPlan& plan) const {
+    const std::uint64_t window = std::min(stream.window, limit);
     const std::uint64_t position = block_of(stream.position - 1) + 1;
     stream.asked = std::max(stream.asked, position);
     const std::uint64_t target = std::min(position + window, block_count_);
-    plan.blocks_per_request = std::clamp<std::uint64_t>(window / share.requests_per_window, 1, kMaxBlocksPerRequest);
+    plan.blocks_per_request = std::clamp<std::uint64_t>(
+        window / (crowded ? kRequestsPerWindowInACrowd : kRequestsPerWindow), 1, kMaxBlocksPerRequest);
     if (target >= stream.asked + plan.blocks_per_request || (target == block_count_ && target > stream.asked)) {
         plan.ahead = BlockSpan{stream.asked, target};
         stream.asked = target;
@@ -261,8 +272,9 @@ void ReadWindow::not_fetched(const ReadPlan& plan, std::uint64_t first, bool mem
 }
 
 std::size_t ReadWindow::sequential_streams() const {
-    return static_cast<std::size_t>(std::count_if(streams_.begin(), streams_.end(),
-                                                  [this](const Stream& stream) { return is_sequential(stream); }));
+    return static_cast<std::size_t>(std::count_if(streams_.begin(), streams_.end(), [this](const Stream& stream) {
+        return is_active(stream) && !has_just_begun(stream) && stream.asked < block_count_;
+    }));
 }
 
 std::vector<BlockSpan> ReadWindow::outstanding() const {

@@ -54,30 +54,32 @@ public:
     // 4 MiB. At 30 ms to the first byte and 90 MB/s a connection a request of this size moves 54 MB/s, so 48 of them
     // (192 MiB) fill 2.5 GB/s; with 8 MiB the same memory carries 1.6 GB/s.
     static constexpr std::uint64_t kMaxBlocksPerRequest = 4;
-    // A window this many times a request's size keeps as many connections busy. Where many streams share the link, it
-    // is their requests together that fill it: each makes fewer, not smaller ones.
+    // A window this many times a request's size keeps as many connections busy. Where the readers of a mount together
+    // want more requests than there may be, each makes fewer, not smaller ones.
     static constexpr std::uint64_t kRequestsPerWindow = 16;
-    static constexpr std::uint64_t kMinRequestsPerWindow = 4;
+    static constexpr std::uint64_t kRequestsPerWindowInACrowd = 4;
     // The kernel hands the pieces of one read-ahead to several threads, which arrive in any order.
     static constexpr std::uint64_t kReorderedBlocks = 16;
     static constexpr std::uint64_t kNewStreamReorderedBlocks = 2;
     static constexpr std::uint64_t kMaxNeighbourhood = 16;
-    // A stream that was not read from for this many reads of its handle has stopped. A walk through a mapped or cached
-    // file arrives in reads of 128 KiB to 1 MiB: other streams have moved 32 MiB or more by then.
+    // A stream has stopped when it was not read from for this many reads of its handle, and for as many bytes: a thread
+    // that copies a tensor elsewhere comes back after tens of milliseconds, in which others read that much at most.
     static constexpr std::uint64_t kActiveReads = 256;
+    static constexpr std::uint64_t kActiveBytes = std::uint64_t{128} << 20;
+    // Two that are both read from within as many reads are two walks, however near to each other.
+    static constexpr std::uint64_t kInterleavedReads = 16;
 
     explicit ReadWindow(std::uint64_t block_count) : block_count_(block_count) {}
 
-    // size > 0. `limit` is how many blocks all streams of the handle together may have ahead of them; `others` counts
-    // the streams of other handles that share the link.
-    ReadPlan on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit,
-                     std::uint64_t others = 0);
+    // size > 0. `limit` is how many blocks all streams of the handle together may have ahead of them; `crowded`, that
+    // nearly as many requests as there may be are under way.
+    ReadPlan on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit, bool crowded = false);
     // Only the blocks before `first` of plan.ahead are being fetched. The window shrinks where memory was short; where
     // enough requests are under way, the rest is asked for as they end.
     void not_fetched(const ReadPlan& plan, std::uint64_t first, bool memory_is_short);
 
     // Streams that were read from lately and have more to ask for; each deserves a share of the memory. Those that have
-    // just begun do with what is left over.
+    // just begun do with less, and take none from others.
     [[nodiscard]] std::size_t sequential_streams() const;
     // Asked for ahead and not yet passed by any stream.
     [[nodiscard]] std::vector<BlockSpan> outstanding() const;
@@ -95,7 +97,9 @@ private:
         std::uint64_t begun_at = 0;
         std::uint64_t grown_at = 0;
         bool waited = false;
+        // How much the handle had read by then.
         std::uint64_t last_read = 0;
+        std::uint64_t last_bytes = 0;
         // Where it went when it met another; says nothing while it is in use.
         std::size_t absorbed_by = 0;
     };
@@ -104,30 +108,26 @@ private:
         bool useful = false;
     };
 
-    // What its streams have in common as one of them reads.
-    struct Share {
-        std::uint64_t blocks = 0;
-        std::uint64_t requests_per_window = kRequestsPerWindow;
-    };
-
     static std::uint64_t reordered_blocks(const Stream& stream);
     [[nodiscard]] static bool may_continue_at(const Stream& stream, std::uint64_t offset);
     [[nodiscard]] static BlockSpan ahead_of(const Stream& stream);
-    [[nodiscard]] bool has_stopped(const Stream& stream) const;
-    [[nodiscard]] bool is_sequential(const Stream& stream) const;
+    [[nodiscard]] static bool has_just_begun(const Stream& stream);
+    [[nodiscard]] bool is_active(const Stream& stream) const;
+    [[nodiscard]] bool are_one(const Stream& one, const Stream& other) const;
     [[nodiscard]] Stream* find(std::uint64_t offset);
     Stream& begin_at(BlockSpan read, std::uint64_t end, ReadPlan& plan);
     void absorb_those_met(Stream& stream, std::uint64_t offset);
     void give_up_stopped(ReadPlan& plan);
-    [[nodiscard]] BlockSpan not_ahead_of_others(BlockSpan span) const;
+    void give_up(const Stream& stream, ReadPlan& plan) const;
     [[nodiscard]] std::size_t index_of(const Stream& stream) const;
-    [[nodiscard]] Share share_of_each(std::uint64_t limit, std::uint64_t others) const;
+    [[nodiscard]] std::uint64_t share_of(const Stream& stream, std::uint64_t limit) const;
     static void advance(Stream& stream, std::uint64_t end, std::uint64_t limit);
-    void plan_ahead(Stream& stream, const Share& share, ReadPlan& plan) const;
+    void plan_ahead(Stream& stream, std::uint64_t limit, bool crowded, ReadPlan& plan) const;
     void plan_neighbourhood(BlockSpan read, Found found, std::uint64_t limit, ReadPlan& plan);
 
     std::uint64_t block_count_;
     std::uint64_t reads_ = 0;
+    std::uint64_t bytes_ = 0;
     std::array<Stream, kStreams> streams_;
     std::uint64_t neighbourhood_size_ = 1;
     std::array<Neighbourhood, kStreams> neighbourhoods_;

@@ -7,14 +7,13 @@ namespace ckptfs {
 namespace {
 
 using std::chrono::seconds;
-using Share = ReadShares::Share;
 
 TEST(ReadShares, OneReaderHasEverything) {
     ReadShares shares(192);
     const int reader = 0;
-    EXPECT_EQ(shares.share(&reader, 0, SteadyTime{}), (Share{192, 0}));
-    EXPECT_EQ(shares.share(&reader, 1, SteadyTime{}), (Share{192, 0}));
-    EXPECT_EQ(shares.share(&reader, 4, SteadyTime{}), (Share{192, 0}));
+    EXPECT_EQ(shares.share(&reader, 0, SteadyTime{}), 192U);
+    EXPECT_EQ(shares.share(&reader, 1, SteadyTime{}), 192U);
+    EXPECT_EQ(shares.share(&reader, 4, SteadyTime{}), 192U);
 }
 
 TEST(ReadShares, StreamsShareEqually) {
@@ -22,10 +21,10 @@ TEST(ReadShares, StreamsShareEqually) {
     const int a = 0;
     const int b = 0;
     static_cast<void>(shares.share(&a, 1, SteadyTime{}));
-    EXPECT_EQ(shares.share(&b, 1, SteadyTime{}), (Share{96, 1}));
-    EXPECT_EQ(shares.share(&a, 1, SteadyTime{}), (Share{96, 1}));
-    EXPECT_EQ(shares.share(&b, 3, SteadyTime{}), (Share{144, 1}));
-    EXPECT_EQ(shares.share(&a, 1, SteadyTime{}), (Share{48, 3}));
+    EXPECT_EQ(shares.share(&b, 1, SteadyTime{}), 96U);
+    EXPECT_EQ(shares.share(&a, 1, SteadyTime{}), 96U);
+    EXPECT_EQ(shares.share(&b, 3, SteadyTime{}), 144U);
+    EXPECT_EQ(shares.share(&a, 1, SteadyTime{}), 48U);
 }
 
 TEST(ReadShares, WhoLeavesOrStopsReadingGivesItsShareBack) {
@@ -36,11 +35,11 @@ TEST(ReadShares, WhoLeavesOrStopsReadingGivesItsShareBack) {
     const SteadyTime start{};
     static_cast<void>(shares.share(&a, 1, start));
     static_cast<void>(shares.share(&b, 1, start));
-    EXPECT_EQ(shares.share(&c, 1, start), (Share{64, 2}));
+    EXPECT_EQ(shares.share(&c, 1, start), 64U);
     shares.leave(&b);
     shares.leave(&b);
-    EXPECT_EQ(shares.share(&c, 1, start + seconds(1)), (Share{96, 1}));
-    EXPECT_EQ(shares.share(&c, 1, start + seconds(5)), (Share{192, 0}));
+    EXPECT_EQ(shares.share(&c, 1, start + seconds(1)), 96U);
+    EXPECT_EQ(shares.share(&c, 1, start + seconds(5)), 192U);
 }
 
 }  // namespace
