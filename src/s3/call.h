@@ -22,6 +22,8 @@ namespace ckptfs {
 // Shared by the calls of one operation (a commit and the look at its key), which fail together after retry_for.
 struct RetryState {
     int failed_attempts = 0;
+    // At any time.
+    bool has_failed = false;
     // When the present time without progress began.
     std::optional<SteadyTime> failing_since;
     // An attempt may have taken effect although a later one failed.
@@ -65,7 +67,6 @@ struct Call {
     std::optional<WallTime> server_time;
     bool clock_corrected = false;
     bool damaged_before = false;
-    bool has_failed = false;
     SteadyTime queued_at{};
     SteadyTime sent_at{};
     Milliseconds attempt_timeout{0};

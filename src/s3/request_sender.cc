@@ -24,8 +24,15 @@ constexpr Milliseconds kTellEvery{30'000};
 
 // As long without any success is an outage; what is shorter, backoff alone gets over as fast.
 constexpr Milliseconds kOutage{5'000};
-// After one, those that wait come back spread over this, or sooner where their turn is sooner.
-constexpr Milliseconds kComeBackWithin{1'000};
+// After one, those that wait come back spread over this, or sooner where their turn is sooner: the nodes of a job find
+// the store back in the same moment.
+constexpr Milliseconds kComeBackWithin{3'000};
+
+// It may refuse, but it is there.
+bool shows_a_store(const Result<HttpResponse>& outcome) {
+    return outcome || (outcome.error().http_status >= 400 && outcome.error().http_status < 500 &&
+                       recovery_of(outcome.error()) == Recovery::kNone);
+}
 
 }  // namespace
 
@@ -269,10 +276,10 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
         const std::lock_guard lock(mutex_);
         call->answered_attempt = attempt;
         // Not by a request that never failed: others may fail all the while.
-        outage_is_over = outcome && call->has_failed && outage_was_told_ && delayed_.empty();
+        outage_is_over = outcome && call->retry->has_failed && outage_was_told_ && delayed_.empty();
         outage_was_told_ = outage_was_told_ && !outage_is_over;
-        if (outcome) {
-            note_success(clock_.now());
+        if (shows_a_store(outcome)) {
+            end_outage(clock_.now());
         }
     }
     release_slot(call, outcome);
@@ -380,7 +387,7 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
     RetryState& retry = *call->retry;
     const SteadyTime now = clock_.now();
     ++retry.failed_attempts;
-    call->has_failed = true;
+    retry.has_failed = true;
     if (!retry.failing_since) {
         // A stall has been without progress for as long as it took to notice.
         retry.failing_since = error.errno_value == ETIMEDOUT ? now - call->attempt_timeout : now;
@@ -426,7 +433,7 @@ void RequestSender::arm(WaitNumber wait, Milliseconds delay) {
     });
 }
 
-void RequestSender::note_success(SteadyTime now) {
+void RequestSender::end_outage(SteadyTime now) {
     const std::optional<SteadyTime> failing_since = std::exchange(failing_since_, std::nullopt);
     if (!failing_since || now - *failing_since < kOutage) {
         return;

@@ -3,7 +3,7 @@
 //
 // At most as many requests are under way as the store has shown it bears (halved by 503, raised again by success);
 // the others wait, first come, first served, and those that failed before first of all. An operation is given up when
-// no byte has moved for retry_for; time in the queue does not count. The first success after an outage brings the
+// no byte has moved for retry_for; time in the queue does not count. The first answer after an outage brings the
 // others' next attempts forward, except where the store asked for patience.
 //
 // Ownership: the dependencies outlive the sender. Held by shared_ptr, since timers and transfers may outlast stop().
@@ -109,7 +109,7 @@ private:
     void retry_now(const SharedCall& call);
     // With mutex_ held.
     void arm(WaitNumber wait, Milliseconds delay);
-    void note_success(SteadyTime now);
+    void end_outage(SteadyTime now);
     // With mutex_ held: a store that fails is worth a line now and then, long before its requests are given up.
     [[nodiscard]] bool is_worth_a_line(Milliseconds failing_for, SteadyTime now);
     void wake_delayed(WaitNumber wait);
@@ -143,7 +143,7 @@ private:
     std::deque<SharedCall> queue_;
     std::unordered_map<WaitNumber, Delayed> delayed_;
     WaitNumber last_wait_ = 0;
-    // The first failure after the last success.
+    // The first failure after the last answer that showed a store.
     std::optional<SteadyTime> failing_since_;
     std::unordered_map<Call*, HttpTransport::Id> active_;
     std::uint64_t outstanding_ = 0;
