@@ -57,11 +57,11 @@ std::string read_to_end(int fd) {
         _exit(0);
     }
     if (said.starts_with(kFailed)) {
-        tell(STDERR_FILENO, said.substr(1) + "\n");
+        complain(said.substr(1));
     } else {
         int status = 0;
         waitpid(child, &status, 0);
-        tell(STDERR_FILENO, "ckptfs: ended before the mount answered; see its log\n");
+        complain("ckptfs: ended before the mount answered; see its log");
     }
     _exit(failed);
 }
@@ -106,7 +106,7 @@ void Readiness::failed(const std::string& line) {
         tell(pipe_.get(), kFailed + line);
         pipe_.reset();
     } else {
-        tell(STDERR_FILENO, line + "\n");
+        complain(line);
     }
 }
 
@@ -158,6 +158,12 @@ bool log_to_journal() {
         replace(STDERR_FILENO, "/dev/null", O_WRONLY);
     }
     return static_cast<bool>(journal);
+}
+
+void complain(const std::string& line) {
+    constexpr std::string_view kPriority = "<3>";
+    const bool to_journal = is_read_by_journal(STDERR_FILENO, process_environment());
+    tell(STDERR_FILENO, format("{}{}\n", to_journal ? kPriority : "", line));
 }
 
 bool is_read_by_journal(int descriptor, const Environment& environment) {

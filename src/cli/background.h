@@ -43,6 +43,8 @@ Status log_to_file(const std::string& path);
 // Standard error becomes the journal; or, where there is none, /dev/null, and the answer is false.
 [[nodiscard]] bool log_to_journal();
 
+// One line to standard error, for the journal as an error.
+void complain(const std::string& line);
 // Whether systemd has connected this descriptor to the journal ($JOURNAL_STREAM, systemd.exec(5)).
 [[nodiscard]] bool is_read_by_journal(int descriptor, const Environment& environment);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "cli/background.h"
 #include "cli/command_line.h"
 #include "cli/mount_command.h"
 #include "cli/mount_helper.h"
@@ -24,13 +25,13 @@ int run(const MountRequest& request) {
     // Names of users, and files, are those of the namespace.
     if (!request.mount_namespace.empty()) {
         if (auto entered = enter_mount_namespace(request.mount_namespace); !entered) {
-            std::fprintf(stderr, "ckptfs: %s\n", entered.error().message.c_str());
+            complain("ckptfs: " + entered.error().message);
             return kMountFailed;
         }
     }
     auto config = make_config(request, process_environment());
     if (!config) {
-        std::fprintf(stderr, "ckptfs: %s\n", config.error().message.c_str());
+        complain("ckptfs: " + config.error().message);
         return request.by_mount ? kMountUsageError : 2;
     }
     return request.pretend ? 0 : mount_command(std::move(*config), request.by_mount ? kMountFailed : 1);

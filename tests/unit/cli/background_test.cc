@@ -59,6 +59,16 @@ TEST_F(BackgroundTest, TheCommandReturnsOnceTheMountAnswers) {
     EXPECT_EQ(text(), "");
 }
 
+TEST_F(BackgroundTest, TheJournalIsToldThatAFailureIsAnError) {
+    std::ofstream(output()).close();
+    struct stat file {};
+    ASSERT_EQ(stat(output().c_str(), &file), 0);
+    setenv("JOURNAL_STREAM", (std::to_string(file.st_dev) + ":" + std::to_string(file.st_ino)).c_str(), 1);
+    EXPECT_EQ(exit_status_of([](Readiness& readiness) { readiness.failed("ckptfs: no such bucket"); }), kFailed);
+    unsetenv("JOURNAL_STREAM");
+    EXPECT_EQ(text(), "<3>ckptfs: no such bucket\n");
+}
+
 TEST_F(BackgroundTest, TheJournalIsKnownByItsStream) {
     struct stat stream {};
     ASSERT_EQ(fstat(STDERR_FILENO, &stream), 0);
