@@ -62,10 +62,10 @@ public:
     static constexpr std::uint64_t kReorderedBlocks = 16;
     static constexpr std::uint64_t kNewStreamReorderedBlocks = 2;
     static constexpr std::uint64_t kMaxNeighbourhood = 16;
-    // A stream has stopped when it was not read from for this many reads of its handle, and for as many bytes: a thread
-    // that copies a tensor elsewhere comes back after tens of milliseconds, in which others read that much at most.
+    // A stream has stopped when it was not read from for this many reads of its handle, and for as many bytes (what the
+    // cache holds): a thread that copies a tensor elsewhere comes back after 100 ms, in which others read that much.
     static constexpr std::uint64_t kActiveReads = 256;
-    static constexpr std::uint64_t kActiveBytes = std::uint64_t{128} << 20;
+    static constexpr std::uint64_t kActiveBytes = std::uint64_t{256} << 20;
     // Two that are both read from within as many reads are two walks, however near to each other.
     static constexpr std::uint64_t kInterleavedReads = 16;
 
