@@ -62,8 +62,8 @@ Result<std::optional<MountPlace>> in_fstab(const std::string& directory, const s
         return failure(settings.error().errno_value,
                        format("{}, the line of {}: {}", escaped(path), escaped(wanted), settings.error().message));
     }
-    return MountPlace{
-        found->source, std::move(*settings), format("as {} has it for {}", escaped(path), escaped(wanted)), {}};
+    return MountPlace{found->source, std::move(*settings),
+                      format("as {} has it for {}", escaped(path), escaped(wanted))};
 }
 
 // Nothing where its program does not answer, or shows nothing to this user.
@@ -78,11 +78,9 @@ std::optional<MountPlace> as_started(const MountEntry& mount) {
     if (!settings) {
         return std::nullopt;
     }
-    return MountPlace{mount.source,
-                      std::move(*settings),
+    return MountPlace{mount.source, std::move(*settings),
                       format("with the options of process {}, which is mounted at {}, and the environment of this one",
-                             status->pid, escaped(mount.mount_point)),
-                      {}};
+                             status->pid, escaped(mount.mount_point))};
 }
 
 struct ResolvedPath {
@@ -168,8 +166,7 @@ Result<MountPlace> find_place(const std::string& directory, const Environment& e
             return MountPlace{mounted->source,
                               {},
                               format("mounted at {} by a program that does not tell its options: give them here",
-                                     escaped(mounted->mount_point)),
-                              {}};
+                                     escaped(mounted->mount_point))};
         }
     }
     if (!line) {

@@ -22,7 +22,7 @@ struct MountPlace {
     // For people: "as /etc/fstab has it for /mnt/a".
     std::string origin;
     // Below the source; ends in '/' for a directory, empty for the mount's own.
-    std::string path;
+    std::string path{};
 };
 
 struct FstabLine {

@@ -110,9 +110,9 @@ std::vector<Result<std::string>> ask_detached(const std::vector<MountEntry>& mou
     }
     std::vector<Result<std::string>> answers;
     std::error_code problem;
-    for (const auto& entry : std::filesystem::directory_iterator(place, problem)) {
-        const std::string path = entry.path().string();
-        if (entry.path().extension() != ".sock" || of_mounts.contains(path)) {
+    for (std::filesystem::directory_iterator entry(place, problem), end; entry != end; entry.increment(problem)) {
+        const std::string path = entry->path().string();
+        if (entry->path().extension() != ".sock" || of_mounts.contains(path)) {
             continue;
         }
         std::string answer;

@@ -185,7 +185,7 @@ public:
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
     [[nodiscard]] virtual std::vector<ReadProgress> reads() const = 0;
     [[nodiscard]] virtual FileStatistics statistics() const = 0;
-    // Files that failed on this mount, with the `most` latest of them.
+    // Files that failed on this mount and were not made good, with the `most` latest of them.
     [[nodiscard]] virtual UnwrittenFiles unwritten(std::size_t most) const = 0;
     // Names whose rename is under way.
     [[nodiscard]] virtual std::vector<std::string> renames() const = 0;

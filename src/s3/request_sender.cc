@@ -22,7 +22,7 @@ constexpr int kMinConcurrency = 1;
 constexpr Milliseconds kTellAfter{1'000};
 constexpr Milliseconds kTellEvery{30'000};
 
-// As long without any success is an outage; what is shorter, backoff alone gets over as fast.
+// As long without an answer that shows a store is an outage; what is shorter, backoff alone gets over as fast.
 constexpr Milliseconds kOutage{5'000};
 // After one, those that wait come back spread over this, or sooner where their turn is sooner: the nodes of a job find
 // the store back in the same moment.
