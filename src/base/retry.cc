@@ -22,4 +22,9 @@ std::optional<Milliseconds> delay_before_retry(const RetryPolicy& policy, const 
     return std::min(backoff(policy, attempt, random), policy.retry_for - since_progress);
 }
 
+Milliseconds attempt_timeout(const RetryPolicy& policy, Milliseconds stall_timeout, Milliseconds since_progress) {
+    const Milliseconds timeout = std::min(stall_timeout, policy.retry_for);
+    return std::clamp(policy.retry_for - since_progress, std::max(Milliseconds(1), timeout / 4), timeout);
+}
+
 }  // namespace ckptfs

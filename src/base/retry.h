@@ -31,4 +31,8 @@ struct RetryPolicy {
 [[nodiscard]] std::optional<Milliseconds> delay_before_retry(const RetryPolicy& policy, const Error& error, int attempt,
                                                              Milliseconds since_progress, double random);
 
+// How long an attempt may stall: not beyond the end of the whole operation, but a fair chance.
+[[nodiscard]] Milliseconds attempt_timeout(const RetryPolicy& policy, Milliseconds stall_timeout,
+                                           Milliseconds since_progress);
+
 }  // namespace ckptfs

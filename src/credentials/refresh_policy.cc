@@ -16,6 +16,7 @@ constexpr Milliseconds kShortestLead{minutes(10)};
 constexpr Milliseconds kTrustExpired{minutes(1)};
 constexpr Milliseconds kFirstPause{seconds(1)};
 constexpr Milliseconds kLongestPause{minutes(1)};
+constexpr Milliseconds kLongestPauseAfterRefusal{seconds(15)};
 
 Milliseconds scaled(Milliseconds time, double factor) {
     return Milliseconds(static_cast<Milliseconds::rep>(static_cast<double>(time.count()) * factor));
@@ -43,6 +44,13 @@ Milliseconds pause_after_failures(int failures, double random) {
         pause = std::min(pause * 2, kLongestPause);
     }
     return scaled(pause, (1 + random) / 2);
+}
+
+Milliseconds pause_after_refusals(int refusals, bool gave_the_same, double random) {
+    if (!gave_the_same && refusals <= 1) {
+        return Milliseconds(0);
+    }
+    return std::min(pause_after_failures(refusals, random), kLongestPauseAfterRefusal);
 }
 
 }  // namespace ckptfs

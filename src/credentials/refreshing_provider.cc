@@ -49,7 +49,7 @@ void RefreshingProvider::get(CredentialsReady ready) {
         const std::lock_guard lock(mutex_);
         if (stopping_) {
             answer = failure(stopped());
-        } else if (holds_valid()) {
+        } else if (holds_usable()) {
             answer = held_;
             if (is_fetch_due()) {
                 changed_.notify_all();
@@ -67,8 +67,13 @@ void RefreshingProvider::get(CredentialsReady ready) {
 
 void RefreshingProvider::refuse(const SharedCredentials& credentials) {
     const std::lock_guard lock(mutex_);
+    refused_ = refused_ || held_ == credentials;
+}
+
+void RefreshingProvider::accept(const SharedCredentials& credentials) {
+    const std::lock_guard lock(mutex_);
     if (held_ == credentials) {
-        held_ = nullptr;
+        refusals_ = 0;
     }
 }
 
@@ -79,6 +84,10 @@ std::string RefreshingProvider::source() {
 
 bool RefreshingProvider::holds_valid() const {
     return held_ && (!times_ || clock_.wall_now() < times_->trusted);
+}
+
+bool RefreshingProvider::holds_usable() const {
+    return holds_valid() && (!refused_ || is_paused());
 }
 
 bool RefreshingProvider::is_paused() const {
@@ -137,11 +146,16 @@ void RefreshingProvider::keep(SharedCredentials fetched) {
     if (std::exchange(failures_, 0) > 0 && has_succeeded_) {
         log_info(format("credentials were renewed by {}", source_->name()));
     }
+    const bool gave_the_same = held_ && fetched && *held_ == *fetched;
+    const bool was_refused = std::exchange(refused_, false);
     held_ = std::move(fetched);
     source_name_ = source_->name();
     times_ = held_ ? refresh_times(held_->expires, clock_.wall_now(), random_()) : std::nullopt;
     has_succeeded_ = true;
     paused_until_ = {};
+    if (was_refused) {
+        paused_until_ = clock_.now() + pause_after_refusals(++refusals_, gave_the_same, random_());
+    }
 }
 
 std::string RefreshingProvider::validity() const {

@@ -2,8 +2,9 @@
 // Credentials of a source, fetched again in the background before they expire.
 //
 // Those that are held are used for as long as they are valid, also while the source fails; get() waits only where there
-// are none. One fetch is under way at most, on a thread of its own, and a source that fails is left alone for a while:
-// meanwhile get() answers with its last error.
+// are none, or where the store has refused them. One fetch is under way at most, on a thread of its own, and a source
+// that fails, or that gives again what was refused, is left alone for a while: meanwhile get() answers with what is
+// held, else with its last error. The store decides whether it takes them by now.
 //
 // Threads: as CredentialsProvider says; `ready` runs without locks, where get() was called or on the provider's thread.
 // The destructor stops.
@@ -36,6 +37,7 @@ public:
 
     void get(CredentialsReady ready) override;
     void refuse(const SharedCredentials& credentials) override;
+    void accept(const SharedCredentials& credentials) override;
     [[nodiscard]] std::string source() override;
     void stop() override;
 
@@ -43,6 +45,7 @@ private:
     void run();
     // With mutex_ held.
     [[nodiscard]] bool holds_valid() const;
+    [[nodiscard]] bool holds_usable() const;
     [[nodiscard]] bool is_paused() const;
     [[nodiscard]] bool is_fetch_due() const;
     [[nodiscard]] Milliseconds time_to_refresh() const;
@@ -65,6 +68,10 @@ private:
     std::vector<CredentialsReady> waiting_;
     bool has_succeeded_ = false;
     bool stopping_ = false;
+    // The store has refused what is held.
+    bool refused_ = false;
+    // Fetches for that reason, since a request was last accepted.
+    int refusals_ = 0;
     int failures_ = 0;
     SteadyTime paused_until_{};
     Error last_error_;

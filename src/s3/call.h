@@ -64,6 +64,8 @@ struct Call {
     SharedCredentials credentials;
     SharedCredentials refused_credentials;
     std::optional<Error> credentials_error;
+    // What is sent next is what the source has now: nothing is gained by sending the same again at once.
+    bool expects_other_credentials = false;
     std::optional<WallTime> server_time;
     bool clock_corrected = false;
     bool damaged_before = false;

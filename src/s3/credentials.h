@@ -37,6 +37,8 @@ public:
     virtual void get(CredentialsReady ready) = 0;
     // The store refused these as expired or unknown: the next get() looks at the source again.
     virtual void refuse(const SharedCredentials& credentials) = 0;
+    // The store took these: a later refusal says that they have ended since.
+    virtual void accept(const SharedCredentials& /*credentials*/) {}
     // Where the present ones come from, for a person; empty where nobody knows.
     [[nodiscard]] virtual std::string source() { return {}; }
     // Whoever waits is answered with ECANCELED, as is everyone who asks later.

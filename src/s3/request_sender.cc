@@ -202,9 +202,13 @@ void RequestSender::begin(const SharedCall& call) {
 
 void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredentials> credentials) {
     const int attempt = call->attempt;
-    if (credentials && *credentials && call->refused_credentials && **credentials == *call->refused_credentials) {
-        Error error = *std::exchange(call->credentials_error, std::nullopt);
-        error.retryable = false;
+    const bool refused_before =
+        credentials && *credentials && call->refused_credentials && **credentials == *call->refused_credentials;
+    const bool expects_others = std::exchange(call->expects_other_credentials, false);
+    if (refused_before && (expects_others || !has_accepted_credentials())) {
+        Error error = *call->credentials_error;
+        // Where none has ever been accepted, they are wrong; else they have ended, and others are on their way.
+        error.retryable = has_accepted_credentials();
         credentials = failure(std::move(error));
     }
     if (!credentials) {
@@ -213,7 +217,9 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
     }
     call->credentials = std::move(*credentials);
     call->sent_at = clock_.now();
-    call->attempt_timeout = attempt_timeout(*call);
+    call->attempt_timeout = attempt_timeout(
+        policy_, stall_timeout_ * call->stall_timeout_factor,
+        std::chrono::duration_cast<Milliseconds>(call->sent_at - call->retry->failing_since.value_or(call->sent_at)));
     const HttpTransport::Id id =
         transport_.send(attempt_request(call), [self = shared_from_this(), call, attempt](Result<HttpResponse> answer) {
             self->on_answer(call, attempt, std::move(answer));
@@ -231,6 +237,11 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
     }
 }
 
+bool RequestSender::has_accepted_credentials() const {
+    const std::lock_guard lock(mutex_);
+    return accepted_credentials_ != nullptr;
+}
+
 HttpRequest RequestSender::attempt_request(const SharedCall& call) {
     std::string_view payload_hash = kEmptyPayloadHash;
     if (!call->request.body.empty()) {
@@ -243,17 +254,6 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
     http.on_head = call->on_head;
     http.on_body = call->on_body;
     return http;
-}
-
-// An attempt does not hang beyond the end of the whole operation, but gets a fair chance.
-Milliseconds RequestSender::attempt_timeout(const Call& call) const {
-    const Milliseconds timeout = std::min(stall_timeout_ * call.stall_timeout_factor, policy_.retry_for);
-    if (!call.retry->failing_since) {
-        return timeout;
-    }
-    const auto left =
-        std::chrono::duration_cast<Milliseconds>(policy_.retry_for - (clock_.now() - *call.retry->failing_since));
-    return std::clamp(left, std::max(Milliseconds(1), timeout / 4), timeout);
 }
 
 void RequestSender::on_answer(const SharedCall& call, int attempt, Result<HttpResponse> answer) {
@@ -272,6 +272,7 @@ void RequestSender::on_answer(const SharedCall& call, int attempt, Result<HttpRe
 
 void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpResponse> outcome) {
     bool outage_is_over = false;
+    bool accepted_others = false;
     {
         const std::lock_guard lock(mutex_);
         call->answered_attempt = attempt;
@@ -281,6 +282,13 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
         if (shows_a_store(outcome)) {
             end_outage(clock_.now());
         }
+        accepted_others = outcome && call->credentials && call->credentials != accepted_credentials_;
+        if (accepted_others) {
+            accepted_credentials_ = call->credentials;
+        }
+    }
+    if (accepted_others) {
+        credentials_.accept(call->credentials);
     }
     release_slot(call, outcome);
     pump();
@@ -351,10 +359,12 @@ void RequestSender::refresh_credentials(const SharedCall& call, Error error) {
     const bool again = std::exchange(call->refused_credentials, call->credentials) != nullptr;
     call->credentials_error = error;
     if (!again) {
+        call->expects_other_credentials = true;
         retry_now(call);
         return;
     }
-    // A store that takes none of them is not asked all the time, nor is their source.
+    // Others may come late: written by a person or a program that is behind. The store may also have erred. It is not
+    // asked all the time, nor is the source.
     error.retryable = true;
     retry_later(call, std::move(error));
 }
@@ -418,7 +428,8 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
     }
     if (!delay) {
         retry.given_up = true;
-        error.errno_value = EIO;
+        // What new credentials would have mended stays what it is.
+        error.errno_value = recovery_of(error) == Recovery::kRefreshCredentials ? error.errno_value : EIO;
         error.message += format("; given up after {:.1f} s without progress and {} attempts",
                                 static_cast<double>(failing_for.count()) / 1000.0, retry.failed_attempts);
         finish(call, failure(std::move(error)));

@@ -95,8 +95,8 @@ private:
     void pump();
     void begin(const SharedCall& call);
     void send_attempt(const SharedCall& call, Result<SharedCredentials> credentials);
+    [[nodiscard]] bool has_accepted_credentials() const;
     [[nodiscard]] HttpRequest attempt_request(const SharedCall& call);
-    [[nodiscard]] Milliseconds attempt_timeout(const Call& call) const;
 
     void on_answer(const SharedCall& call, int attempt, Result<HttpResponse> answer);
     void settle(const SharedCall& call, int attempt, Result<HttpResponse> outcome);
@@ -150,6 +150,8 @@ private:
     int in_flight_ = 0;
     bool pumping_ = false;
     bool stopping_ = false;
+    // The latest that a request was answered well with.
+    SharedCredentials accepted_credentials_;
     std::optional<SteadyTime> told_at_;
     bool outage_was_told_ = false;
     S3Statistics statistics_;

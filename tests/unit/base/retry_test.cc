@@ -62,5 +62,14 @@ TEST(DelayBeforeRetry, NumberOfAttemptsAloneNeverEndsIt) {
     EXPECT_TRUE(delay_before_retry({}, retryable_error(), 100'000, seconds(1), 0.5).has_value());
 }
 
+TEST(AttemptTimeout, EndsWithTheOperationButGivesAFairChance) {
+    const RetryPolicy policy{.retry_for = std::chrono::seconds(100)};
+    const Milliseconds stall = std::chrono::seconds(20);
+    EXPECT_EQ(attempt_timeout(policy, stall, Milliseconds(0)), stall);
+    EXPECT_EQ(attempt_timeout(policy, stall, std::chrono::seconds(90)), std::chrono::seconds(10));
+    EXPECT_EQ(attempt_timeout(policy, stall, std::chrono::seconds(99)), std::chrono::seconds(5));
+    EXPECT_EQ(attempt_timeout(policy, std::chrono::seconds(300), Milliseconds(0)), std::chrono::seconds(100));
+}
+
 }  // namespace
 }  // namespace ckptfs

@@ -57,5 +57,16 @@ TEST(RefreshPolicy, FailuresAreFollowedByEverLongerPauses) {
     EXPECT_LE(pause_after_failures(1'000'000, 0.999), minutes(1));
 }
 
+TEST(RefreshPolicy, OthersAfterARefusalAreUsedAtOnce) {
+    EXPECT_EQ(pause_after_refusals(1, false, 0.5), Milliseconds(0));
+}
+
+TEST(RefreshPolicy, ASourceWhoseCredentialsAreNotTakenIsAskedEverLess) {
+    EXPECT_EQ(pause_after_refusals(1, true, 0), Milliseconds(500));
+    EXPECT_EQ(pause_after_refusals(3, true, 0), seconds(2));
+    EXPECT_EQ(pause_after_refusals(2, false, 0), seconds(1));
+    EXPECT_LE(pause_after_refusals(1'000'000, true, 0.999), seconds(15));
+}
+
 }  // namespace
 }  // namespace ckptfs

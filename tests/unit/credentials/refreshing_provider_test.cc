@@ -190,6 +190,81 @@ TEST_F(RefreshingProviderTest, RefusedOnesAreFetchedAnew) {
     EXPECT_EQ(script_->fetches, 2);
 }
 
+TEST_F(RefreshingProviderTest, ManyRefusalsOfOneKeyAskTheSourceOnce) {
+    script_->answer(keys("first", std::nullopt));
+    const SharedCredentials first = *wait(ask());
+    provider_->accept(first);
+    std::vector<Answer> answers;
+    for (int i = 0; i < 50; ++i) {
+        provider_->refuse(first);
+        answers.push_back(ask());
+    }
+    script_->answer(keys("first", std::nullopt));
+    for (Answer& answer : answers) {
+        EXPECT_EQ(**wait(std::move(answer)), *first);
+    }
+    EXPECT_EQ(script_->fetches, 2);
+}
+
+TEST_F(RefreshingProviderTest, ASourceThatGivesTheRefusedOnesAgainIsLeftAloneForAWhile) {
+    script_->answer(keys("first", std::nullopt));
+    SharedCredentials held = *wait(ask());
+    provider_->accept(held);
+    provider_->refuse(held);
+    script_->answer(keys("first", std::nullopt));
+    held = *wait(ask());
+    for (int i = 0; i < 50; ++i) {
+        provider_->refuse(held);
+        Answer answer = ask();
+        ASSERT_TRUE(is_ready(answer));
+        EXPECT_EQ(*wait(std::move(answer)), held);
+    }
+    EXPECT_EQ(script_->fetches, 2);
+    clock_.move(seconds(1));
+    script_->answer(keys("second", std::nullopt));
+    EXPECT_EQ(id(), "second");
+    EXPECT_EQ(script_->fetches, 3);
+}
+
+TEST_F(RefreshingProviderTest, OnesThatAreAcceptedAgainAreNotFetchedAgain) {
+    script_->answer(keys("first", std::nullopt));
+    SharedCredentials held = *wait(ask());
+    provider_->accept(held);
+    provider_->refuse(held);
+    script_->answer(keys("first", std::nullopt));
+    EXPECT_EQ(id(), "first");
+    clock_.move(minutes(1));
+    EXPECT_TRUE(is_ready(ask()));
+    EXPECT_EQ(script_->fetches, 2);
+}
+
+TEST_F(RefreshingProviderTest, EverNewOnesThatAreAllRefusedAreNotFetchedForEachRequest) {
+    script_->answer(keys("0", std::nullopt));
+    provider_->accept(*wait(ask()));
+    for (int i = 1; i <= 100; ++i) {
+        script_->answer(keys(std::to_string(i), std::nullopt));
+    }
+    for (int i = 0; i < 100; ++i) {
+        provider_->refuse(*wait(ask()));
+        clock_.move(Milliseconds(100));
+    }
+    EXPECT_LE(script_->fetches, 6);
+}
+
+TEST_F(RefreshingProviderTest, WhatWasRefusedIsUsedWhileItsSourceFails) {
+    script_->answer(keys("first", std::nullopt));
+    const SharedCredentials first = *wait(ask());
+    provider_->accept(first);
+    provider_->refuse(first);
+    script_->answer(failure(EACCES, "the file is not whole"));
+    EXPECT_TRUE(wait(ask()).error().retryable);
+    // The store may have erred.
+    EXPECT_EQ(*wait(ask()), first);
+    clock_.move(minutes(1));
+    script_->answer(keys("second", std::nullopt));
+    EXPECT_EQ(id(), "second");
+}
+
 TEST_F(RefreshingProviderTest, StoppingAnswersWhoeverWaits) {
     Answer waiting = ask();
     ASSERT_TRUE(eventually([this] { return script_->fetches == 1; }));

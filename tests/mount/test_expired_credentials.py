@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials that the store refuses while a mount is up: asked for anew and waited for, never an error at once."""
+
+import os
+import pathlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from harness.mounts import Mount
+from harness.programs import CKPTFS, wait_until
+from harness.simulator import ACCESS_KEY, BUCKET, SECRET_KEY, Simulator
+
+MIB = 1 << 20
+SMALL = b"s" * 1000
+LARGE = os.urandom(MIB) * 40
+
+
+def append(file: pathlib.Path) -> None:
+    with file.open("ab") as end:
+        end.write(SMALL)
+
+
+def save_anew(file: pathlib.Path) -> None:
+    file.with_name("new").write_bytes(LARGE)
+    file.with_name("new").rename(file)
+
+
+def remove_all(directory: pathlib.Path) -> None:
+    for file in list(directory.iterdir()):
+        file.unlink()
+    directory.rmdir()
+
+
+# Name, operation that is refused, what the program does.
+OPERATIONS: list[tuple[str, str, Callable[[pathlib.Path], object]]] = [
+    ("save", "PutObject", lambda place: (place / "new").write_bytes(SMALL)),
+    ("mkdir", "PutObject", lambda place: (place / "directory").mkdir()),
+    ("begin", "CreateMultipartUpload", lambda place: (place / "new").write_bytes(LARGE)),
+    ("part", "UploadPart", lambda place: (place / "new").write_bytes(LARGE)),
+    ("complete", "CompleteMultipartUpload", lambda place: (place / "new").write_bytes(LARGE)),
+    ("replace", "UploadPart", lambda place: save_anew(place / "large")),
+    ("append", "UploadPartCopy", lambda place: append(place / "large")),
+    ("read", "GetObject", lambda place: (place / "small").read_bytes()),
+    ("stat", "HeadObject", lambda place: (place / "small").stat()),
+    ("list", "ListObjectsV2", lambda place: os.listdir(place)),
+    ("copy", "CopyObject", lambda place: (place / "small").rename(place / "other")),
+    ("rename", "DeleteObject", lambda place: (place / "small").rename(place / "other")),
+    ("unlink", "DeleteObject*", lambda place: (place / "small").unlink()),
+    ("rm", "DeleteObject*", lambda place: remove_all(place / "many"))]
+
+
+@pytest.mark.parametrize("operation, act", [each[1:] for each in OPERATIONS], ids=[each[0] for each in OPERATIONS])
+def test_one_refusal_of_each_operation_is_outlived(mount, simulator, prefix, operation, act):
+    simulator.put(prefix + "small", SMALL)
+    simulator.put(prefix + "large", LARGE)
+    for number in range(20):
+        simulator.put(f"{prefix}many/{number}", SMALL)
+    made = mount("--compress", "none")
+    simulator.inject({"op": operation, "key": prefix + "*" if operation not in ("ListObjectsV2", "DeleteObject*") else "*",
+                      "times": 1, "action": "expired-token"})
+    act(made.path)
+    assert simulator.fault_hits() == 1
+    assert simulator.open_uploads(prefix) == []
+
+
+class KeysFile:
+    """A file of credentials that a program rotates."""
+
+    def __init__(self, path: pathlib.Path, simulator: Simulator) -> None:
+        self.path = path
+        self._simulator = simulator
+        self._sessions = 0
+
+    def rotate(self, valid_s: float) -> None:
+        self._sessions += 1
+        key, secret, token = (f"{kind}{self._sessions}-{self.path.parent.name}" for kind in ("KEY", "secret", "token"))
+        self._simulator.add_session(key, secret, token, valid_s)
+        text = f"[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\naws_session_token = {token}\n"
+        # As programs do that think of their readers.
+        beside = self.path.with_name("beside")
+        beside.write_text(text)
+        beside.chmod(0o600)
+        beside.rename(self.path)
+
+
+@pytest.fixture
+def keys_file(simulator, tmp_path):
+    return KeysFile(tmp_path / "credentials", simulator)
+
+
+def mount_with(request, simulator: Simulator, prefix: str, file: pathlib.Path, *options: str) -> Mount:
+    environment = {"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": simulator.url}
+    made = Mount(f"s3://{BUCKET}/{prefix}", environment, "--credentials-file", str(file), *options)
+    request.node.mounts = [made]
+    return made
+
+
+def test_keys_that_are_rotated_late_are_waited_for(request, simulator, prefix, keys_file):
+    for number in range(8):
+        simulator.put(f"{prefix}read{number}", SMALL)
+    keys_file.rotate(4)
+    expired_at = time.monotonic() + 4
+    made = mount_with(request, simulator, prefix, keys_file.path, "--compress", "none", "--max-memory", "256M")
+    failures: list[BaseException] = []
+
+    def run(act: Callable[[], object]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                act()
+            except BaseException as problem:
+                failures.append(problem)
+        thread = threading.Thread(target=guarded)
+        thread.start()
+        return thread
+
+    try:
+        (made / "before").write_bytes(SMALL)
+        wait_until(lambda: time.monotonic() > expired_at, "the keys to expire")
+        threads = [run(lambda n=number: (made / f"save{n}").write_bytes(SMALL)) for number in range(8)]
+        threads += [run((made / f"read{number}").read_bytes) for number in range(8)]
+        threads += [run(lambda: (made / "large").write_bytes(LARGE)), run(lambda: (made / "before").rename(made / "after"))]
+        wait_until(lambda: "tried again for up to" in made.log(), "the mount to tell of it")
+        assert failures == []
+        keys_file.rotate(600)
+        for thread in threads:
+            thread.join(60)
+        assert not [thread for thread in threads if thread.is_alive()]
+        assert failures == []
+        assert simulator.stored(prefix + "large") == LARGE
+        assert {prefix + "after", *(f"{prefix}save{number}" for number in range(8))} <= set(simulator.keys(prefix))
+        assert prefix + "before" not in simulator.keys(prefix)
+    finally:
+        made.remove()
+
+
+def test_keys_that_never_come_are_an_error_after_retry_for(request, simulator, prefix, keys_file):
+    keys_file.rotate(4)
+    expired_at = time.monotonic() + 4
+    made = mount_with(request, simulator, prefix, keys_file.path, "--retry-for", "3s")
+    try:
+        (made / "before").write_bytes(SMALL)
+        wait_until(lambda: time.monotonic() > expired_at, "the keys to expire")
+        with pytest.raises(PermissionError):
+            os.listdir(made.path)
+        with pytest.raises(OSError):
+            (made / "file").write_bytes(SMALL)
+        assert "the session has expired; renew the credentials" in made.log()
+        assert "given up after" in made.log()
+    finally:
+        made.remove()
+
+
+def test_a_wrong_key_fails_the_mount_at_once(simulator, prefix, tmp_path):
+    (tmp_path / "mnt").mkdir()
+    begun = time.monotonic()
+    done = subprocess.run([CKPTFS, "mount", f"s3://{BUCKET}/{prefix}", tmp_path / "mnt", "-f"], timeout=200,
+                          env={**os.environ, **simulator.environment(), "AWS_SECRET_ACCESS_KEY": "wrong"},
+                          capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "check the secret access key" in done.stderr and "given up" not in done.stderr
+    # Of the five minutes of --retry-for.
+    assert time.monotonic() - begun < 100
+    done = subprocess.run([CKPTFS, "mount", f"s3://{BUCKET}/{prefix}", tmp_path / "mnt", "-f"], timeout=200,
+                          env={**os.environ, **simulator.environment(), "AWS_ACCESS_KEY_ID": ACCESS_KEY + "x",
+                               "AWS_SECRET_ACCESS_KEY": SECRET_KEY}, capture_output=True, text=True)
+    assert done.returncode != 0 and "does not know this access key" in done.stderr
