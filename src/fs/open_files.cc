@@ -196,6 +196,16 @@ Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& nod
     return failure(ESTALE, node->name + " holds another version now");
 }
 
+// The name was believed, and is free by now: told by ESTALE, the kernel looks it up again, and makes the file where the
+// caller asked for that (O_CREAT).
+Failure OpenFiles::not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) {
+    if (error.errno_value != ENOENT || node->writer != nullptr) {
+        return failure(std::move(error));
+    }
+    state_.nodes.unlink(lock, node);
+    return failure(ESTALE, std::move(error.message));
+}
+
 // --- reading
 
 void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
@@ -253,10 +263,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
         if (!reader) {
-            if (reader.error().errno_value == ENOENT && node->writer == nullptr) {
-                state_.nodes.unlink(lock, node);
-            }
-            answer = failure(std::move(reader.error()));
+            answer = not_found_or(lock, node, std::move(reader.error()));
         } else if (node->committed && node->committed->etag == (*reader)->object().etag &&
                    node->committed->size == (*reader)->size()) {
             node->reader = *reader;
@@ -320,7 +327,7 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
         if (!object) {
-            answer = failure(std::move(object.error()));
+            answer = not_found_or(lock, node, std::move(object.error()));
         } else if (node->writer != nullptr) {
             // Two opens at once: the other was first.
             answer = add_handle(lock, *request, node->writer, nullptr);

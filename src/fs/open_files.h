@@ -93,6 +93,7 @@ private:
     // The name holds another version than the node: links a new node for it and returns the error to answer.
     Failure give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
                           std::shared_ptr<FileReader> reader);
+    Failure not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error);
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
                           std::shared_ptr<FileReader> reader);
     [[nodiscard]] bool wants_direct_io(int flags) const;

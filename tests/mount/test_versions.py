@@ -97,6 +97,23 @@ def test_a_new_name_of_another_mount_is_seen_at_once(mount):
     assert (other / "done/flag").stat().st_size == 0
 
 
+@pytest.mark.parametrize("flags", (os.O_WRONLY | os.O_APPEND, os.O_RDWR, os.O_RDONLY, os.O_WRONLY | os.O_TRUNC))
+def test_a_name_that_another_mount_removed_is_made_anew(mount, flags):
+    one, other = mount("--metadata-ttl", "60"), mount("--metadata-ttl", "60")
+    (one / "log").write_bytes(b"earlier")
+    assert (one / "log").stat().st_size == 7
+    (other / "log").unlink()
+    with pytest.raises(FileNotFoundError):
+        os.open(one / "log", flags) if not flags & os.O_TRUNC else (other / "log").stat()
+    (one / "again").write_bytes(b"earlier")
+    (other / "again").rename(other / "elsewhere")
+    descriptor = os.open(one / "again", flags | os.O_CREAT)
+    if flags & os.O_ACCMODE != os.O_RDONLY:
+        os.write(descriptor, b"anew")
+    os.close(descriptor)
+    assert (other / "again").read_bytes() == (b"" if flags == os.O_RDONLY else b"anew")
+
+
 def test_stat_sees_another_mounts_commit_within_the_metadata_ttl(mount):
     one, other = mount("--metadata-ttl", "1"), mount("--metadata-ttl", "1")
     for size in (10, 20, 30):

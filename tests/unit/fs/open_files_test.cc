@@ -217,11 +217,11 @@ TEST_F(FileSystemTest, AReaderFollowsAnAppendOfItsOwnMount) {
     EXPECT_EQ(kernel_cache.inodes, std::vector<NodeId>{node});
 }
 
-TEST_F(FileSystemTest, AFileThatWentAwayIsNotFoundAtOpen) {
+TEST_F(FileSystemTest, AFileThatWentAwayIsLookedUpAgainAtOpen) {
     store.put_object("p/f", "content");
     const NodeId node = lookup("f")->node;
     answer<void>([&](auto reply) { store.remove("p/f", reply); });
-    EXPECT_EQ(errno_of(open(node, O_RDONLY)), ENOENT);
+    EXPECT_EQ(errno_of(open(node, O_RDONLY)), ESTALE);
     EXPECT_EQ(errno_of(lookup("f")), ENOENT);
 }
 
