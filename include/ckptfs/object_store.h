@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ckptfs/bytes.h"
@@ -172,6 +173,18 @@ struct ListResponse {
     std::string next_continuation_token;
 };
 
+struct RemoveRequest {
+    // Implicit: most removals are of a key, whatever is there.
+    RemoveRequest(std::string removed_key, std::string pinned_etag = {})
+        : key(std::move(removed_key)), if_match(std::move(pinned_etag)) {}
+    RemoveRequest(const char* removed_key) : key(removed_key) {}
+
+    std::string key;
+    // Removes only this version: another one stays, and answers 412, errno ESTALE. Stores that do not know conditional
+    // deletes pass over it.
+    std::string if_match;
+};
+
 struct DeleteFailure {
     std::string key;
     Error error;
@@ -195,9 +208,9 @@ public:
     virtual void copy(CopyRequest request, StoreDone<PutResponse> done) = 0;
     virtual void list(ListRequest request, StoreDone<ListResponse> done) = 0;
     // Deleting what does not exist is success, as in S3.
-    virtual void remove(std::string key, StoreDone<void> done) = 0;
+    virtual void remove(RemoveRequest request, StoreDone<void> done) = 0;
     // At most 1,000 keys (DeleteObjects). The answer names the keys that were not deleted.
-    virtual void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) = 0;
+    virtual void remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) = 0;
 
     virtual void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) = 0;
     virtual void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) = 0;

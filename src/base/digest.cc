@@ -65,7 +65,14 @@ struct DigestDeleter {
     void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
 };
 
-// OpenSSL fails here only when memory is gone or a provider forbids the algorithm: nothing a caller could mend.
+struct FetchedDigestDeleter {
+    void operator()(EVP_MD* algorithm) const { EVP_MD_free(algorithm); }
+};
+// Null where no provider of this machine has the algorithm.
+using FetchedDigest = std::unique_ptr<EVP_MD, FetchedDigestDeleter>;
+
+// OpenSSL fails here only when memory is gone or a provider lacks what S3 cannot do without: nothing a caller could
+// mend.
 void require(bool success) {
     if (!success) {
         std::abort();
@@ -180,12 +187,14 @@ Sha256 hmac_sha256(ByteSpan key, ByteSpan message) {
     return digest;
 }
 
-Md5 md5(ByteSpan bytes) {
-    return digest_of<16>(EVP_md5(), bytes);
+std::optional<Md5> md5(ByteSpan bytes, const char* properties) {
+    const FetchedDigest algorithm(EVP_MD_fetch(nullptr, "MD5", properties));
+    return algorithm == nullptr ? std::nullopt : std::optional(digest_of<16>(algorithm.get(), bytes));
 }
 
-Md5 md5(const Payload& payload) {
-    return digest_of<16>(EVP_md5(), payload);
+std::optional<Md5> md5(const Payload& payload, const char* properties) {
+    const FetchedDigest algorithm(EVP_MD_fetch(nullptr, "MD5", properties));
+    return algorithm == nullptr ? std::nullopt : std::optional(digest_of<16>(algorithm.get(), payload));
 }
 
 Sha1 sha1(ByteSpan bytes) {

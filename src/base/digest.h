@@ -32,9 +32,10 @@ using Sha1 = std::array<std::byte, 20>;
 [[nodiscard]] Sha256 sha256(const Payload& payload);
 [[nodiscard]] Sha256 hmac_sha256(ByteSpan key, ByteSpan message);
 
-// For Content-MD5, which DeleteObjects asks for; no proof of anything.
-[[nodiscard]] Md5 md5(ByteSpan bytes);
-[[nodiscard]] Md5 md5(const Payload& payload);
+// For Content-MD5 and for ETags; no proof of anything. Nothing where OpenSSL does not provide it, as on machines that
+// enforce FIPS 140. `properties`: of the implementation to be fetched, as in EVP_MD_fetch(3); those of the machine.
+[[nodiscard]] std::optional<Md5> md5(ByteSpan bytes, const char* properties = nullptr);
+[[nodiscard]] std::optional<Md5> md5(const Payload& payload, const char* properties = nullptr);
 
 // For names of files of the AWS tools; no proof of anything.
 [[nodiscard]] Sha1 sha1(ByteSpan bytes);

@@ -50,6 +50,7 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "part_order",
     "part_again",
     "delete_batch",
+    "delete_conditions",
     "latency",
     "upload",
     "download",

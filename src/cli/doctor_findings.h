@@ -60,6 +60,7 @@ enum class Probe : std::uint8_t {
     kPartOrder,
     kPartAgain,
     kDeleteBatch,
+    kDeleteConditions,
     // How fast it is.
     kLatency,
     kUpload,

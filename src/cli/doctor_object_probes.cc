@@ -235,24 +235,55 @@ void probe_listing(Probing& probing) {
                  std::is_sorted(listed.begin(), listed.end()) ? ProbeAnswer::kYes : ProbeAnswer::kNo);
 }
 
+namespace {
+
+// Of objects that are there.
+void probe_delete_conditions(Probing& probing, const std::string& key) {
+    constexpr const char* kWrongETag = "\"00000000000000000000000000000000\"";
+    Findings& findings = probing.findings;
+    const auto alone = probing.store->remove_pinned({key, kWrongETag});
+    const auto batch = probing.store->remove_many({{key, kWrongETag}});
+    if (!batch) {
+        findings.add(Probe::kDeleteConditions, answer_of(batch.error()), batch.error());
+        return;
+    }
+    if (!alone && alone.error().errno_value != ESTALE) {
+        findings.add(Probe::kDeleteConditions, answer_of(alone.error()), alone.error());
+        return;
+    }
+    const bool pinned = !alone && batch->size() == 1 && batch->front().error.errno_value == ESTALE;
+    findings.add(Probe::kDeleteConditions, pinned ? ProbeAnswer::kYes : ProbeAnswer::kNo,
+                 pinned ? "" : (alone ? "DeleteObject ignores If-Match" : "DeleteObjects ignores ETag"));
+}
+
+}  // namespace
+
 void probe_batch(Probing& probing) {
+    Findings& findings = probing.findings;
     const std::vector<std::string> keys{probing.key("batch 1"), probing.key("batch&2")};
     for (const std::string& key : keys) {
         static_cast<void>(probing.store->put(put_of(key, "x")));
     }
-    const auto removed = probing.store->remove_many(keys);
+    const auto removed = probing.store->remove_many({keys.begin(), keys.end()});
     if (!removed) {
-        probing.findings.add(Probe::kDeleteBatch, answer_of(removed.error()), removed.error());
+        findings.add(Probe::kDeleteBatch, answer_of(removed.error()), removed.error());
+        findings.not_asked(Probe::kDeleteConditions, Probe::kDeleteBatch);
         return;
     }
     if (!removed->empty()) {
         const Error& error = removed->front().error;
-        probing.findings.add(Probe::kDeleteBatch, is_denied(error) ? ProbeAnswer::kFailed : ProbeAnswer::kNo, error);
+        findings.add(Probe::kDeleteBatch, is_denied(error) ? ProbeAnswer::kFailed : ProbeAnswer::kNo, error);
+        findings.not_asked(Probe::kDeleteConditions, Probe::kDeleteBatch);
         return;
     }
     const auto still = probing.store->head(keys.back());
-    probing.findings.add(Probe::kDeleteBatch, still ? ProbeAnswer::kNo : ProbeAnswer::kYes,
-                         still ? "keys that it says are removed are there" : "");
+    findings.add(Probe::kDeleteBatch, still ? ProbeAnswer::kNo : ProbeAnswer::kYes,
+                 still ? "keys that it says are removed are there" : "");
+    if (const auto made = probing.store->put(put_of(keys.front(), "x")); made) {
+        probe_delete_conditions(probing, keys.front());
+    } else {
+        findings.add(Probe::kDeleteConditions, answer_of(made.error()), made.error());
+    }
 }
 
 void probe_latency(Probing& probing) {

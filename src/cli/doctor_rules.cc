@@ -110,6 +110,10 @@ constexpr auto kRules = std::to_array<ProbeRule>({
      "files whose program goes back to their beginning or end fail, unless they are staged", "stage", "", kUnknown},
     {Probe::kDeleteBatch, "many keys are removed with one request", kProblem, "DeleteObjects does not work",
      "many files cannot be removed at once, and directories not be renamed", "", "", kUnknown},
+    {Probe::kDeleteConditions, "a removal is pinned to one version", kLimit, "the conditions of deletes are ignored",
+     "names are removed one by one, each in a round trip (rm -r), and a removal that the network delivers late can "
+     "remove what another node has written since",
+     "", "", kUnknown},
 
     {Probe::kLatency, "", kUnknown, "", "", "", "", kUnknown},
     {Probe::kUpload, "", kUnknown, "", "", "", "", kUnknown},

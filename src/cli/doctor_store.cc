@@ -125,8 +125,13 @@ Status PatientStore::remove(const std::string& key) {
     return wait<void>([&](auto done) { store_->remove(key, std::move(done)); });
 }
 
-Result<std::vector<DeleteFailure>> PatientStore::remove_many(std::vector<std::string> keys) {
-    return wait<std::vector<DeleteFailure>>([&](auto done) { store_->remove_many(std::move(keys), std::move(done)); });
+Status PatientStore::remove_pinned(RemoveRequest request) {
+    return wait<void>([&](auto done) { store_->remove(std::move(request), std::move(done)); });
+}
+
+Result<std::vector<DeleteFailure>> PatientStore::remove_many(std::vector<RemoveRequest> requests) {
+    return wait<std::vector<DeleteFailure>>(
+        [&](auto done) { store_->remove_many(std::move(requests), std::move(done)); });
 }
 
 Result<UploadId> PatientStore::create_upload(CreateUploadRequest request) {

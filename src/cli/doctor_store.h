@@ -72,7 +72,8 @@ public:
     Result<PutResponse> copy(CopyRequest request);
     Result<ListResponse> list(ListRequest request);
     Status remove(const std::string& key);
-    Result<std::vector<DeleteFailure>> remove_many(std::vector<std::string> keys);
+    Status remove_pinned(RemoveRequest request);
+    Result<std::vector<DeleteFailure>> remove_many(std::vector<RemoveRequest> requests);
     Result<UploadId> create_upload(CreateUploadRequest request);
     Result<UploadedPart> upload_part(UploadPartRequest request);
     Result<UploadedPart> upload_part_copy(UploadPartCopyRequest request);

@@ -5,9 +5,7 @@
 // Ownership: store and journal outlive it, and the journal every callback. Threads: as in ObjectStore.
 #pragma once
 
-#include <algorithm>
 #include <cerrno>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,28 +67,31 @@ public:
     void list(ListRequest request, StoreDone<ListResponse> done) override {
         store_.list(std::move(request), std::move(done));
     }
-    void remove(std::string key, StoreDone<void> done) override {
-        if (!is_noted(key)) {
-            store_.remove(std::move(key), std::move(done));
+    void remove(RemoveRequest request, StoreDone<void> done) override {
+        if (!is_noted(request.key)) {
+            store_.remove(std::move(request), std::move(done));
             return;
         }
-        store_.remove(key, [this, key, done = std::move(done)](Status removed) {
+        store_.remove(request, [this, key = request.key, done = std::move(done)](Status removed) {
             if (removed) {
                 journal_.object_ended(key);
             }
             done(std::move(removed));
         });
     }
-    void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) override {
+    void remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) override {
         std::vector<std::string> noted;
-        std::copy_if(keys.begin(), keys.end(), std::back_inserter(noted),
-                     [this](const std::string& key) { return is_noted(key); });
+        for (const RemoveRequest& request : requests) {
+            if (is_noted(request.key)) {
+                noted.push_back(request.key);
+            }
+        }
         if (noted.empty()) {
-            store_.remove_many(std::move(keys), std::move(done));
+            store_.remove_many(std::move(requests), std::move(done));
             return;
         }
-        store_.remove_many(std::move(keys), [this, noted = std::move(noted),
-                                             done = std::move(done)](Result<std::vector<DeleteFailure>> failures) {
+        store_.remove_many(std::move(requests), [this, noted = std::move(noted),
+                                                 done = std::move(done)](Result<std::vector<DeleteFailure>> failures) {
             if (failures && failures->empty()) {
                 for (const std::string& key : noted) {
                     journal_.object_ended(key);

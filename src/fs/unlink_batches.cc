@@ -213,7 +213,7 @@ void UnlinkBatches::work() {
 }
 
 void UnlinkBatches::send(const BatchPtr& batch) {
-    std::vector<std::string> keys;
+    std::vector<RemoveRequest> keys;
     for (const std::string& name : batch->names) {
         keys.push_back(batch->key + name);
     }

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/delete_operation.h"
 
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/digest.h"
+#include "ckptfs/log.h"
 #include "s3/error_table.h"
-#include "s3/simple_call.h"
 #include "s3/xml.h"
 
 namespace ckptfs {
@@ -13,33 +19,97 @@ namespace {
 
 constexpr std::size_t kMaxKeys = 1000;
 
-// A failed key fails the whole request for the sender, which retries it with backoff; keys that were deleted already
-// are deleted again, which is success.
+// The version is gone, or was replaced after an attempt of this call that may have removed it.
+bool is_gone(const Error& error) {
+    return error.s3_code == "NoSuchKey" || (error.errno_value == ESTALE && error.outcome_unknown);
+}
+
+bool refuses_conditions(const Error& error) {
+    return error.s3_code == "NotImplemented" || error.http_status == 501;
+}
+
+// What stores say that want MD5, or know no other checksum here. Amazon S3 said InvalidRequest before it knew others.
+bool may_want_md5(const Error& error) {
+    constexpr auto kCodes =
+        std::to_array<std::string_view>({"MissingContentMD5", "InvalidRequest", "InvalidArgument", "MissingArgument",
+                                         "InvalidDigest", "BadRequest", "NotImplemented"});
+    return std::find(kCodes.begin(), kCodes.end(), error.s3_code) != kCodes.end();
+}
+
+void add_checksum(S3Request& request, const std::optional<Md5>& md5) {
+    if (md5) {
+        request.headers.emplace_back("content-md5", base64_encode(*md5));
+        return;
+    }
+    request.headers.emplace_back("x-amz-sdk-checksum-algorithm", "CRC32C");
+    request.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(request.body)));
+}
+
 class DeleteOperation : public std::enable_shared_from_this<DeleteOperation> {
 public:
-    DeleteOperation(std::shared_ptr<RequestSender> sender, std::vector<std::string> keys,
+    DeleteOperation(std::shared_ptr<RequestSender> sender, bool checksums, const char* md5_properties,
                     StoreDone<std::vector<DeleteFailure>> done)
-        : sender_(std::move(sender)), keys_(std::move(keys)), done_(std::move(done)) {}
+        : sender_(std::move(sender)),
+          md5_properties_(md5_properties),
+          uses_md5_(!checksums || sender_->deletes_want_md5()),
+          done_(std::move(done)) {}
 
-    void start() {
-        auto call = std::make_shared<Call>();
-        call->request = delete_many_request(keys_);
-        // The operation needs a checksum of its body whatever the store thinks of the newer ones.
-        call->prepare = [](S3Request& request) {
-            request.headers.emplace_back("content-md5", base64_encode(md5(request.body)));
-        };
-        call->accept = [self = shared_from_this()](const HttpResponse& response) { return self->read(response); };
-        call->done = [self = shared_from_this()](Result<HttpResponse> outcome) { self->finish(std::move(outcome)); };
-        sender_->send(call);
+    void start(std::vector<RemoveRequest> requests) {
+        const auto odd = std::stable_partition(requests.begin(), requests.end(), [](const RemoveRequest& request) {
+            return is_plain_in_xml(request.key);
+        });
+        const std::vector<RemoveRequest> alone(odd, requests.end());
+        requests.erase(odd, requests.end());
+        together_ = std::move(requests);
+        answers_due_ = alone.size() + (together_.empty() ? 0 : 1);
+        send_alone(alone);
+        if (!together_.empty()) {
+            send_together();
+        }
     }
 
 private:
+    void send_alone(const std::vector<RemoveRequest>& requests) {
+        for (const RemoveRequest& request : requests) {
+            delete_object(sender_, request, [self = shared_from_this(), key = request.key](Status removed) {
+                self->answered([&](DeleteOperation& joined) {
+                    if (!removed) {
+                        joined.failures_.push_back({key, std::move(removed.error())});
+                    }
+                });
+            });
+        }
+    }
+
+    void send_together() {
+        S3Request request = delete_many_request(together_);
+        std::optional<Md5> digest;
+        if (uses_md5_) {
+            digest = md5(request.body, md5_properties_);
+            if (!digest) {
+                give_up_on_batches();
+                return;
+            }
+        }
+        // A thousand keys: that takes microseconds.
+        add_checksum(request, digest);
+        auto call = std::make_shared<Call>();
+        call->request = std::move(request);
+        call->accept = [self = shared_from_this()](const HttpResponse& response) { return self->read(response); };
+        call->done = [self = shared_from_this(), retry = call->retry](Result<HttpResponse> outcome) {
+            self->batch_answered(std::move(outcome), *retry);
+        };
+        sender_->send(call);
+    }
+
+    // A failed key fails the whole request for the sender, which retries it with backoff; keys that were deleted
+    // already are deleted again, which is success.
     Status read(const HttpResponse& response) {
         Result<std::vector<KeyFailure>> parsed = parse_delete_result(response.body);
         if (!parsed) {
             return failure(std::move(parsed.error()));
         }
-        failures_.clear();
+        batch_failures_.clear();
         std::optional<Error> passing;
         for (KeyFailure& failed : *parsed) {
             FailedRequest request;
@@ -50,45 +120,117 @@ private:
             request.body = std::move(failed.error);
             request.request_id = response.header("x-amz-request-id");
             Error error = store_error(request);
-            if (error.s3_code == "NoSuchKey") {
-                continue;
-            }
             if (error.retryable && !passing) {
                 passing = error;
             }
-            failures_.push_back({std::move(failed.key), std::move(error)});
+            batch_failures_.push_back({std::move(failed.key), std::move(error)});
         }
         return passing ? failure(std::move(*passing)) : Status{};
     }
 
-    void finish(Result<HttpResponse> outcome) {
-        // Given up on some keys: the others are gone, so the answer names those.
-        if (!outcome && (failures_.empty() || outcome.error().errno_value == ECANCELED)) {
-            done_(failure(std::move(outcome.error())));
+    void batch_answered(Result<HttpResponse> outcome, const RetryState& retry) {
+        if (!outcome && batch_failures_.empty() && ask_with_md5(outcome.error())) {
             return;
         }
-        done_(std::move(failures_));
+        if (outcome && uses_md5_) {
+            sender_->found_deletes_want_md5();
+        }
+        answered([&](DeleteOperation& joined) {
+            // Given up on some keys: the others are gone, so the answer names those.
+            if (!outcome && (batch_failures_.empty() || outcome.error().errno_value == ECANCELED)) {
+                joined.failed_ = std::move(outcome.error());
+                return;
+            }
+            for (DeleteFailure& failed : batch_failures_) {
+                failed.error.outcome_unknown = failed.error.outcome_unknown || retry.outcome_unknown;
+                if (!is_gone(failed.error)) {
+                    joined.failures_.push_back(std::move(failed));
+                }
+            }
+        });
+    }
+
+    // True where the same request is sent again, with MD5.
+    bool ask_with_md5(const Error& error) {
+        if (uses_md5_ || !may_want_md5(error)) {
+            return false;
+        }
+        uses_md5_ = true;
+        send_together();
+        return true;
+    }
+
+    void give_up_on_batches() {
+        {
+            const std::lock_guard lock(mutex_);
+            answers_due_ += together_.size() - 1;
+        }
+        send_alone(together_);
+    }
+
+    // Runs `take` under the lock; the last answer is that of the operation.
+    void answered(const std::function<void(DeleteOperation&)>& take) {
+        {
+            const std::lock_guard lock(mutex_);
+            take(*this);
+            if (--answers_due_ > 0) {
+                return;
+            }
+        }
+        if (failed_) {
+            done_(failure(std::move(*failed_)));
+        } else {
+            done_(std::move(failures_));
+        }
     }
 
     const std::shared_ptr<RequestSender> sender_;
-    const std::vector<std::string> keys_;
+    const char* const md5_properties_;
+    // Of one request at a time.
+    std::vector<RemoveRequest> together_;
+    std::vector<DeleteFailure> batch_failures_;
+    bool uses_md5_;
     const StoreDone<std::vector<DeleteFailure>> done_;
+
+    std::mutex mutex_;
+    // --- guarded by `mutex_`
+    std::size_t answers_due_ = 0;
     std::vector<DeleteFailure> failures_;
+    std::optional<Error> failed_;
 };
 
 }  // namespace
 
-void delete_objects(const std::shared_ptr<RequestSender>& sender, std::vector<std::string> keys,
-                    StoreDone<std::vector<DeleteFailure>> done) {
-    if (keys.empty()) {
+void delete_object(const std::shared_ptr<RequestSender>& sender, const RemoveRequest& request, StoreDone<void> done) {
+    const bool pinned = !request.if_match.empty() && !sender->without_delete_conditions();
+    auto call = std::make_shared<Call>();
+    call->request = delete_request(pinned ? request : RemoveRequest(request.key));
+    call->done = [sender, pinned, key = request.key, done = std::move(done)](Result<HttpResponse> outcome) {
+        if (outcome || is_gone(outcome.error())) {
+            done({});
+        } else if (pinned && refuses_conditions(outcome.error())) {
+            sender->found_no_delete_conditions();
+            delete_object(sender, RemoveRequest(key), done);
+        } else {
+            done(failure(std::move(outcome.error())));
+        }
+    };
+    sender->send(call);
+}
+
+void delete_objects(const std::shared_ptr<RequestSender>& sender, const RequestDefaults& defaults,
+                    std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done,
+                    const char* md5_properties) {
+    if (requests.empty()) {
         done(std::vector<DeleteFailure>{});
         return;
     }
-    if (keys.size() > kMaxKeys) {
+    if (requests.size() > kMaxKeys) {
         done(failure(EINVAL, "DeleteObjects: more than 1,000 keys in one request"));
         return;
     }
-    std::make_shared<DeleteOperation>(sender, std::move(keys), std::move(done))->start();
+    std::make_shared<DeleteOperation>(sender, defaults.checksums, md5_properties, std::move(done))
+        ->start(std::move(requests));
 }
 
 }  // namespace ckptfs

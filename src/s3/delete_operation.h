@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeleteObjects: the answer names the keys that were not deleted, and those whose reason passes are sent again.
+// DeleteObject and DeleteObjects.
+//
+// A removal that is pinned to an ETag and comes late, or twice, harms no later version. Where an answer was lost, a 412
+// of the next attempt is success: the version may have gone with the first one, and another has its name.
+//
+// DeleteObjects names keys in XML: those that XML does not keep as they are go one by one. Its body needs a checksum:
+// CRC32C, or MD5 (Content-MD5) where the store asks for that one; where this machine has no MD5 (FIPS 140), such a
+// store gets one request for each key. A store that refuses If-Match on DeleteObject is asked without; it is for the
+// caller to find out what is honoured before it relies on it. The sender remembers what it was told.
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "ckptfs/object_store.h"
@@ -11,8 +18,12 @@
 
 namespace ckptfs {
 
-// At most 1,000 keys ("DeleteObjects", Amazon S3 API Reference); more are EINVAL.
-void delete_objects(const std::shared_ptr<RequestSender>& sender, std::vector<std::string> keys,
-                    StoreDone<std::vector<DeleteFailure>> done);
+void delete_object(const std::shared_ptr<RequestSender>& sender, const RemoveRequest& request, StoreDone<void> done);
+
+// At most 1,000 keys ("DeleteObjects", Amazon S3 API Reference); more are EINVAL. The answer names the keys that were
+// not deleted; those whose reason passes have been tried again. `md5_properties`: as in md5().
+void delete_objects(const std::shared_ptr<RequestSender>& sender, const RequestDefaults& defaults,
+                    std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done,
+                    const char* md5_properties = nullptr);
 
 }  // namespace ckptfs

@@ -76,6 +76,12 @@ public:
     [[nodiscard]] S3Statistics statistics() const;
     // True the first time: it is worth a line.
     [[nodiscard]] bool found_no_write_conditions() { return !without_write_conditions_.exchange(true); }
+    // DeleteObject is refused with If-Match.
+    void found_no_delete_conditions() { without_delete_conditions_ = true; }
+    [[nodiscard]] bool without_delete_conditions() const { return without_delete_conditions_; }
+    // DeleteObjects is taken with Content-MD5 only.
+    void found_deletes_want_md5() { deletes_want_md5_ = true; }
+    [[nodiscard]] bool deletes_want_md5() const { return deletes_want_md5_; }
     [[nodiscard]] const std::string& bucket() const { return bucket_; }
 
 private:
@@ -134,6 +140,8 @@ private:
     const RetryPolicy policy_;
 
     std::atomic<bool> without_write_conditions_ = false;
+    std::atomic<bool> without_delete_conditions_ = false;
+    std::atomic<bool> deletes_want_md5_ = false;
     ClockCorrection store_clock_;
 
     mutable std::mutex mutex_;

@@ -130,14 +130,16 @@ S3Request list_request(const ListRequest& list) {
     return request;
 }
 
-S3Request delete_request(const std::string& key) {
-    return make("DeleteObject", "DELETE", key);
+S3Request delete_request(const RemoveRequest& remove) {
+    S3Request request = make("DeleteObject", "DELETE", remove.key);
+    add(request.headers, "if-match", remove.if_match);
+    return request;
 }
 
-S3Request delete_many_request(const std::vector<std::string>& keys) {
+S3Request delete_many_request(const std::vector<RemoveRequest>& requests) {
     S3Request request = make("DeleteObjects", "POST", "");
     request.query = {{"delete", ""}};
-    request.body = Payload::from_string(delete_objects_body(keys));
+    request.body = Payload::from_string(delete_objects_body(requests));
     return request;
 }
 

@@ -42,8 +42,9 @@ struct RequestDefaults {
 [[nodiscard]] S3Request put_request(const RequestDefaults& defaults, const PutRequest& put);
 [[nodiscard]] S3Request copy_request(const RequestDefaults& defaults, const CopyRequest& copy);
 [[nodiscard]] S3Request list_request(const ListRequest& list);
-[[nodiscard]] S3Request delete_request(const std::string& key);
-[[nodiscard]] S3Request delete_many_request(const std::vector<std::string>& keys);
+[[nodiscard]] S3Request delete_request(const RemoveRequest& remove);
+// Without the checksum of its body, which the operation needs.
+[[nodiscard]] S3Request delete_many_request(const std::vector<RemoveRequest>& requests);
 [[nodiscard]] S3Request create_upload_request(const RequestDefaults& defaults, const CreateUploadRequest& create);
 [[nodiscard]] S3Request upload_part_request(const RequestDefaults& defaults, const UploadPartRequest& part);
 [[nodiscard]] S3Request upload_part_copy_request(const RequestDefaults& defaults, const UploadPartCopyRequest& part);

@@ -84,20 +84,6 @@ Result<PutResponse> read_written(Result<WrittenObject> written, const HttpRespon
     return PutResponse{std::move(written->etag), written->last_modified.value_or(answered_at(response))};
 }
 
-// A call whose answer carries nothing, and for which one code means that the work was done before.
-SharedCall removal_call(S3Request request, std::string_view gone_code, StoreDone<void> done) {
-    auto call = std::make_shared<Call>();
-    call->request = std::move(request);
-    call->done = [gone_code, done = std::move(done)](Result<HttpResponse> outcome) {
-        if (!outcome && outcome.error().s3_code != gone_code) {
-            done(failure(std::move(outcome.error())));
-            return;
-        }
-        done({});
-    };
-    return call;
-}
-
 std::string write_id_in(const Metadata& metadata) {
     const auto found = metadata.find(kWriteIdMetadata);
     return found == metadata.end() ? "" : found->second;
@@ -161,12 +147,12 @@ void S3Store::list(ListRequest request, StoreDone<ListResponse> done) {
         std::move(done)));
 }
 
-void S3Store::remove(std::string key, StoreDone<void> done) {
-    sender_->send(removal_call(delete_request(key), "NoSuchKey", std::move(done)));
+void S3Store::remove(RemoveRequest request, StoreDone<void> done) {
+    delete_object(sender_, request, std::move(done));
 }
 
-void S3Store::remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) {
-    delete_objects(sender_, std::move(keys), std::move(done));
+void S3Store::remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) {
+    delete_objects(sender_, defaults_, std::move(requests), std::move(done));
 }
 
 void S3Store::create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
@@ -228,7 +214,13 @@ void S3Store::complete_upload(CompleteRequest request, StoreDone<PutResponse> do
 }
 
 void S3Store::abort_upload(UploadId upload, StoreDone<void> done) {
-    sender_->send(removal_call(abort_request(upload), "NoSuchUpload", std::move(done)));
+    auto call = std::make_shared<Call>();
+    call->request = abort_request(upload);
+    call->done = [done = std::move(done)](Result<HttpResponse> outcome) {
+        const bool ended = outcome || outcome.error().s3_code == "NoSuchUpload";
+        done(ended ? Status{} : failure(std::move(outcome.error())));
+    };
+    sender_->send(call);
 }
 
 void S3Store::list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) {

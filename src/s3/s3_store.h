@@ -26,8 +26,8 @@ public:
     void put(PutRequest request, StoreDone<PutResponse> done) override;
     void copy(CopyRequest request, StoreDone<PutResponse> done) override;
     void list(ListRequest request, StoreDone<ListResponse> done) override;
-    void remove(std::string key, StoreDone<void> done) override;
-    void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) override;
+    void remove(RemoveRequest request, StoreDone<void> done) override;
+    void remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) override;
 
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override;
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override;

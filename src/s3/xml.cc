@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "s3/responses.h"
 #include "s3/times.h"
 #include "s3/uri.h"
@@ -281,13 +282,35 @@ std::string complete_upload_body(const std::vector<UploadedPart>& parts) {
     return to_text(document);
 }
 
-std::string delete_objects_body(const std::vector<std::string>& keys) {
+bool is_plain_in_xml(std::string_view text) {
+    const auto is_blank = [](char each) { return each == ' '; };
+    if (text.empty() || is_blank(text.front()) || is_blank(text.back()) || !is_utf8(text)) {
+        return false;
+    }
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
+        // C0 and DEL; C1 (U+0085 is a newline of XML 1.1); U+2028 is one as well; U+FFFE and U+FFFF are no characters.
+        const bool is_control = byte < 0x20 || byte == 0x7F || (byte == 0xC2 && next < 0xA0);
+        if (is_control || text.substr(i).starts_with("\xE2\x80\xA8") ||
+            (byte == 0xEF && next == 0xBF && text[i + 2] >= '\xBE')) {
+            return false;
+        }
+    }
+    return true;
+}
+
+std::string delete_objects_body(const std::vector<RemoveRequest>& requests) {
     pugi::xml_document document;
     pugi::xml_node root = document.append_child("Delete");
     root.append_attribute("xmlns").set_value(kNamespace);
     add_text(root, "Quiet", "true");
-    for (const std::string& key : keys) {
-        add_text(root.append_child("Object"), "Key", key);
+    for (const RemoveRequest& request : requests) {
+        pugi::xml_node object = root.append_child("Object");
+        add_text(object, "Key", request.key);
+        if (!request.if_match.empty()) {
+            add_text(object, "ETag", request.if_match);
+        }
     }
     return to_text(document);
 }

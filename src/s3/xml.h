@@ -62,6 +62,9 @@ struct KeyFailure {
 
 [[nodiscard]] std::string complete_upload_body(const std::vector<UploadedPart>& parts);
 // Quiet: the answer names only what was not deleted.
-[[nodiscard]] std::string delete_objects_body(const std::vector<std::string>& keys);
+[[nodiscard]] std::string delete_objects_body(const std::vector<RemoveRequest>& requests);
+// Whether each reader of XML takes this text for what it is. XML 1.0 has no control characters, makes a newline of a
+// carriage return, and may drop blanks at the ends.
+[[nodiscard]] bool is_plain_in_xml(std::string_view text);
 
 }  // namespace ckptfs

@@ -283,7 +283,24 @@ def test_a_store_that_heeds_no_conditions(own_simulator):
     report = examine(own_simulator)
     assert report.exit_code == 0
     assert report.with_state("set", "limit", "fails") == {
-        "if_match", "if_none_match", "if_none_match_of_uploads", "if_match_of_put", "copy_conditions"}
+        "if_match", "if_none_match", "if_none_match_of_uploads", "if_match_of_put", "copy_conditions",
+        "delete_conditions"}
+    assert is_clean(own_simulator)
+
+
+@lacking("--lacks", "delete-conditions")
+def test_a_store_that_ignores_conditional_deletes(own_simulator):
+    report = examine(own_simulator)
+    assert report.exit_code == 0
+    assert report.with_state("set", "limit", "fails") == {"delete_conditions"}
+    assert is_clean(own_simulator)
+
+
+@lacking("--lacks", "delete-checksums")
+def test_a_store_that_wants_md5_of_deletes(own_simulator):
+    report = examine(own_simulator)
+    assert report.exit_code == 0
+    assert report.with_state("set", "limit", "fails") == set()
     assert is_clean(own_simulator)
 
 

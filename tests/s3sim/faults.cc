@@ -36,6 +36,7 @@ constexpr auto kActions = std::to_array<NamedAction>({
     {"200-error", FaultAction::kErrorInside200, "InternalError"},
     {"performed-but-500", FaultAction::kErrorAfterwards, "InternalError"},
     {"performed-but-reply-lost", FaultAction::kReplyLost, ""},
+    {"performed-late", FaultAction::kPerformedLate, ""},
     {"reset", FaultAction::kReset, ""},
     {"close", FaultAction::kClose, ""},
     {"hang", FaultAction::kHang, ""},

@@ -20,6 +20,7 @@ enum class FaultAction {
     kErrorInside200,   // the same, but under the status 200
     kErrorAfterwards,  // do it, then answer an error
     kReplyLost,        // do it, then reset the connection
+    kPerformedLate,    // reset the connection, and do it `time` later
     kReset,            // reset, after `bytes` of the body where there is one
     kClose,            // the same with an orderly end
     kHang,             // fall silent, after `bytes` of the body where there is one

@@ -6,7 +6,19 @@
 namespace ckptfs::s3sim {
 namespace {
 
-bool is_passed_over(const Gaps& gaps, bool reads, std::string_view header) {
+bool ignores_conditions(const Gaps& gaps, Operation operation) {
+    switch (operation) {
+        case Operation::kGetObject:
+        case Operation::kHeadObject:
+            return gaps.contains(kReadConditions);
+        case Operation::kDeleteObject:
+            return ignores_delete_conditions(gaps);
+        default:
+            return gaps.contains(kWriteConditions);
+    }
+}
+
+bool is_passed_over(const Gaps& gaps, Operation operation, std::string_view header) {
     if (header.starts_with("x-amz-meta-")) {
         return gaps.contains(kMetadata);
     }
@@ -14,7 +26,7 @@ bool is_passed_over(const Gaps& gaps, bool reads, std::string_view header) {
         return gaps.contains(kCopyConditions);
     }
     if (header == "if-match" || header == "if-none-match") {
-        return gaps.contains(reads ? kReadConditions : kWriteConditions);
+        return ignores_conditions(gaps, operation);
     }
     return false;
 }
@@ -23,17 +35,24 @@ bool is_passed_over(const Gaps& gaps, bool reads, std::string_view header) {
 
 std::vector<std::string> names_of_gaps() {
     std::vector<std::string> names;
-    for (const std::string_view name :
-         {kMetadata, kReadConditions, kWriteConditions, kCopyConditions, kChecksums, kUnequalParts}) {
+    for (const std::string_view name : {kMetadata, kReadConditions, kWriteConditions, kCopyConditions,
+                                        kDeleteConditions, kDeleteChecksums, kChecksums, kUnequalParts}) {
         names.emplace_back(name);
     }
     return names;
 }
 
+bool ignores_delete_conditions(const Gaps& gaps) {
+    return gaps.contains(kDeleteConditions) || gaps.contains(kWriteConditions);
+}
+
 Outcome<void> apply_gaps(const Gaps& gaps, S3Request& request) {
-    const bool reads = request.operation == Operation::kGetObject || request.operation == Operation::kHeadObject;
     std::erase_if(request.http.headers,
-                  [&](const NameValue& header) { return is_passed_over(gaps, reads, header.first); });
+                  [&](const NameValue& header) { return is_passed_over(gaps, request.operation, header.first); });
+    if (request.operation == Operation::kDeleteObjects && gaps.contains(kDeleteChecksums) &&
+        !request.http.header("content-md5")) {
+        return fail("MissingContentMD5");
+    }
     const bool has_checksum =
         std::any_of(request.http.headers.begin(), request.http.headers.end(),
                     [](const NameValue& header) { return header.first.starts_with("x-amz-checksum-"); });

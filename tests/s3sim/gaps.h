@@ -17,6 +17,10 @@ inline constexpr std::string_view kMetadata = "metadata";
 inline constexpr std::string_view kReadConditions = "read-conditions";
 inline constexpr std::string_view kWriteConditions = "write-conditions";
 inline constexpr std::string_view kCopyConditions = "copy-conditions";
+// Those of DeleteObject and DeleteObjects; a store without conditions of writes has none of these either.
+inline constexpr std::string_view kDeleteConditions = "delete-conditions";
+// DeleteObjects is refused without Content-MD5, whatever other checksum comes.
+inline constexpr std::string_view kDeleteChecksums = "delete-checksums";
 // Requests with x-amz-checksum-… are refused.
 inline constexpr std::string_view kChecksums = "checksums";
 // Complete refuses parts of different sizes, the last one aside, as Cloudflare R2 does.
@@ -25,6 +29,8 @@ inline constexpr std::string_view kUnequalParts = "unequal-parts";
 std::vector<std::string> names_of_gaps();
 
 using Gaps = std::set<std::string, std::less<>>;
+
+[[nodiscard]] bool ignores_delete_conditions(const Gaps& gaps);
 
 // Takes the headers away that are not known to such a store, or refuses them.
 Outcome<void> apply_gaps(const Gaps& gaps, S3Request& request);

@@ -209,7 +209,8 @@ OperationResult delete_objects(const OperationInput& input) {
     XmlWriter writer;
     writer.open_root("DeleteResult");
     for (const DeleteRequest::Entry& entry : request->entries) {
-        const auto erased = input.table.erase(input.request.bucket, entry.key, entry.etag);
+        const auto erased = input.table.erase(input.request.bucket, entry.key,
+                                              input.ignores_delete_conditions ? std::nullopt : entry.etag);
         if (erased && request->quiet) {
             continue;
         }

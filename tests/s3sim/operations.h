@@ -20,6 +20,7 @@ struct OperationInput {
     const std::optional<Checksum>& checksum;  // of the body, verified
     const std::string& region;
     bool equal_parts_only = false;
+    bool ignores_delete_conditions = false;
 };
 
 using OperationResult = Outcome<S3Reply>;

@@ -47,6 +47,7 @@ constexpr auto kKnownErrors = std::to_array<KnownError>({
     {"MaxMessageLengthExceeded", 400, "Your request was too large."},
     {"MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size."},
     {"MethodNotAllowed", 405, "The specified method is not allowed against this resource."},
+    {"MissingContentMD5", 400, "Missing required header for this request: Content-MD5."},
     {"MissingContentLength", 411, "You must provide the Content-Length HTTP header."},
     {"NoSuchBucket", 404, "The specified bucket does not exist."},
     {"NoSuchKey", 404, "The specified key does not exist."},

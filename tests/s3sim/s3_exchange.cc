@@ -85,6 +85,7 @@ private:
 
     Outcome<S3Reply> outcome(ReceivedBody body);
     Outcome<S3Reply> perform_operation(ReceivedBody body);
+    void perform_late(ReceivedBody body);
     S3Reply settle(Outcome<S3Reply> result);
     ReplyPlan plan_reply(const S3Reply& reply);
     void apply_reply_fault(ReplyPlan& plan, const S3Reply& reply, std::size_t head_size);
@@ -215,6 +216,9 @@ Outcome<S3Reply> S3Exchange::outcome(ReceivedBody body) {
                 const auto performed = perform_operation(std::move(body));
                 return tl::unexpected(performed ? fault_->fault.error : performed.error());
             }
+            case FaultAction::kPerformedLate:
+                perform_late(std::move(body));
+                return S3Reply{};
             case FaultAction::kReset:
             case FaultAction::kClose:
             case FaultAction::kHang:
@@ -227,6 +231,20 @@ Outcome<S3Reply> S3Exchange::outcome(ReceivedBody body) {
         }
     }
     return perform_operation(std::move(body));
+}
+
+void S3Exchange::perform_late(ReceivedBody body) {
+    const auto checksum = verify_checksums(checked_.claimed, body);
+    if (refusal_ || !checksum) {
+        return;
+    }
+    const Duration after = fault_->fault.time.value_or(std::chrono::seconds(1));
+    auto kept = std::make_shared<ReceivedBody>(std::move(body));
+    simulator_.later(after, [&simulator = simulator_, request = request_, kept, checksum = *checksum] {
+        static_cast<void>(perform({simulator.table(), request, *kept, checksum, simulator.options().region,
+                                   simulator.options().gaps.contains(kUnequalParts),
+                                   ignores_delete_conditions(simulator.options().gaps)}));
+    });
 }
 
 Outcome<S3Reply> S3Exchange::perform_operation(ReceivedBody body) {
@@ -243,7 +261,8 @@ Outcome<S3Reply> S3Exchange::perform_operation(ReceivedBody body) {
         return tl::unexpected(checksum.error());
     }
     return perform({simulator_.table(), request_, body, *checksum, simulator_.options().region,
-                    simulator_.options().gaps.contains(kUnequalParts)});
+                    simulator_.options().gaps.contains(kUnequalParts),
+                    ignores_delete_conditions(simulator_.options().gaps)});
 }
 
 S3Reply S3Exchange::settle(Outcome<S3Reply> result) {
@@ -304,6 +323,7 @@ void S3Exchange::apply_reply_fault(ReplyPlan& plan, const S3Reply& reply, std::s
             plan.hang_for = fault.time;
             break;
         case FaultAction::kReplyLost:
+        case FaultAction::kPerformedLate:
             bytes = {};
             status_ = 0;
             plan.ending = Ending::kReset;

@@ -14,6 +14,30 @@ Simulator::Simulator(SimulatorOptions options, ChunkPool& pool, TrafficShaper& s
       shaper_(shaper),
       table_(options_.md5_etags) {}
 
+Simulator::~Simulator() {
+    std::vector<std::thread> late;
+    {
+        const std::lock_guard lock(mutex_);
+        is_ending_ = true;
+        late.swap(late_);
+    }
+    ending_.notify_all();
+    for (std::thread& each : late) {
+        each.join();
+    }
+}
+
+void Simulator::later(Duration after, std::function<void()> run) {
+    const std::lock_guard lock(mutex_);
+    late_.emplace_back([this, after, run = std::move(run)] {
+        std::unique_lock ended(mutex_);
+        if (!ending_.wait_for(ended, after, [this] { return is_ending_; })) {
+            ended.unlock();
+            run();
+        }
+    });
+}
+
 std::unique_ptr<Exchange> Simulator::begin(HttpRequest request, bool from_loopback) {
     // No bucket's name begins with an underscore. Whoever controls faults needs no key, but must be on this machine.
     if (from_loopback && request.path.starts_with(kAdminPrefix)) {

@@ -4,9 +4,13 @@
 // The simulated S3 behind the HTTP server: holds the objects and the knobs, and makes an Exchange of every request.
 // Thread-safe.
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "counters.h"
 #include "exchange.h"
@@ -39,6 +43,8 @@ class Simulator final : public Application {
 public:
     // Pool and shaper must outlive the simulator.
     Simulator(SimulatorOptions options, ChunkPool& pool, TrafficShaper& shaper);
+    // What is still to come is dropped.
+    ~Simulator() override;
 
     std::unique_ptr<Exchange> begin(HttpRequest request, bool from_loopback) override;
     ByteChain malformed(const std::string& reason) override;
@@ -50,6 +56,8 @@ public:
     // Called when faults are cleared, to let go of the requests that hang. Set before the server starts.
     void on_release(std::function<void()> release) { release_ = std::move(release); }
     void clear_faults();
+    // Runs it on a thread of its own.
+    void later(Duration after, std::function<void()> run);
 
     const SimulatorOptions& options() const { return options_; }
     SignatureVerifier& verifier() { return verifier_; }
@@ -70,7 +78,11 @@ private:
     Counters counters_;
 
     mutable std::mutex mutex_;
-    Model model_;  // guarded by mutex_
+    std::condition_variable ending_;
+    // --- guarded by mutex_
+    Model model_;
+    std::vector<std::thread> late_;
+    bool is_ending_ = false;
 };
 
 }  // namespace ckptfs::s3sim

@@ -153,7 +153,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(KeyName{"Space", "with space"}, KeyName{"Plus", "plus+and=&"}, KeyName{"EmptyStep", "a//b"},
                       KeyName{"Unicode", "\u00fcn\u00ef/\u65e5\u672c"}, KeyName{"Percent", "percent%41"},
                       KeyName{"Quotes", "quote\"'<>"}, KeyName{"Dots", "dots/../x"}, KeyName{"Marks", "~tilde!*()"},
-                      KeyName{"Delimiters", "semi;colon:@,?#[]"}, KeyName{"Directory", "directory/"}),
+                      KeyName{"Delimiters", "semi;colon:@,?#[]"}, KeyName{"Directory", "directory/"},
+                      KeyName{"CarriageReturn", "Icon\r"}, KeyName{"Newline", "a\nb"}, KeyName{"Control", "a\x01\x7f"}),
     [](const auto& key_name) { return std::string(key_name.param.what); });
 
 TEST_F(Objects, PutIfNoneMatchRefusesToReplace) {
@@ -268,6 +269,35 @@ TEST_F(Objects, RemovingIsDoneOnceAndForAll) {
     EXPECT_TRUE(store_->remove(key("file")).has_value());
 }
 
+TEST_F(Objects, RemovingIsPinnedToItsVersion) {
+    const auto first = put("file", "first");
+    ASSERT_TRUE(first.has_value());
+    ASSERT_TRUE(put("file", "second").has_value());
+    EXPECT_EQ(errno_of(store_->remove(key("file"), first->etag)), ESTALE);
+    EXPECT_EQ(content("file"), "second");
+    EXPECT_EQ(errno_of(store_->remove(key("file"), described("file").etag)), 0);
+    EXPECT_THAT(listed(), IsEmpty());
+}
+
+TEST_F(Objects, RemovingManyIsPinnedToTheirVersions) {
+    const auto kept = put("kept", "first");
+    const auto gone = put("gone", "first");
+    ASSERT_TRUE(kept.has_value() && gone.has_value());
+    ASSERT_TRUE(put("kept", "second").has_value());
+    const auto failures = store_->remove_many({{key("kept"), kept->etag}, {key("gone"), gone->etag}});
+    ASSERT_TRUE(failures.has_value()) << failures.error().message;
+    ASSERT_EQ(failures->size(), 1U);
+    EXPECT_EQ(failures->front().key, key("kept"));
+    EXPECT_EQ(failures->front().error.errno_value, ESTALE);
+    EXPECT_EQ(content("kept"), "second");
+    EXPECT_EQ(errno_of(store_->head(key("gone"))), ENOENT);
+    // The ETag that a listing shows is the same one.
+    const auto rest = store_->remove_many({{key("kept"), listed().front().etag}});
+    ASSERT_TRUE(rest.has_value()) << rest.error().message;
+    EXPECT_THAT(*rest, IsEmpty());
+    EXPECT_THAT(listed(), IsEmpty());
+}
+
 TEST_F(Objects, RemovingMany) {
     std::vector<std::string> keys;
     for (int i = 0; i < 30; ++i) {
@@ -276,7 +306,7 @@ TEST_F(Objects, RemovingMany) {
         keys.push_back(key(name));
     }
     keys.push_back(key("never there"));
-    const auto failures = store_->remove_many(keys);
+    const auto failures = store_->remove_many({keys.begin(), keys.end()});
     ASSERT_TRUE(failures.has_value()) << failures.error().message;
     EXPECT_THAT(*failures, IsEmpty());
     EXPECT_THAT(listed(), IsEmpty());
@@ -289,12 +319,12 @@ TEST_F(Objects, AFullBatchIsRemoved) {
     for (int i = 0; i < 1000; ++i) {
         keys.push_back(key(std::to_string(i)));
     }
-    const auto failures = store_->remove_many(keys);
+    const auto failures = store_->remove_many({keys.begin(), keys.end()});
     ASSERT_TRUE(failures.has_value()) << failures.error().message;
     EXPECT_THAT(*failures, IsEmpty());
     EXPECT_EQ(errno_of(store_->head(key("999"))), ENOENT);
     keys.push_back(key("1000"));
-    EXPECT_EQ(errno_of(store_->remove_many(std::move(keys))), EINVAL);
+    EXPECT_EQ(errno_of(store_->remove_many({keys.begin(), keys.end()})), EINVAL);
 }
 
 TEST_F(Objects, AMissingBucketIsSaidSo) {

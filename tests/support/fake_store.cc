@@ -312,27 +312,38 @@ void FakeStore::list(ListRequest request, StoreDone<ListResponse> done) {
         Operation::kList, prefix, [this, request = std::move(request)] { return list_now(request); }, std::move(done));
 }
 
-void FakeStore::remove(std::string key, StoreDone<void> done) {
-    perform<void>(
-        Operation::kRemove, key,
-        [this, key]() -> Status {
-            objects_.erase(key);
-            return {};
-        },
-        std::move(done));
+Status FakeStore::remove_now(RemoveRequest request) {
+    change_removal_(request);
+    const auto found = objects_.find(request.key);
+    if (found == objects_.end()) {
+        return {};
+    }
+    if (!delete_conditions_ignored_ && !request.if_match.empty() && found->second.info.etag != request.if_match) {
+        return refused(ESTALE, "PreconditionFailed", 412);
+    }
+    objects_.erase(found);
+    return {};
 }
 
-void FakeStore::remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) {
+void FakeStore::remove(RemoveRequest request, StoreDone<void> done) {
+    perform<void>(
+        Operation::kRemove, request.key, [this, request] { return remove_now(request); }, std::move(done));
+}
+
+void FakeStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) {
     perform<std::vector<DeleteFailure>>(
-        Operation::kRemoveMany, keys.empty() ? "" : keys.front(),
-        [this, keys]() -> Result<std::vector<DeleteFailure>> {
-            if (keys.size() > 1000) {
+        Operation::kRemoveMany, requests.empty() ? "" : requests.front().key,
+        [this, requests]() -> Result<std::vector<DeleteFailure>> {
+            if (requests.size() > 1000) {
                 return refused(EINVAL, "MalformedXML", 400);
             }
-            for (const std::string& key : keys) {
-                objects_.erase(key);
+            std::vector<DeleteFailure> failures;
+            for (const RemoveRequest& request : requests) {
+                if (Status removed = remove_now(request); !removed) {
+                    failures.push_back({request.key, std::move(removed.error())});
+                }
             }
-            return std::vector<DeleteFailure>{};
+            return failures;
         },
         std::move(done));
 }

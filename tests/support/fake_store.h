@@ -63,8 +63,8 @@ public:
     void put(PutRequest request, StoreDone<PutResponse> done) override;
     void copy(CopyRequest request, StoreDone<PutResponse> done) override;
     void list(ListRequest request, StoreDone<ListResponse> done) override;
-    void remove(std::string key, StoreDone<void> done) override;
-    void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) override;
+    void remove(RemoveRequest request, StoreDone<void> done) override;
+    void remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) override;
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override;
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override;
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override;
@@ -84,6 +84,10 @@ public:
     void answer_from_threads(int threads);
     // Complete refuses parts of different sizes, the last one aside, as Cloudflare R2 does.
     void require_equal_parts();
+    // If-Match of deletes is passed over, as most stores of other makers do.
+    void ignore_delete_conditions();
+    // Each removal is changed by this before it takes effect.
+    void change_removals(std::function<void(RemoveRequest&)> change);
     // Bytes given to one on_body call of get().
     void set_body_piece(std::size_t bytes);
     // For Last-Modified and Date.
@@ -133,11 +137,14 @@ private:
     Result<ListResponse> list_now(const ListRequest& request) const;
     Result<PutResponse> complete_now(const CompleteRequest& request);
     Result<const Object*> find(const std::string& key, const std::string& if_match) const;
+    Status remove_now(RemoveRequest request);
     std::string next_etag();
     [[nodiscard]] WallTime now() const { return std::chrono::system_clock::now() + clock_offset_; }
 
     const std::uint64_t minimum_part_size_;
     bool equal_parts_required_ = false;
+    bool delete_conditions_ignored_ = false;
+    std::function<void(RemoveRequest&)> change_removal_ = [](RemoveRequest&) {};
 
     mutable std::mutex mutex_;
     std::map<std::string, Object> objects_;

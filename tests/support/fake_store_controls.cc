@@ -51,6 +51,16 @@ void FakeStore::require_equal_parts() {
     equal_parts_required_ = true;
 }
 
+void FakeStore::ignore_delete_conditions() {
+    std::lock_guard lock(mutex_);
+    delete_conditions_ignored_ = true;
+}
+
+void FakeStore::change_removals(std::function<void(RemoveRequest&)> change) {
+    std::lock_guard lock(mutex_);
+    change_removal_ = std::move(change);
+}
+
 void FakeStore::set_body_piece(std::size_t bytes) {
     std::lock_guard lock(mutex_);
     body_piece_ = bytes;

@@ -35,11 +35,11 @@ public:
     void list(ListRequest request, StoreDone<ListResponse> done) override {
         pass(std::move(done), [&](auto answer) { store_.list(std::move(request), answer); });
     }
-    void remove(std::string key, StoreDone<void> done) override {
-        pass(std::move(done), [&](auto answer) { store_.remove(std::move(key), answer); });
+    void remove(RemoveRequest request, StoreDone<void> done) override {
+        pass(std::move(done), [&](auto answer) { store_.remove(std::move(request), answer); });
     }
-    void remove_many(std::vector<std::string> keys, StoreDone<std::vector<DeleteFailure>> done) override {
-        pass(std::move(done), [&](auto answer) { store_.remove_many(std::move(keys), answer); });
+    void remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) override {
+        pass(std::move(done), [&](auto answer) { store_.remove_many(std::move(requests), answer); });
     }
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override {
         pass(std::move(done), [&](auto answer) { store_.create_upload(std::move(request), answer); });

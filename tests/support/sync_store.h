@@ -32,11 +32,11 @@ public:
     Result<ListResponse> list(ListRequest request) {
         return wait<ListResponse>([&](auto done) { store_.list(std::move(request), done); });
     }
-    Status remove(const std::string& key) {
-        return wait<void>([&](auto done) { store_.remove(key, done); });
+    Status remove(const std::string& key, const std::string& if_match = {}) {
+        return wait<void>([&](auto done) { store_.remove({key, if_match}, done); });
     }
-    Result<std::vector<DeleteFailure>> remove_many(std::vector<std::string> keys) {
-        return wait<std::vector<DeleteFailure>>([&](auto done) { store_.remove_many(std::move(keys), done); });
+    Result<std::vector<DeleteFailure>> remove_many(std::vector<RemoveRequest> requests) {
+        return wait<std::vector<DeleteFailure>>([&](auto done) { store_.remove_many(std::move(requests), done); });
     }
     Result<UploadId> create_upload(CreateUploadRequest request) {
         return wait<UploadId>([&](auto done) { store_.create_upload(std::move(request), done); });

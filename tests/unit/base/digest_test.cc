@@ -152,8 +152,13 @@ TEST(HmacSha256, TakesAnEmptyKeyAndAnEmptyMessage) {
 }
 
 TEST(Md5, MatchesRfc1321InContentMd5Form) {
-    EXPECT_EQ(hex(md5(as_bytes("abc"))), "900150983cd24fb0d6963f7d28e17f72");
-    EXPECT_EQ(base64_encode(md5(ByteSpan{})), "1B2M2Y8AsgTpgAmY7PhCfg==");
+    EXPECT_EQ(hex(md5(as_bytes("abc")).value()), "900150983cd24fb0d6963f7d28e17f72");
+    EXPECT_EQ(base64_encode(md5(ByteSpan{}).value()), "1B2M2Y8AsgTpgAmY7PhCfg==");
+}
+
+TEST(Md5, IsMissingWhereNoProviderHasIt) {
+    EXPECT_EQ(md5(as_bytes("abc"), "provider=none"), std::nullopt);
+    EXPECT_EQ(md5(Payload(), "provider=none"), std::nullopt);
 }
 
 TEST(Base64, MatchesRfc4648) {

@@ -162,5 +162,22 @@ TEST(DeleteBody, EscapesKeys) {
               "<Object><Key>a&lt;b&gt;&amp;c</Key></Object><Object><Key> </Key></Object></Delete>");
 }
 
+TEST(DeleteBody, NamesTheVersionWhereOneIsAskedFor) {
+    EXPECT_EQ(delete_objects_body({{"a", "\"x\""}}),
+              "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>"
+              "<Object><Key>a</Key><ETag>\"x\"</ETag></Object></Delete>");
+}
+
+TEST(PlainInXml, IsWhatNoReaderChanges) {
+    for (const char* text :
+         {"a", "a b", "a<&>'\"b", "\u00fcn\u00ef/\u65e5\u672c", "a\u00a0b", "\u2027\u2029", "\uffbd", "\U0001F600"}) {
+        EXPECT_TRUE(is_plain_in_xml(text)) << text;
+    }
+    for (const char* text : {"", " a", "a ", "Icon\r", "a\nb", "a\tb", "\x01", "a\x7f", "a\u0085b", "\u009f", "a\u2028",
+                             "a\uffff", "\ufffe", "\xff", "a\xc2"}) {
+        EXPECT_FALSE(is_plain_in_xml(text)) << text;
+    }
+}
+
 }  // namespace
 }  // namespace ckptfs

@@ -44,6 +44,27 @@ TEST(Gaps, ConditionsOfReadsAndWritesAreDifferentOnes) {
     EXPECT_EQ(left({"read-conditions"}, Operation::kCompleteMultipartUpload).size(), 6U);
 }
 
+TEST(Gaps, ConditionsOfDeletesAreThoseOfWritesOrTheirOwn) {
+    EXPECT_EQ(left({"write-conditions"}, Operation::kDeleteObject).size(), 4U);
+    EXPECT_EQ(left({"delete-conditions"}, Operation::kDeleteObject).size(), 4U);
+    EXPECT_EQ(left({"delete-conditions"}, Operation::kPutObject).size(), 6U);
+    EXPECT_TRUE(ignores_delete_conditions({"delete-conditions"}));
+    EXPECT_TRUE(ignores_delete_conditions({"write-conditions"}));
+    EXPECT_FALSE(ignores_delete_conditions({"read-conditions", "copy-conditions"}));
+}
+
+TEST(Gaps, DeletesWantMd5) {
+    S3Request request;
+    request.operation = Operation::kDeleteObjects;
+    request.http.headers = {{"x-amz-checksum-crc32c", "AAAAAA=="}};
+    EXPECT_TRUE(apply_gaps({}, request));
+    const auto refused = apply_gaps({"delete-checksums"}, request);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, "MissingContentMD5");
+    request.http.headers.emplace_back("content-md5", "1B2M2Y8AsgTpgAmY7PhCfg==");
+    EXPECT_TRUE(apply_gaps({"delete-checksums"}, request));
+}
+
 TEST(Gaps, ChecksumHeadersAreRefused) {
     S3Request request;
     request.http.headers = {{"host", "s3"}};

@@ -184,6 +184,16 @@ TEST_F(ServerTest, ALostReplyIsPerformedAndAResetIsNot) {
     EXPECT_FALSE(simulator_.table().find("bkt", "reset"));
 }
 
+TEST_F(ServerTest, ALateOneIsPerformedAfterTheReset) {
+    add_faults(R"([{"op":"PutObject","action":"performed-late","ms":50}])");
+    EXPECT_EQ(request_once("PUT /bkt/late HTTP/1.1\r\nContent-Length: 1\r\n\r\na"), "RESET");
+    EXPECT_FALSE(simulator_.table().find("bkt", "late"));
+    for (int i = 0; i < 1000 && !simulator_.table().find("bkt", "late"); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_TRUE(simulator_.table().find("bkt", "late"));
+}
+
 TEST_F(ServerTest, ADamagedUploadIsBadDigest) {
     add_faults(R"([{"op":"PutObject","action":"corrupt"}])");
     EXPECT_NE(request_once("PUT /bkt/k HTTP/1.1\r\nConnection: close\r\nContent-Length: 9\r\n"

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/delete_operation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/inline_executor.h"
+#include "support/manual_clock.h"
+#include "support/scripted_transport.h"
+#include "support/stepped_timer.h"
+
+namespace ckptfs::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string kNothingFailed = "<DeleteResult/>";
+// No OpenSSL has a provider of this name: there is no MD5.
+constexpr const char* kNoMd5 = "provider=none";
+
+class NoCredentials final : public CredentialsProvider {
+public:
+    void get(CredentialsReady ready) override { ready(SharedCredentials()); }
+    void refuse(const SharedCredentials&) override {}
+};
+
+HttpResponse refusal(int status, const std::string& code) {
+    return {status, {}, "<Error><Code>" + code + "</Code><Message>no</Message></Error>"};
+}
+
+class Deletes : public ::testing::Test {
+protected:
+    using Failures = std::optional<Result<std::vector<DeleteFailure>>>;
+
+    Deletes() {
+        StoreConfig config;
+        config.bucket = "bucket";
+        config.no_sign_request = true;
+        defaults_.bucket = "bucket";
+        sender_ = std::make_shared<RequestSender>(
+            config, Endpoint{"http", "store", "/bucket", "us-east-1"},
+            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
+        transport_.answer_with(200, kNothingFailed);
+    }
+    ~Deletes() override { sender_->stop(); }
+
+    Failures remove_many(std::vector<RemoveRequest> requests, const char* md5_properties = nullptr) {
+        Failures answer;
+        delete_objects(
+            sender_, defaults_, std::move(requests), [&answer](auto failures) { answer = std::move(failures); },
+            md5_properties);
+        while (!answer && timer_.waiting() > 0) {
+            clock_.move(timer_.run());
+        }
+        return answer;
+    }
+    std::optional<Status> remove(const RemoveRequest& request) {
+        std::optional<Status> answer;
+        delete_object(sender_, request, [&answer](Status status) { answer = std::move(status); });
+        while (!answer && timer_.waiting() > 0) {
+            clock_.move(timer_.run());
+        }
+        return answer;
+    }
+    // "DELETE /key", or "POST" with the body.
+    std::vector<std::string> asked() {
+        std::vector<std::string> lines;
+        for (const HttpRequest& request : transport_.asked()) {
+            lines.push_back(request.method + ' ' +
+                            (request.method == "POST" ? request.body.to_string() : request.url.substr(19)));
+        }
+        return lines;
+    }
+    std::string last_header(const char* name) { return header_of(transport_.asked().back(), name); }
+
+    RequestDefaults defaults_;
+    ManualClock clock_;
+    SteppedTimer timer_;
+    InlineExecutor executor_;
+    NoCredentials credentials_;
+    ScriptedTransport transport_;
+    std::shared_ptr<RequestSender> sender_;
+};
+
+TEST_F(Deletes, ABatchCarriesACrc32cAndNoMd5) {
+    ASSERT_TRUE(remove_many({"a", "b"}).value());
+    EXPECT_EQ(last_header("x-amz-sdk-checksum-algorithm"), "CRC32C");
+    EXPECT_EQ(last_header("x-amz-checksum-crc32c").size(), 8U);
+    EXPECT_EQ(last_header("content-md5"), "");
+}
+
+TEST_F(Deletes, AStoreThatWantsMd5GetsItFromThenOn) {
+    transport_.answer_with([](const HttpRequest& request) {
+        return header_of(request, "content-md5").empty() ? refusal(400, "MissingContentMD5")
+                                                         : HttpResponse{200, {}, kNothingFailed};
+    });
+    EXPECT_TRUE(remove_many({"a"}).value());
+    EXPECT_EQ(transport_.asked().size(), 2U);
+    EXPECT_EQ(last_header("x-amz-checksum-crc32c"), "");
+    EXPECT_TRUE(remove_many({"b"}).value());
+    EXPECT_EQ(transport_.asked().size(), 3U);
+}
+
+TEST_F(Deletes, WithoutChecksumHeadersItIsMd5AtOnce) {
+    defaults_.checksums = false;
+    EXPECT_TRUE(remove_many({"a"}).value());
+    EXPECT_EQ(transport_.asked().size(), 1U);
+    EXPECT_EQ(last_header("x-amz-checksum-crc32c"), "");
+    EXPECT_NE(last_header("content-md5"), "");
+}
+
+TEST_F(Deletes, WhereThereIsNoMd5TheyGoOneByOne) {
+    transport_.answer_with([](const HttpRequest& request) {
+        return request.method == "POST" ? refusal(400, "InvalidRequest") : HttpResponse{204, {}, ""};
+    });
+    EXPECT_TRUE(remove_many({"a", {"b", "\"x\""}}, kNoMd5).value());
+    EXPECT_THAT(asked(), ElementsAre(HasSubstr("POST"), "DELETE /a", "DELETE /b"));
+    EXPECT_EQ(last_header("if-match"), "\"x\"");
+}
+
+TEST_F(Deletes, ARefusalIsTold) {
+    transport_.answer_with([](const HttpRequest&) { return refusal(403, "AccessDenied"); });
+    const Failures answer = remove_many({"a"});
+    ASSERT_FALSE(answer.value());
+    EXPECT_EQ(answer.value().error().errno_value, EACCES);
+    EXPECT_EQ(transport_.asked().size(), 1U);
+}
+
+TEST_F(Deletes, NamesThatXmlChangesGoOneByOne) {
+    transport_.answer_with([](const HttpRequest& request) {
+        return HttpResponse{request.method == "POST" ? 200 : 204, {}, request.method == "POST" ? kNothingFailed : ""};
+    });
+    EXPECT_TRUE(remove_many({{"Icon\r", "\"x\""}, "plain", " blank"}).value());
+    EXPECT_THAT(asked(), ElementsAre("DELETE /Icon%0D", "DELETE /%20blank", HasSubstr("<Key>plain</Key></Object></D")));
+    EXPECT_EQ(header_of(transport_.asked().front(), "if-match"), "\"x\"");
+}
+
+TEST_F(Deletes, AnOddNameThatCannotBeRemovedIsNamed) {
+    transport_.answer_with([](const HttpRequest& request) {
+        return request.method == "POST" ? HttpResponse{200, {}, kNothingFailed} : refusal(403, "AccessDenied");
+    });
+    const Failures answer = remove_many({"plain", "Icon\r"});
+    ASSERT_TRUE(answer.value());
+    ASSERT_EQ(answer.value()->size(), 1U);
+    EXPECT_EQ(answer.value()->front().key, "Icon\r");
+    EXPECT_EQ(answer.value()->front().error.errno_value, EACCES);
+}
+
+TEST_F(Deletes, AnotherVersionIsNamedAndStays) {
+    transport_.answer_with(200,
+                           "<DeleteResult><Error><Key>a</Key><Code>PreconditionFailed</Code></Error>"
+                           "<Error><Key>b</Key><Code>NoSuchKey</Code></Error></DeleteResult>");
+    const Failures answer = remove_many({{"a", "\"x\""}, {"b", "\"y\""}});
+    ASSERT_TRUE(answer.value());
+    ASSERT_EQ(answer.value()->size(), 1U);
+    EXPECT_EQ(answer.value()->front().key, "a");
+    EXPECT_EQ(answer.value()->front().error.errno_value, ESTALE);
+}
+
+// The attempt whose answer was lost may have removed it, and what is there is another mount's.
+TEST_F(Deletes, AnotherVersionAfterALostAnswerIsSuccess) {
+    int attempts = 0;
+    transport_.answer_with([&attempts](const HttpRequest& request) -> Result<HttpResponse> {
+        if (++attempts == 1) {
+            return refusal(500, "InternalError");
+        }
+        return request.method == "DELETE"
+                   ? refusal(412, "PreconditionFailed")
+                   : HttpResponse{
+                         200,
+                         {},
+                         "<DeleteResult><Error><Key>a</Key><Code>PreconditionFailed</Code></Error></DeleteResult>"};
+    });
+    EXPECT_TRUE(remove({"a", "\"x\""}).value());
+    EXPECT_EQ(attempts, 2);
+    attempts = 0;
+    const Failures answer = remove_many({{"a", "\"x\""}});
+    ASSERT_TRUE(answer.value());
+    EXPECT_THAT(*answer.value(), IsEmpty());
+    EXPECT_EQ(attempts, 2);
+}
+
+TEST_F(Deletes, AStoreThatRefusesConditionsIsAskedWithout) {
+    transport_.answer_with([](const HttpRequest& request) {
+        return header_of(request, "if-match").empty() ? HttpResponse{204, {}, ""} : refusal(501, "NotImplemented");
+    });
+    EXPECT_TRUE(remove({"a", "\"x\""}).value());
+    EXPECT_EQ(transport_.asked().size(), 2U);
+    EXPECT_TRUE(remove({"b", "\"x\""}).value());
+    EXPECT_EQ(transport_.asked().size(), 3U);
+}
+
+TEST_F(Deletes, AVersionThatIsNotThereIsTold) {
+    transport_.answer_with([](const HttpRequest&) { return refusal(412, "PreconditionFailed"); });
+    EXPECT_EQ(remove({"a", "\"x\""}).value().error().errno_value, ESTALE);
+    transport_.answer_with([](const HttpRequest&) { return refusal(404, "NoSuchKey"); });
+    EXPECT_TRUE(remove({"a", "\"x\""}).value());
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
