@@ -40,17 +40,6 @@ Status Renames::rename_now(const Request& request) {
     if (const Status possible = check_target(*move); !possible) {
         return possible;
     }
-    std::shared_ptr<FileWriter> replaced;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        if (const NodePtr target = state_.nodes.child(lock, move->new_parent, move->new_name)) {
-            replaced = target->writer;
-        }
-    }
-    // Before the copy: its upload is for nothing.
-    if (replaced != nullptr) {
-        open_files_.orphan(replaced);
-    }
     const Status renamed = move->node->type == FileType::kDirectory ? rename_directory(*move) : rename_file(*move);
     if (!renamed) {
         return renamed;
@@ -169,12 +158,24 @@ std::optional<ObjectVersion> Renames::committed_version(const Node& node) const 
 void Renames::note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name,
                              const Copied& copied) {
     std::function<void()> tell_writer;
+    std::shared_ptr<FileWriter> replaced;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        state_.nodes.move(lock, node, parent, name);
+        replaced = take_name(lock, node, parent, name);
         tell_writer = note_moved_file(lock, node, copied);
     }
     tell_writer();
+    if (replaced != nullptr) {
+        open_files_.orphan(replaced);
+    }
+}
+
+std::shared_ptr<FileWriter> Renames::take_name(const NodeTable::Lock& lock, const NodePtr& node, const NodePtr& parent,
+                                               const std::string& name) {
+    const NodePtr target = state_.nodes.child(lock, parent, name);
+    std::shared_ptr<FileWriter> replaced = target != nullptr && target != node ? target->writer : nullptr;
+    state_.nodes.move(lock, node, parent, name);
+    return replaced;
 }
 
 Result<bool> Renames::publish_under_new_name(const Move& move) {
@@ -201,9 +202,13 @@ Result<bool> Renames::publish_under_new_name(const Move& move) {
     if (!moved) {
         return false;
     }
+    std::shared_ptr<FileWriter> replaced;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        state_.nodes.move(lock, move.node, move.new_parent, move.new_name);
+        replaced = take_name(lock, move.node, move.new_parent, move.new_name);
+    }
+    if (replaced != nullptr) {
+        open_files_.orphan(replaced);
     }
     if (in_bucket) {
         if (const Status removed = remove_key(move.old_key); !removed) {

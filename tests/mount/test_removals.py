@@ -111,3 +111,17 @@ def test_a_single_removal_is_made_before_it_returns(mount, simulator, prefix):
         os.rmdir(made / "tree/0")
     assert refused.value.errno == errno.ENOTEMPTY
     wait_until(lambda: len(simulator.keys(prefix)) == 2, "nothing else to be gone")
+
+
+def test_a_failed_rename_leaves_the_file_that_it_was_to_replace(mount, simulator, prefix):
+    made = mount()
+    (made / "source").write_bytes(b"source")
+    with open(made / "target", "wb", buffering=0) as target:
+        target.write(b"kept")
+        simulator.inject({"op": "CopyObject", "action": "access-denied"})
+        with pytest.raises(PermissionError):
+            (made / "source").rename(made / "target")
+        target.write(b"!")
+        os.fsync(target.fileno())
+    assert simulator.content(f"{prefix}target") == b"kept!"
+    assert simulator.content(f"{prefix}source") == b"source"

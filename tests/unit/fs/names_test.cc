@@ -149,6 +149,30 @@ TEST_F(FileSystemTest, AWriterWhoseNameIsRenamedOverPublishesNothing) {
     EXPECT_EQ(store.content("p/target"), "kept");
 }
 
+TEST_F(FileSystemTest, AFailedRenameLeavesTheFileThatItWasToReplace) {
+    const HandleId handle = create("target")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "kept"));
+    store.put_object("p/source", "other");
+    store.inject({Operation::kCopy, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    EXPECT_EQ(errno_of(rename("source", "target")), EACCES);
+    EXPECT_TRUE(write(handle, 4, "!"));
+    EXPECT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/target"), "kept!");
+    EXPECT_EQ(store.content("p/source"), "other");
+}
+
+TEST_F(FileSystemTest, AFailedRenameOfAFileInMemoryLeavesTheOneItWasToReplace) {
+    const HandleId target = create("target")->opened.handle;
+    ASSERT_TRUE(write(target, 0, "kept"));
+    const HandleId source = create("source")->opened.handle;
+    ASSERT_TRUE(write(source, 0, "other"));
+    store.inject({Operation::kPut, "p/target", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    EXPECT_FALSE(rename("source", "target"));
+    EXPECT_TRUE(close(target));
+    EXPECT_EQ(store.content("p/target"), "kept");
+    static_cast<void>(close(source));
+}
+
 TEST_F(FileSystemTest, RenameOfADirectoryMovesEverythingBelow) {
     const NodeId directory = mkdir("old")->node;
     store.put_object("p/old/deep/file", "x");
