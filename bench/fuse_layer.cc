@@ -35,6 +35,7 @@ public:
         return std::nullopt;
     }
     [[nodiscard]] bool written_by_others(std::uint64_t /*inode*/, pid_t /*except*/) const override { return false; }
+    [[nodiscard]] bool handed_down(std::uint64_t /*inode*/, pid_t /*process*/) const override { return false; }
     [[nodiscard]] ExitState exit_state(pid_t /*thread*/) const override { return ExitState::kUnknown; }
     [[nodiscard]] bool is_dying(pid_t /*thread*/) const override { return false; }
 };

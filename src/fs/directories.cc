@@ -8,6 +8,7 @@
 #include "fs/directory_listing.h"
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
+#include "fs/pinned_removal.h"
 #include "fs/store_wait.h"
 
 namespace ckptfs {
@@ -134,17 +135,20 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
     if (!below) {
         return failure(below.error());
     }
+    std::string marker;
     for (const ObjectInfo& object : below->objects) {
         if (object.key == list.prefix && lookups_.hides(object)) {
             return failure(ENOENT, list.prefix + " is being renamed");
         }
+        marker = object.etag;
         if (object.key != list.prefix) {
             return failure(ENOTEMPTY, "the directory holds " + escaped(object.key));
         }
     }
-    if (const Status removed = wait_for<void>([&](auto done) { state_.env.store.remove(list.prefix, done); });
-        !removed) {
-        return removed;
+    if (!marker.empty()) {
+        if (const Status removed = remove_version(state_.env.store, list.prefix, marker); !removed) {
+            return removed;
+        }
     }
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -177,13 +181,16 @@ void Directories::unlink(NodeId parent_id, std::string name,
 bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name,
                                   const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan,
                                   const Reply<void>& reply) {
+    std::string etag;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        if (const NodePtr node = state_.nodes.child(lock, parent, name); node != nullptr && node->writer != nullptr) {
+        const NodePtr node = state_.nodes.child(lock, parent, name);
+        if (node == nullptr || node->writer != nullptr || !node->committed) {
             return false;
         }
+        etag = node->committed->etag;
     }
-    const UnlinkBatches::Added added = batches_.add(parent, name);
+    const UnlinkBatches::Added added = batches_.add(parent, name, etag);
     if (added == UnlinkBatches::Added::kFull) {
         batches_.when_settled(parent->id, [=, this] { unlink(parent->id, name, orphan, reply); });
         return true;
@@ -227,11 +234,14 @@ void Directories::unlink_alone(const NodePtr& parent, std::string name,
 
 Status Directories::unlink_now(const Unlink& unlink) {
     std::string key;
+    std::string known;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         key = state_.key(lock, *unlink.parent) + unlink.name;
+        const NodePtr node = state_.nodes.child(lock, unlink.parent, unlink.name);
+        known = node != nullptr && node->committed ? node->committed->etag : "";
     }
-    if (const Status removed = wait_for<void>([&](auto done) { state_.env.store.remove(key, done); }); !removed) {
+    if (const Status removed = remove_current(state_.env.store, key, known); !removed) {
         return removed;
     }
     if (const std::shared_ptr<FileWriter> writer = note_unlinked(unlink.parent, unlink.name)) {
@@ -258,19 +268,19 @@ Status Directories::unlink_again(const Unlink& unlink) {
         const NodeTable::Lock lock = state_.nodes.lock();
         key = state_.key(lock, *unlink.parent) + unlink.name;
     }
-    return wait_for<void>([&](auto done) { state_.env.store.remove(key, done); });
+    return remove_current(state_.env.store, key, "");
 }
 
 void Directories::end_unlink(const Unlink& unlink, const Status& status) {
     if (status) {
-        keep_when_empty(unlink.parent);
+        keep_when_empty(unlink.parent, batches_.is_running(unlink.parent->id));
     }
     state_.key_order.leave(unlink.place);
     batches_.removal_ends(unlink.parent);
     unlink.reply(status);
 }
 
-void Directories::keep_when_empty(const NodePtr& directory) {
+void Directories::keep_when_empty(const NodePtr& directory, bool soon) {
     ListRequest list;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -279,22 +289,27 @@ void Directories::keep_when_empty(const NodePtr& directory) {
         }
         list.prefix = state_.key(lock, *directory);
     }
-    list.max_keys = 1;
-    const Result<ListResponse> below = wait_for<ListResponse>([&](auto done) { state_.env.store.list(list, done); });
     // What the caller asked for is done: a directory that cannot be kept is no reason to report it as failed.
     const auto give_up = [&list](const Error& error) {
         log_warning(escaped("the directory " + list.prefix + " vanishes with its last entry: " + error.message));
     };
-    if (!below) {
-        give_up(below.error());
-        return;
+    std::string first;
+    if (!soon) {
+        list.max_keys = 1;
+        const Result<ListResponse> below =
+            wait_for<ListResponse>([&](auto done) { state_.env.store.list(list, done); });
+        if (!below) {
+            give_up(below.error());
+            return;
+        }
+        first = below->objects.empty() ? "" : below->objects.front().key;
     }
-    if (below->objects.empty()) {
+    if (first.empty()) {
         if (const Status made = put_marker(list.prefix); !made && made.error().errno_value != EEXIST) {
             give_up(made.error());
             return;
         }
-    } else if (below->objects.front().key != list.prefix) {
+    } else if (first != list.prefix) {
         return;
     }
     const NodeTable::Lock lock = state_.nodes.lock();

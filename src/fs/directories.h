@@ -36,8 +36,9 @@ public:
               Reply<std::vector<DirectoryEntry>> reply);
     void release(HandleId handle);
 
-    // Puts a marker where the directory would vanish with its last key. Blocks.
-    void keep_when_empty(const NodePtr& directory);
+    // Puts a marker where the directory would vanish with its last key; `soon`: without looking whether it does,
+    // because name after name is removed. Blocks.
+    void keep_when_empty(const NodePtr& directory, bool soon = false);
 
 private:
     struct Unlink {

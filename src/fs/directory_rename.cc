@@ -9,6 +9,7 @@
 #include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "fs/marker_objects.h"
+#include "fs/pinned_removal.h"
 #include "fs/store_wait.h"
 
 namespace ckptfs {
@@ -64,7 +65,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
     }
     steps.committed(copies_);
     if (*shown) {
-        remove_source();
+        remove_source(steps.may_pin());
     }
     return {};
 }
@@ -163,12 +164,12 @@ Status DirectoryRename::copy_what_changed() {
             changed.push_back(source);
         }
     }
-    std::vector<std::string> removed;
+    std::vector<RemoveRequest> removed;
     std::erase_if(copies_, [&](const auto& copied) {
         if (present.contains(copied.first)) {
             return false;
         }
-        removed.push_back(move_.destination + copied.first.substr(move_.source.size()));
+        removed.emplace_back(move_.destination + copied.first.substr(move_.source.size()));
         return true;
     });
     if (names() != announced) {
@@ -248,14 +249,34 @@ Status DirectoryRename::go_back_when_lost() {
     return back ? remove_late_copies(store_, rename, copies_) : back;
 }
 
-void DirectoryRename::remove_source() {
-    std::vector<std::string> keys;
-    for (const ObjectInfo& source : sources_) {
-        keys.push_back(source.key);
+// What another mount writes meanwhile stays. A store that cannot be told which version is meant is asked once more what
+// is there.
+Result<std::vector<RemoveRequest>> DirectoryRename::copied_sources(bool pinned) {
+    std::vector<RemoveRequest> requests;
+    if (pinned) {
+        for (const ObjectInfo& source : sources_) {
+            requests.emplace_back(source.key, source.etag);
+        }
+        return requests;
     }
-    Status removed = remove_all(store_, keys);
+    const Result<std::vector<ObjectInfo>> listed = list_all(store_, move_.source);
+    if (!listed) {
+        return failure(listed.error());
+    }
+    for (const ObjectInfo& object : *listed) {
+        const auto copied = copies_.find(object.key);
+        if (copied != copies_.end() && copied->second.source_etag == object.etag) {
+            requests.emplace_back(object.key);
+        }
+    }
+    return requests;
+}
+
+void DirectoryRename::remove_source(bool pinned) {
+    const Result<std::vector<RemoveRequest>> requests = copied_sources(pinned);
+    Status removed = requests ? remove_all(store_, *requests) : failure(requests.error());
     if (removed) {
-        removed = wait_for<void>([&](auto done) { store_.remove(move_.source, done); });
+        removed = remove_version(store_, move_.source, source_marker_);
     }
     if (removed) {
         removed = record_.remove();

@@ -52,6 +52,8 @@ struct DirectoryRenameSteps {
     std::function<Status(const std::vector<ObjectInfo>& sources)> allow;
     // The names lead to the copies from now on; their sources are deleted after it returns.
     std::function<void(const Copies&)> committed;
+    // Whether the store is known to honour conditional deletes.
+    std::function<bool()> may_pin = [] { return false; };
 };
 
 class DirectoryRename {
@@ -75,7 +77,9 @@ private:
     void go_back();
     // Others may be at it as well, or have been.
     Status go_back_when_lost();
-    void remove_source();
+    void remove_source(bool pinned);
+    // Those that are the versions that were copied.
+    Result<std::vector<RemoveRequest>> copied_sources(bool pinned);
     [[nodiscard]] std::vector<std::string> names() const;
     [[nodiscard]] DirectoryMarker marker(MarkerState state) const;
 

@@ -172,6 +172,8 @@ public:
         directories_.read(handle, offset, max_entries, with_attributes, logged(std::move(reply)));
     }
 
+    void sync_directory(NodeId node, Reply<void> reply) override { batches_.sync(node, logged(std::move(reply))); }
+
     void release_directory(HandleId handle) override { directories_.release(handle); }
 
     [[nodiscard]] struct statvfs statfs() const override;

@@ -170,6 +170,8 @@ public:
     // Up to `max_entries` entries from `offset` (0: the beginning), "." and ".." included; empty at the end.
     virtual void read_directory(HandleId handle, std::uint64_t offset, std::size_t max_entries, bool with_attributes,
                                 Reply<std::vector<DirectoryEntry>> reply) = 0;
+    // What was removed from it is gone, or the reply says why not.
+    virtual void sync_directory(NodeId node, Reply<void> reply) = 0;
     virtual void release_directory(HandleId handle) = 0;
 
     [[nodiscard]] virtual struct statvfs statfs() const = 0;

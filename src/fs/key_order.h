@@ -14,7 +14,10 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "write/outbox.h"
@@ -27,20 +30,30 @@ public:
 
     // The place is kept until leave().
     [[nodiscard]] Place enter(std::vector<std::string> keys);
+    // Nothing where another place has to do with the key; else a place that is first.
+    [[nodiscard]] std::optional<Place> enter_if_alone(std::string key);
     // Nothing before it is under way any more.
     [[nodiscard]] bool is_first(Place place) const;
+    // The place holds this key as well from now on. False where another place has to do with it.
+    [[nodiscard]] bool add_if_alone(Place place, std::string key);
     // Calls back once that is so. At most once for each place.
     void when_first(Place place, std::function<void()> start);
     void leave(Place place);
 
 private:
+    // Without a '/' at their ends.
+    using Keys = std::set<std::string, std::less<>>;
     struct Entry {
-        std::vector<std::string> keys;
+        Keys keys;
         int waits_for = 0;
         std::function<void()> start;
     };
 
+    // That key, one above it or one below it.
+    [[nodiscard]] static bool has_to_do_with(const Keys& keys, std::string_view key);
     [[nodiscard]] static bool share_a_key(const Entry& one, const Entry& other);
+    // With `mutex_` held.
+    [[nodiscard]] bool is_alone(Place place, std::string_view key) const;
 
     mutable std::mutex mutex_;
     // --- guarded by `mutex_`

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fs/marker_objects.h"
+#include "fs/pinned_removal.h"
 #include "fs/store_wait.h"
 
 namespace ckptfs {
@@ -66,10 +67,10 @@ void add_names(std::set<std::string>& names, const std::string& directory, const
 // Removes the named keys; `others_remain` tells whether the directory holds more.
 Status remove_named(ObjectStore& store, const std::string& directory, const Tree& tree,
                     const std::set<std::string>& names, bool& others_remain) {
-    std::vector<std::string> keys;
+    std::vector<RemoveRequest> keys;
     for (const ObjectInfo& object : tree.objects) {
         if (names.contains(object.key.substr(directory.size()))) {
-            keys.push_back(object.key);
+            keys.emplace_back(object.key);
         }
     }
     others_remain = keys.size() < tree.objects.size();
@@ -82,7 +83,7 @@ Status remove_marker(ObjectStore& store, const std::string& key, const std::stri
         const Result<std::string> shown = write_empty_marker(store, key, etag);
         return shown ? Status{} : failure(shown.error());
     }
-    return wait_for<void>([&](auto done) { store.remove(key, done); });
+    return remove_version(store, key, etag);
 }
 
 }  // namespace
@@ -163,12 +164,12 @@ Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, con
     if (!listed) {
         return failure(listed.error());
     }
-    std::vector<std::string> late;
+    std::vector<RemoveRequest> late;
     for (const ObjectInfo& object : *listed) {
         const auto copied = copies.find(rename.source + object.key.substr(rename.destination.size()));
         if (copied != copies.end() && copied->second.copy.etag == object.etag &&
             copied->second.copy.modified == object.last_modified) {
-            late.push_back(object.key);
+            late.emplace_back(object.key);
         }
     }
     return remove_all(store, late);

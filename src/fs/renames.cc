@@ -11,6 +11,7 @@
 #include "fs/object_copy.h"
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
+#include "fs/pinned_removal.h"
 #include "fs/store_wait.h"
 
 namespace ckptfs {
@@ -138,7 +139,7 @@ Status Renames::rename_file(const Move& move) {
     }
     const std::optional<ObjectVersion> before = committed_version(*move.node);
     note_new_place(move.node, move.new_parent, move.new_name, *copied);
-    Status removed = remove_key(move.old_key);
+    Status removed = remove_version(state_.env.store, move.old_key, copied->source_etag);
     if (!removed && removed.error().errno_value == EACCES) {
         if (before && before->etag == copied->source_etag) {
             // Else the old name, which the kernel goes on showing, and the copy look like one file.
@@ -180,11 +181,11 @@ std::shared_ptr<FileWriter> Renames::take_name(const NodeTable::Lock& lock, cons
 
 Result<bool> Renames::publish_under_new_name(const Move& move) {
     std::shared_ptr<FileWriter> writer;
-    bool in_bucket = false;
+    std::optional<ObjectVersion> in_bucket;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         writer = move.node->writer;
-        in_bucket = move.node->committed.has_value();
+        in_bucket = move.node->committed;
     }
     if (writer == nullptr) {
         return false;
@@ -211,7 +212,7 @@ Result<bool> Renames::publish_under_new_name(const Move& move) {
         open_files_.orphan(replaced);
     }
     if (in_bucket) {
-        if (const Status removed = remove_key(move.old_key); !removed) {
+        if (const Status removed = remove_version(state_.env.store, move.old_key, in_bucket->etag); !removed) {
             return failure(removed.error());
         }
     }
@@ -270,10 +271,6 @@ std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, c
     return [] {};
 }
 
-Status Renames::remove_key(const std::string& key) {
-    return wait_for<void>([&](auto done) { state_.env.store.remove(key, done); });
-}
-
 // --- directories
 
 Status Renames::rename_directory(const Move& move) {
@@ -281,10 +278,13 @@ Status Renames::rename_directory(const Move& move) {
     DirectoryRename rename(env.store, env.clock, env.names.rename_repair_after,
                            {env.prefix, move.old_key + "/", move.new_key + "/", move.replaced_marker});
     set_moving(*move.node, true);
+    // Known when it comes to removing the source.
+    static_cast<void>(state_.deletes->honoured());
     Status renamed = rename.run(
         {[&] { return commit_writers_below(move.node); },
          [&](const std::vector<ObjectInfo>& sources) { return gate_.check_tree(move.old_key + "/", sources); },
-         [&](const Copies& copies) { note_moved_directory(move, copies); }});
+         [&](const Copies& copies) { note_moved_directory(move, copies); },
+         [&] { return state_.deletes->honoured(); }});
     set_moving(*move.node, false);
     return renamed;
 }

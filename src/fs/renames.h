@@ -81,7 +81,6 @@ private:
     // The names lead to the copies.
     void note_moved_directory(const Move& move, const Copies& copies);
     Status commit_writers_below(const NodePtr& directory);
-    Status remove_key(const std::string& key);
 
     SharedState& state_;
     Lookups& lookups_;

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "base/uuid.h"
+#include "fs/delete_conditions.h"
 #include "fs/failed_siblings.h"
 #include "fs/file_system.h"
 #include "fs/key_order.h"
@@ -22,6 +24,7 @@ struct SharedState {
           contents(env.store, env.codec),
           failed(env.store, env.clock, env.timer,
                  RecordPlace{env.prefix, env.host, env.write.config.failed_sibling_ttl}),
+          deletes(std::make_shared<DeleteConditions>(env.store, env.blocking, env.clock, env.prefix)),
           mounted(env.clock.wall_now()) {}
 
     FileSystemEnvironment env;
@@ -29,6 +32,7 @@ struct SharedState {
     KeyOrder key_order;
     ObjectContents contents;
     FailedSiblings failed;
+    const std::shared_ptr<DeleteConditions> deletes;
     const WallTime mounted;
     // In the keys of files that have no name yet.
     const std::string mount_id = random_uuid();

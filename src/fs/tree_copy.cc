@@ -144,19 +144,21 @@ Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, con
     return large.empty() ? Status{} : copy_large(tree, large);
 }
 
-Status remove_all(ObjectStore& store, const std::vector<std::string>& keys) {
-    const std::size_t batches = (keys.size() + kDeleteBatch - 1) / kDeleteBatch;
+Status remove_all(ObjectStore& store, const std::vector<RemoveRequest>& requests) {
+    const std::size_t batches = (requests.size() + kDeleteBatch - 1) / kDeleteBatch;
     return for_each_in_parallel(batches, kBatchesAtOnce, [&](std::size_t batch, std::function<void(Status)> done) {
-        const auto first = keys.begin() + static_cast<std::ptrdiff_t>(batch * kDeleteBatch);
-        const auto last = keys.begin() + static_cast<std::ptrdiff_t>(std::min(keys.size(), (batch + 1) * kDeleteBatch));
+        const auto first = requests.begin() + static_cast<std::ptrdiff_t>(batch * kDeleteBatch);
+        const auto last =
+            requests.begin() + static_cast<std::ptrdiff_t>(std::min(requests.size(), (batch + 1) * kDeleteBatch));
         store.remove_many({first, last}, [done](Result<std::vector<DeleteFailure>> failures) {
             if (!failures) {
                 done(failure(std::move(failures.error())));
-            } else if (!failures->empty()) {
-                done(failure(failures->front().error));
-            } else {
-                done({});
+                return;
             }
+            const auto failed = std::find_if(failures->begin(), failures->end(), [](const DeleteFailure& each) {
+                return each.error.errno_value != ESTALE;
+            });
+            done(failed == failures->end() ? Status{} : failure(std::move(failed->error)));
         });
     });
 }

@@ -26,7 +26,8 @@ using Copies = std::map<std::string, Copied>;
 Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const std::string& old_prefix,
                  const std::string& new_prefix, const std::function<bool()>& may_go_on, Copies& copies);
 
-// Deletes in batches of 1,000; the first key that could not be deleted is named in the error.
-Status remove_all(ObjectStore& store, const std::vector<std::string>& keys);
+// Deletes in batches of 1,000; the first key that could not be deleted is named in the error. Where another version has
+// the place of one that is meant, it stays.
+Status remove_all(ObjectStore& store, const std::vector<RemoveRequest>& requests);
 
 }  // namespace ckptfs

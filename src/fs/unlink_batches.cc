@@ -2,10 +2,12 @@
 #include "fs/unlink_batches.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/thread.h"
 #include "ckptfs/log.h"
+#include "fs/store_wait.h"
 
 namespace ckptfs {
 
@@ -17,10 +19,7 @@ constexpr Milliseconds kSendAfter{50};
 // Of one directory: one on its way, one that is filled.
 constexpr std::size_t kMaxBatches = 2;
 constexpr std::size_t kMaxFailures = 1000;
-
-std::string without_slash(const std::string& directory) {
-    return directory.empty() ? directory : directory.substr(0, directory.size() - 1);
-}
+constexpr std::size_t kLooksAtOnce = 16;
 
 }  // namespace
 
@@ -61,41 +60,38 @@ bool UnlinkBatches::is_running(NodeId directory) {
 
 // --- filling
 
-UnlinkBatches::Added UnlinkBatches::add(const NodePtr& directory, const std::string& name) {
+UnlinkBatches::Added UnlinkBatches::add(const NodePtr& directory, const std::string& name, const std::string& etag) {
+    if (!state_.deletes->honoured()) {
+        return Added::kNo;
+    }
     std::string key;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         key = state_.key(lock, *directory);
     }
-    if (const std::optional<Added> added = add_to_open(directory->id, name)) {
-        return *added;
-    }
-    const KeyOrder::Place place = state_.key_order.enter({without_slash(key)});
-    const bool alone = state_.key_order.is_first(place);
-    std::optional<Added> added = open_and_add({directory, place, key, {}, {}, false, {}}, alone, name);
-    if (!added) {
-        return Added::kYes;
-    }
-    state_.key_order.leave(place);
-    return *added;
-}
-
-std::optional<UnlinkBatches::Added> UnlinkBatches::add_to_open(NodeId directory, const std::string& name) {
     const std::lock_guard lock(mutex_);
     if (stopping_ || state_.draining) {
         return Added::kNo;
     }
-    const auto found = batches_.find(directory);
-    return found == batches_.end() ? std::nullopt : add_to_last(found->second, name);
+    const std::optional<Added> added = add_to_last(directory->id, name, etag);
+    return added ? *added : open_with(directory, key, name, etag);
 }
 
-std::optional<UnlinkBatches::Added> UnlinkBatches::add_to_last(const std::deque<BatchPtr>& batches,
-                                                               const std::string& name) {
-    Batch& last = *batches.back();
-    if (last.is_sent || last.names.size() >= kMaxNames) {
-        return batches.size() < kMaxBatches ? std::nullopt : std::optional(Added::kFull);
+std::optional<UnlinkBatches::Added> UnlinkBatches::add_to_last(NodeId directory, const std::string& name,
+                                                               const std::string& etag) {
+    const auto found = batches_.find(directory);
+    if (found == batches_.end()) {
+        return std::nullopt;
     }
-    last.names.insert(name);
+    Batch& last = *found->second.back();
+    if (last.is_sent || last.names.size() >= kMaxNames) {
+        return found->second.size() < kMaxBatches ? std::nullopt : std::optional(Added::kFull);
+    }
+    // It does not wait for a commit that happens to be under way there: the batch would, too.
+    if (!state_.key_order.add_if_alone(last.place, last.key + name)) {
+        return Added::kNo;
+    }
+    last.names.emplace(name, etag);
     if (last.names.size() == kMaxNames) {
         last.due = SteadyTime{};
         changed_.notify_all();
@@ -103,24 +99,16 @@ std::optional<UnlinkBatches::Added> UnlinkBatches::add_to_last(const std::deque<
     return Added::kYes;
 }
 
-std::optional<UnlinkBatches::Added> UnlinkBatches::open_and_add(Batch batch, bool alone, const std::string& name) {
-    const std::lock_guard lock(mutex_);
-    const NodeId directory = batch.directory->id;
-    const auto found = batches_.find(directory);
-    if (found == batches_.end() && !alone) {
-        // Nobody is to wait for a commit that happens to be under way there.
+UnlinkBatches::Added UnlinkBatches::open_with(const NodePtr& directory, const std::string& key, const std::string& name,
+                                              const std::string& etag) {
+    const std::optional<KeyOrder::Place> place = state_.key_order.enter_if_alone(key + name);
+    if (!place) {
         return Added::kNo;
     }
-    if (found != batches_.end()) {
-        if (const std::optional<Added> added = add_to_last(found->second, name)) {
-            return added;
-        }
-    }
-    batch.names.insert(name);
-    batch.due = std::chrono::steady_clock::now() + kSendAfter;
-    batches_[directory].push_back(std::make_shared<Batch>(std::move(batch)));
+    Batch batch{directory, *place, key, {{name, etag}}, std::chrono::steady_clock::now() + kSendAfter, false, {}};
+    batches_[directory->id].push_back(std::make_shared<Batch>(std::move(batch)));
     changed_.notify_all();
-    return std::nullopt;
+    return Added::kYes;
 }
 
 bool UnlinkBatches::removes(NodeId directory, const std::string& name) {
@@ -132,8 +120,14 @@ bool UnlinkBatches::removes(NodeId directory, const std::string& name) {
 }
 
 std::optional<Error> UnlinkBatches::take_failure(NodeId directory) {
+    std::string key;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr node = state_.nodes.find(lock, directory);
+        key = node == nullptr ? "" : state_.key(lock, *node);
+    }
     const std::lock_guard lock(mutex_);
-    const auto found = failures_.find(directory);
+    const auto found = failures_.find(key);
     if (found == failures_.end()) {
         return std::nullopt;
     }
@@ -157,6 +151,13 @@ void UnlinkBatches::when_settled(NodeId directory, std::function<void()> run) {
         }
     }
     run();
+}
+
+void UnlinkBatches::sync(NodeId directory, Reply<void> reply) {
+    when_settled(directory, [this, directory, reply = std::move(reply)] {
+        std::optional<Error> failed = take_failure(directory);
+        reply(failed ? failure(std::move(*failed)) : Status{});
+    });
 }
 
 void UnlinkBatches::when_all_settled(std::function<void()> run) {
@@ -183,16 +184,16 @@ void UnlinkBatches::work() {
         std::vector<BatchPtr> due;
         const SteadyTime now = std::chrono::steady_clock::now();
         for (auto& [directory, batches] : batches_) {
-            for (const BatchPtr& batch : batches) {
-                if (batch->is_sent) {
-                    continue;
-                }
-                if (batch->due <= now) {
-                    batch->is_sent = true;
-                    due.push_back(batch);
-                } else {
-                    next = std::min(next, batch->due);
-                }
+            // The next one goes when this one has been answered.
+            const BatchPtr& batch = batches.front();
+            if (batch->is_sent) {
+                continue;
+            }
+            if (batch->due <= now) {
+                batch->is_sent = true;
+                due.push_back(batch);
+            } else {
+                next = std::min(next, batch->due);
             }
         }
         if (stopping_) {
@@ -201,7 +202,7 @@ void UnlinkBatches::work() {
         if (!due.empty()) {
             lock.unlock();
             for (const BatchPtr& batch : due) {
-                state_.key_order.when_first(batch->place, [this, batch] { send(batch); });
+                send(batch);
             }
             lock.lock();
         } else if (next == SteadyTime::max()) {
@@ -213,11 +214,11 @@ void UnlinkBatches::work() {
 }
 
 void UnlinkBatches::send(const BatchPtr& batch) {
-    std::vector<RemoveRequest> keys;
-    for (const std::string& name : batch->names) {
-        keys.push_back(batch->key + name);
+    std::vector<RemoveRequest> requests;
+    for (const auto& [name, etag] : batch->names) {
+        requests.emplace_back(batch->key + name, etag);
     }
-    state_.env.store.remove_many(std::move(keys), [this, batch](Result<std::vector<DeleteFailure>> failures) {
+    state_.env.store.remove_many(std::move(requests), [this, batch](Result<std::vector<DeleteFailure>> failures) {
         // What follows asks the store again.
         state_.env.blocking.post([this, batch, failures = std::move(failures)] { answered(batch, failures); });
     });
@@ -227,8 +228,8 @@ void UnlinkBatches::answered(const BatchPtr& batch, Result<std::vector<DeleteFai
     std::optional<Error> failed;
     if (!failures) {
         failed = std::move(failures.error());
-    } else if (!failures->empty()) {
-        failed = std::move(failures->front().error);
+    } else {
+        failed = first_failure(*batch, *failures);
     }
     if (failed) {
         log_error(escaped("what was removed from " + batch->key + " is still there: " + failed->message));
@@ -238,17 +239,44 @@ void UnlinkBatches::answered(const BatchPtr& batch, Result<std::vector<DeleteFai
     settle(batch, failed);
 }
 
+std::optional<Error> UnlinkBatches::first_failure(const Batch& batch, std::vector<DeleteFailure>& failures) {
+    const auto other_versions = std::stable_partition(
+        failures.begin(), failures.end(), [](const DeleteFailure& each) { return each.error.errno_value != ESTALE; });
+    if (other_versions != failures.begin()) {
+        return std::move(failures.front().error);
+    }
+    // Another mount has written them since; it is looked whether that is so.
+    const Status removed =
+        for_each_in_parallel(failures.size(), kLooksAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+            const std::string& key = failures[index].key;
+            const auto name = batch.names.find(key.substr(std::min(batch.key.size(), key.size())));
+            const std::string etag = name == batch.names.end() ? "" : name->second;
+            state_.env.store.head(key, [&failures, index, etag, done = std::move(done)](Result<ObjectInfo> object) {
+                if (object ? object->etag != etag : object.error().errno_value == ENOENT) {
+                    done({});
+                    return;
+                }
+                Error error = object ? failures[index].error : std::move(object.error());
+                error.errno_value = object ? EIO : error.errno_value;
+                done(failure(std::move(error)));
+            });
+        });
+    return removed ? std::nullopt : std::optional(removed.error());
+}
+
 void UnlinkBatches::settle(const BatchPtr& batch, const std::optional<Error>& failed) {
     std::vector<std::function<void()>> waiting;
     {
         const std::lock_guard lock(mutex_);
         if (failed && failures_.size() < kMaxFailures) {
-            failures_.insert_or_assign(batch->directory->id, *failed);
+            failures_.insert_or_assign(batch->key, *failed);
         }
         const auto found = batches_.find(batch->directory->id);
         std::erase(found->second, batch);
         if (found->second.empty()) {
             batches_.erase(found);
+        } else {
+            changed_.notify_all();
         }
         waiting.swap(batch->waiting);
         if (batches_.empty()) {

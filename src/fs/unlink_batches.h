@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removals that are acknowledged before they are made, many in one request: DeleteObjects, 1,000 keys or 50 ms.
 //
-// Only where a run of removals is under way (removal_runs.h). A batch has the directory to itself from the first name
-// on: what is committed, made, renamed or removed there later waits for it, and so do lookups of its names and
-// listings, which send it at once. What could not be deleted is there again, and the failure is told by the next
-// removal in that directory.
+// Only where a run of removals is under way (removal_runs.h), and only where the store honours conditional deletes:
+// each removal is pinned to the version that was unlinked, so that what another mount commits before the batch arrives
+// stays. A batch has its names to itself from the moment at which they join it: what this mount does to them later
+// waits for it, and so do lookups of them, listings, fsync(2), removal and renaming of the directory. What could not be
+// deleted is there again, and the failure is told once: by the next fsync of that directory, or removal in or of it.
 //
-// Bounded: a directory has one batch on its way and one that is filled; whoever comes with more waits for the first.
+// Bounded: a directory has one batch on its way and one that is filled; those that come with more wait for the first.
 // Every wait ends because every request to the store does.
 //
 // Threads: all functions may be called from any thread, and return at once; callbacks run without locks, also inline.
@@ -22,7 +23,6 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "fs/listed_names.h"
@@ -51,11 +51,13 @@ public:
 
     // --- batches
     enum class Added : std::uint8_t { kYes, kFull, kNo };
-    // kFull: again once when_settled() calls back. kNo: it has to be removed at once.
-    Added add(const NodePtr& directory, const std::string& name);
+    // kFull: again once when_settled() calls back. kNo: it has to be removed at once. `etag`: of the version that goes.
+    Added add(const NodePtr& directory, const std::string& name, const std::string& etag);
     [[nodiscard]] bool removes(NodeId directory, const std::string& name);
     // Of an earlier batch; told once.
     std::optional<Error> take_failure(NodeId directory);
+    // As fsync(2): waits for what is on its way, and tells of what failed.
+    void sync(NodeId directory, Reply<void> reply);
     // Sends what waits there and calls back when the store has answered.
     void when_settled(NodeId directory, std::function<void()> run);
     void when_all_settled(std::function<void()> run);
@@ -66,23 +68,23 @@ private:
         KeyOrder::Place place = 0;
         // Of the directory.
         std::string key;
-        std::unordered_set<std::string> names;
+        // With their ETags.
+        std::unordered_map<std::string, std::string> names;
         SteadyTime due{};
         bool is_sent = false;
         std::vector<std::function<void()>> waiting;
     };
     using BatchPtr = std::shared_ptr<Batch>;
 
-    // Empty where another batch is to be opened.
-    std::optional<Added> add_to_open(NodeId directory, const std::string& name);
+    // With `mutex_` held. Empty where another batch is to be opened.
+    std::optional<Added> add_to_last(NodeId directory, const std::string& name, const std::string& etag);
     // With `mutex_` held.
-    std::optional<Added> add_to_last(const std::deque<BatchPtr>& batches, const std::string& name);
-    // Empty where the batch was opened with the name in it; else its place is not needed. `alone`: nothing else is
-    // under way in the directory.
-    std::optional<Added> open_and_add(Batch batch, bool alone, const std::string& name);
+    Added open_with(const NodePtr& directory, const std::string& key, const std::string& name, const std::string& etag);
     void work();
     void send(const BatchPtr& batch);
     void answered(const BatchPtr& batch, Result<std::vector<DeleteFailure>> failures);
+    // None where all are gone, or are other versions by now.
+    std::optional<Error> first_failure(const Batch& batch, std::vector<DeleteFailure>& failures);
     void settle(const BatchPtr& batch, const std::optional<Error>& failed);
 
     SharedState& state_;
@@ -95,7 +97,8 @@ private:
     RemovalRuns runs_;
     // The first may be on its way; the last is open until then or until it is full.
     std::unordered_map<NodeId, std::deque<BatchPtr>> batches_;
-    std::unordered_map<NodeId, Error> failures_;
+    // By the key of the directory: the kernel may forget it in between.
+    std::unordered_map<std::string, Error> failures_;
     std::vector<std::function<void()>> waiting_for_all_;
     bool stopping_ = false;
 

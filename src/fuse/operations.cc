@@ -326,9 +326,10 @@ void op_releasedir(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
     fuse_reply_err(req, 0);
 }
 
-// Names are durable when the call that made them returns.
-void op_fsyncdir(fuse_req_t req, fuse_ino_t /*node*/, int /*data_only*/, fuse_file_info* /*info*/) {
-    fuse_reply_err(req, 0);
+void op_fsyncdir(fuse_req_t req, fuse_ino_t node, int /*data_only*/, fuse_file_info* /*info*/) {
+    if (auto request = begin(req)) {
+        serving(req).fs->sync_directory(node, status_reply(std::move(request)));
+    }
 }
 
 void op_statfs(fuse_req_t req, fuse_ino_t /*node*/) {

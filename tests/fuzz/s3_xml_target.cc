@@ -23,17 +23,17 @@ void check_list(std::string_view body) {
     if (!list) {
         return;
     }
-    std::vector<std::string> keys;
+    std::vector<RemoveRequest> removals;
     for (const ObjectInfo& object : list->objects) {
         CKPTFS_REQUIRE(!object.key.empty());
         CKPTFS_REQUIRE(object.size <= kMaxOffset);
         require_etag(object.etag);
-        keys.push_back(object.key);
+        removals.push_back({object.key, object.etag});
     }
     for (const std::string& prefix : list->common_prefixes) {
         CKPTFS_REQUIRE(!prefix.empty());
     }
-    CKPTFS_REQUIRE(delete_objects_body(keys).size() >= keys.size());
+    CKPTFS_REQUIRE(delete_objects_body(removals).size() >= removals.size());
 }
 
 void check_session(std::string_view body) {

@@ -9,13 +9,29 @@ import time
 
 import pytest
 from harness.programs import wait_until
-from harness.simulator import BUCKET
+from harness.simulator import BUCKET, Simulator
 
 
 def put_files(simulator, prefix, count, directories=1):
     client = simulator.client()
     for i in range(count):
         client.put_object(Bucket=BUCKET, Key=f"{prefix}tree/{i % directories}/file{i:05}", Body=b"")
+
+
+def deletions(simulator) -> int:
+    """DeleteObjects requests so far."""
+    return simulator.counters()["operations"].get("DeleteObjects", {"requests": 0})["requests"]
+
+
+def start_a_run(made, simulator, prefix):
+    """From the 17th removal on the mount knows whether the store honours conditional deletes."""
+    put_files(simulator, f"{prefix}first/", 30)
+    names = sorted(os.listdir(made / "first/tree/0"))
+    for name in names[:20]:
+        (made / "first/tree/0" / name).unlink()
+    wait_until(lambda: deletions(simulator) >= 1 and not simulator.keys(f"{prefix}.ckptfs/tmp/"), "the mount to know")
+    shutil.rmtree(made / "first")
+    assert simulator.keys(f"{prefix}first/") == []
 
 
 def remove_tree(simulator, path) -> float:
@@ -73,8 +89,9 @@ def test_what_is_listed_or_made_again_comes_after_the_batch(mount, simulator, pr
 
 
 def test_a_failed_batch_is_told_and_its_names_are_there_again(mount, simulator, prefix):
-    put_files(simulator, prefix, 60)
     made = mount()
+    start_a_run(made, simulator, prefix)
+    put_files(simulator, prefix, 60)
     names = sorted(os.listdir(made / "tree/0"))
     simulator.inject({"op": "DeleteObjects", "action": "access-denied"})
     for name in names[:40]:
@@ -92,8 +109,9 @@ def test_a_failed_batch_is_told_and_its_names_are_there_again(mount, simulator, 
 
 
 def test_unmounting_waits_for_the_batch(mount, simulator, prefix):
-    put_files(simulator, prefix, 60)
     made = mount()
+    start_a_run(made, simulator, prefix)
+    put_files(simulator, prefix, 60)
     names = sorted(os.listdir(made / "tree/0"))
     simulator.inject({"op": "DeleteObjects", "action": "slow", "ms": 1000})
     for name in names:
@@ -111,6 +129,170 @@ def test_a_single_removal_is_made_before_it_returns(mount, simulator, prefix):
         os.rmdir(made / "tree/0")
     assert refused.value.errno == errno.ENOTEMPTY
     wait_until(lambda: len(simulator.keys(prefix)) == 2, "nothing else to be gone")
+
+
+def sync(path):
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_fsync_of_the_directory_waits_for_the_batch_and_tells_its_failure(mount, simulator, prefix):
+    made = mount()
+    start_a_run(made, simulator, prefix)
+    put_files(simulator, prefix, 120)
+    names = sorted(os.listdir(made / "tree/0"))
+    simulator.inject({"op": "DeleteObjects", "action": "slow", "ms": 1000})
+    for name in names[:60]:
+        (made / "tree/0" / name).unlink()
+    sync(made / "tree/0")
+    assert simulator.keys(f"{prefix}tree/0/file") == [f"{prefix}tree/0/{name}" for name in names[60:]]
+    simulator.clear_faults()
+    simulator.inject({"op": "DeleteObjects", "action": "access-denied"})
+    for name in names[60:100]:
+        (made / "tree/0" / name).unlink()
+    with pytest.raises(PermissionError):
+        sync(made / "tree/0")
+    sync(made / "tree/0")
+
+
+def test_a_save_elsewhere_does_not_wait_for_a_batch(mount, simulator, prefix):
+    made = mount()
+    start_a_run(made, simulator, prefix)
+    put_files(simulator, prefix, 60)
+    names = sorted(os.listdir(made / "tree/0"))
+    (made / "tree/0/sub").mkdir()
+    simulator.inject({"op": "DeleteObjects", "action": "slow", "ms": 5000})
+    hits = simulator.fault_hits()
+    for name in names:
+        (made / "tree/0" / name).unlink()
+    wait_until(lambda: simulator.fault_hits() > hits, "the batch to be on its way")
+    started = time.monotonic()
+    (made / "tree/0/beside").write_bytes(b"beside")
+    (made / "tree/0/sub/below").write_bytes(b"below")
+    (made / "tree/0/sub2").mkdir()
+    assert time.monotonic() - started < 2
+    assert simulator.content(f"{prefix}tree/0/sub/below") == b"below"
+    (made / "tree/0" / names[-1]).write_bytes(b"again")
+    assert simulator.content(f"{prefix}tree/0/{names[-1]}") == b"again"
+
+
+def test_names_that_xml_does_not_keep(mount, simulator, prefix):
+    made = mount()
+    start_a_run(made, simulator, prefix)
+    put_files(simulator, prefix, 40)
+    odd = ["Icon\r", "a\x01b", " blank "]
+    for name in [*odd, "Icon\n"]:
+        (made / "tree/0" / name).write_bytes(name.encode())
+        assert simulator.content(f"{prefix}tree/0/{name}") == name.encode()
+    (made / "tree/0" / "Icon\r").rename(made / "tree/0" / "Other\r")
+    odd[0] = "Other\r"
+    assert set(odd) <= set(os.listdir(made / "tree/0"))
+    for name in sorted(os.listdir(made / "tree/0")):
+        if name != "Icon\n":
+            (made / "tree/0" / name).unlink()
+    sync(made / "tree/0")
+    assert simulator.keys(f"{prefix}tree/0/") == [f"{prefix}tree/0/Icon\n"]
+    (made / "tree/0/Icon\r").write_bytes(b"")
+    (made / "tree/0").rename(made / "tree/1")
+    names = [f"{prefix}tree/1/Icon\n", f"{prefix}tree/1/Icon\r"]
+    assert [key for key in simulator.keys(f"{prefix}tree/") if not key.endswith("/")] == names
+
+
+class TestWhatAnotherMountWrites:
+    """Beside stores that honour conditional deletes there are those that ignore them."""
+
+    @pytest.fixture(params=[(), ("--lacks", "delete-conditions")], ids=["honoured", "ignored"])
+    def simulator(self, request):
+        own = Simulator(*request.param)
+        yield own
+        own.stop()
+
+    def test_what_another_mount_writes_after_an_unlink_stays(self, mount, simulator, prefix):
+        one, other = mount(), mount()
+        start_a_run(one, simulator, prefix)
+        put_files(simulator, prefix, 96)
+        names = sorted(os.listdir(one / "tree/0"))
+        simulator.inject({"op": "DeleteObjects", "action": "slow", "ms": 1500})
+        for name in names:
+            (one / "tree/0" / name).unlink()
+            if name >= names[40]:
+                (other / "tree/0" / name).write_bytes(b"new")
+        assert one.unmount() == 0
+        assert simulator.keys(f"{prefix}tree/0/file") == [f"{prefix}tree/0/{name}" for name in names[40:]]
+        assert simulator.content(f"{prefix}tree/0/{names[40]}") == b"new"
+
+    def test_a_store_that_ignores_conditional_deletes_is_named_once(self, mount, simulator, prefix, request):
+        made = mount()
+        start_a_run(made, simulator, prefix)
+        put_files(simulator, prefix, 60)
+        shutil.rmtree(made / "tree")
+        ignored = "ignored" in request.node.name
+        assert made.log().count("ignores conditional deletes") == (1 if ignored else 0)
+        assert (deletions(simulator) == 1) == ignored
+
+
+LATE = {"action": "performed-late", "ms": 1000, "times": 1}
+
+
+def stays(simulator, key, content):
+    """Also when what was lost on the way arrives."""
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        assert simulator.content(key) == content
+
+
+def test_a_late_batch_spares_what_was_written_since(mount, simulator, prefix):
+    one, other = mount(), mount()
+    start_a_run(one, simulator, prefix)
+    put_files(simulator, prefix, 60)
+    names = sorted(os.listdir(one / "tree/0"))
+    simulator.inject({"op": "DeleteObjects", **LATE})
+    for name in names:
+        (one / "tree/0" / name).unlink()
+    sync(one / "tree/0")
+    assert simulator.fault_hits() == 1
+    for name in names:
+        (other / "tree/0" / name).write_bytes(b"new")
+    stays(simulator, f"{prefix}tree/0/{names[-1]}", b"new")
+    assert len(simulator.keys(f"{prefix}tree/0/file")) == 60
+
+
+def test_a_late_unlink_spares_what_was_written_since(mount, simulator, prefix):
+    one, other = mount(), mount()
+    (one / "file").write_bytes(b"old")
+    simulator.inject({"op": "DeleteObject", "key": f"{prefix}file", **LATE})
+    (one / "file").unlink()
+    assert simulator.fault_hits() == 1
+    (other / "file").write_bytes(b"new")
+    stays(simulator, f"{prefix}file", b"new")
+
+
+def test_a_late_end_of_a_rename_spares_what_was_written_since(mount, simulator, prefix):
+    one, other = mount(), mount()
+    (one / "file").write_bytes(b"old")
+    simulator.inject({"op": "DeleteObject", "key": f"{prefix}file", **LATE})
+    (one / "file").rename(one / "moved")
+    assert simulator.fault_hits() == 1
+    (other / "file").write_bytes(b"new")
+    stays(simulator, f"{prefix}file", b"new")
+    assert simulator.content(f"{prefix}moved") == b"old"
+
+
+def test_a_late_end_of_a_directorys_rename_spares_what_was_written_since(mount, simulator, prefix):
+    one, other = mount(), mount()
+    start_a_run(one, simulator, prefix)
+    (one / "dir").mkdir()
+    (one / "dir/file").write_bytes(b"old")
+    simulator.inject({"op": "DeleteObjects", **LATE})
+    (one / "dir").rename(one / "moved")
+    assert simulator.fault_hits() == 1
+    (other / "dir").mkdir()
+    (other / "dir/file").write_bytes(b"new")
+    stays(simulator, f"{prefix}dir/file", b"new")
+    assert simulator.content(f"{prefix}moved/file") == b"old"
 
 
 def test_a_failed_rename_leaves_the_file_that_it_was_to_replace(mount, simulator, prefix):

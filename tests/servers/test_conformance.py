@@ -23,6 +23,7 @@ NO_CHECKSUMS = "does not compare x-amz-checksum-crc32c with the bytes"
 NO_COPY_CONDITIONS = "ignores the conditions of a copy"
 NO_AUTHENTICATION = "checks no signatures"
 NO_WRITE_CONDITIONS = "ignores If-Match and If-None-Match"
+NO_DELETE_CONDITIONS = "ignores the ETags of DeleteObjects"
 NO_PART_COPY = "has no UploadPartCopy: takes it for an UploadPart without bytes"
 FILE_NAMES = "keys are names of files below a folder"
 
@@ -32,6 +33,8 @@ KNOWN_GAPS = {
         "Objects.AWrongChecksumIsRefused": NO_CHECKSUMS,
         "Objects.ACopyIsPinnedToItsSource": NO_COPY_CONDITIONS,
         "Objects.ACopyDoesNotReplaceWhereAskedNotTo": NO_COPY_CONDITIONS,
+        "Objects.RemovingManyIsPinnedToTheirVersions": NO_DELETE_CONDITIONS,
+        "All/KeyNames.AreKept/Newline": "takes no key with a newline",
         "Objects.AWrongSecretIsRefused": NO_AUTHENTICATION,
         "Objects.AnUnknownAccessKeyIsRefused": NO_AUTHENTICATION,
         "Objects.AWrongRegionIsNamed": NO_AUTHENTICATION,
@@ -51,6 +54,8 @@ KNOWN_GAPS = {
         "Objects.AWrongChecksumIsRefused": NO_CHECKSUMS,
         "Objects.ACopyIsPinnedToItsSource": NO_COPY_CONDITIONS,
         "Objects.ACopyDoesNotReplaceWhereAskedNotTo": NO_COPY_CONDITIONS,
+        "Objects.RemovingIsPinnedToItsVersion": NO_WRITE_CONDITIONS,
+        "Objects.RemovingManyIsPinnedToTheirVersions": NO_DELETE_CONDITIONS,
         "Objects.AWrongRegionIsNamed": "takes signatures for any region",
         "Uploads.ACompleteTellsTheObjectsETag": "answers the ETag that S3 would give, and later that of the file",
         "Uploads.PartsComeInAnyOrderWithGapsInTheirNumbers": "wants parts numbered from one without gaps",

@@ -391,6 +391,10 @@ void MemoryFileSystem::flush(HandleId /*handle*/, Caller /*caller*/, Reply<void>
     answer("flush", std::move(reply), Status{});
 }
 
+void MemoryFileSystem::sync_directory(NodeId /*node*/, Reply<void> reply) {
+    answer("sync_directory", std::move(reply), Status{});
+}
+
 void MemoryFileSystem::fsync(HandleId /*handle*/, Reply<void> reply) {
     answer("fsync", std::move(reply), Status{});
 }

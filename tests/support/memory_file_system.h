@@ -74,6 +74,7 @@ public:
     void write(HandleId handle, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) override;
     void flush(HandleId handle, Caller caller, Reply<void> reply) override;
     void fsync(HandleId handle, Reply<void> reply) override;
+    void sync_directory(NodeId node, Reply<void> reply) override;
     void release(HandleId handle, Reply<void> reply) override;
     void open_directory(NodeId node, Reply<HandleId> reply) override;
     void read_directory(HandleId handle, std::uint64_t offset, std::size_t max_entries, bool with_attributes,

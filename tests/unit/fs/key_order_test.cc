@@ -55,6 +55,41 @@ TEST_F(KeyOrderTest, ADirectoryAndTheFilesInItWaitForEachOther) {
     order.leave(below);
 }
 
+TEST_F(KeyOrderTest, APlaceTakesMoreKeysWhereNobodyElseHasToDoWithThem) {
+    const auto batch = order.enter_if_alone("dir/a").value();
+    EXPECT_TRUE(order.is_first(batch));
+    EXPECT_TRUE(order.add_if_alone(batch, "dir/b"));
+    const auto file = enter("f", {"dir/c"});
+    EXPECT_FALSE(order.add_if_alone(batch, "dir/c"));
+    EXPECT_FALSE(order.enter_if_alone("dir/c"));
+    const auto below = enter("g", {"dir/d/e"});
+    EXPECT_FALSE(order.add_if_alone(batch, "dir/d"));
+    const auto again = enter("a", {"dir/a"});
+    const auto directory = enter("d", {"dir"});
+    EXPECT_FALSE(order.add_if_alone(batch, "dir/x")) << "the directory's own change is before it";
+    EXPECT_EQ(started, "fg");
+    order.leave(file);
+    order.leave(below);
+    order.leave(batch);
+    EXPECT_EQ(started, "fga");
+    order.leave(again);
+    EXPECT_EQ(started, "fgad");
+    order.leave(directory);
+}
+
+TEST_F(KeyOrderTest, NamesThatOnlyBeginAlikeAreOthers) {
+    const auto batch = order.enter({"dir/a", "dir/a.b", "dir/a!"});
+    enter("a", {"dir/a0"});
+    enter("b", {"dir/a."});
+    enter("c", {"di", "dir/a!0"});
+    EXPECT_EQ(started, "abc");
+    enter("d", {"dir/a/x"});
+    enter("e", {"dir/a!/x"});
+    EXPECT_EQ(started, "abc");
+    order.leave(batch);
+    EXPECT_EQ(started, "abcde");
+}
+
 TEST_F(KeyOrderTest, WhoWantsTwoKeysWaitsForBothAndHoldsNeitherMeanwhile) {
     const auto a = enter("a", {"k"});
     const auto b = enter("b", {"l"});

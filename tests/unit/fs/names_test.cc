@@ -173,6 +173,37 @@ TEST_F(FileSystemTest, AFailedRenameOfAFileInMemoryLeavesTheOneItWasToReplace) {
     static_cast<void>(close(source));
 }
 
+TEST_F(FileSystemTest, WhatAnotherMountWritesUnderTheOldNameMeanwhileStays) {
+    store.put_object("p/a", "moved");
+    store.hold(Operation::kRemove);
+    auto renamed = std::async(std::launch::async, [&] { return rename("a", "b"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemove, 1));
+    store.put_object("p/a", "newer");
+    store.release(Operation::kRemove);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_EQ(store.content("p/a"), "newer");
+    EXPECT_EQ(store.content("p/b"), "moved");
+}
+
+TEST_F(FileSystemTest, AnUnlinkRemovesTheVersionThatIsThere) {
+    store.put_object("p/a", "older");
+    ASSERT_TRUE(lookup("a"));
+    store.put_object("p/a", "newer");
+    EXPECT_TRUE(unlink("a"));
+    EXPECT_FALSE(store.exists("p/a"));
+}
+
+TEST_F(FileSystemTest, AStoreThatRefusesTheVersionItShowsIsAskedWithout) {
+    store.put_object("p/a", "a");
+    store.change_removals([](RemoveRequest& request) { request.if_match += request.if_match.empty() ? "" : "?"; });
+    ASSERT_TRUE(lookup("a"));
+    EXPECT_TRUE(unlink("a"));
+    EXPECT_FALSE(store.exists("p/a"));
+    store.put_object("p/b", "b");
+    EXPECT_TRUE(rename("b", "c"));
+    EXPECT_FALSE(store.exists("p/b"));
+}
+
 TEST_F(FileSystemTest, RenameOfADirectoryMovesEverythingBelow) {
     const NodeId directory = mkdir("old")->node;
     store.put_object("p/old/deep/file", "x");

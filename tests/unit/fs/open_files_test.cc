@@ -231,10 +231,10 @@ TEST_F(FileSystemTest, AFileRemovedWhileItsCommitIsUnderWayStaysRemoved) {
     store.hold(Operation::kPut);
     auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
     ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
-    store.hold(Operation::kRemove);
+    store.hold(Operation::kHead);
     auto unlinked = std::async(std::launch::async, [&] { return unlink("f"); });
-    ASSERT_TRUE(store.wait_until_held(Operation::kRemove, 1));
-    store.release(Operation::kRemove);
+    ASSERT_TRUE(store.wait_until_held(Operation::kHead, 1));
+    store.release(Operation::kHead);
     EXPECT_EQ(errno_of(synced.get()), ENOENT);
     store.release(Operation::kPut);
     EXPECT_TRUE(unlinked.get());

@@ -18,6 +18,7 @@ protected:
         }
         directory = lookup("dir")->node;
         list(directory);
+        find_out();
     }
     // The test ends when the store has everything.
     ~UnlinkBatchesTest() override {
@@ -25,6 +26,25 @@ protected:
         list(directory);
     }
 
+    // Whether the store honours conditional deletes is asked at the first run of removals.
+    void find_out() {
+        for (int i = 0; i < 17; ++i) {
+            store.put_object("p/first/" + file(i), "x");
+        }
+        const NodeId first = lookup("first")->node;
+        for (int i = 0; i < 17; ++i) {
+            ASSERT_TRUE(lookup(file(i), first));
+            ASSERT_TRUE(unlink(file(i), first));
+        }
+        ASSERT_TRUE(eventually([&] {
+            const std::vector<std::string> keys = store.keys();
+            return store.calls(Operation::kRemoveMany) >= 1 &&
+                   std::none_of(keys.begin(), keys.end(),
+                                [](const auto& key) { return key.starts_with("p/.ckptfs/"); });
+        }));
+        ASSERT_TRUE(rmdir("first"));
+        clock.advance(Milliseconds(1001));
+    }
     static std::string file(int i) { return "f" + std::to_string(1000 + i); }
     // As rm(1): each name is looked up before.
     Status remove(int i) {
@@ -41,6 +61,9 @@ protected:
             ASSERT_TRUE(remove(i)) << i;
         }
     }
+    Status sync_directory() {
+        return answer<void>([&](auto reply) { fs->sync_directory(directory, reply); });
+    }
     int requests(Operation operation) { return store.calls(operation); }
 
     NodeId directory = 0;
@@ -48,7 +71,6 @@ protected:
 
 TEST_F(UnlinkBatchesTest, AfterSixteenTheyGoTogether) {
     store.reset_calls();
-    clock.advance(Milliseconds(1001));
     remove_all(0, 16);
     EXPECT_EQ(requests(Operation::kRemove), 16);
     const int lookups = requests(Operation::kHead);
@@ -75,19 +97,75 @@ TEST_F(UnlinkBatchesTest, WhoeverLooksWaitsForTheBatch) {
     store.release(Operation::kRemoveMany);
 }
 
-TEST_F(UnlinkBatchesTest, WhatIsMadeMeanwhileComesAfterIt) {
+TEST_F(UnlinkBatchesTest, OnlyItsNamesWaitForIt) {
     store.hold(Operation::kRemoveMany);
     remove_all(0, 20);
     ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
-    const Result<CreatedFile> made = create("again", O_WRONLY, directory);
+    const Result<CreatedFile> other = create("other", O_WRONLY, directory);
+    ASSERT_TRUE(write(other->opened.handle, 0, "new"));
+    EXPECT_TRUE(close(other->opened.handle));
+    EXPECT_EQ(store.content("p/dir/other"), "new");
+    const Result<CreatedFile> made = create(file(19), O_WRONLY, directory);
     ASSERT_TRUE(write(made->opened.handle, 0, "new"));
     std::promise<Status> closed;
     fs->flush(made->opened.handle, Caller{kProcess, 0, 0}, [&](Status status) { closed.set_value(status); });
-    EXPECT_FALSE(store.exists("p/dir/again"));
+    EXPECT_EQ(store.content("p/dir/" + file(19)), "x");
     store.release(Operation::kRemoveMany);
     EXPECT_TRUE(closed.get_future().get());
-    EXPECT_TRUE(store.exists("p/dir/again"));
+    EXPECT_EQ(store.content("p/dir/" + file(19)), "new");
     ASSERT_TRUE(release(made->opened.handle));
+}
+
+TEST_F(UnlinkBatchesTest, WhatAnotherMountWroteMeanwhileStays) {
+    store.hold(Operation::kRemoveMany);
+    remove_all(0, 20);
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
+    store.put_object("p/dir/" + file(17), "new");
+    store.release(Operation::kRemoveMany);
+    EXPECT_TRUE(sync_directory()) << "the version that was unlinked is gone";
+    EXPECT_EQ(store.content("p/dir/" + file(17)), "new");
+    EXPECT_FALSE(store.exists("p/dir/" + file(18)));
+    EXPECT_TRUE(lookup(file(17), directory));
+}
+
+TEST_F(UnlinkBatchesTest, AStoreThatRefusesTheVersionItShowsIsTold) {
+    store.change_removals([](RemoveRequest& request) { request.if_match += request.if_match.empty() ? "" : "?"; });
+    remove_all(0, 20);
+    EXPECT_EQ(errno_of(sync_directory()), EIO);
+    EXPECT_FALSE(store.exists("p/dir/" + file(15)));
+    EXPECT_TRUE(store.exists("p/dir/" + file(19)));
+}
+
+TEST_F(UnlinkBatchesTest, FsyncOfTheDirectoryWaitsAndTellsOnce) {
+    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    remove_all(0, 20);
+    EXPECT_EQ(errno_of(sync_directory()), EACCES);
+    EXPECT_TRUE(store.exists("p/dir/" + file(19)));
+    EXPECT_TRUE(sync_directory());
+}
+
+TEST_F(UnlinkBatchesTest, AFailureIsToldAlsoWhereTheKernelForgotTheDirectory) {
+    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    remove_all(0, 20);
+    ASSERT_TRUE(eventually([&] { return store.calls(Operation::kRemoveMany) >= 3; }));
+    list(directory);
+    fs->forget(directory, 1);
+    directory = lookup("dir")->node;
+    EXPECT_EQ(errno_of(sync_directory()), EACCES);
+}
+
+TEST_F(FileSystemTest, WhereDeleteConditionsAreIgnoredNoRemovalIsAcknowledgedBefore) {
+    store.ignore_delete_conditions();
+    for (int i = 0; i < 100; ++i) {
+        store.put_object("p/dir/" + std::to_string(i), "x");
+    }
+    const NodeId directory = lookup("dir")->node;
+    for (int i = 0; i < 100; ++i) {
+        ASSERT_TRUE(lookup(std::to_string(i), directory));
+        ASSERT_TRUE(unlink(std::to_string(i), directory));
+        EXPECT_FALSE(store.exists("p/dir/" + std::to_string(i)));
+    }
+    EXPECT_EQ(store.calls(Operation::kRemoveMany), 1) << "the one that found out";
 }
 
 TEST_F(UnlinkBatchesTest, AFailureIsToldByTheNextRemovalAndTheNamesAreThereAgain) {
@@ -114,6 +192,7 @@ TEST_F(UnlinkBatchesTest, AnImpliedDirectoryOutlivesItsLastName) {
     }
     const NodeId implied = lookup("implied")->node;
     for (int i = 0; i < 30; ++i) {
+        ASSERT_TRUE(lookup(file(i), implied));
         ASSERT_TRUE(unlink(file(i), implied));
     }
     EXPECT_EQ(list(implied), (Names{".", ".."}));

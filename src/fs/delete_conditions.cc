@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/delete_conditions.h"
+
+#include <optional>
+#include <vector>
+
+#include "base/text.h"
+#include "base/uuid.h"
+#include "ckptfs/format.h"
+#include "ckptfs/log.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr Milliseconds kAskAgainAfter{60'000};
+constexpr const char* kWrongETag = "\"00000000000000000000000000000000\"";
+
+Result<std::vector<DeleteFailure>> remove_pinned(ObjectStore& store, const std::string& key, const std::string& etag) {
+    return wait_for<std::vector<DeleteFailure>>([&](auto done) { store.remove_many({{key, etag}}, done); });
+}
+
+bool is_another_version(const Result<std::vector<DeleteFailure>>& failures) {
+    return failures && failures->size() == 1 && failures->front().error.errno_value == ESTALE;
+}
+
+Result<std::string> listed_etag(ObjectStore& store, const std::string& key) {
+    ListRequest request;
+    request.prefix = key;
+    request.max_keys = 1;
+    const Result<ListResponse> listed = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
+    if (!listed) {
+        return failure(listed.error());
+    }
+    return listed->objects.empty() ? std::string() : listed->objects.front().etag;
+}
+
+// Rights may be given later.
+bool is_final(const Error& error) {
+    return !error.retryable && error.errno_value != EACCES && error.errno_value != ECANCELED;
+}
+
+// Of an object that is there. A refusal is an answer: no.
+Result<bool> probe(ObjectStore& store, const std::string& key) {
+    const auto wrong = remove_pinned(store, key, kWrongETag);
+    if (!is_another_version(wrong)) {
+        return wrong || is_final(wrong.error()) ? Result<bool>(false) : failure(wrong.error());
+    }
+    const Result<std::string> etag = listed_etag(store, key);
+    if (!etag) {
+        return failure(etag.error());
+    }
+    if (const auto right = remove_pinned(store, key, *etag); !right || !right->empty()) {
+        return right || is_final(right.error()) ? Result<bool>(false) : failure(right.error());
+    }
+    const Result<ObjectInfo> left = wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });
+    return left || left.error().errno_value == ENOENT ? Result<bool>(!left) : failure(left.error());
+}
+
+Result<bool> probe_once(ObjectStore& store, const std::string& key) {
+    PutRequest put;
+    put.key = key;
+    put.body = Payload::from_string("x");
+    if (const auto made = wait_for<PutResponse>([&](auto done) { store.put(put, done); }); !made) {
+        return failure(made.error());
+    }
+    const Result<bool> honoured = probe(store, key);
+    if (!honoured || !*honoured) {
+        // Gone already where the conditions were passed over.
+        static_cast<void>(wait_for<void>([&](auto done) { store.remove(key, done); }));
+    }
+    return honoured;
+}
+
+}  // namespace
+
+bool DeleteConditions::honoured() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (known_ != Known::kNothing || clock_.now() < not_before_) {
+            return known_ == Known::kHonoured;
+        }
+        known_ = Known::kAsking;
+    }
+    blocking_.post([self = shared_from_this()] { self->ask(); });
+    return false;
+}
+
+void DeleteConditions::ask() {
+    const Result<bool> honoured = probe_once(store_, prefix_ + std::string(kTemporaryPrefix) + random_uuid());
+    {
+        const std::lock_guard lock(mutex_);
+        if (honoured) {
+            known_ = *honoured ? Known::kHonoured : Known::kIgnored;
+        } else {
+            known_ = Known::kNothing;
+            not_before_ = clock_.now() + kAskAgainAfter;
+        }
+    }
+    if (!honoured) {
+        log_warning(
+            escaped("it is not known whether the store honours conditional deletes, so that names are removed one by "
+                    "one: " +
+                    honoured.error().message));
+    } else if (!*honoured) {
+        log_warning(
+            "the store ignores conditional deletes (If-Match): names are removed one by one, each in a round trip, and "
+            "a request that the network delivers late can remove what another mount has written since");
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the store honours conditional deletes: only there may a removal be acknowledged before it is made, because
+// only there does one that lands late spare what another mount has committed meanwhile.
+//
+// Found out once for each mount, with an object of its own below .ckptfs/, in five requests: a wrong ETag must be
+// refused, and the ETag that listings show must be taken. Where no answer was got, it is asked again after a minute.
+//
+// Ownership: store, executor and clock outlive it; held by shared_ptr, since what goes on in the background may outlast
+// its owner. Threads: all functions may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/object_store.h"
+
+namespace ckptfs {
+
+class DeleteConditions : public std::enable_shared_from_this<DeleteConditions> {
+public:
+    DeleteConditions(ObjectStore& store, Executor& blocking, const Clock& clock, std::string prefix)
+        : store_(store), blocking_(blocking), clock_(clock), prefix_(std::move(prefix)) {}
+
+    // False as long as it is not known; finding out goes on in the background.
+    [[nodiscard]] bool honoured();
+
+private:
+    enum class Known : std::uint8_t { kNothing, kAsking, kHonoured, kIgnored };
+
+    void ask();
+
+    ObjectStore& store_;
+    Executor& blocking_;
+    const Clock& clock_;
+    const std::string prefix_;
+
+    std::mutex mutex_;
+    // --- guarded by `mutex_`
+    Known known_ = Known::kNothing;
+    SteadyTime not_before_{};
+};
+
+}  // namespace ckptfs

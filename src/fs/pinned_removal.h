@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Removals of one version, so that a request that lands late, or twice, spares what was committed meanwhile.
+//
+// Stores that ignore conditional deletes remove what is there. Threads: blocks; for the blocking executor.
+#pragma once
+
+#include <string>
+
+#include "ckptfs/object_store.h"
+
+namespace ckptfs {
+
+// Of no other version than this; that another one is there, or none, is success.
+Status remove_version(ObjectStore& store, const std::string& key, const std::string& etag);
+
+// What is there now. `known`: the version that is thought to be there; empty where none is known.
+Status remove_current(ObjectStore& store, const std::string& key, const std::string& known);
+
+}  // namespace ckptfs
