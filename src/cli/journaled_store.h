@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store whose uploads, and objects below .ckptfs/ that somebody has to end, are written down in a journal as they
-// begin and end: hidden files, and the records of renames.
+// A store whose uploads, from before they are asked for, and objects below .ckptfs/ that somebody has to end, are
+// written down in a journal as they begin and end: hidden files, and the records of renames.
 //
-// Ownership: store and journal outlive it, and the journal every callback. Threads: as in ObjectStore.
+// Ownership: store, journal and `lost` outlive it, and the journal every callback. Threads: as in ObjectStore.
 #pragma once
 
 #include <cerrno>
@@ -12,6 +12,7 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/object_store.h"
+#include "cli/lost_uploads.h"
 #include "cli/mount_journal.h"
 
 namespace ckptfs {
@@ -19,20 +20,15 @@ namespace ckptfs {
 class JournaledStore final : public ObjectStore {
 public:
     // `prefix`: of the mount's keys.
-    JournaledStore(ObjectStore& store, MountJournal& journal, const std::string& prefix)
+    JournaledStore(ObjectStore& store, MountJournal& journal, LostUploads& lost, const std::string& prefix)
         : store_(store),
           journal_(journal),
+          lost_(lost),
           records_(prefix + std::string(kRenamesPrefix)),
           hidden_(prefix + std::string(kTemporaryPrefix)) {}
 
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override {
-        store_.create_upload(std::move(request),
-                             [&journal = journal_, done = std::move(done)](Result<UploadId> upload) {
-                                 if (upload) {
-                                     journal.begun(*upload);
-                                 }
-                                 done(std::move(upload));
-                             });
+        lost_.create_upload(std::move(request), std::move(done));
     }
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override {
         UploadId upload = request.upload;
@@ -101,10 +97,12 @@ public:
         });
     }
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override {
-        store_.upload_part(std::move(request), std::move(done));
+        UploadId upload = request.upload;
+        store_.upload_part(std::move(request), unless_gone(std::move(upload), std::move(done)));
     }
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override {
-        store_.upload_part_copy(std::move(request), std::move(done));
+        UploadId upload = request.upload;
+        store_.upload_part_copy(std::move(request), unless_gone(std::move(upload), std::move(done)));
     }
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override {
         store_.list_uploads(std::move(prefix), std::move(done));
@@ -135,8 +133,19 @@ private:
         };
     }
 
+    // What others have ended is not left over.
+    StoreDone<UploadedPart> unless_gone(UploadId upload, StoreDone<UploadedPart> done) {
+        return [&journal = journal_, upload = std::move(upload), done = std::move(done)](Result<UploadedPart> part) {
+            if (!part && part.error().s3_code == "NoSuchUpload") {
+                journal.ended(upload);
+            }
+            done(std::move(part));
+        };
+    }
+
     ObjectStore& store_;
     MountJournal& journal_;
+    LostUploads& lost_;
     const std::string records_;
     const std::string hidden_;
 };

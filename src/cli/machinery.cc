@@ -8,6 +8,7 @@
 #include <chrono>
 #include <climits>
 #include <future>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -37,8 +38,8 @@ constexpr Milliseconds kPrefaultAfter{500};
 // Somebody waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
-// What it leaves behind counts for nothing after a day.
-constexpr Milliseconds kGoodbyeFor{std::chrono::seconds(5)};
+// What it leaves behind the next mount here ends, and counts for nothing after a day.
+constexpr Milliseconds kGoodbyeFor{std::chrono::seconds(8)};
 
 std::string host_name() {
     std::array<char, HOST_NAME_MAX + 1> name{};
@@ -74,7 +75,7 @@ Status Machinery::start() {
     }
     prefault_ = std::make_unique<Prefault>((*pool)->memory(), kPrefaultAfter);
     pool_ = std::move(*pool);
-    auto client = StoreClient::create(config_.store, *timer_, clock_, *executor_);
+    auto client = StoreClient::create(config_.store, *timer_, clock_, *executor_, &lost_answers_);
     if (!client) {
         return failure(client.error());
     }
@@ -107,11 +108,13 @@ ObjectStore& Machinery::journaled_store() {
     if (!journal) {
         log_warning(
             format("should this mount be killed, its uploads are left in the bucket: {}", journal.error().message));
-        return client_->store();
+        journal_ = MountJournal::in_memory();
+    } else {
+        leftovers_ = take_leftovers(*directory, place);
+        journal_ = std::move(*journal);
     }
-    leftovers_ = take_leftovers(*directory, place);
-    journal_ = std::move(*journal);
-    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, config_.store.prefix);
+    lost_.reset(new LostUploads({client_->store(), *timer_, clock_, *journal_, lost_answers_}));
+    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, *lost_, config_.store.prefix);
     return *journaled_;
 }
 
@@ -119,7 +122,10 @@ void Machinery::say_goodbye() {
     if (heartbeat_ == nullptr) {
         return;
     }
+    const auto ended = std::make_shared<std::promise<void>>();
     const auto gone = std::make_shared<std::promise<void>>();
+    lost_->stop([ended] { ended->set_value(); });
+    ended->get_future().wait_for(kGoodbyeFor);
     heartbeat_->stop([gone] { gone->set_value(); });
     gone->get_future().wait_for(kGoodbyeFor);
     heartbeat_.reset();
@@ -128,7 +134,10 @@ void Machinery::say_goodbye() {
 void Machinery::end_leftover_uploads() {
     const std::string records = config_.store.prefix + std::string(kRenamesPrefix);
     std::vector<std::string> renames;
+    std::vector<UploadIntent> intents;
     for (Leftovers& leftover : leftovers_) {
+        std::move(leftover.begun.intents.begin(), leftover.begun.intents.end(), std::back_inserter(intents));
+        leftover.begun.intents.clear();
         std::erase_if(leftover.begun.objects, [&](const std::string& key) {
             if (!key.starts_with(records)) {
                 return false;
@@ -140,6 +149,9 @@ void Machinery::end_leftover_uploads() {
         });
     }
     fs_->end_renames(renames);
+    if (!intents.empty()) {
+        lost_->adopt(intents);
+    }
     if (!leftovers_.empty()) {
         end_leftovers(std::exchange(leftovers_, {}), client_->store());
     }

@@ -21,6 +21,7 @@
 #include "ckptfs/executor.h"
 #include "ckptfs/status.h"
 #include "cli/heartbeat.h"
+#include "cli/lost_uploads.h"
 #include "cli/mount_journal.h"
 #include "cli/store_client.h"
 #include "fs/file_system.h"
@@ -44,7 +45,8 @@ public:
     Result<FileSystem*> start_file_system(KernelCache& kernel_cache);
     // Those that an earlier mount of this source at this place had begun when it was killed.
     void end_leftover_uploads();
-    // Takes the sign back that this mount lives. Waits for the store, for a few seconds at most.
+    // Ends what was begun without an answer, and takes the sign back that this mount lives. Waits for the store, for a
+    // few seconds at most.
     void say_goodbye();
 
     [[nodiscard]] BufferPool& pool() { return *pool_; }
@@ -74,7 +76,9 @@ private:
     // Told of uploads until the client has stopped.
     std::unique_ptr<MountJournal> journal_;
     std::vector<Leftovers> leftovers_;
+    LostAnswers lost_answers_;
     std::unique_ptr<StoreClient> client_;
+    std::unique_ptr<LostUploads> lost_;
     std::unique_ptr<ObjectStore> journaled_;
     std::unique_ptr<Codec> codec_;
     std::unique_ptr<BlockCache> cache_;

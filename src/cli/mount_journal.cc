@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -54,6 +55,17 @@ std::string decoded(std::string_view word) {
         }
     }
     return text;
+}
+
+// "SECONDS KEY"
+std::optional<UploadIntent> parse_intent(std::string_view text) {
+    std::int64_t seconds = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    if (problem != std::errc() || end == text.data() + text.size() || *end != ' ') {
+        return std::nullopt;
+    }
+    const std::size_t key = static_cast<std::size_t>(end - text.data()) + 1;
+    return UploadIntent{decoded(text.substr(key)), WallTime(std::chrono::seconds(seconds)), 0};
 }
 
 bool is_locked_by_us(const FileDescriptor& file, const std::string& path) {
@@ -139,13 +151,22 @@ std::string journal_place(const std::string& host, const std::string& source, co
 }
 
 JournalContents parse_journal(std::string_view text) {
+    std::map<std::string, UploadIntent, std::less<>> intents;
     std::map<std::string, UploadId> open;
     std::set<std::string> objects;
     for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
         const std::string_view line = text.substr(0, end);
         text.remove_prefix(end + 1);
         const std::size_t space = line.find(' ');
-        if (line.starts_with('+') && space != std::string_view::npos) {
+        if (line.starts_with('?') && space != std::string_view::npos) {
+            if (std::optional<UploadIntent> intent = parse_intent(line.substr(space + 1))) {
+                intents[std::string(line.substr(1, space - 1))] = std::move(*intent);
+            }
+        } else if (line.starts_with('!')) {
+            if (const auto ended = intents.find(line.substr(1)); ended != intents.end()) {
+                intents.erase(ended);
+            }
+        } else if (line.starts_with('+') && space != std::string_view::npos) {
             const std::string id = decoded(line.substr(1, space - 1));
             open[id] = {decoded(line.substr(space + 1)), id};
         } else if (line.starts_with('-')) {
@@ -157,6 +178,9 @@ JournalContents parse_journal(std::string_view text) {
         }
     }
     JournalContents contents;
+    for (auto& [number, intent] : intents) {
+        contents.intents.push_back(std::move(intent));
+    }
     for (auto& [id, upload] : open) {
         contents.uploads.push_back(std::move(upload));
     }
@@ -221,10 +245,28 @@ Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& di
     return std::unique_ptr<MountJournal>(new MountJournal(path, std::move(file)));
 }
 
+std::unique_ptr<MountJournal> MountJournal::in_memory() {
+    return std::unique_ptr<MountJournal>(new MountJournal("", FileDescriptor()));
+}
+
 MountJournal::~MountJournal() {
-    if (open_.empty()) {
+    if (file_ && open_.empty()) {
         unlink(path_.c_str());
     }
+}
+
+UploadIntent MountJournal::intend(const std::string& key, WallTime asked) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(asked.time_since_epoch()).count();
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t number = ++last_intent_;
+    const std::string line = format("?{} {} {}\n", number, seconds, encoded(key));
+    open_.emplace(format("?{}", number), line);
+    append(line);
+    return {key, asked, number};
+}
+
+void MountJournal::intent_ended(const UploadIntent& intent) {
+    note_ended(format("?{}", intent.number), format("!{}\n", intent.number));
 }
 
 void MountJournal::begun(const UploadId& upload) {
@@ -233,6 +275,11 @@ void MountJournal::begun(const UploadId& upload) {
 
 void MountJournal::ended(const UploadId& upload) {
     note_ended("+" + upload.id, format("-{}\n", encoded(upload.id)));
+}
+
+bool MountJournal::is_open(const UploadId& upload) {
+    const std::lock_guard lock(mutex_);
+    return open_.contains("+" + upload.id);
 }
 
 void MountJournal::object_begun(const std::string& key) {
@@ -259,6 +306,9 @@ void MountJournal::note_ended(const std::string& what, const std::string& line) 
 }
 
 void MountJournal::append(const std::string& line) {
+    if (!file_) {
+        return;
+    }
     size_ += line.size();
     if (write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) &&
         !std::exchange(complained_, true)) {

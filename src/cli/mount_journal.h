@@ -2,13 +2,15 @@
 // What a mount has begun and not ended, in a file of its own, so that whoever mounts the same source at the same place
 // after it was killed can end it: uploads, hidden objects, and the records of renames.
 //
-// A lock on the file says that its mount lives. The file is a line an event: "+ID KEY" and "-ID" of uploads, ">KEY" and
-// "<KEY" of objects; a last line that was torn is passed over. It is not synced: it survives the process, and of the
+// A lock on the file says that its mount lives. The file is a line an event: "?NUMBER SECONDS KEY" before an upload is
+// asked for and "!NUMBER" when it is known what became of that; "+ID KEY" and "-ID" of uploads, ">KEY" and "<KEY" of
+// objects; a last line that was torn is passed over. It is not synced: it survives the process, and of the
 // machine what the kernel had written.
 //
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +22,7 @@
 
 #include "base/environment.h"
 #include "base/file_descriptor.h"
+#include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 
@@ -35,11 +38,20 @@ namespace ckptfs {
 [[nodiscard]] std::string journal_place(const std::string& host, const std::string& source,
                                         const std::string& mount_point);
 
+// An upload is asked for: whether the store has begun it is not known before the answer.
+struct UploadIntent {
+    std::string key;
+    WallTime asked{};
+    // Within one journal.
+    std::uint64_t number = 0;
+};
+
 struct JournalContents {
+    std::vector<UploadIntent> intents;
     std::vector<UploadId> uploads;
     std::vector<std::string> objects;
 
-    [[nodiscard]] std::size_t size() const { return uploads.size() + objects.size(); }
+    [[nodiscard]] std::size_t size() const { return intents.size() + uploads.size() + objects.size(); }
 };
 [[nodiscard]] JournalContents parse_journal(std::string_view text);
 
@@ -59,13 +71,18 @@ class MountJournal {
 public:
     // Makes the directory, with mode 0700, and the file, with 0600.
     static Result<std::unique_ptr<MountJournal>> create(const std::string& directory, const std::string& place);
+    // Remembers it while it lives, and leaves nothing to the next.
+    static std::unique_ptr<MountJournal> in_memory();
     // Removes the file, unless something is left.
     ~MountJournal();
     MountJournal(const MountJournal&) = delete;
     MountJournal& operator=(const MountJournal&) = delete;
 
+    [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked);
+    void intent_ended(const UploadIntent& intent);
     void begun(const UploadId& upload);
     void ended(const UploadId& upload);
+    [[nodiscard]] bool is_open(const UploadId& upload);
     // One that nobody but this mount knows; again makes no difference.
     void object_begun(const std::string& key);
     void object_ended(const std::string& key);
@@ -85,6 +102,7 @@ private:
     FileDescriptor file_;
     std::size_t size_ = 0;
     bool complained_ = false;
+    std::uint64_t last_intent_ = 0;
     // Their lines.
     std::map<std::string, std::string> open_;
 };

@@ -38,8 +38,9 @@ Environment environment_of(const StoreConfig& config) {
 }  // namespace
 
 Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& config, Timer& timer, Clock& clock,
-                                                         Executor& executor) {
+                                                         Executor& executor, AttemptObserver* observer) {
     std::unique_ptr<StoreClient> client(new StoreClient(timer, clock, executor));
+    client->observer_ = observer;
     if (!config.access_log.empty()) {
         auto log = AccessLog::create(config.access_log);
         if (!log) {
@@ -86,6 +87,9 @@ Result<std::unique_ptr<S3Store>> StoreClient::make_store(const StoreConfig& conf
     std::vector<AttemptObserver*> observers{&statistics_};
     if (access_log_ != nullptr) {
         observers.push_back(access_log_.get());
+    }
+    if (observer_ != nullptr) {
+        observers.push_back(observer_);
     }
     return make_s3_store(
         config, environment_of(config),

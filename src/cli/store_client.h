@@ -23,9 +23,9 @@ namespace ckptfs {
 
 class StoreClient {
 public:
-    // The arguments outlive it.
+    // The arguments outlive it. `observer`: told of every attempt, too, where there is one.
     static Result<std::unique_ptr<StoreClient>> create(const StoreConfig& config, Timer& timer, Clock& clock,
-                                                       Executor& executor);
+                                                       Executor& executor, AttemptObserver* observer = nullptr);
 
     [[nodiscard]] S3Store& store() const { return *store_; }
     // That all of them go over.
@@ -49,6 +49,7 @@ private:
     Executor& executor_;
     // Told of attempts until the stores have stopped.
     RequestStatistics statistics_;
+    AttemptObserver* observer_ = nullptr;
     std::unique_ptr<AccessLog> access_log_;
     std::unique_ptr<HttpTransport> transport_;
     std::unique_ptr<CredentialsProvider> credentials_;

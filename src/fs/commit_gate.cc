@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/text.h"
@@ -18,6 +19,9 @@ namespace ckptfs {
 namespace {
 
 constexpr std::size_t kRequestsAtOnce = 16;
+// Its mount ends it within a few seconds.
+constexpr int kLooksAtLostUploads = 10;
+constexpr Milliseconds kBetweenLooks{1'000};
 // Ours are a few lines.
 constexpr std::uint64_t kMaxRecordBytes = 4096;
 
@@ -51,6 +55,24 @@ Status CommitGate::check_tree(const std::string& directory, const std::vector<Ob
 }
 
 Status CommitGate::check_now(const std::string& directory, const std::vector<std::string>& markers) {
+    for (int looks_left = kLooksAtLostUploads;; --looks_left) {
+        std::optional<UploadId> in_the_way;
+        Status allowed = check_once(directory, markers, in_the_way);
+        if (!in_the_way || looks_left == 0 || !may_be_lost(*in_the_way)) {
+            return allowed;
+        }
+        std::this_thread::sleep_for(kBetweenLooks);
+    }
+}
+
+bool CommitGate::may_be_lost(const UploadId& upload) const {
+    const auto parts =
+        wait_for<std::vector<UploadedPart>>([&](auto done) { state_.env.store.list_parts(upload, done); });
+    return parts ? parts->empty() : parts.error().s3_code == "NoSuchUpload";
+}
+
+Status CommitGate::check_once(const std::string& directory, const std::vector<std::string>& markers,
+                              std::optional<UploadId>& in_the_way) {
     const WallTime now = state_.env.clock.wall_now();
     const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
     Result<Evidence> evidence = gather(directory);
@@ -83,6 +105,9 @@ Status CommitGate::check_now(const std::string& directory, const std::vector<std
     for (const OpenUpload& upload : unfinished) {
         const std::string& key = upload.upload.key;
         if (is_in_the_making(upload, states->at(key), now, ttl)) {
+            if (!upload.upload.id.empty()) {
+                in_the_way = upload.upload;
+            }
             return failure(EIO, format("{} is not committed: {} is being written by another mount, or was left by one "
                                        "that ended; wait for it, or write that file again, then commit again; an "
                                        "upload older than {} does not count",

@@ -5,7 +5,8 @@
 // An ordinary commit costs two round trips: the list of records and those of open uploads, to the files' own keys and
 // to hidden ones; then that of hidden objects, which a file that is written out of order leaves between its hidden
 // upload and its own. Only what they name is looked at further. A store that cannot list uploads, or does not let this
-// user, is asked for them no more.
+// user, is asked for them no more. An upload without a part may be one whose answer another mount has lost, and is
+// about to end: it is waited for, for some seconds.
 //
 // Threads: all functions may be called from any thread. check() waits on the blocking executor.
 #pragma once
@@ -14,6 +15,7 @@
 #include <functional>
 #include <future>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -46,6 +48,10 @@ private:
 
     // For markers below `directory`, which is listed once. Blocks.
     Status check_now(const std::string& directory, const std::vector<std::string>& markers);
+    // `in_the_way`: the upload that it fails for.
+    Status check_once(const std::string& directory, const std::vector<std::string>& markers,
+                      std::optional<UploadId>& in_the_way);
+    [[nodiscard]] bool may_be_lost(const UploadId& upload) const;
     [[nodiscard]] std::set<std::string> being_written() const;
     Result<Evidence> gather(const std::string& directory);
     // From the bucket and from this mount's memory.

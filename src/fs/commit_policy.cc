@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <chrono>
 
 #include "base/globs.h"
 #include "base/text.h"
@@ -100,7 +101,9 @@ bool still_failed(const FailedRecord& record, const NameState& state, WallTime n
 
 bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,
                       Milliseconds ttl) {
-    const bool written_since = object && object->last_modified >= upload.initiated;
+    // Last-Modified is told to the second, and of a large object it may be when its upload began.
+    const bool written_since =
+        object && object->last_modified >= std::chrono::floor<std::chrono::seconds>(upload.initiated);
     return !written_since && now - upload.initiated <= ttl;
 }
 

@@ -146,6 +146,8 @@ Status Transfer::set_request_options() {
         .set(CURLOPT_URL, request_.url.c_str())
         // Keys may hold "..", and the signature covers the path as it is.
         .set(CURLOPT_PATH_AS_IS, 1L)
+        .set(CURLOPT_PREREQFUNCTION, &Transfer::on_begin)
+        .set(CURLOPT_PREREQDATA, static_cast<void*>(this))
         .set(CURLOPT_HEADERFUNCTION, &Transfer::on_header)
         .set(CURLOPT_HEADERDATA, static_cast<void*>(this))
         .set(CURLOPT_WRITEFUNCTION, &Transfer::on_write)
@@ -217,6 +219,15 @@ void Transfer::complete(CURLcode code) {
         fail_canceled();
         return;
     }
+    if (was_repeated_) {
+        Error error;
+        error.errno_value = ECONNRESET;
+        error.retryable = true;
+        error.outcome_unknown = true;
+        error.message = format("{}: the connection was closed before an answer began", authority_);
+        fail(std::move(error));
+        return;
+    }
     if (body_too_large_) {
         Error error;
         error.errno_value = EMSGSIZE;
@@ -260,6 +271,14 @@ void Transfer::fail_canceled() {
     error.outcome_unknown = request_started();
     error.message = format("{}: request canceled", authority_);
     fail(std::move(error));
+}
+
+// Where a kept connection ends without an answer libcurl sends the request once more by itself. What POST begins would
+// be begun twice, and its caller would not know.
+int Transfer::on_begin(void* self, char* /*remote*/, char* /*local*/, int /*remote_port*/, int /*local_port*/) {
+    auto* transfer = static_cast<Transfer*>(self);
+    transfer->was_repeated_ = transfer->times_sent_++ > 0 && transfer->request_.method == "POST";
+    return transfer->was_repeated_ ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
 std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count, void* self) {

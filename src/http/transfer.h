@@ -62,6 +62,8 @@ private:
     static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self);
     static std::size_t on_write(char* data, std::size_t size, std::size_t count, void* self);
     static std::size_t on_read(char* target, std::size_t size, std::size_t count, void* self);
+    // Before each time that the request is sent.
+    static int on_begin(void* self, char* remote, char* local, int remote_port, int local_port);
     static int on_seek(void* self, curl_off_t offset, int origin);
 
     Status set_connection_options(const CurlTransportOptions& options);
@@ -89,6 +91,9 @@ private:
     bool head_complete_ = false;
     bool refused_by_receiver_ = false;
     bool body_too_large_ = false;
+    int times_sent_ = 0;
+    // libcurl was about to send it again: the connection ended without an answer.
+    bool was_repeated_ = false;
     bool succeeded_ = false;
 
     std::size_t slice_ = 0;

@@ -21,6 +21,8 @@ struct Attempt {
     // S3's code, else errno's name; empty for a success.
     std::string_view error;
     std::string_view request_id;
+    // It may have taken effect although it failed.
+    bool outcome_unknown = false;
     // Of the bodies.
     std::uint64_t bytes_sent = 0;
     std::uint64_t bytes_received = 0;

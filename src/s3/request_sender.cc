@@ -263,6 +263,7 @@ void RequestSender::on_answer(const SharedCall& call, int attempt, Result<HttpRe
         Attempt ended = attempt_of(*call, attempt, outcome, duration);
         const std::string error = outcome ? "" : error_name(outcome.error());
         ended.error = error;
+        ended.outcome_unknown = !outcome && outcome.error().outcome_unknown;
         for (AttemptObserver* observer : observers_) {
             observer->ended(ended);
         }

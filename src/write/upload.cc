@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "write/upload.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -9,6 +10,9 @@
 
 namespace ckptfs {
 namespace {
+
+// What ends uploads that are ours, again and again, is nothing to race with.
+constexpr int kMostAnew = 3;
 
 UploadTarget with_write_id(UploadTarget target, const std::string& write_id) {
     target.metadata[kWriteIdMetadata] = write_id;
@@ -94,7 +98,9 @@ void Upload::created(Result<UploadId> id) {
         answer_waiting_parts();
     } else {
         for (auto& [number, part] : parts_) {
-            start_part(number);
+            if (!part.in_flight) {
+                start_part(number);
+            }
         }
     }
     go_on_when_quiet();
@@ -111,35 +117,38 @@ void Upload::start_part(int number) {
     auto request = std::make_shared<PartRequest>(std::move(*part.next));
     part.next.reset();
     outbox_.add([self = shared_from_this(), number, request, id = *id_] {
-        const std::uint64_t size = request->source ? request->source->size : request->body.size();
-        auto answered = [self, number, size, done = std::move(request->done)](Result<UploadedPart> result) {
-            self->part_answered(number, size, done, std::move(result));
+        auto answered = [self, number, id, request](Result<UploadedPart> result) {
+            self->part_answered(number, id, request, std::move(result));
         };
         if (request->source) {
             self->store_.upload_part_copy(
                 {id, number, request->source->key, request->source->etag, request->source->range}, std::move(answered));
         } else {
-            self->store_.upload_part({id, number, std::move(request->body), request->crc32c}, std::move(answered));
+            self->store_.upload_part({id, number, request->body, request->crc32c}, std::move(answered));
         }
     });
 }
 
-void Upload::part_answered(int number, std::uint64_t size, const std::vector<PartDone>& done,
+void Upload::part_answered(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
                            Result<UploadedPart> result) {
     std::unique_lock lock(mutex_);
     --in_flight_;
     Part& part = parts_[number];
     part.in_flight = false;
     Status status;
+    if (begin_anew(number, id, request, result)) {
+        outbox_.deliver(lock);
+        return;
+    }
     if (result) {
         part.uploaded = std::move(*result);
         part.uploaded->part_number = number;
-        part.uploaded->size = size;
+        part.uploaded->size = request->source ? request->source->size : request->body.size();
     } else {
         keep_failure(result.error());
         status = failure(*failure_);
     }
-    for (const PartDone& call : done) {
+    for (const PartDone& call : request->done) {
         outbox_.add([call, status] { call(status); });
     }
     if (failure_) {
@@ -149,6 +158,33 @@ void Upload::part_answered(int number, std::uint64_t size, const std::vector<Par
     }
     go_on_when_quiet();
     outbox_.deliver(lock);
+}
+
+bool Upload::begin_anew(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
+                        const Result<UploadedPart>& result) {
+    const bool is_present = id_ && id_->id == id.id;
+    const bool is_gone = !result && result.error().s3_code == "NoSuchUpload";
+    const bool holds_a_part =
+        std::any_of(parts_.begin(), parts_.end(), [](const auto& each) { return each.second.uploaded.has_value(); });
+    if (failure_ || (is_present && (!is_gone || holds_a_part || begun_anew_ == kMostAnew))) {
+        return false;
+    }
+    Part& part = parts_[number];
+    if (part.next) {
+        part.next->done.insert(part.next->done.begin(), request->done.begin(), request->done.end());
+    } else {
+        part.next = *request;
+    }
+    if (is_present) {
+        log_info(format("{}: its upload was ended before anything was in it, and is begun anew", escaped(target_.key)));
+        ++begun_anew_;
+        id_.reset();
+        creating_ = false;
+        create_upload();
+    } else if (id_) {
+        start_part(number);
+    }
+    return true;
 }
 
 void Upload::forget_parts_from(int number) {

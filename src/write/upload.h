@@ -3,7 +3,7 @@
 //
 // The upload is created with its first part; parts travel in parallel, as many as memory and the store allow. A part
 // number may be sent again: the later bytes win, and never overtake the earlier request. The first failure is kept and
-// answers everything after it.
+// answers everything after it. An upload that another client ends before anything of it is in the store is begun anew.
 //
 // Ownership: shared; requests in flight keep it alive. The destructor ends an upload that was not completed.
 // Threads: all functions may be called from any thread; callbacks run exactly once, without locks held, also inline.
@@ -99,7 +99,11 @@ private:
     void discard(Payload body);
 
     void created(Result<UploadId> id);
-    void part_answered(int number, std::uint64_t size, const std::vector<PartDone>& done, Result<UploadedPart> result);
+    void part_answered(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
+                       Result<UploadedPart> result);
+    // This holds the mutex: whether the part is sent again, to another upload.
+    bool begin_anew(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
+                    const Result<UploadedPart>& result);
     void completed(Result<PutResponse> result);
 
     ObjectStore& store_;
@@ -109,6 +113,7 @@ private:
     mutable std::mutex mutex_;
     Outbox outbox_;
     bool creating_ = false;
+    int begun_anew_ = 0;
     std::optional<UploadId> id_;
     std::map<int, Part> parts_;
     int in_flight_ = 0;

@@ -11,22 +11,26 @@ from .programs import CKPTFS, wait_until
 
 
 class Mount:
-    """One `ckptfs mount -f`, after the words of `within`; its log is kept in a file, and shown when a test fails."""
+    """One `ckptfs mount -f`, after the words of `within`, at a directory of its own or `at` that of a mount that died;
+    its log is kept in a file, and shown when a test fails."""
 
-    def __init__(self, source: str, environment: dict[str, str], *options: str, within: list[str] = ()) -> None:
+    def __init__(self, source: str, environment: dict[str, str], *options: str, within: list[str] = (),
+                 at: pathlib.Path | None = None) -> None:
         if not os.path.exists("/dev/fuse"):
             raise AssertionError("/dev/fuse is missing: the mount tests need FUSE")
         self._directory = tempfile.TemporaryDirectory(prefix="ckptfs-test-")
         base = pathlib.Path(self._directory.name)
-        self.path = base / "mnt"
-        self.path.mkdir()
+        self.path = at or base / "mnt"
+        if at is None:
+            self.path.mkdir()
         self._log = base / "log"
         self._kept_log: str | None = None
         self.source = source
+        self._is_second = at is not None
         self.process = subprocess.Popen(
             [*within, CKPTFS, "mount", source, self.path, "-f", *options],
             env={**os.environ, **environment}, stdout=self._log.open("w"), stderr=subprocess.STDOUT)
-        wait_until(lambda: self.is_mounted() or self.process.poll() is not None, "the mount to answer", 30)
+        wait_until(lambda: self._answers() or self.process.poll() is not None, "the mount to answer", 30)
         if self.process.poll() is not None:
             raise AssertionError(f"ckptfs mount failed: {self.log()}")
 
@@ -36,6 +40,10 @@ class Mount:
     def is_mounted(self) -> bool:
         with open("/proc/self/mountinfo") as table:
             return any(line.split()[4] == str(self.path) for line in table)
+
+    def _answers(self) -> bool:
+        # A dead one is there before.
+        return f"is mounted at {self.path}" in self.log() if self._is_second else self.is_mounted()
 
     def log(self) -> str:
         return self._kept_log if self._kept_log is not None else self._log.read_text(errors="replace")

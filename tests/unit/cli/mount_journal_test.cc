@@ -13,6 +13,8 @@
 
 #include "cli/journaled_store.h"
 #include "support/fake_store.h"
+#include "support/manual_clock.h"
+#include "support/stepped_timer.h"
 #include "support/temporary_directory.h"
 
 namespace ckptfs {
@@ -141,10 +143,38 @@ TEST_F(MountJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
     EXPECT_FALSE(MountJournal::create(directory_, "place"));
 }
 
+TEST_F(MountJournalTest, IntentsAreThereUntilTheyEnd) {
+    const auto made = journal();
+    const WallTime asked{std::chrono::seconds(1'700'000'000)};
+    const UploadIntent first = made->intend("run/a b.pt", asked);
+    const UploadIntent second = made->intend("run/a b.pt", asked);
+    made->intent_ended(first);
+    const auto intents = parse_journal(content_of(made->path())).intents;
+    ASSERT_EQ(intents.size(), 1U);
+    EXPECT_EQ(intents[0].key, "run/a b.pt");
+    EXPECT_EQ(intents[0].asked, asked);
+    made->intent_ended(second);
+    EXPECT_EQ(parse_journal(content_of(made->path())).size(), 0U);
+    EXPECT_EQ(parse_journal("?1 17 a\n?2 x b\n?3\n?4 18\n!5\n").intents.size(), 1U);
+}
+
+TEST_F(MountJournalTest, OneInMemoryKnowsWhatIsOpenAndLeavesNothing) {
+    const auto made = MountJournal::in_memory();
+    made->begun({"run/a.pt", "id1"});
+    EXPECT_TRUE(made->is_open({"run/a.pt", "id1"}));
+    EXPECT_FALSE(made->is_open({"run/a.pt", "id2"}));
+    made->ended({"run/a.pt", "id1"});
+    EXPECT_FALSE(made->is_open({"run/a.pt", "id1"}));
+}
+
 TEST_F(MountJournalTest, IsKeptByTheStoreItself) {
     testing::FakeStore store;
+    testing::ManualClock clock;
+    testing::SteppedTimer timer;
     const auto made = journal();
-    JournaledStore journaled(store, *made, "run/");
+    LostAnswers answers;
+    LostUploads lost({store, timer, clock, *made, answers});
+    JournaledStore journaled(store, *made, lost, "run/");
     UploadId upload;
     CreateUploadRequest request;
     request.key = "run/a.pt";
@@ -172,7 +202,11 @@ protected:
     const std::string record_ = "run/.ckptfs/renames/1 a";
     testing::FakeStore store_;
     const std::unique_ptr<MountJournal> made_ = journal();
-    JournaledStore journaled_{store_, *made_, "run/"};
+    testing::ManualClock clock_;
+    testing::SteppedTimer timer_;
+    LostAnswers answers_;
+    LostUploads lost_{{store_, timer_, clock_, *made_, answers_}};
+    JournaledStore journaled_{store_, *made_, lost_, "run/"};
 };
 
 TEST_F(JournaledObjects, BeginWithTheirRecordsAndEndWithThem) {

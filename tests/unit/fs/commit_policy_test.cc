@@ -76,6 +76,10 @@ TEST(IsInTheMaking, UntilTheFileIsThereOrItIsOld) {
     EXPECT_TRUE(is_in_the_making(upload, object("\"1\"", kFailed - seconds(1)).object, kNow, kTtl));
     EXPECT_FALSE(is_in_the_making(upload, object("\"1\"", kFailed).object, kNow, kTtl));
     EXPECT_FALSE(is_in_the_making(upload, std::nullopt, kFailed + kTtl + seconds(1), kTtl));
+    // Last-Modified has no fractions.
+    upload.initiated = kFailed + std::chrono::milliseconds(700);
+    EXPECT_FALSE(is_in_the_making(upload, object("\"1\"", kFailed).object, kNow, kTtl));
+    EXPECT_TRUE(is_in_the_making(upload, object("\"1\"", kFailed - seconds(1)).object, kNow, kTtl));
 }
 
 TEST(RecordText, SaysWhatItWasGiven) {

@@ -77,6 +77,35 @@ TEST_F(UploadTest, JoinsPartsByNumberWhateverTheirOrder) {
     EXPECT_EQ(store_.open_uploads(), 0);
 }
 
+TEST_F(UploadTest, OneThatAnotherClientEndsBeforeItHoldsAPartIsBegunAnew) {
+    store_.hold(Operation::kUploadPart);
+    send(1, "one");
+    send(2, "two");
+    store_.list_uploads("dir/", [&](const Result<std::vector<OpenUpload>>& open) {
+        store_.abort_upload(open.value().at(0).upload, [](const Status& ended) { EXPECT_TRUE(ended); });
+    });
+    upload_->complete(6, answers_.publish());
+    store_.release(Operation::kUploadPart);
+    ASSERT_EQ(answers_.published.size(), 1U);
+    ASSERT_TRUE(answers_.published[0]);
+    EXPECT_EQ(store_.content("dir/file"), "onetwo");
+    EXPECT_EQ(store_.calls(Operation::kCreateUpload), 2);
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(UploadTest, OneThatAnotherClientEndsLaterFails) {
+    send(1, "one");
+    store_.list_uploads("dir/", [&](const Result<std::vector<OpenUpload>>& open) {
+        store_.abort_upload(open.value().at(0).upload, [](const Status& ended) { EXPECT_TRUE(ended); });
+    });
+    send(2, "two");
+    upload_->complete(6, answers_.publish());
+    ASSERT_EQ(answers_.published.size(), 1U);
+    ASSERT_FALSE(answers_.published[0]);
+    EXPECT_EQ(answers_.published[0].error().s3_code, "NoSuchUpload");
+    EXPECT_EQ(store_.calls(Operation::kCreateUpload), 1);
+}
+
 TEST_F(UploadTest, DoesNotPublishPartsThatAddUpToAnotherSize) {
     send(1, "one");
     send(2, "two");
