@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -13,6 +14,8 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/text.h"
@@ -52,10 +55,62 @@ Failure system_failure(std::string_view what, const std::string& path) {
     return failure(errno, format("{} {}: {}", what, escaped(path), std::strerror(errno)));
 }
 
-bool may_command(int client) {
+// Of a connection that was accepted who connected; of one that was made who listens.
+std::optional<ucred> peer_of(int connection) {
     ucred peer{};
     socklen_t size = sizeof peer;
-    return getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? std::optional(peer) : std::nullopt;
+}
+
+bool may_command(int client) {
+    const std::optional<ucred> peer = peer_of(client);
+    return peer && (peer->uid == 0 || peer->uid == geteuid());
+}
+
+std::optional<std::string> runtime_directory(uid_t user, uid_t self, const Environment& environment) {
+    if (user == 0) {
+        return "/run/ckptfs";
+    }
+    if (const auto runtime = user == self ? environment("XDG_RUNTIME_DIR") : std::nullopt) {
+        return *runtime + "/ckptfs";
+    }
+    const std::string runtime = format("/run/user/{}", user);
+    return access(runtime.c_str(), X_OK) == 0 ? std::optional(runtime + "/ckptfs") : std::nullopt;
+}
+
+// As mkdtemp(3) wants it: a name that others know beforehand they could make first.
+std::string template_of(uid_t user, const std::string& temporary) {
+    return format("{}/ckptfs-{}-XXXXXX", temporary, user);
+}
+
+// Others can make directories of this name, but none that is the user's. Of several the first, so that all agree.
+std::optional<std::string> private_directory_of(uid_t user, const std::string& temporary) {
+    const std::string name = format("ckptfs-{}-", user);
+    std::optional<std::string> found;
+    std::error_code problem;
+    for (std::filesystem::directory_iterator entry(temporary, problem), end; !problem && entry != end;
+         entry.increment(problem)) {
+        const std::string path = entry->path().string();
+        struct stat status {};
+        if (entry->path().filename().string().starts_with(name) && (!found || path < *found) &&
+            lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == user &&
+            (status.st_mode & 0077U) == 0) {
+            found = path;
+        }
+    }
+    return found;
+}
+
+Status check_place(const std::string& path, uid_t owner) {
+    const std::string directory = path.substr(0, path.rfind('/'));
+    struct stat status {};
+    if (lstat(directory.c_str(), &status) != 0) {
+        return system_failure("cannot look at", directory);
+    }
+    if (!S_ISDIR(status.st_mode) || status.st_uid != owner || (status.st_mode & 0022U) != 0) {
+        return failure(EPERM, format("{} is not a directory of user {} alone", escaped(directory), owner));
+    }
+    return {};
 }
 
 bool readable(int fd) {
@@ -85,15 +140,26 @@ bool send_all(int client, std::string_view text) {
 
 }  // namespace
 
-std::string control_directory(uid_t user, uid_t self, const Environment& environment) {
-    if (user == 0) {
-        return "/run/ckptfs";
+std::string control_directory(uid_t user, uid_t self, const Environment& environment, const std::string& temporary) {
+    const auto runtime = runtime_directory(user, self, environment);
+    // A name that leads nowhere, or to what is refused.
+    return runtime ? *runtime : private_directory_of(user, temporary).value_or(template_of(user, temporary));
+}
+
+Result<std::string> make_control_directory(const Environment& environment, const std::string& temporary) {
+    const uid_t self = getuid();
+    if (auto runtime = runtime_directory(self, self, environment)) {
+        const Status made = make_private_directory(*runtime);
+        return made ? Result<std::string>(std::move(*runtime)) : failure(made.error());
     }
-    if (const auto runtime = user == self ? environment("XDG_RUNTIME_DIR") : std::nullopt) {
-        return *runtime + "/ckptfs";
+    if (auto there = private_directory_of(self, temporary)) {
+        return std::move(*there);
     }
-    const std::string runtime = format("/run/user/{}", user);
-    return access(runtime.c_str(), X_OK) == 0 ? runtime + "/ckptfs" : format("/tmp/ckptfs-{}", user);
+    std::string path = template_of(self, temporary);
+    if (mkdtemp(path.data()) == nullptr) {
+        return system_failure("cannot make", path);
+    }
+    return path;
 }
 
 std::string control_path(const std::string& directory, const std::string& mount_point) {
@@ -180,15 +246,22 @@ void ControlServer::tell(const std::string& line) {
     std::erase_if(clients_, [&](const FileDescriptor& client) { return !send_all(client.get(), message); });
 }
 
-Status call_daemon(const std::string& path, const std::string& request, std::chrono::seconds patience,
-                   const std::function<void(std::string_view)>& on_line) {
+Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::string& request,
+                          std::chrono::seconds patience, const std::function<void(std::string_view)>& on_line) {
     const auto address = address_of(path);
     if (!address) {
         return failure(address.error());
     }
+    if (const Status place = check_place(path, owner); !place) {
+        return failure(place.error());
+    }
     const FileDescriptor daemon(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!daemon || connect(daemon.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
         return system_failure("cannot reach the daemon at", path);
+    }
+    const std::optional<ucred> listener = peer_of(daemon.get());
+    if (!listener || listener->uid != owner) {
+        return failure(EPERM, format("at {} another user than {} answers", escaped(path), owner));
     }
     // The kernel takes connections for a daemon that hangs.
     const timeval limit{static_cast<time_t>(patience.count()), 0};
@@ -212,7 +285,7 @@ Status call_daemon(const std::string& path, const std::string& request, std::chr
             return failure(EPROTO, format("the daemon at {} sends no end of a line", escaped(path)));
         }
         if (size <= 0) {
-            return {};
+            return listener->pid;
         }
         pending.append(chunk.data(), static_cast<std::size_t>(size));
         for (std::size_t end = pending.find('\n'); end != std::string::npos; end = pending.find('\n')) {

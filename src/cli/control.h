@@ -37,8 +37,14 @@ struct DrainProgress {
     friend bool operator==(const DrainProgress&, const DrainProgress&) = default;
 };
 
-// Directories that may hold the sockets of this user's daemons, the one to make a new socket in first.
-[[nodiscard]] std::string control_directory(uid_t user, uid_t self, const Environment& environment);
+// Where the sockets of this user's daemons are, or are to be.
+//
+// Without a runtime directory it is below `temporary`, where everybody makes directories: one that bears the user's
+// name and that only he can enter; none where there is none yet, because its name is not known before it is made.
+[[nodiscard]] std::string control_directory(uid_t user, uid_t self, const Environment& environment,
+                                            const std::string& temporary = "/tmp");
+// Of this user, made with mode 0700 where it is missing.
+Result<std::string> make_control_directory(const Environment& environment, const std::string& temporary = "/tmp");
 [[nodiscard]] std::string control_path(const std::string& directory, const std::string& mount_point);
 
 [[nodiscard]] std::string progress_line(const DrainProgress& progress);
@@ -72,9 +78,10 @@ private:
     std::vector<FileDescriptor> clients_;
 };
 
-// Sends the request and hands every line of the answer to `on_line`. ENOENT or ECONNREFUSED where no daemon listens,
-// ETIMEDOUT where it says nothing for so long.
-Status call_daemon(const std::string& path, const std::string& request, std::chrono::seconds patience,
-                   const std::function<void(std::string_view)>& on_line);
+// Sends the request and hands every line of the answer to `on_line`; the PID of who answered, 0 where it is in a PID
+// namespace that is not seen here. ENOENT or ECONNREFUSED where no daemon listens, ETIMEDOUT where it says nothing for
+// so long, EPERM where another user than `owner` listens, or made the directory of the socket.
+Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::string& request,
+                          std::chrono::seconds patience, const std::function<void(std::string_view)>& on_line);
 
 }  // namespace ckptfs

@@ -70,7 +70,7 @@ LogLevel log_level(const std::string& name) {
 }
 
 TakeoverSystem system_for_takeover() {
-    return takeover_system(control_directory(getuid(), getuid(), process_environment()));
+    return takeover_system([] { return make_control_directory(process_environment()); });
 }
 
 // As the options, so the variables: they name files from where the command was typed. Before any thread is started.
@@ -277,9 +277,9 @@ Status Daemon::attach() {
 
 // The mount works without; unmounting by signal or umount(8) still waits for what is being written.
 void Daemon::listen_for_commands() {
-    const uid_t self = getuid();
+    const auto directory = make_control_directory(process_environment());
     auto control =
-        ControlServer::create(control_directory(self, self, process_environment()), config_.mount.mount_point);
+        directory ? ControlServer::create(*directory, config_.mount.mount_point) : failure(directory.error());
     if (control) {
         control_.emplace(std::move(*control));
     } else {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <mntent.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -21,7 +22,6 @@
 #include "base/text_file.h"
 #include "ckptfs/log.h"
 #include "cli/command_line.h"
-#include "cli/json_reports.h"
 #include "cli/local_checks.h"
 #include "cli/mount_options.h"
 #include "cli/mounted_daemon.h"
@@ -66,21 +66,21 @@ Result<std::optional<MountPlace>> in_fstab(const std::string& directory, const s
                       format("as {} has it for {}", escaped(path), escaped(wanted))};
 }
 
-// Nothing where its program does not answer, or shows nothing to this user.
+// Nothing where its program does not answer, shows nothing to this user, or is another user's.
 std::optional<MountPlace> as_started(const MountEntry& mount) {
-    const auto answer = ask_for_status(mount, kPatience);
-    const auto status = answer ? parse_status(*answer) : failure(answer.error());
-    if (!status || status->pid <= 0) {
+    // As the kernel tells it, not the daemon.
+    const auto daemon = find_trusted_daemon(mount, kPatience);
+    if (!daemon || *daemon <= 0) {
         return std::nullopt;
     }
-    const auto command = read_text_file(AT_FDCWD, format("/proc/{}/cmdline", status->pid).c_str());
+    const auto command = read_text_file(AT_FDCWD, format("/proc/{}/cmdline", *daemon).c_str());
     auto settings = command ? settings_of_command(*command, mount.source) : failure(errno, std::strerror(errno));
     if (!settings) {
         return std::nullopt;
     }
     return MountPlace{mount.source, std::move(*settings),
                       format("with the options of process {}, which is mounted at {}, and the environment of this one",
-                             status->pid, escaped(mount.mount_point))};
+                             *daemon, escaped(mount.mount_point))};
 }
 
 struct ResolvedPath {
@@ -163,10 +163,14 @@ Result<MountPlace> find_place(const std::string& directory, const Environment& e
             return std::move(*started);
         }
         if (!line || !*line || (*line)->source != mounted->source) {
-            return MountPlace{mounted->source,
-                              {},
-                              format("mounted at {} by a program that does not tell its options: give them here",
-                                     escaped(mounted->mount_point))};
+            const uid_t owner = mounted->owner().value_or(0);
+            const bool is_trusted = owner == 0 || owner == geteuid();
+            return MountPlace{
+                mounted->source,
+                {},
+                format("mounted at {} by {}: give them here", escaped(mounted->mount_point),
+                       is_trusted ? "a program that does not tell its options"
+                                  : format("user {}, whose options may name programs and are not taken over", owner))};
         }
     }
     if (!line) {

@@ -78,20 +78,29 @@ Result<std::vector<MountEntry>> find_mounts() {
     return table;
 }
 
-Status ask_daemon(const MountEntry& mount, const std::string& request, std::chrono::seconds patience,
-                  const std::function<void(std::string_view)>& on_line) {
-    const std::string directory = control_directory(mount.owner().value_or(0), getuid(), process_environment());
-    const Status asked = call_daemon(control_path(directory, mount.mount_point), request, patience, on_line);
+Result<pid_t> ask_daemon(const MountEntry& mount, const std::string& request, std::chrono::seconds patience,
+                         const std::function<void(std::string_view)>& on_line) {
+    const uid_t owner = mount.owner().value_or(0);
+    const std::string directory = control_directory(owner, getuid(), process_environment());
+    auto asked = call_daemon(control_path(directory, mount.mount_point), owner, request, patience, on_line);
     if (!asked) {
         return failure(asked.error().errno_value, format("{}: {}{}", escaped(mount.mount_point), asked.error().message,
                                                          what_to_do(mount, asked.error().errno_value)));
     }
-    return {};
+    return asked;
+}
+
+Result<pid_t> find_trusted_daemon(const MountEntry& mount, std::chrono::seconds patience) {
+    const uid_t owner = mount.owner().value_or(0);
+    if (owner != 0 && owner != geteuid()) {
+        return failure(EPERM, format("{} was mounted by user {}", escaped(mount.mount_point), owner));
+    }
+    return ask_daemon(mount, "status", patience, [](std::string_view) {});
 }
 
 Result<std::string> ask_for_status(const MountEntry& mount, std::chrono::seconds patience) {
     std::string answer;
-    const Status asked =
+    const auto asked =
         ask_daemon(mount, "status", patience, [&](std::string_view line) { answer = std::string(line); });
     if (!asked) {
         return failure(asked.error());
@@ -116,8 +125,8 @@ std::vector<Result<std::string>> ask_detached(const std::vector<MountEntry>& mou
             continue;
         }
         std::string answer;
-        const Status asked =
-            call_daemon(path, "status", patience, [&](std::string_view line) { answer = std::string(line); });
+        const auto asked =
+            call_daemon(path, getuid(), "status", patience, [&](std::string_view line) { answer = std::string(line); });
         const bool has_ended =
             asked ? answer.empty() : asked.error().errno_value == ECONNREFUSED || asked.error().errno_value == ENOENT;
         if (!has_ended) {

@@ -3,6 +3,8 @@
 // Threads: used by one thread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <functional>
 #include <string>
@@ -22,8 +24,12 @@ Result<MountEntry> find_detached(const std::string& directory);
 // All that are mounted here by this user, or for root, by anybody.
 Result<std::vector<MountEntry>> find_mounts();
 // As call_daemon(), of the daemon behind this mount; an error says what to do where its program has ended.
-Status ask_daemon(const MountEntry& mount, const std::string& request, std::chrono::seconds patience,
-                  const std::function<void(std::string_view)>& on_line);
+Result<pid_t> ask_daemon(const MountEntry& mount, const std::string& request, std::chrono::seconds patience,
+                         const std::function<void(std::string_view)>& on_line);
+
+// The daemon behind this mount, where it is this user's own or root's: the only ones whose options may be taken over,
+// because options name programs to run. EPERM where it is another user's.
+Result<pid_t> find_trusted_daemon(const MountEntry& mount, std::chrono::seconds patience);
 
 // What `ckptfs status --json` prints.
 Result<std::string> ask_for_status(const MountEntry& mount, std::chrono::seconds patience);

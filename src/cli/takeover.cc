@@ -138,10 +138,11 @@ PlaceLock::~PlaceLock() {
     }
 }
 
-TakeoverSystem takeover_system(std::string lock_directory) {
+TakeoverSystem takeover_system(std::function<Result<std::string>()> lock_directory) {
     return {read_mount_table, answers_not_connected, detach,
-            [directory = std::move(lock_directory)](const std::string& mount_point) {
-                return lock_place(directory, mount_point);
+            [directory = std::move(lock_directory)](const std::string& mount_point) -> Result<PlaceLock> {
+                const Result<std::string> made = directory();
+                return made ? lock_place(*made, mount_point) : failure(made.error());
             }};
 }
 

@@ -46,7 +46,7 @@ struct TakeoverSystem {
     // Waits its turn, because who checks a mount point and then mounts there must be alone with it.
     std::function<Result<PlaceLock>(const std::string& mount_point)> lock;
 };
-[[nodiscard]] TakeoverSystem takeover_system(std::string lock_directory);
+[[nodiscard]] TakeoverSystem takeover_system(std::function<Result<std::string>()> lock_directory);
 
 // Whether there is a dead mount at `mount_point` (resolved) that is ours to take back; an error where it is dead and
 // not ours.

@@ -63,7 +63,9 @@ int unmount_command(const std::string& directory) {
     const auto mounted = find_mount(directory);
     Status asked = mounted ? Status() : Status(failure(mounted.error()));
     if (mounted) {
-        asked = ask_daemon(*mounted, "unmount", kPatience, [&](std::string_view line) { report.on_line(line); });
+        const auto answered =
+            ask_daemon(*mounted, "unmount", kPatience, [&](std::string_view line) { report.on_line(line); });
+        asked = answered ? Status() : failure(answered.error());
     }
     if (!asked) {
         const std::string line = format("ckptfs: {}\n", asked.error().message);

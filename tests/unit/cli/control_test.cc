@@ -36,9 +36,9 @@ TEST_F(ControlTest, CarriesARequestAndItsAnswer) {
     auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
     ASSERT_TRUE(server);
     std::vector<std::string> lines;
-    Status asked;
+    Result<pid_t> asked = 0;
     std::thread client([&] {
-        asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), "unmount", kPatience,
+        asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), geteuid(), "unmount", kPatience,
                             [&](std::string_view line) { lines.emplace_back(line); });
     });
     const bool connected = wait_for_client(*server);
@@ -48,7 +48,8 @@ TEST_F(ControlTest, CarriesARequestAndItsAnswer) {
     server->tell("done");
     { const ControlServer ended = std::move(*server); }
     client.join();
-    EXPECT_TRUE(asked);
+    ASSERT_TRUE(asked);
+    EXPECT_EQ(*asked, getpid());
     EXPECT_EQ(lines, (std::vector<std::string>{"progress 2 300 100", "done"}));
     EXPECT_FALSE(fs::exists(control_path(directory_ + "/run", "/mnt/a")));
 }
@@ -59,11 +60,11 @@ TEST_F(ControlTest, TellsMoreThanASocketHolds) {
     std::size_t lines = 0;
     std::string last;
     std::thread client([&] {
-        static_cast<void>(
-            call_daemon(control_path(directory_ + "/run", "/mnt/a"), "unmount", kPatience, [&](std::string_view line) {
-                ++lines;
-                last = line;
-            }));
+        static_cast<void>(call_daemon(control_path(directory_ + "/run", "/mnt/a"), geteuid(), "unmount", kPatience,
+                                      [&](std::string_view line) {
+                                          ++lines;
+                                          last = line;
+                                      }));
     });
     EXPECT_TRUE(wait_for_client(*server));
     EXPECT_TRUE(server->accept([] { return "unasked"; }));
@@ -107,7 +108,7 @@ TEST_F(ControlTest, TellsTheStatus) {
     ASSERT_TRUE(server);
     std::string told;
     std::thread client([&] {
-        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt/a"), "status", kPatience,
+        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt/a"), geteuid(), "status", kPatience,
                                 [&](std::string_view line) { told = line; }));
     });
     EXPECT_TRUE(wait_for_client(*server));
@@ -120,7 +121,7 @@ TEST_F(ControlTest, UnknownRequestsAreRefused) {
     auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
     ASSERT_TRUE(server);
     std::thread client([&] {
-        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt/a"), "dance", kPatience,
+        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt/a"), geteuid(), "dance", kPatience,
                                 [](std::string_view) { FAIL(); }));
     });
     EXPECT_TRUE(wait_for_client(*server));
@@ -131,14 +132,14 @@ TEST_F(ControlTest, UnknownRequestsAreRefused) {
 TEST_F(ControlTest, ADaemonThatSaysNothingIsNotWaitedForForEver) {
     const auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
     ASSERT_TRUE(server);
-    const Status asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), "status", std::chrono::seconds(1),
-                                     [](std::string_view) {});
+    const auto asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), geteuid(), "status",
+                                   std::chrono::seconds(1), [](std::string_view) {});
     ASSERT_FALSE(asked);
     EXPECT_EQ(asked.error().errno_value, ETIMEDOUT);
 }
 
 TEST_F(ControlTest, WithoutADaemonItSaysSo) {
-    const Status asked = call_daemon(directory_ + "/none.sock", "unmount", kPatience, [](std::string_view) {});
+    const auto asked = call_daemon(directory_ + "/none.sock", geteuid(), "unmount", kPatience, [](std::string_view) {});
     ASSERT_FALSE(asked);
     EXPECT_EQ(asked.error().errno_value, ENOENT);
 }
@@ -149,8 +150,49 @@ TEST_F(ControlTest, PlacesByUser) {
     };
     EXPECT_EQ(control_directory(0, 0, runtime), "/run/ckptfs");
     EXPECT_EQ(control_directory(77, 77, runtime), "/run/user/77/ckptfs");
-    EXPECT_EQ(control_directory(4711, 0, runtime), "/tmp/ckptfs-4711");
     EXPECT_NE(control_path("/run", "/a"), control_path("/run", "/b"));
+}
+
+const Environment kNoRuntime = [](const char*) -> std::optional<std::string> { return std::nullopt; };
+
+// Of another user than root: a directory that others could have made is passed over, whatever its name.
+TEST_F(ControlTest, BesideOthersOnlyADirectoryOfTheUsersOwnIsTaken) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "makes directories of another user";
+    }
+    constexpr uid_t kUser = 4711;
+    const auto make = [&](const std::string& name, uid_t owner, mode_t mode) {
+        const std::string path = directory_ + "/" + name;
+        EXPECT_EQ(mkdir(path.c_str(), mode), 0);
+        EXPECT_EQ(chmod(path.c_str(), mode), 0);
+        EXPECT_EQ(chown(path.c_str(), owner, owner), 0);
+        return path;
+    };
+    make("ckptfs-4711-AAAAAA", 4712, 0700);
+    make("ckptfs-4711-BBBBBB", kUser, 0755);
+    EXPECT_EQ(symlink("/", (directory_ + "/ckptfs-4711-CCCCCC").c_str()), 0);
+    EXPECT_FALSE(fs::exists(control_directory(kUser, 0, kNoRuntime, directory_)));
+    const std::string own = make("ckptfs-4711-DDDDDD", kUser, 0700);
+    make("ckptfs-4711-EEEEEE", kUser, 0700);
+    EXPECT_EQ(control_directory(kUser, 0, kNoRuntime, directory_), own);
+}
+
+TEST_F(ControlTest, AnotherUsersDaemonIsNotBelieved) {
+    auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(server);
+    const auto asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), geteuid() + 1, "status", kPatience,
+                                   [](std::string_view) { FAIL(); });
+    ASSERT_FALSE(asked);
+    EXPECT_EQ(asked.error().errno_value, EPERM);
+    if (geteuid() != 0) {
+        return;
+    }
+    // In a directory of his own he listens for somebody else.
+    ASSERT_EQ(chown((directory_ + "/run").c_str(), 4711, 4711), 0);
+    const auto there = call_daemon(control_path(directory_ + "/run", "/mnt/a"), 4711, "status", kPatience,
+                                   [](std::string_view) { FAIL(); });
+    ASSERT_FALSE(there);
+    EXPECT_EQ(there.error().errno_value, EPERM);
 }
 
 TEST(Progress, LinesAreReadAsTheyAreWritten) {

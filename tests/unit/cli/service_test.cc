@@ -95,13 +95,13 @@ TEST_F(ServiceTest, WaitsForTheDrainAndTellsProgress) {
     auto outcome = run(kLong);
     std::vector<std::string> lines;
     std::thread client([&] {
-        EXPECT_TRUE(
-            call_daemon(control_path(directory_ + "/run", "/mnt"), "unmount", kPatience, [&](std::string_view line) {
-                if (lines.empty()) {
-                    fs_.let_go();
-                }
-                lines.emplace_back(line);
-            }));
+        EXPECT_TRUE(call_daemon(control_path(directory_ + "/run", "/mnt"), geteuid(), "unmount", kPatience,
+                                [&](std::string_view line) {
+                                    if (lines.empty()) {
+                                        fs_.let_go();
+                                    }
+                                    lines.emplace_back(line);
+                                }));
     });
     EXPECT_EQ(outcome.get().reason, "ckptfs unmount");
     control_.reset();

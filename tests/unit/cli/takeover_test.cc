@@ -103,7 +103,7 @@ TEST(PlaceLockTest, IsHeldByOneOfThoseWhoRaceForItAndLeavesNothingBehind) {
     constexpr int kRacers = 6;
     constexpr int kRounds = 15;
     const testing::TemporaryDirectory directory;
-    const TakeoverSystem system = takeover_system(directory.path());
+    const TakeoverSystem system = takeover_system([&] { return Result<std::string>(directory.path()); });
     std::atomic<int> holders = 0;
     std::atomic<int> refused = 0;
     std::atomic<int> in_company = 0;
