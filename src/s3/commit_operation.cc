@@ -16,12 +16,14 @@ bool may_have_been_ours(const Error& error) {
 }  // namespace
 
 CommitOperation::CommitOperation(std::shared_ptr<RequestSender> sender, SharedCall call, std::string write_id,
-                                 Read read, StoreDone<PutResponse> done)
+                                 Read read, StoreDone<PutResponse> done, std::shared_ptr<VersionPin> pin)
     : sender_(std::move(sender)),
       call_(std::move(call)),
       write_id_(std::move(write_id)),
+      is_copy_(call_->request.operation == "CopyObject"),
       read_(std::move(read)),
-      done_(std::move(done)) {}
+      done_(std::move(done)),
+      pin_(std::move(pin)) {}
 
 void CommitOperation::start() {
     call_->stops_when_outcome_unknown = !write_id_.empty();
@@ -43,18 +45,44 @@ std::function<void(Result<HttpResponse>)> CommitOperation::answer_handler() {
 }
 
 void CommitOperation::on_answer(Result<HttpResponse> outcome) {
+    const auto self = shared_from_this();
+    if (outcome && pin_ != nullptr) {
+        pin_->confirm(call_, is_copy_ ? "" : response_.etag, [self](const Status& confirmed) {
+            self->finish(confirmed ? Result<PutResponse>(std::move(self->response_)) : failure(confirmed.error()));
+        });
+        return;
+    }
     if (outcome) {
         finish(std::move(response_));
         return;
     }
-    if (drop_condition(outcome.error())) {
+    if (pin_ != nullptr && pin_->may_be_misjudged(outcome.error())) {
+        pin_->look(call_, [self, error = std::move(outcome.error())](bool again) mutable {
+            if (again) {
+                self->send_again();
+            } else {
+                self->settle(std::move(error));
+            }
+        });
         return;
     }
-    if (write_id_.empty() || outcome.error().errno_value == ECANCELED || !may_have_been_ours(outcome.error())) {
-        finish(failure(std::move(outcome.error())));
+    settle(std::move(outcome.error()));
+}
+
+void CommitOperation::settle(Error error) {
+    if (drop_condition(error)) {
         return;
     }
-    look(std::move(outcome.error()));
+    if (write_id_.empty() || error.errno_value == ECANCELED || !may_have_been_ours(error)) {
+        finish(failure(std::move(error)));
+        return;
+    }
+    look(std::move(error));
+}
+
+void CommitOperation::send_again() {
+    call_->done = answer_handler();
+    sender_->send(call_);
 }
 
 bool CommitOperation::drop_condition(const Error& error) {
@@ -68,8 +96,7 @@ bool CommitOperation::drop_condition(const Error& error) {
     }
     // Its headers are there.
     call_->prepare = nullptr;
-    call_->done = answer_handler();
-    sender_->send(call_);
+    send_again();
     return true;
 }
 

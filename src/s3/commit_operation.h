@@ -6,6 +6,8 @@
 // anything is said: if it carries this commit's write id, the commit has succeeded. If not, what can be retried is
 // retried, and the rest is reported.
 //
+// One that is pinned to a version (version_pin.h) goes on where the store judges the condition otherwise than S3.
+//
 // A store that knows no If-None-Match on writes and says so (501) is asked again without: what it guards is then only
 // as safe as the look at the key before.
 #pragma once
@@ -17,6 +19,7 @@
 #include "ckptfs/object_store.h"
 #include "s3/call.h"
 #include "s3/request_sender.h"
+#include "s3/version_pin.h"
 
 namespace ckptfs {
 
@@ -26,12 +29,14 @@ public:
 
     // An empty write id: nothing to recognise the commit by, so lost answers are only retried.
     CommitOperation(std::shared_ptr<RequestSender> sender, SharedCall call, std::string write_id, Read read,
-                    StoreDone<PutResponse> done);
+                    StoreDone<PutResponse> done, std::shared_ptr<VersionPin> pin = nullptr);
     void start();
 
 private:
     [[nodiscard]] std::function<void(Result<HttpResponse>)> answer_handler();
     void on_answer(Result<HttpResponse> outcome);
+    void settle(Error error);
+    void send_again();
     // True where the same request goes on without If-None-Match.
     bool drop_condition(const Error& error);
     void look(Error error);
@@ -41,8 +46,11 @@ private:
     const std::shared_ptr<RequestSender> sender_;
     SharedCall call_;
     const std::string write_id_;
+    const bool is_copy_;
     const Read read_;
     StoreDone<PutResponse> done_;
+    // Null where any version will do.
+    const std::shared_ptr<VersionPin> pin_;
     PutResponse response_;
 };
 

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -76,6 +77,11 @@ public:
     [[nodiscard]] S3Statistics statistics() const;
     // True the first time: it is worth a line.
     [[nodiscard]] bool found_no_write_conditions() { return !without_write_conditions_.exchange(true); }
+    // The same for a condition, by the name of its header.
+    [[nodiscard]] bool is_first(const std::string& header) {
+        const std::lock_guard lock(told_mutex_);
+        return told_.insert(header).second;
+    }
     // DeleteObject is refused with If-Match.
     void found_no_delete_conditions() { without_delete_conditions_ = true; }
     [[nodiscard]] bool without_delete_conditions() const { return without_delete_conditions_; }
@@ -139,6 +145,9 @@ private:
     const Milliseconds stall_timeout_;
     const RetryPolicy policy_;
 
+    std::mutex told_mutex_;
+    // Guarded by told_mutex_.
+    std::set<std::string> told_;
     std::atomic<bool> without_write_conditions_ = false;
     std::atomic<bool> without_delete_conditions_ = false;
     std::atomic<bool> deletes_want_md5_ = false;

@@ -14,6 +14,7 @@
 #include "s3/responses.h"
 #include "s3/simple_call.h"
 #include "s3/times.h"
+#include "s3/version_pin.h"
 #include "s3/xml.h"
 
 namespace ckptfs {
@@ -21,6 +22,8 @@ namespace {
 
 // Complete and copies may work for minutes. Amazon S3 sends blanks meanwhile, others send nothing.
 constexpr int kSlowAnswerFactor = 3;
+
+constexpr const char* kSourceIfMatch = "x-amz-copy-source-if-match";
 
 RequestDefaults defaults_of(const StoreConfig& config) {
     const bool with_key = config.encryption.empty() && !config.kms_key_id.empty();
@@ -125,7 +128,7 @@ void S3Store::put(PutRequest request, StoreDone<PutResponse> done) {
         return read_put(response, sent_checksum(raw->request));
     };
     std::make_shared<CommitOperation>(sender_, std::move(call), write_id_in(request.metadata), std::move(read),
-                                      std::move(done))
+                                      std::move(done), pin("if-match", request.key, request.if_match))
         ->start();
 }
 
@@ -135,9 +138,9 @@ void S3Store::copy(CopyRequest request, StoreDone<PutResponse> done) {
     call->precondition_errno = precondition_errno(request.if_none_match);
     call->stall_timeout_factor = kSlowAnswerFactor;
     auto read = [](const HttpResponse& response) { return read_written(parse_copy_result(response.body), response); };
-    std::make_shared<CommitOperation>(sender_, std::move(call),
-                                      request.description ? write_id_in(request.description->metadata) : "",
-                                      std::move(read), std::move(done))
+    std::make_shared<CommitOperation>(
+        sender_, std::move(call), request.description ? write_id_in(request.description->metadata) : "",
+        std::move(read), std::move(done), pin(kSourceIfMatch, request.source_key, request.source_if_match))
         ->start();
 }
 
@@ -194,7 +197,11 @@ void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<Uploaded
     auto call =
         make_simple_call<UploadedPart>(upload_part_copy_request(defaults_, request), std::move(read), std::move(done));
     call->stall_timeout_factor = kSlowAnswerFactor;
-    sender_->send(call);
+    send_pinned(sender_, call, pin(kSourceIfMatch, request.source_key, request.source_if_match));
+}
+
+std::shared_ptr<VersionPin> S3Store::pin(const char* header, const std::string& key, const std::string& etag) const {
+    return etag.empty() ? nullptr : std::make_shared<VersionPin>(sender_, header, key, etag);
 }
 
 void S3Store::complete_upload(CompleteRequest request, StoreDone<PutResponse> done) {

@@ -14,6 +14,8 @@
 
 namespace ckptfs {
 
+class VersionPin;
+
 // Threads and ownership as in ObjectStore. The destructor completes what is under way with ECANCELED; it must not run
 // in a callback.
 class S3Store final : public ObjectStore {
@@ -43,6 +45,10 @@ public:
     [[nodiscard]] S3Statistics statistics() const { return sender_->statistics(); }
 
 private:
+    // Null where any version will do.
+    [[nodiscard]] std::shared_ptr<VersionPin> pin(const char* header, const std::string& key,
+                                                  const std::string& etag) const;
+
     const RequestDefaults defaults_;
     const std::shared_ptr<RequestSender> sender_;
 };

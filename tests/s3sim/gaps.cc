@@ -31,12 +31,33 @@ bool is_passed_over(const Gaps& gaps, Operation operation, std::string_view head
     return false;
 }
 
+bool is_write(Operation operation) {
+    return operation == Operation::kPutObject || operation == Operation::kCopyObject;
+}
+
+// No object has it.
+constexpr std::string_view kNoETag = "\"-\"";
+
+bool never_holds(const Gaps& gaps, const S3Request& request, const NameValue& header) {
+    if (header.first == "if-match" && is_write(request.operation)) {
+        return gaps.contains(kQuotedIfMatch) && header.second.starts_with('"');
+    }
+    return header.first == "x-amz-copy-source-if-match" && gaps.contains(kConditionsOnUploads) &&
+           header.second.find('-') != std::string::npos;
+}
+
+bool is_not_known(const Gaps& gaps, const S3Request& request, const NameValue& header) {
+    return (header.first == "if-match" || header.first == "if-none-match") && is_write(request.operation) &&
+           gaps.contains(kKnownWriteConditions);
+}
+
 }  // namespace
 
 std::vector<std::string> names_of_gaps() {
     std::vector<std::string> names;
-    for (const std::string_view name : {kMetadata, kReadConditions, kWriteConditions, kCopyConditions,
-                                        kDeleteConditions, kDeleteChecksums, kChecksums, kUnequalParts}) {
+    for (const std::string_view name :
+         {kMetadata, kReadConditions, kWriteConditions, kCopyConditions, kDeleteConditions, kDeleteChecksums,
+          kKnownWriteConditions, kQuotedIfMatch, kConditionsOnUploads, kChecksums, kUnequalParts}) {
         names.emplace_back(name);
     }
     return names;
@@ -52,6 +73,14 @@ Outcome<void> apply_gaps(const Gaps& gaps, S3Request& request) {
     if (request.operation == Operation::kDeleteObjects && gaps.contains(kDeleteChecksums) &&
         !request.http.header("content-md5")) {
         return fail("MissingContentMD5");
+    }
+    for (NameValue& header : request.http.headers) {
+        if (is_not_known(gaps, request, header)) {
+            return fail("NotImplemented", "Conditional object PUTs are not supported.");
+        }
+        if (never_holds(gaps, request, header)) {
+            header.second = kNoETag;
+        }
     }
     const bool has_checksum =
         std::any_of(request.http.headers.begin(), request.http.headers.end(),

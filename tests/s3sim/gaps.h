@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What stores of other makes lack: headers that S3 heeds and they pass over. Pure.
+// What stores of other makes lack: headers that S3 heeds and they pass over, or take otherwise. Pure.
 
 #include <set>
 #include <string>
@@ -21,6 +21,12 @@ inline constexpr std::string_view kCopyConditions = "copy-conditions";
 inline constexpr std::string_view kDeleteConditions = "delete-conditions";
 // DeleteObjects is refused without Content-MD5, whatever other checksum comes.
 inline constexpr std::string_view kDeleteChecksums = "delete-checksums";
+// If-Match and If-None-Match on writes are NotImplemented, as in OpenStack Swift 2.30.
+inline constexpr std::string_view kKnownWriteConditions = "known-write-conditions";
+// If-Match on writes holds for ETags without their quotes alone, as in radosgw 16.
+inline constexpr std::string_view kQuotedIfMatch = "quoted-if-match";
+// A condition on the source of a copy never holds where it was uploaded in parts, as in OpenStack Swift 2.30.
+inline constexpr std::string_view kConditionsOnUploads = "conditions-on-uploads";
 // Requests with x-amz-checksum-… are refused.
 inline constexpr std::string_view kChecksums = "checksums";
 // Complete refuses parts of different sizes, the last one aside, as Cloudflare R2 does.

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request that is to take effect on one version only (If-Match, x-amz-copy-source-if-match), where the store judges
+// that otherwise than S3.
+//
+// A refusal is believed where another version is there. Where it is the one that was asked for, the store does not mean
+// what it says: radosgw 16 compares If-Match of a write with the ETag without its quotes; OpenStack Swift takes none on
+// writes (501), and its release 2.30 refuses every pinned copy of what was uploaded in parts. Then the condition is
+// sent as that store understands it, or not at all; without it the version is looked at before and after, which leaves
+// others a moment in between. One line of the log says so.
+//
+// Ownership: shared; kept by what it hands on. Threads: as the call that it belongs to.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ckptfs/object_store.h"
+#include "s3/call.h"
+#include "s3/request_sender.h"
+
+namespace ckptfs {
+
+class VersionPin : public std::enable_shared_from_this<VersionPin> {
+public:
+    // `header` of the call demands this version of `key`.
+    VersionPin(std::shared_ptr<RequestSender> sender, std::string header, std::string key, std::string etag)
+        : sender_(std::move(sender)), header_(std::move(header)), key_(std::move(key)), etag_(std::move(etag)) {}
+
+    // Whether this may be a refusal of the condition that says nothing about the version.
+    [[nodiscard]] bool may_be_misjudged(const Error& error) const;
+    // Looks at the version. True where it is there: the call has been changed, and is to be sent again.
+    void look(const SharedCall& call, std::function<void(bool again)> decided);
+    // After a success: whether the version is known to have been there, too. `written`: the ETag that the call has
+    // written under the key, empty for a copy's source.
+    void confirm(const SharedCall& call, std::string written, std::function<void(Status)> confirmed);
+
+private:
+    enum class Sent : std::uint8_t { kAsInS3, kWithoutQuotes, kNotAtAll };
+
+    void change(Call& call);
+    void tell() const;
+
+    const std::shared_ptr<RequestSender> sender_;
+    const std::string header_;
+    const std::string key_;
+    const std::string etag_;
+    Sent sent_ = Sent::kAsInS3;
+};
+
+// Sends a call that is not a commit; `pin` may be null.
+void send_pinned(const std::shared_ptr<RequestSender>& sender, const SharedCall& call,
+                 const std::shared_ptr<VersionPin>& pin);
+
+}  // namespace ckptfs
