@@ -283,7 +283,9 @@ void OpenFiles::flush(HandleId id, Caller caller, Reply<void> reply) {
         case CloseAction::kAbort:
             break;
     }
-    abort_killed(*handle, [reply = std::move(reply)] { reply({}); });
+    // Who was killed hears no answer, and is not to wait for the store.
+    abort_killed(*handle, [] {});
+    reply({});
 }
 
 void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) {
@@ -291,8 +293,12 @@ void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) 
     why.message = handle.writer->key() + " is not published: its writer was killed";
     log_warning(escaped(why.message));
     watch(handle.node, handle.writer, handle.opener, EndOfFile::kHeldBack);
+    abort_begins();
     handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
-        state_.failed.when_recorded(key, ended);
+        state_.failed.when_recorded(key, [this, ended] {
+            ended();
+            abort_ends();
+        });
     });
 }
 

@@ -20,6 +20,19 @@ void OpenFiles::rename_ends(const std::string& name) {
     answer_drain();
 }
 
+void OpenFiles::abort_begins() {
+    const std::lock_guard lock(drain_mutex_);
+    ++aborts_;
+}
+
+void OpenFiles::abort_ends() {
+    {
+        const std::lock_guard lock(drain_mutex_);
+        --aborts_;
+    }
+    answer_drain();
+}
+
 void OpenFiles::drain(Reply<void> reply) {
     state_.draining = true;
     {
@@ -47,7 +60,7 @@ void OpenFiles::answer_drain() {
     std::vector<Reply<void>> replies;
     {
         std::lock_guard lock(drain_mutex_);
-        if (!renames_.empty()) {
+        if (!renames_.empty() || aborts_ > 0) {
             return;
         }
         replies.swap(waiting_for_drain_);

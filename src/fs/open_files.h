@@ -124,6 +124,9 @@ private:
     void note_committed(const NodePtr& node, const CommittedObject& object);
     void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
     void answer_drain();
+    // What is left of a killed writer's file in the store is removed before the mount ends.
+    void abort_begins();
+    void abort_ends();
 
     SharedState& state_;
     Lookups& lookups_;
@@ -135,6 +138,7 @@ private:
     mutable std::mutex drain_mutex_;
     // --- guarded by `drain_mutex_`
     std::multiset<std::string> renames_;
+    int aborts_ = 0;
     std::vector<Reply<void>> waiting_for_drain_;
 
     // Last, so that everything above exists while it runs.

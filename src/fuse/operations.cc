@@ -267,6 +267,10 @@ void op_flush(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
     if (const auto request = begin(req, Interrupts::kHeldBack)) {
         serving(req).fs->flush(info->fh, caller_of(req), status_reply(request));
         request->honour_interrupts();
+        // For a writer that died of a fault no INTERRUPT comes.
+        if (!request->answered()) {
+            serving(req).interrupts.add(request);
+        }
     }
 }
 

@@ -54,6 +54,7 @@ std::shared_ptr<PendingRequest> PendingRequest::begin(fuse_req* request, const P
     fuse_req_interrupt_func(request, &PendingRequest::on_interrupt, pending.get());
     pending->arming_thread_.store(std::thread::id());
     if (pending->interrupted_while_arming_) {
+        pending->interrupted_ = true;
         if (pending->give_up_if_dying()) {
             return nullptr;
         }
@@ -80,6 +81,7 @@ void PendingRequest::on_interrupt(fuse_req* /*request*/, void* self) {
     if (keep == nullptr || keep->answered()) {
         return;
     }
+    keep->interrupted_ = true;
     if (!keep->may_be_given_up()) {
         InterruptWatch& watch = keep->watch_;
         watch.add(std::move(keep));
@@ -88,8 +90,19 @@ void PendingRequest::on_interrupt(fuse_req* /*request*/, void* self) {
     }
 }
 
+void PendingRequest::honour_interrupts() {
+    interruptible_ = true;
+    if (interrupted_) {
+        give_up_if_dying();
+    }
+}
+
 bool PendingRequest::may_be_given_up() const {
-    return interruptible_.load(std::memory_order_acquire) && processes_.is_dying(thread_);
+    if (!interruptible_) {
+        return false;
+    }
+    // Who ends by itself waits for what its exit closes.
+    return interrupted_ ? processes_.is_dying(thread_) : processes_.exit_state(thread_) == ExitState::kKilledBySignal;
 }
 
 bool PendingRequest::give_up_if_dying() {

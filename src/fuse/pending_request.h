@@ -41,7 +41,7 @@ namespace ckptfs {
 
 class PendingRequest;
 
-// Requests that were interrupted while their caller was not dying. Threads: any.
+// Requests that were interrupted while their caller was not dying, and closes. Threads: any.
 class InterruptWatch {
 public:
     void add(std::shared_ptr<PendingRequest> request);
@@ -81,17 +81,17 @@ public:
     bool extended(const std::string& value, std::size_t size);
     bool statistics(const struct statvfs& statistics);
 
-    // For a request that was begun with its interrupts held back.
-    void honour_interrupts() { interruptible_.store(true, std::memory_order_release); }
-    // Answers EINTR if the caller is dying and interrupts are honoured; true if the request has been answered, by this
-    // or before.
+    // For a request that was begun with its interrupts held back; one that has come is honoured at once.
+    void honour_interrupts();
+    // Answers EINTR if interrupts are honoured and the caller is dying, or was killed without one; true if the request
+    // has been answered, by this or before.
     bool give_up_if_dying();
+    [[nodiscard]] bool answered() const { return answered_.load(std::memory_order_acquire); }
 
 private:
     PendingRequest(fuse_req* request, const ProcessInspector& processes, InterruptWatch& watch, Interrupts interrupts);
     static void on_interrupt(fuse_req* request, void* self);
 
-    [[nodiscard]] bool answered() const { return answered_.load(std::memory_order_acquire); }
     [[nodiscard]] bool may_be_given_up() const;
     bool claim() { return !answered_.exchange(true, std::memory_order_acq_rel); }
     bool claim_and_disarm();
@@ -102,6 +102,7 @@ private:
     const pid_t thread_;
     std::atomic<bool> answered_{false};
     std::atomic<bool> interruptible_;
+    std::atomic<bool> interrupted_{false};
     // The thread that is inside begin(). fuse_req_interrupt_func() may call on_interrupt() on it and goes on using the
     // request afterwards, so that there it must not be answered.
     std::atomic<std::thread::id> arming_thread_;

@@ -201,7 +201,7 @@ def test_signals_during_write_and_close_change_nothing(mount, simulator, prefix)
 @pytest.mark.parametrize("operation, mebibytes", [("PutObject", 1), ("UploadPart", 40), ("CompleteMultipartUpload", 40)])
 def test_a_store_that_hangs_lets_a_killed_writer_go(mount, simulator, prefix, operation, mebibytes):
     simulator.inject({"op": operation, "key": prefix + "*", "action": "hang"})
-    made = mount("--retry-for", "3s")
+    made = mount()
     script = """
         import os, sys
         file = open(sys.argv[1], "wb", buffering=0)
@@ -216,7 +216,7 @@ def test_a_store_that_hangs_lets_a_killed_writer_go(mount, simulator, prefix, op
     started = time.monotonic()
     writer.kill()
     writer.wait(20)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 1
     simulator.clear_faults()
     # A writer killed while it waited in close() had written everything.
     assert all(len(simulator.content(key)) == mebibytes * MIB for key in simulator.keys(prefix))

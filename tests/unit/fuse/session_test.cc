@@ -34,7 +34,15 @@ public:
         return 0;
     }
     [[nodiscard]] bool written_by_others(std::uint64_t /*inode*/, pid_t /*except*/) const override { return false; }
-    [[nodiscard]] ExitState exit_state(pid_t /*thread*/) const override { return ExitState::kRunning; }
+    // As if a fault had killed it: the kernel interrupts nothing.
+    void crash(pid_t thread) {
+        const std::lock_guard lock(mutex_);
+        crashed_.insert(thread);
+    }
+    [[nodiscard]] ExitState exit_state(pid_t thread) const override {
+        const std::lock_guard lock(mutex_);
+        return crashed_.contains(thread) ? ExitState::kKilledBySignal : ExitState::kRunning;
+    }
     [[nodiscard]] bool is_dying(pid_t thread) const override {
         ++asked_;
         const std::lock_guard lock(mutex_);
@@ -45,6 +53,7 @@ private:
     mutable std::atomic<int> asked_{0};
     mutable std::mutex mutex_;
     std::set<pid_t> dying_;
+    std::set<pid_t> crashed_;
 };
 
 class FixedClock final : public Clock {
@@ -297,6 +306,16 @@ TEST_F(SessionTest, AKillAfterAHarmlessSignalIsSeen) {
     ASSERT_TRUE(testing::eventually([this] { return processes_.asked() > 0; }));
     processes_.kill(100);
     expect_error(EINTR, flush);
+}
+
+TEST_F(SessionTest, AWriterThatAFaultKilledDoesNotWaitForItsClose) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    processes_.crash(100);
+    const std::uint64_t flush = send_held("flush", FUSE_FLUSH, entry.nodeid, raw(fuse_flush_in{handle, 0, 0, 0}));
+    expect_error(EINTR, flush);
+    fs_.let_go();
 }
 
 TEST_F(SessionTest, AnInterruptThatOvertakesItsRequestIsSeen) {
