@@ -23,6 +23,7 @@
 #include "fuse/mount.h"
 #include "fuse/session.h"
 #include "support/heap_buffer_pool.h"
+#include "support/inline_executor.h"
 #include "support/memory_file_system.h"
 
 namespace ckptfs {
@@ -98,6 +99,7 @@ int run(const std::string& directory, const std::string& mode, std::size_t gibib
     HeapBufferPool pool(64);
     NoProcesses processes;
     RealClock clock;
+    testing::InlineExecutor disk;
 
     sigset_t signals;
     sigemptyset(&signals);
@@ -116,7 +118,7 @@ int run(const std::string& directory, const std::string& mode, std::size_t gibib
     auto connection = (*mount)->connection();
     auto session = Session::create(std::move(*connection));
     std::promise<void> ready;
-    (*session)->serve({fs, pool, processes, clock}, 8,
+    (*session)->serve({fs, pool, processes, clock, disk, "/var/tmp"}, 8,
                       {[&ready] { ready.set_value(); }, [] { kill(getpid(), SIGTERM); }});
     ready.get_future().wait();
     if (const auto raised = set_read_ahead((*mount)->entry(), 8192); !raised) {

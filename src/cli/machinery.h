@@ -56,6 +56,8 @@ public:
     // Only once the file system has been started.
     [[nodiscard]] const BlockCache& cache() const { return *cache_; }
     [[nodiscard]] Executor& executor() { return *executor_; }
+    // For tasks that wait for the disk.
+    [[nodiscard]] Executor& staging() { return *staging_; }
     [[nodiscard]] Timer& timer() { return *timer_; }
 
 private:

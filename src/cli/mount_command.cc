@@ -403,7 +403,8 @@ void Daemon::mount_answers() {
 }
 
 int Daemon::serve_until_the_end() {
-    session_->serve({*fs_, machinery_->pool(), machinery_->processes(), machinery_->clock()},
+    session_->serve({*fs_, machinery_->pool(), machinery_->processes(), machinery_->clock(), machinery_->staging(),
+                     config_.write.staging_dir},
                     config_.mount.fuse_threads, {[this] { mount_answers(); }, [this] { service_->session_ended(); }});
     started_ = machinery_->clock().now();
     started_at_ = machinery_->clock().wall_now();

@@ -248,17 +248,25 @@ void op_read(fuse_req_t req, fuse_ino_t /*node*/, std::size_t size, off_t offset
 }
 
 void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, off_t offset, fuse_file_info* info) {
-    auto request = begin(req);
+    const std::shared_ptr<PendingRequest> request = begin(req);
     if (request == nullptr) {
         return;
     }
     // Without splice the data is one piece in the buffer that the request was received into, and stays there.
     const ByteSpan data(static_cast<const std::byte*>(received->buf[0].mem), received->buf[0].size);
-    serving(req).fs->write(info->fh, static_cast<std::uint64_t>(offset),
-                           WriteData{serving(req).steal_current_buffer(), data}, caller_of(req),
-                           [size = data.size(), request = std::move(request)](Status result) {
-                               result ? request->written(size) : request->error(result.error());
-                           });
+    FileSystem& fs = *serving(req).fs;
+    serving(req).hand_over(
+        data, [request] { return !request->answered(); },
+        [&fs, handle = info->fh, offset, caller = caller_of(req), size = data.size(),
+         request](Result<WriteData> write) {
+            if (!write) {
+                request->error(write.error());
+                return;
+            }
+            fs.write(
+                handle, static_cast<std::uint64_t>(offset), std::move(*write), caller,
+                [size, request](Status result) { result ? request->written(size) : request->error(result.error()); });
+        });
 }
 
 // A killed writer's FLUSH arrives together with its INTERRUPT, and RELEASE follows the answer: the filesystem has to

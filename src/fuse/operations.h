@@ -5,9 +5,12 @@
 // Threads: libfuse calls the operations on the session's workers, many at a time.
 #pragma once
 
-#include "ckptfs/buffer_pool.h"
+#include <functional>
+
+#include "ckptfs/bytes.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/processes.h"
+#include "ckptfs/status.h"
 #include "fs/file_system.h"
 #include "fuse/pending_request.h"
 
@@ -19,8 +22,10 @@ namespace ckptfs {
 class Serving {
 public:
     virtual ~Serving() = default;
-    // The buffer that holds the request this thread is handling; the worker takes another for its next one.
-    virtual Buffer steal_current_buffer() = 0;
+    // Hands over the data of the write that this thread is handling, with the buffer that it lies in where the worker
+    // has another one to go on with; else once there is one, unless `wanted` says no by then.
+    virtual void hand_over(ByteSpan data, std::function<bool()> wanted,
+                           std::function<void(Result<WriteData>)> deliver) = 0;
 
     FileSystem* fs = nullptr;
     const ProcessInspector* processes = nullptr;

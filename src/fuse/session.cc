@@ -26,6 +26,7 @@
 #include "fuse/init_negotiation.h"
 #include "fuse/kernel_notifier.h"
 #include "fuse/operations.h"
+#include "fuse/parked_writes.h"
 
 namespace ckptfs {
 namespace {
@@ -108,12 +109,14 @@ private:
     void watch_interrupts();
     bool wait_until_stopping(Milliseconds time);
 
-    Buffer steal_current_buffer() override;
+    void hand_over(ByteSpan data, std::function<bool()> wanted,
+                   std::function<void(Result<WriteData>)> deliver) override;
     void invalidate_entry(std::uint64_t parent, const std::string& name) override;
     void invalidate_inode(std::uint64_t node) override;
 
     // Set by serve().
     BufferPool* pool_ = nullptr;
+    std::shared_ptr<ParkedWrites> parked_;
     Events events_;
 
     InitNegotiation negotiation_;
@@ -176,6 +179,7 @@ void FuseSession::serve(SessionEnvironment environment, int workers, Events even
     processes = &environment.processes;
     clock = &environment.clock;
     pool_ = &environment.pool;
+    parked_ = std::make_shared<ParkedWrites>(environment.pool, environment.disk, environment.staging_dir);
     events_ = std::move(events);
 
     struct sigaction wake {};
@@ -199,6 +203,9 @@ void FuseSession::serve(SessionEnvironment environment, int workers, Events even
 void FuseSession::stop() {
     // While the workers still answer: what the notifier is doing may wait for them.
     notifier_.disconnect();
+    if (parked_ != nullptr) {
+        parked_->stop();
+    }
     std::unique_lock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
@@ -299,8 +306,14 @@ void FuseSession::watch_interrupts() {
     }
 }
 
-Buffer FuseSession::steal_current_buffer() {
-    return std::move(*current_buffer);
+void FuseSession::hand_over(ByteSpan data, std::function<bool()> wanted,
+                            std::function<void(Result<WriteData>)> deliver) {
+    std::optional<Buffer> next = pool_->try_take(MemoryUse::kReceive);
+    // Waiting a little for one instead saves nothing: those that are parked have it first.
+    if (!next && parked_->park(data, std::move(wanted), deliver)) {
+        return;
+    }
+    deliver(WriteData{std::exchange(*current_buffer, next ? std::move(*next) : Buffer()), data});
 }
 
 void FuseSession::invalidate_entry(std::uint64_t parent, const std::string& name) {

@@ -2,8 +2,9 @@
 // The threads that read the kernel's requests and hand them to the FileSystem.
 //
 // Workers never wait for the store: a request that must wait is a PendingRequest, and a write keeps the buffer that it
-// was received into while its worker takes another one from the pool (MemoryUse::kReceive). Without a free buffer a
-// worker waits for one; the other workers hold theirs and go on reading.
+// was received into while its worker takes another one from the pool (MemoryUse::kReceive). Where there is none the
+// worker keeps its own, and the write's data waits on the disk (ParkedWrites): the next request is always read. Only
+// where the disk takes no more does a worker wait for a buffer.
 //
 // Ownership: FileSystem, pool, inspector and clock outlive the serving: destroy the FileSystem between stop() and the
 // session, because answers that come late still need the session.
@@ -12,10 +13,12 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "base/file_descriptor.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/clock.h"
+#include "ckptfs/executor.h"
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
 #include "fs/file_system.h"
@@ -28,6 +31,9 @@ struct SessionEnvironment {
     BufferPool& pool;
     const ProcessInspector& processes;
     const Clock& clock;
+    // For tasks that wait for the disk.
+    Executor& disk;
+    std::string staging_dir;
 };
 
 class Session {

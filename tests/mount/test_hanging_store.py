@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs see while the store takes nothing."""
 
+import hashlib
+import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -8,16 +11,89 @@ import textwrap
 import time
 
 import pytest
-from harness.programs import wait_until
+from harness.programs import CKPTFS, wait_until
 
 pytestmark = pytest.mark.sanitized
 
 MIB = 1 << 20
 
+WRITERS = """
+    import hashlib, os, sys, threading
+    data = os.urandom(1 << 20)
+    def write(name):
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for _ in range(int(sys.argv[1])):
+            os.write(file, data)
+        os.close(file)
+    threads = [threading.Thread(target=write, args=(name,)) for name in sys.argv[2:]]
+    for thread in threads:
+        thread.start()
+    print("ready", flush=True)
+    for thread in threads:
+        thread.join()
+    print(hashlib.sha256(data).hexdigest(), flush=True)
+"""
+
+
+def start_writers(directory: pathlib.Path, mebibytes: int, *names: str) -> subprocess.Popen:
+    """One thread a file; it says the digest of a block, of which each file has so many."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITERS), str(mebibytes), *(directory / name for name in names)],
+        stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline().strip() == "ready"
+    return process
+
+
 def seconds(action) -> float:
     begun = time.monotonic()
     action()
     return time.monotonic() - begun
+
+
+def run(*command) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=20)
+
+
+def blocked_threads(process: subprocess.Popen) -> int:
+    """Those that wait in a call to the mount."""
+    count = 0
+    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+        try:
+            count += "fuse" in (task / "stack").read_text() or "request_wait" in (task / "wchan").read_text()
+        except OSError:
+            continue
+    return count
+
+
+@pytest.mark.parametrize("writers", [64, 512])
+def test_what_needs_no_data_is_answered_while_writers_wait(mount, simulator, prefix, writers):
+    made = mount("--max-memory", "128M", "--metadata-ttl", "60s")
+    (made / "directory").mkdir()
+    (made / "directory" / "file").write_bytes(b"content")
+    os.listdir(made / "directory")
+    for operation in ("UploadPart", "PutObject", "CompleteMultipartUpload"):
+        simulator.inject({"op": operation, "key": prefix + "shard*", "action": "hang"})
+    killed = [start_writers(made.path, 1000, f"shard-killed-{i}") for i in range(4)]
+    others = start_writers(made.path, 2, *(f"shard-{i}" for i in range(writers)))
+    wait_until(lambda: blocked_threads(others) == writers and all(blocked_threads(each) == 1 for each in killed),
+               "all of them to wait", 60)
+    # What the kernel still holds is read within a second, too.
+    assert seconds(lambda: run("stat", "-f", made.path)) < 1
+    assert seconds(lambda: run("ls", made / "directory")) < 1
+    assert seconds(lambda: run("stat", made / "directory" / "file")) < 1
+    assert seconds(lambda: run(CKPTFS, "status", made.path)) < 1
+    for each in killed:
+        each.kill()
+    assert seconds(lambda: [each.wait(20) for each in killed]) < 1
+    simulator.clear_faults()
+    digest = others.stdout.readline().strip()
+    assert others.wait(60) == 0
+    for i in range(0, writers, 16):
+        content = simulator.content(prefix + f"shard-{i}")
+        assert len(content) == 2 * MIB
+        assert {hashlib.sha256(content[begin:begin + MIB]).hexdigest() for begin in (0, MIB)} == {digest}
+    assert len(simulator.keys(prefix + "shard")) == writers
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "the uploads of killed writers to be ended")
 
 
 @pytest.mark.parametrize("name", ["shard", "train.log"])

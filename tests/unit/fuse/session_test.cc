@@ -1,104 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real FUSE layer, driven without a mount.
-#include "fuse/session.h"
-
 #include <fcntl.h>
-#include <gtest/gtest.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
-#include <set>
-#include <thread>
 
-#include "support/eventually.h"
-#include "support/heap_buffer_pool.h"
 #include "support/manual_clock.h"
-#include "support/memory_file_system.h"
-#include "unit/fuse/fake_kernel.h"
+#include "unit/fuse/session_fixture.h"
 
 namespace ckptfs {
 namespace {
-
-class FakeProcesses final : public ProcessInspector {
-public:
-    void kill(pid_t thread) {
-        const std::lock_guard lock(mutex_);
-        dying_.insert(thread);
-    }
-    [[nodiscard]] int asked() const { return asked_; }
-
-    [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override { return thread; }
-    [[nodiscard]] std::optional<int> writable_descriptors(pid_t /*process*/, std::uint64_t /*inode*/) const override {
-        return 0;
-    }
-    [[nodiscard]] bool written_by_others(std::uint64_t /*inode*/, pid_t /*except*/) const override { return false; }
-    // As if a fault had killed it: the kernel interrupts nothing.
-    void crash(pid_t thread) {
-        const std::lock_guard lock(mutex_);
-        crashed_.insert(thread);
-    }
-    [[nodiscard]] ExitState exit_state(pid_t thread) const override {
-        const std::lock_guard lock(mutex_);
-        return crashed_.contains(thread) ? ExitState::kKilledBySignal : ExitState::kRunning;
-    }
-    [[nodiscard]] bool is_dying(pid_t thread) const override {
-        ++asked_;
-        const std::lock_guard lock(mutex_);
-        return dying_.contains(thread);
-    }
-
-private:
-    mutable std::atomic<int> asked_{0};
-    mutable std::mutex mutex_;
-    std::set<pid_t> dying_;
-    std::set<pid_t> crashed_;
-};
-
-class FixedClock final : public Clock {
-public:
-    [[nodiscard]] SteadyTime now() const override { return {}; }
-    [[nodiscard]] WallTime wall_now() const override { return WallTime(std::chrono::seconds(1'700'000'000)); }
-};
-
-class SessionTest : public ::testing::Test {
-protected:
-    SessionTest() : session_(Session::create(kernel_.connection()).value()) {}
-
-    void serve(int workers) {
-        session_->serve({fs_, pool_, processes_, clock_}, workers,
-                        {[this] { ready_ = true; }, [this] { ended_ = true; }});
-        if (init_) {
-            kernel_.init();
-        }
-    }
-
-    // A request that waits in the filesystem.
-    std::uint64_t send_held(const char* operation, std::uint32_t opcode, std::uint64_t node, std::string_view body) {
-        fs_.hold(operation);
-        const std::uint64_t unique = kernel_.send(opcode, node, body);
-        EXPECT_TRUE(testing::eventually([this] { return fs_.held() == 1; }));
-        return unique;
-    }
-
-    void expect_error(int error, std::uint64_t unique) {
-        const auto answer = kernel_.receive();
-        ASSERT_TRUE(answer);
-        EXPECT_EQ(answer->unique, unique);
-        EXPECT_EQ(answer->error, error);
-    }
-
-    bool init_ = true;
-    std::atomic<bool> ready_{false};
-    std::atomic<bool> ended_{false};
-    FakeKernel kernel_;
-    MemoryFileSystem fs_{{}};
-    HeapBufferPool pool_{8};
-    FakeProcesses processes_;
-    FixedClock clock_;
-    std::unique_ptr<Session> session_;
-};
 
 TEST_F(SessionTest, AgreesOnWhatTheFileSystemNeeds) {
     init_ = false;
@@ -225,40 +135,6 @@ TEST_F(SessionTest, AParkedWriteDoesNotKeepTheWorker) {
     EXPECT_EQ(kernel_.call(FUSE_GETATTR, entry.nodeid, raw(fuse_getattr_in{})).error, 0);
     fs_.let_go();
     expect_error(0, write);
-}
-
-TEST_F(SessionTest, AWorkerWithoutABufferGoesOnWhenOneIsFree) {
-    serve(1);
-    std::uint64_t handle = 0;
-    const fuse_entry_out entry = kernel_.create("f", &handle);
-    fs_.hold("write");
-    for (std::size_t i = 0; i < pool_.usage().total_buffers; ++i) {
-        kernel_.send_write(entry.nodeid, handle, 0, "parked");
-    }
-    ASSERT_TRUE(testing::eventually([this] { return pool_.usage().waiting[0] == 1; }));
-    const std::uint64_t getattr = kernel_.send(FUSE_GETATTR, entry.nodeid, raw(fuse_getattr_in{}));
-    fs_.let_go();
-    bool answered = false;
-    for (std::size_t i = 0; i <= pool_.usage().total_buffers; ++i) {
-        const auto answer = kernel_.receive();
-        ASSERT_TRUE(answer);
-        answered = answered || answer->unique == getattr;
-    }
-    EXPECT_TRUE(answered);
-}
-
-TEST_F(SessionTest, StopsWhileAWorkerWaitsForABuffer) {
-    serve(1);
-    std::uint64_t handle = 0;
-    const fuse_entry_out entry = kernel_.create("f", &handle);
-    fs_.hold("write");
-    for (std::size_t i = 0; i < pool_.usage().total_buffers; ++i) {
-        kernel_.send_write(entry.nodeid, handle, 0, "parked");
-    }
-    ASSERT_TRUE(testing::eventually([this] { return pool_.usage().waiting[0] == 1; }));
-    session_->stop();
-    fs_.let_go();
-    EXPECT_TRUE(testing::eventually([this] { return pool_.usage().free_buffers == pool_.usage().total_buffers; }));
 }
 
 TEST_F(SessionTest, StopsWhileWorkersWaitForRequests) {
@@ -449,7 +325,8 @@ TEST(StuckSession, SaysHowLongARequestHasKeptItsWorker) {
     FakeProcesses processes;
     testing::ManualClock clock;
     const auto session = Session::create(kernel.connection()).value();
-    session->serve({fs, pool, processes, clock}, 2, {[] {}, [] {}});
+    testing::InlineExecutor disk;
+    session->serve({fs, pool, processes, clock, disk, "/var/tmp"}, 2, {[] {}, [] {}});
     kernel.init();
     EXPECT_TRUE(testing::eventually([&] { return session->longest_request() == Milliseconds(0); }));
     kernel.send(FUSE_STATFS, FUSE_ROOT_ID, {});
