@@ -32,7 +32,7 @@ NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::
     node->parent = parent;
     node->name = name;
     parent->children[name] = node.get();
-    node->inode = old != nullptr ? old->inode : free_inode(lock, *node);
+    node->inode = old != nullptr && !is_of_another_file(old->inode, *node) ? old->inode : free_inode(lock, *node);
     own(node);
     return node;
 }
@@ -47,11 +47,13 @@ std::uint64_t NodeTable::free_inode(const Lock& lock, const Node& node) const {
     return inode;
 }
 
-// One that was removed or renamed, or whose directory was, while it had this number.
+// One that was removed or renamed, or whose directory was, while it had this number; or an earlier version that can
+// still be written: /proc tells descriptors apart by their inode numbers only.
 bool NodeTable::is_of_another_file(std::uint64_t inode, const Node& node) const {
     const auto [first, last] = by_inode_.equal_range(inode);
     return std::any_of(first, last, [&node](const auto& other) {
-        return other.second->removed || other.second->parent != node.parent || other.second->name != node.name;
+        return other.second->removed || other.second->writable_handles > 0 || other.second->parent != node.parent ||
+               other.second->name != node.name;
     });
 }
 

@@ -2,8 +2,10 @@
 // The node table: which object version each node id of the kernel stands for.
 //
 // A node is one version of one object. When a name turns out to hold another version, the name gets a new node with the
-// same inode number, and whoever has the old one open keeps reading what was opened. A node keeps its identity across
-// the commits of its own writer. Directories have one node as long as they are looked up.
+// same inode number, and whoever has the old one open keeps reading what was opened. Where the old one is still open
+// for writing, the new one has a number of its own, so that the descriptors of either can be told from the other's. A
+// node keeps its identity across the commits of its own writer. Directories have one node as long as they are looked
+// up.
 //
 // Inode numbers follow from names, so that they are the same on every mount and after every restart. A node keeps its
 // number when it is renamed, since the kernel goes on showing it for open files; a new file of the old name then gets

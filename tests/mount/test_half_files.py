@@ -171,6 +171,26 @@ def test_a_file_opened_in_one_thread_and_closed_in_another_returns_its_error(mou
     assert simulator.keys(prefix) == []
 
 
+@pytest.mark.parametrize("leaked", [os.O_WRONLY, os.O_RDWR], ids=["write only", "read and write"])
+def test_a_descriptor_left_of_an_earlier_attempt_does_not_count_for_the_next(mount, simulator, prefix, leaked):
+    """A save fails and leaks its descriptor; the program tries again under the same name."""
+    made = mount()
+    simulator.inject({"op": "PutObject", "key": prefix + "file", "action": "403"})
+    first = os.open(made / "file", leaked | os.O_CREAT | os.O_TRUNC)
+    os.write(first, b"first")
+    with pytest.raises(OSError):
+        os.fsync(first)
+    with pytest.raises(OSError):
+        (made / "file").write_bytes(b"refused as well")
+    simulator.clear_faults()
+    for attempt in (b"second", b"third"):
+        (made / "file").write_bytes(attempt)
+        assert simulator.content(prefix + "file") == attempt
+    with pytest.raises(OSError):
+        os.close(first)
+    assert simulator.content(prefix + "file") == b"third"
+
+
 def test_signals_during_write_and_close_change_nothing(mount, simulator, prefix):
     script = """
         import hashlib, os, signal, sys

@@ -41,6 +41,19 @@ TEST_F(NodeTableTest, ANewVersionTakesTheNameAndKeepsTheInodeNumber) {
     EXPECT_EQ(table.find(table.lock(), old_version->id), old_version);
 }
 
+TEST_F(NodeTableTest, ANewVersionDoesNotGetTheNumberOfOneThatIsStillOpenForWriting) {
+    const NodePtr first = add(table.root(), "f", FileType::kFile);
+    first->writable_handles = 1;
+    const NodePtr second = add(table.root(), "f", FileType::kFile);
+    EXPECT_NE(second->inode, first->inode);
+    second->writable_handles = 1;
+    const NodePtr third = add(table.root(), "f", FileType::kFile);
+    EXPECT_NE(third->inode, first->inode);
+    EXPECT_NE(third->inode, second->inode);
+    // What others hold for reading only cannot be taken for a writer's.
+    EXPECT_EQ(add(table.root(), "f", FileType::kFile)->inode, third->inode);
+}
+
 TEST_F(NodeTableTest, MovingADirectoryMovesWhatIsBelow) {
     const NodePtr directory = add(table.root(), "old", FileType::kDirectory);
     const NodePtr file = add(directory, "f", FileType::kFile);
