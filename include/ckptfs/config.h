@@ -64,7 +64,7 @@ struct WriteConfig {
     std::string staging_dir = "/var/tmp";
     // File names that are kept in the staging directory from open on, so that they can be written in any order.
     std::vector<std::string> stage;
-    std::vector<std::string> keep_on_kill = {"*.log", "*.out", "*.err", "*.txt", "*.jsonl", "events.out.tfevents.*"};
+    std::vector<std::string> keep_on_kill = {"*.log", "*.out", "*.err", "*.jsonl", "events.out.tfevents.*"};
     // Names of the files that make a checkpoint one: they appear only where no other file below their directory is
     // known to have failed.
     std::vector<std::string> commit_markers = {".metadata", ".snapshot_metadata", "commit_success.txt"};

@@ -29,6 +29,9 @@ public:
     [[nodiscard]] virtual std::optional<int> writable_descriptors(pid_t process, std::uint64_t inode) const = 0;
     // Any process but `except` has a writable descriptor of the inode. Looks at every process: for rare questions only.
     [[nodiscard]] virtual bool written_by_others(std::uint64_t inode, pid_t except) const = 0;
+    // A process that descends from this one holds a writable descriptor of the inode that an exec would leave open: it
+    // was handed over, as a child's standard output is, and not merely inherited by a fork.
+    [[nodiscard]] virtual bool handed_down(std::uint64_t inode, pid_t process) const = 0;
     [[nodiscard]] virtual ExitState exit_state(pid_t thread) const = 0;
     // A SIGKILL is pending or the thread is exiting: an interrupt may be honoured.
     [[nodiscard]] virtual bool is_dying(pid_t thread) const = 0;

@@ -133,7 +133,17 @@ std::optional<DescriptorInfo> parse_descriptor_info(std::string_view text) {
     if (!inode || !mount_id || !flags) {
         return std::nullopt;
     }
-    return DescriptorInfo{*inode, *mount_id, (*flags & O_ACCMODE) != O_RDONLY};
+    return DescriptorInfo{*inode, *mount_id, (*flags & O_ACCMODE) != O_RDONLY, (*flags & O_CLOEXEC) != 0};
+}
+
+std::vector<pid_t> parse_children(std::string_view text) {
+    std::vector<pid_t> children;
+    for (const std::string_view word : words(text)) {
+        if (const auto child = number<pid_t>(word)) {
+            children.push_back(*child);
+        }
+    }
+    return children;
 }
 
 std::optional<MountIdentity> find_mount_on(std::string_view mountinfo, std::string_view directory) {

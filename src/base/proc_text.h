@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ckptfs {
 
@@ -30,11 +31,15 @@ struct TaskStatus {
 // Whether CapEff holds CAP_SYS_PTRACE.
 [[nodiscard]] bool may_trace_everyone(std::string_view status_text);
 
+// /proc/TID/task/TID/children
+[[nodiscard]] std::vector<pid_t> parse_children(std::string_view text);
+
 // /proc/PID/fdinfo/FD
 struct DescriptorInfo {
     std::uint64_t inode = 0;
     int mount_id = 0;
     bool writable = false;
+    bool closed_by_exec = false;
 };
 // Empty also before Linux 5.14, which does not show the inode.
 [[nodiscard]] std::optional<DescriptorInfo> parse_descriptor_info(std::string_view text);

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/text.h"
@@ -68,6 +69,8 @@ bool is_on_mount(pid_t process, const DescriptorInfo& descriptor, const std::opt
 struct DescriptorCount {
     int all = 0;
     int writable = 0;
+    // Of those, what an exec leaves open.
+    int lasting = 0;
 };
 
 // Of one task; `task_path` is /proc/PID or /proc/PID/task/TID.
@@ -91,9 +94,40 @@ std::optional<DescriptorCount> count_descriptors(const std::string& task_path, p
         }
         if (descriptor->writable && descriptor->inode == inode && is_on_mount(process, *descriptor, mount)) {
             ++count.writable;
+            count.lasting += descriptor->closed_by_exec ? 0 : 1;
         }
     }
     return count;
+}
+
+std::optional<DescriptorCount> count_of_process(pid_t process, std::uint64_t inode,
+                                                const std::optional<MountIdentity>& mount) {
+    const std::string path = format("/proc/{}", process);
+    const auto leader = count_descriptors(path, process, inode, mount);
+    if (!leader || leader->all > 0) {
+        return leader;
+    }
+    // A main thread that has ended while others go on shows no descriptors; theirs are the process's.
+    const Directory threads = open_directory(path + "/task");
+    while (const auto thread = threads ? next_number(threads) : std::nullopt) {
+        const auto count = count_descriptors(format("{}/task/{}", path, *thread), process, inode, mount);
+        if (count && count->all > 0) {
+            return count;
+        }
+    }
+    return DescriptorCount{};
+}
+
+// Of all its threads: a child is listed with the one that forked it.
+std::vector<pid_t> children_of(pid_t process) {
+    std::vector<pid_t> children;
+    const Directory threads = open_directory(format("/proc/{}/task", process));
+    while (const auto thread = threads ? next_number(threads) : std::nullopt) {
+        const auto text = read_text_file(dirfd(threads.get()), format("{}/children", *thread).c_str());
+        const std::vector<pid_t> more = text ? parse_children(*text) : std::vector<pid_t>();
+        children.insert(children.end(), more.begin(), more.end());
+    }
+    return children;
 }
 
 }  // namespace
@@ -115,24 +149,8 @@ std::optional<pid_t> ProcInspector::thread_group(pid_t thread) const {
 }
 
 std::optional<int> ProcInspector::writable_descriptors(pid_t process, std::uint64_t inode) const {
-    if (process <= 0) {
-        return std::nullopt;
-    }
-    const auto our_mount = mount();
-    const std::string path = format("/proc/{}", process);
-    const auto leader = count_descriptors(path, process, inode, our_mount);
-    if (!leader || leader->all > 0) {
-        return leader ? std::optional(leader->writable) : std::nullopt;
-    }
-    // A main thread that has ended while others go on shows no descriptors; theirs are the process's.
-    const Directory threads = open_directory(path + "/task");
-    while (const auto thread = threads ? next_number(threads) : std::nullopt) {
-        const auto count = count_descriptors(format("{}/task/{}", path, *thread), process, inode, our_mount);
-        if (count && count->all > 0) {
-            return count->writable;
-        }
-    }
-    return 0;
+    const auto count = process > 0 ? count_of_process(process, inode, mount()) : std::nullopt;
+    return count ? std::optional(count->writable) : std::nullopt;
 }
 
 bool ProcInspector::written_by_others(std::uint64_t inode, pid_t except) const {
@@ -141,6 +159,21 @@ bool ProcInspector::written_by_others(std::uint64_t inode, pid_t except) const {
         if (*process != except && writable_descriptors(*process, inode).value_or(0) > 0) {
             return true;
         }
+    }
+    return false;
+}
+
+bool ProcInspector::handed_down(std::uint64_t inode, pid_t process) const {
+    constexpr std::size_t kMostDescendants = 4096;
+    const auto our_mount = mount();
+    std::vector<pid_t> descendants = children_of(process);
+    for (std::size_t next = 0; next < descendants.size() && next < kMostDescendants; ++next) {
+        const auto count = count_of_process(descendants[next], inode, our_mount);
+        if (count && count->lasting > 0) {
+            return true;
+        }
+        const std::vector<pid_t> more = children_of(descendants[next]);
+        descendants.insert(descendants.end(), more.begin(), more.end());
     }
     return false;
 }

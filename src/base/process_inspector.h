@@ -34,6 +34,8 @@ public:
     [[nodiscard]] std::optional<int> writable_descriptors(pid_t process, std::uint64_t inode) const override;
     // Processes that we may not look into count as not writing.
     [[nodiscard]] bool written_by_others(std::uint64_t inode, pid_t except) const override;
+    // Looks at 4,096 descendants at most.
+    [[nodiscard]] bool handed_down(std::uint64_t inode, pid_t process) const override;
     [[nodiscard]] ExitState exit_state(pid_t thread) const override;
     [[nodiscard]] bool is_dying(pid_t thread) const override;
 

@@ -188,8 +188,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          return {};
      }},
     {kWriting, "keep-on-kill", "", "GLOB,…", "logs and events", "files that are kept when their writer is killed",
-     "By default \\*.log, \\*.out, \\*.err, \\*.txt, \\*.jsonl and events.out.tfevents.\\*; every other file keeps its "
-     "last good version.",
+     "By default \\*.log, \\*.out, \\*.err, \\*.jsonl and events.out.tfevents.\\*; every other file keeps its last "
+     "good version, and so does one of these that was truncated and not written since.",
      [](Config& c, std::string_view v) -> Status {
          c.write.keep_on_kill = parse_list(v);
          return {};

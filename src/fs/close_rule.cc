@@ -5,38 +5,87 @@ namespace ckptfs {
 
 namespace {
 
-CloseAction decide_killed(const CloseFacts& facts) {
-    const pid_t process = *facts.closing_process;
-    const bool is_the_writer = process == facts.opener || process == facts.last_writer;
-    if (!is_the_writer) {
-        return CloseAction::kWait;
+bool is_killed(const CloseFacts& facts) {
+    return facts.closing_process && facts.exit_state == ExitState::kKilledBySignal;
+}
+
+// A process in exit has given up its descriptor table already: what it closes, it closes for good.
+int descriptors_left(const CloseFacts& facts) {
+    return facts.exit_state == ExitState::kExiting ? 0 : facts.descriptors_left.value_or(0);
+}
+
+bool is_exiting_unseen(const CloseFacts& facts) {
+    return !facts.closing_process || facts.exit_state == ExitState::kUnknown;
+}
+
+// Nor does /proc show whether it holds other descriptors.
+bool is_blind(const CloseFacts& facts) {
+    return is_exiting_unseen(facts) || (facts.exit_state == ExitState::kRunning && !facts.descriptors_left);
+}
+
+bool is_kept_when_killed(const CloseFacts& facts) {
+    const VersionState& version = facts.version;
+    // What was truncated and not written since is not worth the version before it.
+    return (facts.has_log_name || version.only_appended) && (version.written || !version.unsaved);
+}
+
+CloseDecision decide_killed(const CloseFacts& facts, bool is_sure) {
+    // Of one that only holds it the death matters where it was the last: it might have gone on with what others made.
+    if (!facts.version.answers_for_it && (facts.held_elsewhere || !facts.version.unsaved)) {
+        return {CloseAction::kWait};
     }
-    if (facts.keep_on_kill) {
-        return facts.held_elsewhere ? CloseAction::kWait : CloseAction::kCommit;
+    if (is_kept_when_killed(facts)) {
+        return {facts.held_elsewhere ? CloseAction::kWait : CloseAction::kCommit};
     }
-    return facts.held_elsewhere ? CloseAction::kWaitForASurvivor : CloseAction::kAbort;
+    if (facts.held_elsewhere) {
+        return {facts.version.unsaved ? CloseAction::kLeave : CloseAction::kWait, !is_sure};
+    }
+    return {CloseAction::kAbort, !is_sure};
+}
+
+CloseDecision decide_left(const CloseFacts& facts) {
+    return {facts.held_elsewhere ? CloseAction::kWait : CloseAction::kAbort, facts.version.wrote || facts.version.made};
 }
 
 }  // namespace
 
-CloseAction decide_close(const CloseFacts& facts) {
-    if (!facts.closing_process) {
-        return CloseAction::kWait;
+bool asks_who_holds_it(const CloseFacts& facts) {
+    return is_killed(facts) ? facts.version.answers_for_it || facts.version.unsaved
+                            : facts.version.left_by_killed_writer;
+}
+
+bool asks_who_is_at_work(const CloseFacts& facts) {
+    return !is_killed(facts) && facts.closing_process && facts.version.unsaved && !facts.version.wrote &&
+           *facts.closing_process == facts.opener && descriptors_left(facts) == 0;
+}
+
+CloseDecision decide_close(const CloseFacts& facts) {
+    if (is_killed(facts)) {
+        return decide_killed(facts, true);
     }
-    if (facts.exit_state == ExitState::kKilledBySignal) {
-        return decide_killed(facts);
+    const VersionState& version = facts.version;
+    if (!version.unsaved || descriptors_left(facts) > 0) {
+        return {CloseAction::kWait};
     }
-    // A process in exit has given up its descriptor table already: what it closes, it closes for good.
-    const int left = facts.exit_state == ExitState::kExiting ? 0 : facts.descriptors_left.value_or(1);
-    if (left > 0) {
-        return CloseAction::kWait;
+    if (version.left_by_killed_writer) {
+        return decide_left(facts);
     }
-    if (*facts.closing_process == facts.opener) {
-        return CloseAction::kCommit;
+    if (is_exiting_unseen(facts) && facts.interrupted) {
+        return decide_killed(facts, false);
     }
-    const bool opener_is_done = facts.opener_descriptors.value_or(0) == 0;
-    const bool has_written = *facts.closing_process == facts.last_writer;
-    return opener_is_done && has_written ? CloseAction::kCommit : CloseAction::kWait;
+    if (is_blind(facts)) {
+        return {version.wrote ? CloseAction::kCommit : CloseAction::kWait};
+    }
+    const bool is_opener = *facts.closing_process == facts.opener;
+    if (version.wrote) {
+        const bool opener_is_done = is_opener || facts.opener_descriptors.value_or(0) == 0;
+        return {opener_is_done ? CloseAction::kCommit : CloseAction::kWait};
+    }
+    return {is_opener && !facts.others_at_work ? CloseAction::kCommit : CloseAction::kWait};
+}
+
+ReleaseAction decide_release(const VersionState& version) {
+    return version.left_by_killed_writer || version.unseen_wrote ? ReleaseAction::kAbort : ReleaseAction::kCommit;
 }
 
 }  // namespace ckptfs

@@ -74,7 +74,8 @@ void OpenFiles::commit_siblings(const std::string& marker_key, const std::string
             const std::shared_ptr<FileWriter>& writer = node->writer;
             const std::string key = writer->key();
             if (key.starts_with(directory) && key != source_key && !may_be_missing(key, state_.env.write.config) &&
-                writer->dirty() && !writer->pristine() && !writer->failed() && !node->removed) {
+                writer->dirty() && !writer->failed() && !node->removed &&
+                (!writer->pristine() || node->version->fate.left_by_killed_writer())) {
                 unfinished.emplace_back(node, writer);
             }
         }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens on an open handle: reads, writes, and the several ways a file becomes visible or does not.
+// What happens on an open handle: reads, writes, and commits. Which close is one is decided in closing.cc.
 #include <fcntl.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "base/globs.h"
 #include "ckptfs/log.h"
 #include "fs/open_files.h"
 #include "fs/paths.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 
@@ -17,13 +14,6 @@ namespace {
 
 Failure bad_handle() {
     return failure(EBADF, "not an open file");
-}
-
-Error removed_error(const FileWriter& writer) {
-    Error why;
-    why.errno_value = ENOENT;
-    why.message = writer.key() + " was removed or renamed over while it was written";
-    return why;
 }
 
 }  // namespace
@@ -116,17 +106,6 @@ bool OpenFiles::reopen_and_read(const HandlePtr& handle, const std::shared_ptr<F
 
 // --- writing
 
-void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
-    // Pages of a mapping are written by the kernel for nobody in particular.
-    if (caller.thread == 0) {
-        return;
-    }
-    if (handle.last_writer_thread.exchange(caller.thread) != caller.thread) {
-        handle.last_writer = state_.env.processes.thread_group(caller.thread).value_or(0);
-    }
-    handle.left_by_killed_writer = false;
-}
-
 void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) {
     const HandlePtr handle = handles_.find(id);
     if (handle == nullptr || handle->writer == nullptr) {
@@ -139,10 +118,14 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
     }
     note_writer(*handle, caller);
     counters_.written(data.data.size());
+    const VersionFate::Generation noted = handle->version->fate.generation();
     if ((handle->flags & O_APPEND) != 0) {
         handle->writer->append(std::move(data), std::move(reply));
     } else {
         handle->writer->write(offset, std::move(data), std::move(reply));
+    }
+    if (handle->version->fate.generation() != noted) {
+        note_writer(*handle, caller);
     }
 }
 
@@ -174,9 +157,20 @@ void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<Fil
 
 void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                        Reply<void> reply, std::function<void()> ended) {
-    writer->commit(reason, [this, node, writer, reply = std::move(reply),
+    const std::shared_ptr<WrittenVersion> version = written_version_of(node, writer);
+    if (version != nullptr && version->fate.left_by_killed_writer()) {
+        reply(failure(lost_error(*writer)));
+        ended();
+        return;
+    }
+    const VersionFate::Generation begun = version != nullptr ? version->fate.commit_begins() : 0;
+    writer->commit(reason, [this, node, writer, version, begun, reply = std::move(reply),
                             ended = std::move(ended)](Result<CommittedObject> object) {
         if (object) {
+            // fsync before the first write publishes nothing.
+            if (version != nullptr && !object->etag.empty()) {
+                version->fate.committed(begun);
+            }
             state_.contents.remember(writer->key(), object->etag, {FileType::kFile, object->size});
             note_committed(node, *object);
             if (!object->etag.empty()) {
@@ -221,163 +215,6 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     }
 }
 
-CloseAction OpenFiles::close_action(const Handle& handle, const Caller& caller) const {
-    const ProcessInspector& processes = state_.env.processes;
-    CloseFacts facts;
-    facts.closing_process = processes.thread_group(caller.thread);
-    facts.exit_state = processes.exit_state(caller.thread);
-    facts.opener = handle.opener;
-    facts.last_writer = handle.last_writer;
-    std::uint64_t inode = 0;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        inode = handle.node->inode;
-        facts.keep_on_kill = matches_any(handle.node->name, state_.env.write.config.keep_on_kill);
-    }
-    facts.keep_on_kill = facts.keep_on_kill || (handle.flags & O_APPEND) != 0;
-    if (!facts.closing_process) {
-        return decide_close(facts);
-    }
-    facts.descriptors_left = processes.writable_descriptors(*facts.closing_process, inode);
-    if (facts.opener != 0 && facts.opener != *facts.closing_process) {
-        facts.opener_descriptors = processes.writable_descriptors(facts.opener, inode);
-    }
-    if (facts.exit_state == ExitState::kKilledBySignal) {
-        facts.held_elsewhere = processes.written_by_others(inode, *facts.closing_process);
-    }
-    return decide_close(facts);
-}
-
-void OpenFiles::flush(HandleId id, Caller caller, Reply<void> reply) {
-    const HandlePtr handle = handles_.find(id);
-    if (handle == nullptr) {
-        reply(bad_handle());
-        return;
-    }
-    if (handle->writer == nullptr || handle->node->removed) {
-        reply({});
-        return;
-    }
-    if (std::optional<Error> failed = handle->writer->failed()) {
-        answer_failed(*handle, *failed, [reply = std::move(reply), failed] { reply(failure(*failed)); });
-        return;
-    }
-    switch (close_action(*handle, caller)) {
-        case CloseAction::kWait:
-            reply({});
-            return;
-        case CloseAction::kCommit:
-            commit_in_order(handle->node, handle->writer, CommitReason::kClose,
-                            [this, handle, reply = std::move(reply)](Status committed) {
-                                if (committed) {
-                                    reply({});
-                                    return;
-                                }
-                                answer_failed(*handle, committed.error(), [reply, committed] { reply(committed); });
-                            });
-            return;
-        case CloseAction::kWaitForASurvivor:
-            handle->left_by_killed_writer = true;
-            reply({});
-            return;
-        case CloseAction::kAbort:
-            break;
-    }
-    // Who was killed hears no answer, and is not to wait for the store.
-    abort_killed(*handle, [] {});
-    reply({});
-}
-
-void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) {
-    Error why;
-    why.message = handle.writer->key() + " is not published: its writer was killed";
-    log_warning(escaped(why.message));
-    watch(handle.node, handle.writer, handle.opener, EndOfFile::kHeldBack);
-    abort_begins();
-    handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
-        state_.failed.when_recorded(key, [this, ended] {
-            ended();
-            abort_ends();
-        });
-    });
-}
-
-void OpenFiles::fsync(HandleId id, Reply<void> reply) {
-    const HandlePtr handle = handles_.find(id);
-    if (handle == nullptr) {
-        reply(bad_handle());
-    } else if (handle->writer == nullptr || handle->node->removed) {
-        reply({});
-    } else {
-        commit_in_order(handle->node, handle->writer, CommitReason::kFsync, std::move(reply));
-    }
-}
-
-void OpenFiles::release(HandleId id, Reply<void> reply) {
-    const HandlePtr handle = handles_.remove(id);
-    if (handle == nullptr) {
-        reply(bad_handle());
-        return;
-    }
-    bool last_writer = false;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        last_writer = handle->writer != nullptr && --handle->node->writable_handles == 0;
-    }
-    const std::shared_ptr<FileWriter>& writer = handle->writer;
-    if (last_writer && handle->node->removed && !writer->failed()) {
-        // It may have left something in the store all the same.
-        writer->abort(removed_error(*writer),
-                      [this, handle, reply](const Status&) { finish_release(handle, {}, reply); });
-        return;
-    }
-    if (!last_writer || writer->failed() || !writer->dirty() || handle->node->removed) {
-        finish_release(handle, {}, reply);
-        return;
-    }
-    if (handle->left_by_killed_writer) {
-        abort_killed(*handle, [this, handle, reply] { finish_release(handle, {}, reply); });
-        return;
-    }
-    commit_in_order(handle->node, writer, CommitReason::kClose,
-                    [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); });
-}
-
-void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply) {
-    std::string vanished;
-    NodeId parent = 0;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        const NodePtr& node = handle->node;
-        --node->open_handles;
-        if (handle->writer != nullptr && node->writable_handles == 0 && node->writer == handle->writer) {
-            node->writer = nullptr;
-            if (node->linked && !node->committed) {
-                vanished = node->name;
-                parent = node->parent->id;
-                state_.nodes.unlink(lock, node);
-            } else if (handle->writer->failed()) {
-                node->checked = SteadyTime{};
-            }
-        }
-        state_.nodes.drop_if_unused(lock, node);
-    }
-    if (!vanished.empty()) {
-        state_.env.kernel_cache.invalidate_entry(parent, vanished);
-    }
-    reply(std::move(saved));
-    answer_drain();
-}
-
-void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {
-    // Nobody misses it.
-    writer->when_failed(nullptr);
-    const Status ended = wait_for<void>([&](auto done) { writer->orphan(removed_error(*writer), std::move(done)); });
-    if (!ended) {
-        log_warning(escaped(ended.error().message));
-    }
-}
-
 void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
     const HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
     NodePtr node;
@@ -391,6 +228,9 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
             possible = failure(node == nullptr ? ESTALE : EISDIR, "not a file that can be truncated");
         } else if (writer == nullptr) {
             writer = node->writer;
+        }
+        if (possible && writer != nullptr && node->writer == writer) {
+            handle != nullptr ? node->version->fate.made(handle->opener) : node->version->fate.changed_by_mapping();
         }
         const ObjectVersion version = node != nullptr ? node->committed.value_or(ObjectVersion{}) : ObjectVersion{};
         if (possible && writer == nullptr && version.size != size) {

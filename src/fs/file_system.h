@@ -48,6 +48,12 @@ struct Caller {
     pid_t thread = 0;
     uid_t uid = 0;
     gid_t gid = 0;
+    // A write that comes from the page cache: of pages that a mapping has changed, by no process in particular.
+    bool is_page_cache = false;
+    // Whether a signal has struck the caller since; where that can be told.
+    std::function<bool()> interrupted{};
+    // To be called once it is settled what the request means, if not by its answer: the caller may go from then on.
+    std::function<void()> settled{};
 };
 
 enum class FileType : std::uint8_t { kFile, kDirectory, kSymlink };

@@ -29,11 +29,12 @@ struct Handle {
     // Set once at open: who answers reads of a file that is being changed, in place of `reader`.
     std::shared_ptr<FileWriter> changing;
 
-    // The last thread that wrote, and its process; written together, read for the close rule.
+    // Set once at open, with `writer`.
+    std::shared_ptr<WrittenVersion> version;
+
+    // The last thread that wrote, and the generation for which that is noted in `version`.
     std::atomic<pid_t> last_writer_thread = 0;
-    std::atomic<pid_t> last_writer = 0;
-    // A writer was killed in the middle and nobody has written since.
-    std::atomic<bool> left_by_killed_writer = false;
+    std::atomic<VersionFate::Generation> noted = VersionFate::kNever;
 
     // Where the last answered read ended, and when; for whoever looks on.
     std::atomic<std::uint64_t> read_until = 0;

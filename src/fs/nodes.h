@@ -31,6 +31,7 @@
 
 #include "ckptfs/clock.h"
 #include "fs/file_system.h"
+#include "fs/written_version.h"
 
 namespace ckptfs {
 
@@ -72,6 +73,8 @@ public:
     SteadyTime checked{};
     // Present from the first open for writing until its last writable handle is closed and all is committed.
     std::shared_ptr<FileWriter> writer;
+    // Made with each `writer`; stays until the next.
+    std::shared_ptr<WrittenVersion> version;
     std::shared_ptr<FileReader> reader;
     // The version whose pages the kernel may hold.
     std::string pages_etag;

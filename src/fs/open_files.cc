@@ -48,8 +48,9 @@ pid_t OpenFiles::opener(const Caller& caller, int flags) const {
     // The kernel has no number for those whom this PID namespace does not see.
     if (caller.thread == 0 && writes(flags) && !told_of_unseen_writers_.exchange(true)) {
         log_warning(
-            "a program of another PID namespace writes: should it be killed, its half file will be published (hostPID "
-            "in Kubernetes, --pid host elsewhere, mends that)");
+            "a program of another PID namespace writes: its files are published at each close of a duplicate, and a "
+            "half "
+            "one may be when it is killed (hostPID in Kubernetes, --pid host elsewhere, mends that)");
     }
     return state_.env.processes.thread_group(caller.thread).value_or(0);
 }
@@ -83,6 +84,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             const std::string key = state_.key(lock, *request.node);
             CreatedFile file;
             file.opened = add_handle(lock, request, state_.make_writer(key, flags, std::nullopt), nullptr);
+            request.node->version->fate.made(process);
             file.entry = state_.entry(lock, *request.node);
             created = file;
         }
@@ -169,7 +171,9 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         ++node->writable_handles;
         if (node->writer != writer) {
             watch(node, writer, request.opener);
+            node->version = std::make_shared<WrittenVersion>();
         }
+        handle->version = node->version;
         live_logs_.opened(lock, *node, request.flags);
         node->writer = std::move(writer);
         node->written = state_.env.clock.wall_now();
@@ -219,7 +223,7 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
         const NodePtr& node = request->node;
         key = state_.key(lock, *node);
         if (node->writer != nullptr && node->writer->dirty()) {
-            if (node->writer->readable() && !node->writer->failed()) {
+            if (node->writer->readable() && !node->writer->failed() && !node->version->fate.left_by_killed_writer()) {
                 answer = add_handle(lock, *request, nullptr, nullptr);
             } else if (!node->committed) {
                 answer = failure(EBUSY, key + " is being written; it can be read once it is closed");
@@ -294,6 +298,7 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             node->pages_etag.clear();
             answer = add_handle(lock, *request,
                                 state_.make_writer(state_.key(lock, *node), request->flags, std::nullopt), nullptr);
+            node->version->fate.made(request->opener);
         }
     }
     request->reply(std::move(answer));

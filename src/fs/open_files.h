@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/executors.h"
 #include "fs/close_rule.h"
 #include "fs/commit_gate.h"
 #include "fs/file_counters.h"
@@ -25,6 +26,9 @@
 #include "fs/shared_state.h"
 
 namespace ckptfs {
+
+// What is told of a version that a killed writer left half.
+[[nodiscard]] Error lost_error(const FileWriter& writer);
 
 class OpenFiles {
 public:
@@ -42,7 +46,7 @@ public:
     void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply);
     void read(HandleId handle, std::uint64_t offset, std::size_t size, Reply<Payload> reply);
     void write(HandleId handle, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply);
-    void flush(HandleId handle, Caller caller, Reply<void> reply);
+    void flush(HandleId handle, const Caller& caller, Reply<void> reply);
     void fsync(HandleId handle, Reply<void> reply);
     void release(HandleId handle, Reply<void> reply);
     void truncate(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
@@ -75,6 +79,8 @@ public:
     std::vector<std::string> abandon(Reply<void> ended);
 
 private:
+    static constexpr int kInspections = 4;
+
     struct OpenRequest {
         NodePtr node;
         int flags = 0;
@@ -103,7 +109,23 @@ private:
                    Reply<Payload> reply);
     bool reopen_and_read(const HandlePtr& handle, const std::shared_ptr<FileReader>& reader, std::uint64_t offset,
                          std::size_t size, const Reply<Payload>& reply);
+
+    // --- closing.cc
+    struct Closing;
+    struct Written {
+        NodePtr node;
+        std::shared_ptr<FileWriter> writer;
+    };
     void note_writer(Handle& handle, const Caller& caller) const;
+    // Empty where the writer is not, or no longer, that of the node.
+    [[nodiscard]] std::shared_ptr<WrittenVersion> written_version_of(const NodePtr& node,
+                                                                     const std::shared_ptr<FileWriter>& writer) const;
+    void complete_facts(const Closing& closing, CloseFacts& facts) const;
+    void decide_and_close(Closing& closing);
+    // What an fsync by this handle has to save.
+    [[nodiscard]] Written written_behind(const Handle& handle) const;
+    void release_writer(const HandlePtr& handle, const Reply<void>& reply);
+    void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
     void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                            Reply<void> reply);
     // Publishes nothing, and says so.
@@ -120,9 +142,7 @@ private:
     void commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
     void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                        Reply<void> reply);
-    [[nodiscard]] CloseAction close_action(const Handle& handle, const Caller& caller) const;
     void note_committed(const NodePtr& node, const CommittedObject& object);
-    void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
     void answer_drain();
     // What is left of a killed writer's file in the store is removed before the mount ends.
     void abort_begins();
@@ -141,8 +161,11 @@ private:
     int aborts_ = 0;
     std::vector<Reply<void>> waiting_for_drain_;
 
-    // Last, so that everything above exists while it runs.
+    // Last, so that everything above exists while they run.
     LiveLogs live_logs_;
+    // Looks into /proc for what processes hold: milliseconds for one with thousands of descriptors. One task for each
+    // close that the kernel waits for.
+    const std::unique_ptr<Executor> inspections_ = make_blocking_executor(kInspections);
 };
 
 }  // namespace ckptfs

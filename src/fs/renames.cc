@@ -182,16 +182,21 @@ std::shared_ptr<FileWriter> Renames::take_name(const NodeTable::Lock& lock, cons
 Result<bool> Renames::publish_under_new_name(const Move& move) {
     std::shared_ptr<FileWriter> writer;
     std::optional<ObjectVersion> in_bucket;
+    bool is_left = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         writer = move.node->writer;
         in_bucket = move.node->committed;
+        is_left = writer != nullptr && move.node->version->fate.left_by_killed_writer();
     }
     if (writer == nullptr) {
         return false;
     }
     if (const std::optional<Error> failed = writer->failed()) {
         return failure(*failed);
+    }
+    if (is_left) {
+        return failure(lost_error(*writer));
     }
     if (!writer->dirty()) {
         return false;

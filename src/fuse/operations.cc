@@ -27,7 +27,7 @@ std::shared_ptr<PendingRequest> begin(fuse_req_t req, Interrupts interrupts = In
 
 Caller caller_of(fuse_req_t req) {
     const fuse_ctx* context = fuse_req_ctx(req);
-    return Caller{context->pid, context->uid, context->gid};
+    return Caller{context->pid, context->uid, context->gid, false, nullptr};
 }
 
 std::optional<HandleId> handle_of(const fuse_file_info* info) {
@@ -255,9 +255,11 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
     // Without splice the data is one piece in the buffer that the request was received into, and stays there.
     const ByteSpan data(static_cast<const std::byte*>(received->buf[0].mem), received->buf[0].size);
     FileSystem& fs = *serving(req).fs;
+    Caller caller = caller_of(req);
+    caller.is_page_cache = info->writepage != 0;
     serving(req).hand_over(
         data, [request] { return !request->answered(); },
-        [&fs, handle = info->fh, offset, caller = caller_of(req), size = data.size(),
+        [&fs, handle = info->fh, offset, caller = std::move(caller), size = data.size(),
          request](Result<WriteData> write) {
             if (!write) {
                 request->error(write.error());
@@ -270,15 +272,19 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
 }
 
 // A killed writer's FLUSH arrives together with its INTERRUPT, and RELEASE follows the answer: the filesystem has to
-// know first that the writer was killed, or it would publish what RELEASE leaves.
+// know first that the writer was killed, or it would publish what RELEASE leaves, or others sync.
 void op_flush(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
     if (const auto request = begin(req, Interrupts::kHeldBack)) {
-        serving(req).fs->flush(info->fh, caller_of(req), status_reply(request));
-        request->honour_interrupts();
-        // For a writer that died of a fault no INTERRUPT comes.
-        if (!request->answered()) {
-            serving(req).interrupts.add(request);
-        }
+        Caller caller = caller_of(req);
+        caller.interrupted = [request] { return request->was_interrupted(); };
+        caller.settled = [request, &interrupts = serving(req).interrupts] {
+            request->honour_interrupts();
+            // For a writer that died of a fault no INTERRUPT comes.
+            if (!request->answered()) {
+                interrupts.add(request);
+            }
+        };
+        serving(req).fs->flush(info->fh, std::move(caller), status_reply(request));
     }
 }
 

@@ -54,7 +54,6 @@ std::shared_ptr<PendingRequest> PendingRequest::begin(fuse_req* request, const P
     fuse_req_interrupt_func(request, &PendingRequest::on_interrupt, pending.get());
     pending->arming_thread_.store(std::thread::id());
     if (pending->interrupted_while_arming_) {
-        pending->interrupted_ = true;
         if (pending->give_up_if_dying()) {
             return nullptr;
         }
@@ -71,6 +70,7 @@ PendingRequest::~PendingRequest() {
 
 void PendingRequest::on_interrupt(fuse_req* /*request*/, void* self) {
     auto* pending = static_cast<PendingRequest*>(self);
+    pending->interrupted_.store(true, std::memory_order_release);
     if (pending->arming_thread_.load() == std::this_thread::get_id()) {
         pending->interrupted_while_arming_ = true;
         return;
@@ -81,7 +81,6 @@ void PendingRequest::on_interrupt(fuse_req* /*request*/, void* self) {
     if (keep == nullptr || keep->answered()) {
         return;
     }
-    keep->interrupted_ = true;
     if (!keep->may_be_given_up()) {
         InterruptWatch& watch = keep->watch_;
         watch.add(std::move(keep));

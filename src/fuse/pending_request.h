@@ -83,6 +83,7 @@ public:
 
     // For a request that was begun with its interrupts held back; one that has come is honoured at once.
     void honour_interrupts();
+    [[nodiscard]] bool was_interrupted() const { return interrupted_.load(std::memory_order_acquire); }
     // Answers EINTR if interrupts are honoured and the caller is dying, or was killed without one; true if the request
     // has been answered, by this or before.
     bool give_up_if_dying();

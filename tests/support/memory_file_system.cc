@@ -387,8 +387,11 @@ void MemoryFileSystem::write(HandleId handle, std::uint64_t offset, WriteData da
         std::move(result));
 }
 
-void MemoryFileSystem::flush(HandleId /*handle*/, Caller /*caller*/, Reply<void> reply) {
+void MemoryFileSystem::flush(HandleId /*handle*/, Caller caller, Reply<void> reply) {
     answer("flush", std::move(reply), Status{});
+    if (caller.settled != nullptr) {
+        caller.settled();
+    }
 }
 
 void MemoryFileSystem::sync_directory(NodeId /*node*/, Reply<void> reply) {

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -115,6 +116,32 @@ TEST(ProcInspector, CountsWritableDescriptorsOfOneInode) {
     EXPECT_EQ(inspector.writable_descriptors(getpid(), other.inode()), 1);
     EXPECT_EQ(inspector.writable_descriptors(kNobodysPid, file.inode()), std::nullopt);
     EXPECT_EQ(inspector.writable_descriptors(0, file.inode()), std::nullopt);
+}
+
+TEST(ProcInspector, AChildIsHandedWhatAnExecWouldLeaveOpen) {
+    const ProcInspector inspector;
+    TemporaryFile file;
+    const Child inheritor([] {});
+    EXPECT_FALSE(inspector.handed_down(file.inode(), getpid())) << "closed by an exec";
+    const auto hand_over = [&file] { fcntl(file.open(O_WRONLY).release(), F_SETFD, 0); };
+    const auto hand_to_reader = [&file] { fcntl(file.open(O_RDONLY).release(), F_SETFD, 0); };
+    {
+        const Child reader(hand_to_reader);
+        EXPECT_FALSE(inspector.handed_down(file.inode(), getpid()));
+    }
+    const Child child([&] {
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            hand_over();
+            wait_for_ever();
+        }
+    });
+    while (!inspector.handed_down(file.inode(), getpid())) {
+        std::this_thread::yield();
+    }
+    EXPECT_TRUE(inspector.handed_down(file.inode(), child.pid()));
+    EXPECT_FALSE(inspector.handed_down(file.inode(), inheritor.pid()));
+    EXPECT_FALSE(inspector.handed_down(file.inode(), kNobodysPid));
 }
 
 TEST(ProcInspector, CountsOnlyOnItsOwnMount) {

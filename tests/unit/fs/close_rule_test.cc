@@ -9,86 +9,177 @@ namespace {
 constexpr pid_t kOpener = 100;
 constexpr pid_t kChild = 200;
 
-CloseFacts closing(pid_t process, int descriptors_left) {
+constexpr CloseDecision kCommits{CloseAction::kCommit, false};
+constexpr CloseDecision kWaits{CloseAction::kWait, false};
+constexpr CloseDecision kLeaves{CloseAction::kLeave, false};
+constexpr CloseDecision kAborts{CloseAction::kAbort, false};
+constexpr CloseDecision kAbortsAndTells{CloseAction::kAbort, true};
+
+// One that made the file, wrote it and closes its last descriptor.
+CloseFacts writer(pid_t process) {
     CloseFacts facts;
     facts.closing_process = process;
     facts.exit_state = ExitState::kRunning;
     facts.opener = kOpener;
-    facts.last_writer = kOpener;
-    facts.descriptors_left = descriptors_left;
+    facts.version.unsaved = facts.version.written = facts.version.wrote = facts.version.answers_for_it = true;
+    facts.descriptors_left = 0;
     return facts;
 }
 
-CloseFacts killed(pid_t process) {
-    CloseFacts facts = closing(process, 0);
+// One that holds what another wrote.
+CloseFacts bystander(pid_t process) {
+    CloseFacts facts = writer(process);
+    facts.version.wrote = facts.version.answers_for_it = false;
+    facts.version.other_writers = {300};
+    return facts;
+}
+
+CloseFacts killed(CloseFacts facts) {
     facts.exit_state = ExitState::kKilledBySignal;
     return facts;
 }
 
-TEST(CloseRule, LastDescriptorOfTheOpenerCommits) {
-    EXPECT_EQ(decide_close(closing(kOpener, 0)), CloseAction::kCommit);
+TEST(CloseRule, TheLastDescriptorOfAWriterCommits) {
+    EXPECT_EQ(decide_close(writer(kOpener)), kCommits);
 }
 
 TEST(CloseRule, ADuplicateThatIsLeftMeansMoreMayCome) {
-    EXPECT_EQ(decide_close(closing(kOpener, 1)), CloseAction::kWait);
+    CloseFacts facts = writer(kOpener);
+    facts.descriptors_left = 1;
+    EXPECT_EQ(decide_close(facts), kWaits);
 }
 
-TEST(CloseRule, UnseenProcessesWaitForRelease) {
-    CloseFacts facts = closing(kOpener, 0);
-    facts.closing_process.reset();
-    EXPECT_EQ(decide_close(facts), CloseAction::kWait);
-    facts = closing(kOpener, 0);
-    facts.descriptors_left.reset();
-    EXPECT_EQ(decide_close(facts), CloseAction::kWait);
+TEST(CloseRule, WhatIsSavedIsNotPublishedAgain) {
+    CloseFacts facts = writer(kOpener);
+    facts.version = VersionState{};
+    EXPECT_EQ(decide_close(facts), kWaits);
+    EXPECT_EQ(decide_close(killed(facts)), kWaits);
 }
 
 TEST(CloseRule, AnInheritorThatNeverWroteDoesNotPublish) {
-    CloseFacts facts = closing(kChild, 0);
-    facts.opener_descriptors = 1;
-    EXPECT_EQ(decide_close(facts), CloseAction::kWait);
-    facts.opener_descriptors = 0;
-    EXPECT_EQ(decide_close(facts), CloseAction::kWait);
+    EXPECT_EQ(decide_close(bystander(kChild)), kWaits);
+    EXPECT_FALSE(asks_who_is_at_work(bystander(kChild)));
 }
 
 TEST(CloseRule, AnInheritorThatWroteCommitsOnceTheOpenerIsDone) {
-    CloseFacts facts = closing(kChild, 0);
-    facts.last_writer = kChild;
+    CloseFacts facts = writer(kChild);
     facts.opener_descriptors = 1;
-    EXPECT_EQ(decide_close(facts), CloseAction::kWait);
+    EXPECT_EQ(decide_close(facts), kWaits);
     facts.opener_descriptors = 0;
-    EXPECT_EQ(decide_close(facts), CloseAction::kCommit);
+    EXPECT_EQ(decide_close(facts), kCommits);
+}
+
+TEST(CloseRule, AnOpenerThatNeverWroteLeavesTheFileToWhoIsAtWork) {
+    CloseFacts facts = bystander(kOpener);
+    EXPECT_TRUE(asks_who_is_at_work(facts));
+    EXPECT_EQ(decide_close(facts), kCommits);
+    facts.others_at_work = true;
+    EXPECT_EQ(decide_close(facts), kWaits);
 }
 
 TEST(CloseRule, AnOrdinaryExitCommitsWhatTheProcessLeftOpen) {
-    CloseFacts facts = closing(kOpener, 0);
+    CloseFacts facts = writer(kOpener);
     facts.exit_state = ExitState::kExiting;
     facts.descriptors_left.reset();
-    EXPECT_EQ(decide_close(facts), CloseAction::kCommit);
+    EXPECT_EQ(decide_close(facts), kCommits);
 }
 
 TEST(CloseRule, AKilledWriterPublishesNothing) {
-    EXPECT_EQ(decide_close(killed(kOpener)), CloseAction::kAbort);
-    CloseFacts wrote = killed(kChild);
-    wrote.last_writer = kChild;
-    EXPECT_EQ(decide_close(wrote), CloseAction::kAbort);
+    EXPECT_EQ(decide_close(killed(writer(kOpener))), kAborts);
+    EXPECT_EQ(decide_close(killed(writer(kChild))), kAborts);
 }
 
-TEST(CloseRule, AKilledInheritorDoesNotHarmTheWriter) {
-    EXPECT_EQ(decide_close(killed(kChild)), CloseAction::kWait);
+TEST(CloseRule, AKilledHolderThatDidNotWriteDoesNoHarm) {
+    for (const pid_t process : {kChild, kOpener}) {
+        CloseFacts facts = killed(bystander(process));
+        EXPECT_TRUE(asks_who_holds_it(facts));
+        facts.held_elsewhere = true;
+        EXPECT_EQ(decide_close(facts), kWaits);
+        // The last that holds it: nobody else goes on with what was written, or made for it.
+        facts.held_elsewhere = false;
+        EXPECT_EQ(decide_close(facts), kAborts);
+    }
 }
 
-TEST(CloseRule, AKilledWriterWhoseFileOthersHoldIsLeftToThem) {
-    CloseFacts facts = killed(kOpener);
+TEST(CloseRule, AKilledWriterWhoseFileOthersHoldLeavesItHalf) {
+    CloseFacts facts = killed(writer(kOpener));
+    EXPECT_TRUE(asks_who_holds_it(facts));
     facts.held_elsewhere = true;
-    EXPECT_EQ(decide_close(facts), CloseAction::kWaitForASurvivor);
-    facts.keep_on_kill = true;
-    EXPECT_EQ(decide_close(facts), CloseAction::kWait);
+    EXPECT_EQ(decide_close(facts), kLeaves);
+    facts.version.unsaved = facts.version.written = facts.version.wrote = false;
+    EXPECT_EQ(decide_close(facts), kWaits);
+}
+
+TEST(CloseRule, WhatAKilledWriterLeftIsNotPublishedByOthers) {
+    CloseFacts facts = bystander(kOpener);
+    facts.version.left_by_killed_writer = true;
+    EXPECT_TRUE(asks_who_holds_it(facts));
+    EXPECT_EQ(decide_close(facts), kAborts);
+    facts.held_elsewhere = true;
+    EXPECT_EQ(decide_close(facts), kWaits);
+}
+
+TEST(CloseRule, WhoWroteBeforeTheDeathIsTold) {
+    CloseFacts facts = writer(kOpener);
+    facts.version.left_by_killed_writer = true;
+    EXPECT_EQ(decide_close(facts), kAbortsAndTells);
+    facts.held_elsewhere = true;
+    EXPECT_EQ(decide_close(facts), (CloseDecision{CloseAction::kWait, true}));
 }
 
 TEST(CloseRule, LogsOfAKilledWriterArePublished) {
-    CloseFacts facts = killed(kOpener);
-    facts.keep_on_kill = true;
-    EXPECT_EQ(decide_close(facts), CloseAction::kCommit);
+    CloseFacts named = killed(writer(kOpener));
+    named.has_log_name = true;
+    EXPECT_EQ(decide_close(named), kCommits);
+    CloseFacts appended = killed(writer(kOpener));
+    appended.version.only_appended = true;
+    EXPECT_EQ(decide_close(appended), kCommits);
+    appended.held_elsewhere = true;
+    EXPECT_EQ(decide_close(appended), kWaits);
+}
+
+TEST(CloseRule, ALogThatWasTruncatedAndNotWrittenKeepsItsVersion) {
+    CloseFacts facts = killed(writer(kOpener));
+    facts.has_log_name = true;
+    facts.version.written = facts.version.wrote = false;
+    EXPECT_EQ(decide_close(facts), kAborts);
+}
+
+CloseFacts unseen() {
+    CloseFacts facts = writer(kOpener);
+    facts.closing_process.reset();
+    facts.exit_state = ExitState::kUnknown;
+    facts.opener = kUnseenProcess;
+    facts.version.unseen_wrote = true;
+    facts.descriptors_left.reset();
+    return facts;
+}
+
+TEST(CloseRule, EachCloseOfAWriterUnseenCommits) {
+    EXPECT_EQ(decide_close(unseen()), kCommits);
+    EXPECT_EQ(decide_release(unseen().version), ReleaseAction::kAbort);
+    CloseFacts early = unseen();
+    early.version.written = early.version.wrote = early.version.unseen_wrote = false;
+    EXPECT_EQ(decide_close(early), kWaits);
+    EXPECT_EQ(decide_release(early.version), ReleaseAction::kCommit);
+}
+
+TEST(CloseRule, AnInterruptedCloseUnseenIsThatOfAKilledProcess) {
+    CloseFacts facts = unseen();
+    facts.interrupted = true;
+    EXPECT_EQ(decide_close(facts), kAbortsAndTells);
+    facts.has_log_name = true;
+    EXPECT_EQ(decide_close(facts), kCommits);
+    // Where it can be seen, a signal is a signal.
+    CloseFacts seen = writer(kOpener);
+    seen.interrupted = true;
+    EXPECT_EQ(decide_close(seen), kCommits);
+}
+
+TEST(CloseRule, WhoseDescriptorsCannotBeSeenIsTakenForDone) {
+    CloseFacts facts = writer(kOpener);
+    facts.descriptors_left.reset();
+    EXPECT_EQ(decide_close(facts), kCommits);
 }
 
 }  // namespace

@@ -88,13 +88,19 @@ private:
 // Every thread id is its own process; what is not told is one that runs and has no other descriptors.
 class ToldProcesses final : public ProcessInspector {
 public:
-    [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override { return thread; }
+    [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override {
+        return thread == 0 ? std::nullopt : std::optional(thread);
+    }
     [[nodiscard]] std::optional<int> writable_descriptors(pid_t process, std::uint64_t) const override {
         const auto found = descriptors.find(process);
         return found == descriptors.end() ? 0 : found->second;
     }
     [[nodiscard]] bool written_by_others(std::uint64_t, pid_t) const override { return others_write; }
+    [[nodiscard]] bool handed_down(std::uint64_t, pid_t) const override { return handed_to_a_child; }
     [[nodiscard]] ExitState exit_state(pid_t thread) const override {
+        if (thread == 0) {
+            return ExitState::kUnknown;
+        }
         return thread == killed ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
     [[nodiscard]] bool is_dying(pid_t) const override { return false; }
@@ -102,6 +108,7 @@ public:
     std::map<pid_t, int> descriptors;
     pid_t killed = 0;
     bool others_write = false;
+    bool handed_to_a_child = false;
 };
 
 class NotedKernelCache final : public KernelCache {

@@ -101,6 +101,45 @@ TEST_F(FileSystemTest, WhatASurvivorOfAKilledWriterWritesOnIsPublished) {
     EXPECT_EQ(store.content("p/f"), "firstsecond");
 }
 
+TEST_F(FileSystemTest, WhatAKilledWriterLeftIsNotPublishedByTheCloseOfAnother) {
+    store.put_object("p/f", "old");
+    const NodeId node = lookup("f")->node;
+    const HandleId bystander = open(node, O_RDWR)->handle;
+    const HandleId writer = open(node, O_RDWR)->handle;
+    ASSERT_TRUE(write(writer, 0, "half"));
+    processes.killed = kProcess;
+    processes.others_write = true;
+    ASSERT_TRUE(flush(writer));
+    ASSERT_TRUE(release(writer));
+    processes.others_write = false;
+    EXPECT_EQ(errno_of(fsync(bystander)), EIO);
+    ASSERT_TRUE(flush(bystander, kProcess + 1));
+    ASSERT_TRUE(release(bystander));
+    EXPECT_EQ(store.content("p/f"), "old");
+}
+
+TEST_F(FileSystemTest, AnOpenerThatWroteNothingLeavesTheFileToItsChild) {
+    const HandleId handle = create("f")->opened.handle;
+    processes.handed_to_a_child = true;
+    ASSERT_TRUE(flush(handle));
+    EXPECT_FALSE(store.exists("p/f"));
+    processes.handed_to_a_child = false;
+    ASSERT_TRUE(flush(handle));
+    EXPECT_TRUE(store.exists("p/f"));
+    ASSERT_TRUE(release(handle));
+}
+
+TEST_F(FileSystemTest, AReaderThatSyncsSavesWhatIsWritten) {
+    store.put_object("p/f", "old");
+    const HandleId reader = open(lookup("f")->node, O_RDONLY)->handle;
+    ASSERT_EQ(errno_of(open(lookup("f")->node, O_WRONLY | O_TRUNC)), ESTALE);
+    const HandleId writer = open(lookup("f")->node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(writer, 0, "new"));
+    ASSERT_TRUE(fsync(reader));
+    EXPECT_EQ(store.content("p/f"), "new");
+    ASSERT_TRUE(close(writer));
+}
+
 TEST_F(FileSystemTest, AKilledWriterOfANewFileLeavesNoName) {
     const HandleId handle = create("f")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "half"));

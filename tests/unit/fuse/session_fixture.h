@@ -34,6 +34,7 @@ public:
         return 0;
     }
     [[nodiscard]] bool written_by_others(std::uint64_t /*inode*/, pid_t /*except*/) const override { return false; }
+    [[nodiscard]] bool handed_down(std::uint64_t /*inode*/, pid_t /*process*/) const override { return false; }
     // As if a fault had killed it: the kernel interrupts nothing.
     void crash(pid_t thread) {
         const std::lock_guard lock(mutex_);

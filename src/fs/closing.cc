@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways in which what was written to an open file becomes visible or does not: close, fsync, and the last release.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/globs.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "fs/open_files.h"
+#include "fs/store_wait.h"
+
+namespace ckptfs {
+
+namespace {
+
+// The signal that kills a process is pending when it closes its files, so that the kernel sends the interrupt right
+// behind the FLUSH; it takes up to a millisecond on a busy machine. Waited for only where /proc does not tell.
+constexpr Milliseconds kInterruptFollows{10};
+
+Failure bad_handle() {
+    return failure(EBADF, "not an open file");
+}
+
+Error removed_error(const FileWriter& writer) {
+    Error why;
+    why.errno_value = ENOENT;
+    why.message = writer.key() + " was removed or renamed over while it was written";
+    return why;
+}
+
+}  // namespace
+
+Error lost_error(const FileWriter& writer) {
+    Error why;
+    why.message = writer.key() + " is not published: its writer was killed before it was closed";
+    return why;
+}
+
+// --- who writes
+
+// What has been noted of this thread since the last commit need not be looked up again.
+void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
+    VersionFate& fate = handle.version->fate;
+    const VersionFate::Generation generation = fate.generation();
+    if (caller.is_page_cache) {
+        fate.changed_by_mapping();
+        return;
+    }
+    const bool is_same_thread = handle.last_writer_thread.exchange(caller.thread) == caller.thread;
+    if (is_same_thread && handle.noted.exchange(generation) == generation) {
+        return;
+    }
+    handle.noted = generation;
+    const auto place = (handle.flags & O_APPEND) != 0 ? VersionFate::Place::kEnd : VersionFate::Place::kInside;
+    fate.wrote(state_.env.processes.thread_group(caller.thread).value_or(kUnseenProcess), handle.opener, place);
+}
+
+std::shared_ptr<WrittenVersion> OpenFiles::written_version_of(const NodePtr& node,
+                                                              const std::shared_ptr<FileWriter>& writer) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    return node->writer == writer ? node->version : nullptr;
+}
+
+// --- close
+
+struct OpenFiles::Closing {
+    HandlePtr handle;
+    std::function<bool()> interrupted;
+    std::function<void()> settled;
+    CloseFacts facts;
+    Reply<void> reply;
+};
+
+void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
+    const HandlePtr handle = handles_.find(id);
+    if (handle == nullptr) {
+        reply(bad_handle());
+        return;
+    }
+    if (handle->writer == nullptr || handle->node->removed) {
+        reply({});
+        return;
+    }
+    if (std::optional<Error> failed = handle->writer->failed()) {
+        answer_failed(*handle, *failed, [reply = std::move(reply), failed] { reply(failure(*failed)); });
+        if (caller.settled != nullptr) {
+            caller.settled();
+        }
+        return;
+    }
+    // What the process is has to be looked up while it waits; what it and others hold can be long, and is looked up
+    // elsewhere.
+    const auto closing = std::make_shared<Closing>();
+    closing->handle = handle;
+    closing->interrupted = caller.interrupted;
+    closing->settled = caller.settled;
+    closing->facts.closing_process = state_.env.processes.thread_group(caller.thread);
+    closing->facts.exit_state = state_.env.processes.exit_state(caller.thread);
+    closing->facts.opener = handle->opener;
+    closing->reply = std::move(reply);
+    handle->version->closes.begin();
+    const auto decide = [this, closing] { inspections_->post([this, closing] { decide_and_close(*closing); }); };
+    if (closing->interrupted != nullptr && closing->facts.exit_state == ExitState::kUnknown) {
+        state_.env.timer.after(kInterruptFollows, decide);
+    } else {
+        decide();
+    }
+}
+
+void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const {
+    const Handle& handle = *closing.handle;
+    const ProcessInspector& processes = state_.env.processes;
+    std::uint64_t inode = 0;
+    bool other_handles = false;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        inode = handle.node->inode;
+        other_handles = handle.node->writable_handles > 1;
+        facts.has_log_name = matches_any(handle.node->name, state_.env.write.config.keep_on_kill);
+    }
+    const pid_t process = facts.closing_process.value_or(kUnseenProcess);
+    facts.version = handle.version->fate.state(process, handle.opener);
+    facts.interrupted = closing.interrupted != nullptr && closing.interrupted();
+    if (facts.closing_process && facts.version.unsaved && facts.exit_state == ExitState::kRunning) {
+        facts.descriptors_left = processes.writable_descriptors(process, inode);
+    }
+    if (facts.version.wrote && facts.opener != kUnseenProcess && facts.opener != process) {
+        facts.opener_descriptors = processes.writable_descriptors(facts.opener, inode);
+    }
+    if (asks_who_holds_it(facts)) {
+        facts.held_elsewhere = other_handles || processes.written_by_others(inode, process);
+    }
+    if (asks_who_is_at_work(facts)) {
+        facts.others_at_work =
+            (other_handles && facts.version.unseen_wrote) ||
+            std::any_of(facts.version.other_writers.begin(), facts.version.other_writers.end(),
+                        [&](pid_t writer) { return processes.writable_descriptors(writer, inode).value_or(0) > 0; }) ||
+            processes.handed_down(inode, process);
+    }
+}
+
+void OpenFiles::decide_and_close(Closing& closing) {
+    complete_facts(closing, closing.facts);
+    const CloseDecision decision = decide_close(closing.facts);
+    const HandlePtr handle = closing.handle;
+    const Reply<void> reply = std::move(closing.reply);
+    const auto settle = [&handle, &closing] {
+        handle->version->closes.end();
+        if (closing.settled != nullptr) {
+            closing.settled();
+        }
+    };
+    const auto answer = [reply, handle, is_lost = decision.is_lost] {
+        is_lost ? reply(failure(lost_error(*handle->writer))) : reply({});
+    };
+    switch (decision.action) {
+        case CloseAction::kCommit:
+            commit_in_order(handle->node, handle->writer, CommitReason::kClose,
+                            [this, handle, reply](Status committed) {
+                                if (committed) {
+                                    reply({});
+                                    return;
+                                }
+                                answer_failed(*handle, committed.error(), [reply, committed] { reply(committed); });
+                            });
+            settle();
+            return;
+        case CloseAction::kLeave:
+            handle->version->fate.leave_by_killed_writer();
+            [[fallthrough]];
+        case CloseAction::kWait:
+            settle();
+            answer();
+            return;
+        case CloseAction::kAbort:
+            if (decision.is_lost) {
+                abort_killed(*handle, answer);
+                settle();
+            } else {
+                // A caller that was killed hears no answer, and is not to wait for the store.
+                abort_killed(*handle, [] {});
+                settle();
+                answer();
+            }
+            return;
+    }
+}
+
+void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) {
+    const Error why = lost_error(*handle.writer);
+    log_warning(escaped(why.message));
+    watch(handle.node, handle.writer, handle.opener, EndOfFile::kHeldBack);
+    abort_begins();
+    handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
+        state_.failed.when_recorded(key, [this, ended] {
+            ended();
+            abort_ends();
+        });
+    });
+}
+
+// --- fsync
+
+// POSIX: what the file holds is flushed, whoever wrote it and by whatever descriptor.
+OpenFiles::Written OpenFiles::written_behind(const Handle& handle) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    if (handle.writer != nullptr || handle.node->writer != nullptr) {
+        return {handle.node, handle.writer != nullptr ? handle.writer : handle.node->writer};
+    }
+    // A reader of an earlier version: the name is written by another node.
+    const NodePtr current = handle.node->linked || handle.node->parent == nullptr
+                                ? nullptr
+                                : state_.nodes.child(lock, handle.node->parent, handle.node->name);
+    return current == nullptr ? Written{} : Written{current, current->writer};
+}
+
+void OpenFiles::fsync(HandleId id, Reply<void> reply) {
+    const HandlePtr handle = handles_.find(id);
+    if (handle == nullptr) {
+        reply(bad_handle());
+        return;
+    }
+    const Written written = handle->node->removed ? Written{} : written_behind(*handle);
+    if (written.writer == nullptr || written.node->removed) {
+        reply({});
+    } else {
+        commit_in_order(written.node, written.writer, CommitReason::kFsync, std::move(reply));
+    }
+}
+
+// --- release
+
+void OpenFiles::release(HandleId id, Reply<void> reply) {
+    const HandlePtr handle = handles_.remove(id);
+    if (handle == nullptr) {
+        reply(bad_handle());
+    } else if (handle->version == nullptr) {
+        finish_release(handle, {}, reply);
+    } else {
+        // A close that was given up because its process dies may not have been decided yet.
+        handle->version->closes.when_none([this, handle, reply = std::move(reply)] { release_writer(handle, reply); });
+    }
+}
+
+void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply) {
+    bool last_writer = false;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        last_writer = --handle->node->writable_handles == 0;
+    }
+    const std::shared_ptr<FileWriter>& writer = handle->writer;
+    if (last_writer && handle->node->removed && !writer->failed()) {
+        // It may have left something in the store all the same.
+        writer->abort(removed_error(*writer),
+                      [this, handle, reply](const Status&) { finish_release(handle, {}, reply); });
+        return;
+    }
+    if (!last_writer || writer->failed() || !writer->dirty() || handle->node->removed) {
+        finish_release(handle, {}, reply);
+        return;
+    }
+    if (decide_release(handle->version->fate.state(kUnseenProcess, handle->opener)) == ReleaseAction::kAbort) {
+        abort_killed(*handle, [this, handle, reply] { finish_release(handle, {}, reply); });
+        return;
+    }
+    commit_in_order(handle->node, writer, CommitReason::kClose,
+                    [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); });
+}
+
+void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply) {
+    std::string vanished;
+    NodeId parent = 0;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr& node = handle->node;
+        --node->open_handles;
+        if (handle->writer != nullptr && node->writable_handles == 0 && node->writer == handle->writer) {
+            node->writer = nullptr;
+            if (node->linked && !node->committed) {
+                vanished = node->name;
+                parent = node->parent->id;
+                state_.nodes.unlink(lock, node);
+            } else if (handle->writer->failed()) {
+                node->checked = SteadyTime{};
+            }
+        }
+        state_.nodes.drop_if_unused(lock, node);
+    }
+    if (!vanished.empty()) {
+        state_.env.kernel_cache.invalidate_entry(parent, vanished);
+    }
+    reply(std::move(saved));
+    answer_drain();
+}
+
+void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {
+    // Nobody misses it.
+    writer->when_failed(nullptr);
+    const Status ended = wait_for<void>([&](auto done) { writer->orphan(removed_error(*writer), std::move(done)); });
+    if (!ended) {
+        log_warning(escaped(ended.error().message));
+    }
+}
+
+}  // namespace ckptfs

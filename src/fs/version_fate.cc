@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/version_fate.h"
+
+#include <algorithm>
+
+namespace ckptfs {
+
+namespace {
+
+constexpr std::size_t kMostWriters = 128;
+
+}  // namespace
+
+void VersionFate::made(pid_t opener) {
+    const std::lock_guard lock(mutex_);
+    made_ = generation_;
+    maker_ = opener;
+}
+
+void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
+    const std::lock_guard lock(mutex_);
+    left_ = false;
+    written_inside_ = written_inside_ || place == Place::kInside;
+    const auto known = std::find_if(writers_.begin(), writers_.end(), [&](const Writer& writer) {
+        return writer.process == process && writer.opener == opener;
+    });
+    if (known != writers_.end()) {
+        known->last_write = generation_;
+    } else if (writers_.size() < kMostWriters) {
+        writers_.push_back({process, opener, generation_});
+    } else {
+        many_ = generation_;
+    }
+}
+
+void VersionFate::changed_by_mapping() {
+    const std::lock_guard lock(mutex_);
+    mapped_ = generation_;
+    written_inside_ = true;
+}
+
+VersionFate::Generation VersionFate::commit_begins() {
+    const std::lock_guard lock(mutex_);
+    return ++generation_;
+}
+
+void VersionFate::committed(Generation begun) {
+    const std::lock_guard lock(mutex_);
+    first_unsaved_ = std::max(first_unsaved_, begun);
+}
+
+void VersionFate::leave_by_killed_writer() {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    // So that the next write of those that have written before is noted.
+    ++generation_;
+}
+
+bool VersionFate::left_by_killed_writer() const {
+    const std::lock_guard lock(mutex_);
+    return left_;
+}
+
+bool VersionFate::answers(pid_t process, bool unsaved_only) const {
+    const auto counts = [&](std::optional<Generation> noted) { return noted && (!unsaved_only || is_unsaved(*noted)); };
+    return (counts(made_) && maker_ == process) || counts(many_) ||
+           std::any_of(writers_.begin(), writers_.end(), [&](const Writer& writer) {
+               return counts(writer.last_write) && (writer.process == process || writer.opener == process);
+           });
+}
+
+VersionState VersionFate::state(pid_t process, pid_t opener) const {
+    const std::lock_guard lock(mutex_);
+    VersionState state;
+    const bool mapped = is_unsaved(mapped_);
+    state.written = mapped || is_unsaved(many_);
+    state.unseen_wrote = mapped && opener == kUnseenProcess;
+    state.wrote = (mapped && process == opener) || is_unsaved(many_);
+    for (const Writer& writer : writers_) {
+        if (!is_unsaved(writer.last_write)) {
+            continue;
+        }
+        state.written = true;
+        if (writer.process == kUnseenProcess) {
+            state.unseen_wrote = true;
+        }
+        if (writer.process == process) {
+            state.wrote = true;
+        } else if (writer.process != kUnseenProcess) {
+            state.other_writers.push_back(writer.process);
+        }
+    }
+    state.unsaved = state.written || is_unsaved(made_);
+    state.made = is_unsaved(made_) && maker_ == process;
+    state.answers_for_it = state.wrote || answers(process, state.unsaved);
+    state.only_appended = !writers_.empty() && !written_inside_;
+    state.left_by_killed_writer = left_;
+    return state;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of a file that is open for writing: who has written what is not saved yet, and what the closes, syncs
+// and deaths of its holders mean for it.
+//
+// What is committed or given up is a version: a node with its FileWriter, one attempt at a name. Many handles may be
+// open on it, in processes that opened, inherited or were handed them, and not all of those write. The rules, which
+// close_rule.h decides by:
+//
+//   - A close by a process that wrote commits, whatever else is open: the close returns, so what was written is there.
+//     Only where the opener of the descriptor still holds it more may come: a shell runs one command after another.
+//   - A close by the opener, who wrote nothing, commits unless another process is at work: one that wrote and has not
+//     closed, or that was handed the descriptor (Popen(stdout=file), then file.close()). That one's close will.
+//   - A close by any other process means nothing.
+//   - A process that a signal ends with bytes unsaved, its own or those written by a descriptor that it opened, leaves
+//     the version half; so does any other that was the last to hold it. Nothing publishes it any more: no close or
+//     release of those that hold it, no sync, no rename. Those that wrote, or made the file, are told (EIO), because
+//     what they wrote is lost; to others their close is a success. What revives it is a write that comes after the
+//     death: that program goes on and vouches for the file. A close or fsync of one that wrote before does not: it says
+//     nothing of the part that died.
+//   - Logs grow: what was only appended to, or has a log's name, is kept as far as it was written.
+//   - Of a writer that /proc does not show (another PID namespace), every FLUSH after a write commits and is waited
+//     for, and RELEASE publishes nothing. A FLUSH that a signal interrupts as it comes is that of a killed process.
+//
+// Threads: all functions may be called from any thread; the mutex is a leaf.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace ckptfs {
+
+// Of a process that /proc does not show.
+inline constexpr pid_t kUnseenProcess = 0;
+
+// A version as one process, which closes it by a descriptor of this opener, has to see it.
+struct VersionState {
+    // Something is in no commit yet, and some of that was written, not only created or truncated.
+    bool unsaved = false;
+    bool written = false;
+    // The process has unsaved bytes in it.
+    bool wrote = false;
+    // It made the file, and no commit has followed.
+    bool made = false;
+    // Its death leaves the version half.
+    bool answers_for_it = false;
+    // Never written but at its end.
+    bool only_appended = false;
+    // Processes unseen have unsaved bytes in it.
+    bool unseen_wrote = false;
+    // A writer was killed, and no write has followed.
+    bool left_by_killed_writer = false;
+    // Other processes with unsaved bytes in it.
+    std::vector<pid_t> other_writers;
+};
+
+class VersionFate {
+public:
+    // Writes up to a commit are of one generation.
+    using Generation = std::uint64_t;
+    static constexpr Generation kNever = std::numeric_limits<Generation>::max();
+    enum class Place : std::uint8_t { kInside, kEnd };
+
+    // Created or truncated by this process, by open(2) or ftruncate(2).
+    void made(pid_t opener);
+    // By a descriptor of that opener. To be called before a write is handed over, and once more after it if the
+    // generation has changed in between: it may have missed the commit.
+    void wrote(pid_t process, pid_t opener, Place place);
+    // Pages of a mapping: any process that opened the file may have changed them.
+    void changed_by_mapping();
+    [[nodiscard]] Generation generation() const { return generation_.load(); }
+
+    // Around a commit that succeeds: what was noted before it began is saved.
+    Generation commit_begins();
+    void committed(Generation begun);
+
+    void leave_by_killed_writer();
+    [[nodiscard]] bool left_by_killed_writer() const;
+    [[nodiscard]] VersionState state(pid_t process, pid_t opener) const;
+
+private:
+    struct Writer {
+        pid_t process = 0;
+        pid_t opener = 0;
+        Generation last_write = 0;
+    };
+
+    [[nodiscard]] bool is_unsaved(Generation noted) const { return noted >= first_unsaved_; }
+    [[nodiscard]] bool is_unsaved(std::optional<Generation> noted) const { return noted && is_unsaved(*noted); }
+    [[nodiscard]] bool answers(pid_t process, bool unsaved_only) const;
+
+    mutable std::mutex mutex_;
+    // --- guarded by `mutex_`; the first also read without it
+    std::atomic<Generation> generation_ = 0;
+    Generation first_unsaved_ = 0;
+    std::vector<Writer> writers_;
+    // More processes than are remembered: then each may have written.
+    std::optional<Generation> many_;
+    std::optional<Generation> made_;
+    std::optional<Generation> mapped_;
+    pid_t maker_ = kUnseenProcess;
+    bool written_inside_ = false;
+    bool left_ = false;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the handles of one version that is being written share besides its FileWriter.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "fs/version_fate.h"
+
+namespace ckptfs {
+
+// Closes that are not decided yet: what is released meanwhile waits for them.
+// Threads: all functions may be called from any thread; nothing is called under the lock.
+class UndecidedCloses {
+public:
+    void begin() {
+        const std::lock_guard lock(mutex_);
+        ++undecided_;
+    }
+    void end() {
+        std::vector<std::function<void()>> due;
+        {
+            const std::lock_guard lock(mutex_);
+            if (--undecided_ == 0) {
+                due.swap(waiting_);
+            }
+        }
+        for (const std::function<void()>& run : due) {
+            run();
+        }
+    }
+    // At once where none is undecided.
+    void when_none(std::function<void()> run) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (undecided_ > 0) {
+                waiting_.push_back(std::move(run));
+                return;
+            }
+        }
+        run();
+    }
+
+private:
+    std::mutex mutex_;
+    // --- guarded by `mutex_`
+    int undecided_ = 0;
+    std::vector<std::function<void()>> waiting_;
+};
+
+struct WrittenVersion {
+    VersionFate fate;
+    UndecidedCloses closes;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What closes, syncs and deaths mean for a file that several processes hold."""
+
+import mmap
+import os
+import signal
+import subprocess
+
+import pytest
+from harness.programs import wait_until
+
+from mount.test_half_files import WRITE_AND_WAIT, kill, start, wait_ready
+
+pytestmark = pytest.mark.sanitized
+
+MIB = 1 << 20
+OLD = b"the last good version"
+
+
+def make_old(made) -> None:
+    (made / "file").write_bytes(OLD)
+
+
+def start_writer_within(made, way: str = "r+b") -> subprocess.Popen:
+    """Has written into the present version, and not closed it."""
+    writer = start("""
+        import sys
+        file = open(sys.argv[1], sys.argv[2], buffering=0)
+        file.write(b"half")
+        print("ready", flush=True)
+        sys.stdin.read()
+    """, made / "file", way)
+    wait_ready(writer)
+    return writer
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["read and write", "mapped"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_bystander_that_closes_does_not_publish_a_killed_writers_half(mount, simulator, prefix, mapped, number):
+    made = mount()
+    make_old(made)
+    with open(made / "file", "r+b") as bystander:
+        mapping = mmap.mmap(bystander.fileno(), 0) if mapped else None
+        kill(start_writer_within(made), number)
+        if mapping is not None:
+            mapping.close()
+    wait_until(lambda: "its writer was killed" in made.log(), "the version to be given up")
+    assert simulator.content(prefix + "file") == OLD
+    wait_until(lambda: (made / "file").read_bytes() == OLD, "the name to show it again")
+
+
+def test_what_a_killed_writer_left_is_not_published_by_a_sync_or_a_rename(mount, simulator, prefix):
+    made = mount()
+    make_old(made)
+    with open(made / "file", "r+b") as bystander:
+        kill(start_writer_within(made))
+        with pytest.raises(OSError):
+            os.fsync(bystander)
+        with pytest.raises(OSError):
+            os.rename(made / "file", made / "other")
+    assert simulator.content(prefix + "file") == OLD
+    assert simulator.keys(prefix) == [prefix + "file"]
+
+
+def test_who_writes_after_the_death_vouches_for_the_file(mount, simulator, prefix):
+    made = mount()
+    make_old(made)
+    with open(made / "file", "r+b", buffering=0) as survivor:
+        kill(start_writer_within(made))
+        survivor.write(b"whole again")
+    assert simulator.content(prefix + "file") == b"whole again" + OLD[11:]
+
+
+def test_who_wrote_before_the_death_is_told_that_it_is_lost(mount, simulator, prefix):
+    made = mount()
+    make_old(made)
+    survivor = open(made / "file", "r+b", buffering=0)
+    survivor.write(b"mine")
+    kill(start_writer_within(made))
+    with pytest.raises(OSError, match="Input/output error"):
+        survivor.close()
+    assert simulator.content(prefix + "file") == OLD
+
+
+CHILD = ["sh", "-c", "read line; printf one; read line; printf two; read line"]
+
+
+def start_child(file) -> subprocess.Popen:
+    return subprocess.Popen(CHILD, stdin=subprocess.PIPE, stdout=file, text=True)
+
+
+def go_on(child: subprocess.Popen, made, size: int) -> None:
+    child.stdin.write("go\n")
+    child.stdin.flush()
+    wait_until(lambda: (made / "file").stat().st_size == size, "the child to write")
+
+
+@pytest.mark.parametrize("written", [0, 3, 6], ids=["nothing", "half", "all"])
+def test_a_parent_that_closes_its_copy_leaves_the_file_to_its_child(mount, simulator, prefix, written):
+    made = mount()
+    make_old(made)
+    with open(made / "file", "wb") as file:
+        child = start_child(file)
+        for size in range(3, written + 1, 3):
+            go_on(child, made, size)
+    assert simulator.content(prefix + "file") == OLD
+    for size in range(written + 3, 7, 3):
+        go_on(child, made, size)
+    assert simulator.content(prefix + "file") == OLD
+    child.communicate("end\n")
+    assert child.returncode == 0
+    assert simulator.content(prefix + "file") == b"onetwo"
+
+
+@pytest.mark.parametrize("written", [0, 3], ids=["nothing", "half"])
+def test_a_child_that_is_killed_after_its_parent_closed_its_copy_publishes_nothing(mount, simulator, prefix, written):
+    made = mount()
+    make_old(made)
+    with open(made / "file", "wb") as file:
+        child = start_child(file)
+        if written:
+            go_on(child, made, written)
+    kill(child)
+    wait_until(lambda: (made / "file").read_bytes() == OLD, "the name to show the version before")
+    assert simulator.content(prefix + "file") == OLD
+
+
+def test_a_parent_whose_child_was_killed_is_told(mount, simulator, prefix):
+    made = mount()
+    make_old(made)
+    file = open(made / "file", "wb", buffering=0)
+    file.write(b"header")
+    child = start_child(file)
+    go_on(child, made, 9)
+    kill(child)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.close()
+    assert simulator.content(prefix + "file") == OLD
+
+
+def test_who_wrote_and_closes_commits_though_a_child_sleeps_on_the_descriptor(mount, simulator, prefix):
+    made = mount()
+    sleeper = start("""
+        import os, sys, time
+        file = open(sys.argv[1], "wb", buffering=0)
+        empty = open(sys.argv[1] + ".done", "wb", buffering=0)
+        file.write(b"whole")
+        child = os.fork()
+        if child == 0:
+            time.sleep(600)
+        file.close()
+        empty.close()
+        print(child, flush=True)
+        sys.stdin.read()
+    """, made / "file")
+    child = int(sleeper.stdout.readline())
+    try:
+        assert simulator.content(prefix + "file") == b"whole"
+        assert simulator.content(prefix + "file.done") == b""
+    finally:
+        os.kill(child, signal.SIGKILL)
+        sleeper.communicate()
+    assert simulator.content(prefix + "file") == b"whole"
+
+
+def test_a_marker_waits_for_what_a_killed_writer_left(mount, simulator, prefix):
+    made = mount()
+    make_old(made)
+    with open(made / "file", "r+b"):
+        kill(start_writer_within(made))
+        with pytest.raises(OSError):
+            (made / ".metadata").write_bytes(b"all is there")
+    assert simulator.keys(prefix) == [prefix + "file"]
+
+
+# --- fsync
+
+
+@pytest.mark.parametrize("way", ["r+b", "wb", "ab"])
+def test_a_sync_by_a_descriptor_that_cannot_write_saves_what_others_wrote(mount, simulator, prefix, way):
+    made = mount()
+    make_old(made)
+    reader = os.open(made / "file", os.O_RDONLY)
+    with open(made / "file", way, buffering=0) as writer:
+        writer.write(b"new")
+        os.fsync(reader)
+        expected = {"r+b": b"new" + OLD[3:], "wb": b"new", "ab": OLD + b"new"}[way]
+        assert simulator.content(prefix + "file") == expected
+        writer.write(b" more")
+        subprocess.run(["sync", made / "file"], check=True)
+        assert len(simulator.content(prefix + "file")) >= len(b"new more")
+        simulator.inject({"op": "PutObject", "key": prefix + "file", "times": 1, "action": "403"})
+        writer.write(b" still")
+        with pytest.raises(OSError):
+            os.fsync(reader)
+        os.close(reader)
+        simulator.clear_faults()
+        with pytest.raises(OSError):
+            writer.close()
+
+
+# --- what grows, and what does not
+
+
+@pytest.mark.parametrize("name", ["latest_checkpointed_iteration.txt", "latest", "train.log"])
+def test_a_file_that_was_truncated_and_not_written_keeps_its_version_when_its_writer_is_killed(mount, simulator, prefix,
+                                                                                               name):
+    made = mount()
+    (made / name).write_bytes(OLD)
+    writer = start(WRITE_AND_WAIT, made / name, 0)
+    wait_ready(writer)
+    kill(writer)
+    wait_until(lambda: "its writer was killed" in made.log(), "the version to be given up")
+    assert simulator.content(prefix + name) == OLD
+
+
+def test_a_pointer_file_of_a_killed_writer_is_not_published_and_holds_the_marker_back(mount, simulator, prefix):
+    made = mount()
+    pointer = "latest_checkpointed_iteration.txt"
+    (made / pointer).write_bytes(b"1000")
+    writer = start(WRITE_AND_WAIT, made / pointer, 1)
+    wait_ready(writer)
+    kill(writer)
+    wait_until(lambda: simulator.failed_files(prefix) == [pointer], "the failure to be recorded")
+    assert simulator.content(prefix + pointer) == b"1000"
+    with pytest.raises(OSError):
+        (made / ".metadata").write_bytes(b"all is there")

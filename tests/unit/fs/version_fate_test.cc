@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/version_fate.h"
+
+#include <gtest/gtest.h>
+
+namespace ckptfs {
+namespace {
+
+constexpr pid_t kParent = 100;
+constexpr pid_t kChild = 200;
+constexpr pid_t kOther = 300;
+constexpr auto kInside = VersionFate::Place::kInside;
+constexpr auto kEnd = VersionFate::Place::kEnd;
+
+TEST(VersionFate, OfOneThatWasOpenedNothingIsUnsaved) {
+    const VersionFate fate;
+    const VersionState state = fate.state(kParent, kParent);
+    EXPECT_FALSE(state.unsaved || state.written || state.wrote || state.answers_for_it || state.only_appended);
+}
+
+TEST(VersionFate, WhoMadeItAnswersForIt) {
+    VersionFate fate;
+    fate.made(kParent);
+    const VersionState state = fate.state(kParent, kParent);
+    EXPECT_TRUE(state.unsaved && state.made && state.answers_for_it);
+    EXPECT_FALSE(state.written || state.wrote);
+    EXPECT_FALSE(fate.state(kChild, kParent).answers_for_it);
+}
+
+TEST(VersionFate, WhoseDescriptorWasWrittenByAnswersToo) {
+    VersionFate fate;
+    fate.wrote(kChild, kParent, kInside);
+    EXPECT_TRUE(fate.state(kChild, kParent).wrote);
+    EXPECT_FALSE(fate.state(kParent, kParent).wrote);
+    EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it);
+    EXPECT_EQ(fate.state(kParent, kParent).other_writers, std::vector<pid_t>{kChild});
+    EXPECT_FALSE(fate.state(kOther, kOther).answers_for_it);
+}
+
+TEST(VersionFate, ACommitSavesWhatWasNotedBeforeItBegan) {
+    VersionFate fate;
+    fate.made(kParent);
+    fate.wrote(kParent, kParent, kInside);
+    const VersionFate::Generation begun = fate.commit_begins();
+    fate.wrote(kChild, kParent, kInside);
+    EXPECT_TRUE(fate.state(kParent, kParent).wrote) << "not before it has succeeded";
+    fate.committed(begun);
+    EXPECT_FALSE(fate.state(kParent, kParent).wrote);
+    EXPECT_FALSE(fate.state(kParent, kParent).made);
+    EXPECT_TRUE(fate.state(kChild, kParent).wrote);
+    EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it) << "the child writes by its descriptor";
+}
+
+TEST(VersionFate, WhenAllIsSavedThoseThatWroteStillAnswer) {
+    VersionFate fate;
+    fate.wrote(kParent, kParent, kInside);
+    fate.committed(fate.commit_begins());
+    EXPECT_FALSE(fate.state(kParent, kParent).unsaved);
+    EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it);
+    fate.wrote(kOther, kOther, kInside);
+    EXPECT_FALSE(fate.state(kParent, kParent).answers_for_it) << "its own is saved";
+}
+
+TEST(VersionFate, AWriteAfterTheDeathRevives) {
+    VersionFate fate;
+    fate.wrote(kParent, kParent, kInside);
+    const VersionFate::Generation before = fate.generation();
+    fate.leave_by_killed_writer();
+    EXPECT_NE(fate.generation(), before) << "or a writer that is known would not be noted again";
+    EXPECT_TRUE(fate.left_by_killed_writer());
+    fate.made(kChild);
+    fate.committed(fate.commit_begins());
+    EXPECT_TRUE(fate.left_by_killed_writer());
+    fate.wrote(kChild, kParent, kInside);
+    EXPECT_FALSE(fate.left_by_killed_writer());
+}
+
+TEST(VersionFate, PagesOfAMappingMayBeAnyOpeners) {
+    VersionFate fate;
+    fate.changed_by_mapping();
+    EXPECT_TRUE(fate.state(kParent, kParent).wrote);
+    EXPECT_FALSE(fate.state(kChild, kParent).wrote);
+    EXPECT_TRUE(fate.state(kUnseenProcess, kUnseenProcess).unseen_wrote);
+    EXPECT_FALSE(fate.state(kUnseenProcess, kParent).unseen_wrote);
+}
+
+TEST(VersionFate, OnlyWhatNeverWasWrittenInsideIsALog) {
+    VersionFate fate;
+    fate.wrote(kParent, kParent, kEnd);
+    EXPECT_TRUE(fate.state(kParent, kParent).only_appended);
+    fate.committed(fate.commit_begins());
+    EXPECT_TRUE(fate.state(kParent, kParent).only_appended);
+    fate.wrote(kParent, kParent, kInside);
+    EXPECT_FALSE(fate.state(kParent, kParent).only_appended);
+}
+
+TEST(VersionFate, MoreWritersThanAreRememberedAreAllWriters) {
+    VersionFate fate;
+    for (pid_t process = 1; process <= 1000; ++process) {
+        fate.wrote(process, process, kInside);
+    }
+    EXPECT_TRUE(fate.state(1, 1).wrote);
+    EXPECT_TRUE(fate.state(1000, 1000).wrote);
+    EXPECT_LE(fate.state(1, 1).other_writers.size(), 128U);
+}
+
+TEST(VersionFate, WritersUnseenAreNotedAsSuch) {
+    VersionFate fate;
+    fate.wrote(kUnseenProcess, kUnseenProcess, kInside);
+    EXPECT_TRUE(fate.state(kParent, kParent).unseen_wrote);
+    EXPECT_FALSE(fate.state(kParent, kParent).wrote);
+    EXPECT_TRUE(fate.state(kUnseenProcess, kUnseenProcess).wrote);
+    EXPECT_TRUE(fate.state(kParent, kParent).other_writers.empty());
+}
+
+}  // namespace
+}  // namespace ckptfs
