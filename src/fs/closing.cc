@@ -276,6 +276,10 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = handle->node;
         --node->open_handles;
+        node->readers -= handle->has_read ? 1 : 0;
+        if (node->open_handles == 0) {
+            state_.nodes.stop_following(lock, node);
+        }
         if (handle->writer != nullptr && node->writable_handles == 0 && node->writer == handle->writer) {
             node->writer = nullptr;
             if (node->linked && !node->committed) {

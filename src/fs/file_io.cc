@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <utility>
+#include <vector>
 
 #include "ckptfs/log.h"
 #include "fs/open_files.h"
@@ -17,92 +18,6 @@ Failure bad_handle() {
 }
 
 }  // namespace
-
-// --- reading
-
-void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<Payload> reply) {
-    const HandlePtr handle = handles_.find(id);
-    if (handle == nullptr) {
-        reply(bad_handle());
-        return;
-    }
-    if (handle->changing != nullptr) {
-        handle->changing->read(offset, size, [this, reply = std::move(reply)](Result<Payload> data) {
-            counters_.read(data ? data->size() : 0);
-            reply(std::move(data));
-        });
-    } else {
-        read_with(handle, offset, size, true, std::move(reply));
-    }
-}
-
-void OpenFiles::read_with(const HandlePtr& handle, std::uint64_t offset, std::size_t size, bool may_reopen,
-                          Reply<Payload> reply) {
-    std::shared_ptr<FileReader> reader;
-    std::shared_ptr<ReadStream> stream;
-    {
-        std::lock_guard lock(handle->mutex);
-        reader = handle->reader;
-        stream = handle->stream;
-    }
-    if (reader == nullptr || (may_reopen && offset + size > reader->size())) {
-        if (reopen_and_read(handle, reader, offset, size, reply)) {
-            return;
-        }
-        if (reader == nullptr) {
-            reply(failure(EOPNOTSUPP, "what is being written cannot be read before it is closed or synced"));
-            return;
-        }
-    }
-    reader->read(stream, offset, size, [this, handle, reader, offset, size, may_reopen, reply](Result<Payload> data) {
-        const bool gone = !data && data.error().errno_value == ESTALE;
-        if (gone && may_reopen && reopen_and_read(handle, reader, offset, size, reply)) {
-            return;
-        }
-        if (data) {
-            counters_.read(data->size());
-            handle->read_until = offset + data->size();
-            handle->last_read = state_.env.clock.now();
-        } else {
-            log_error(escaped(data.error().message));
-        }
-        reply(std::move(data));
-    });
-}
-
-// The same file may have got another key by a rename on this mount, or grown by a commit of this node's writer, since
-// `reader` was opened. False where there is nothing newer, and then `reply` is not used.
-bool OpenFiles::reopen_and_read(const HandlePtr& handle, const std::shared_ptr<FileReader>& reader,
-                                std::uint64_t offset, std::size_t size, const Reply<Payload>& reply) {
-    std::string key;
-    std::string etag;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        const Node& node = *handle->node;
-        if (!node.linked || !node.committed) {
-            return false;
-        }
-        key = state_.key(lock, node);
-        etag = node.committed->etag;
-    }
-    if (reader != nullptr && reader->object().key == key && reader->object().etag == etag) {
-        return false;
-    }
-    FileReader::open(state_.env.read, key, etag, false,
-                     [this, handle, offset, size, reply](Result<std::shared_ptr<FileReader>> opened) {
-                         if (!opened) {
-                             reply(failure(std::move(opened.error())));
-                             return;
-                         }
-                         {
-                             std::lock_guard lock(handle->mutex);
-                             handle->stream = (*opened)->open_stream();
-                             handle->reader = std::move(*opened);
-                         }
-                         read_with(handle, offset, size, false, reply);
-                     });
-    return true;
-}
 
 // --- writing
 
@@ -192,6 +107,7 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         return;
     }
     bool pages_are_old = false;
+    std::vector<NodePtr> followers;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (node->committed && node->committed->etag == object.etag) {
@@ -200,6 +116,14 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         counters_.committed(object.size, object.stored_size);
         node->committed = ObjectVersion{object.etag, object.size, object.stored_size, object.modified};
         node->reader = nullptr;
+        followers = NodeTable::followers(lock, *node);
+        for (const NodePtr& follower : followers) {
+            if (node->only_appended) {
+                follower->grown = node->committed;
+            } else {
+                state_.nodes.stop_following(lock, follower);
+            }
+        }
         pages_are_old = !std::exchange(node->pages_etag, "").empty();
         const SteadyTime now = state_.env.clock.now();
         node->checked = node->linked ? now : SteadyTime{};
@@ -212,6 +136,9 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     }
     if (pages_are_old) {
         state_.env.kernel_cache.invalidate_inode(node->id);
+    }
+    for (const NodePtr& follower : followers) {
+        show_growth(follower);
     }
 }
 
@@ -233,10 +160,17 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
             handle != nullptr ? node->version->fate.made(handle->opener) : node->version->fate.changed_by_mapping();
         }
         const ObjectVersion version = node != nullptr ? node->committed.value_or(ObjectVersion{}) : ObjectVersion{};
-        if (possible && writer == nullptr && version.size != size) {
+        const bool changes = possible && version.size != size;
+        const bool expected = changes && take_expected(lock, *node, ExpectedOpen::kByName, true);
+        if (changes && writer == nullptr && node->readers > 0 && !expected) {
+            possible = give_writers_node(lock, node, {ExpectedOpen::kByName, true, state_.env.clock.now()}, O_RDWR);
+        } else if (changes && writer == nullptr) {
             // truncate(2) by name: published at once.
             temporary = true;
             writer = state_.make_writer(state_.key(lock, *node), O_RDWR, committed_object(version));
+        }
+        if (possible) {
+            node->only_appended = false;
         }
     }
     const auto answer = [this, node, reply](const Status& done) {

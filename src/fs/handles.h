@@ -26,8 +26,12 @@ struct Handle {
     pid_t opener = 0;
     // Set once at open; empty for handles that only read.
     std::shared_ptr<FileWriter> writer;
-    // Set once at open: who answers reads of a file that is being changed, in place of `reader`.
+    // Those that only read, guarded by NodeTable::mutex(): the first read decides what the others see. Who answers for
+    // a file that is being changed, in place of `reader`; those that write have their own.
     std::shared_ptr<FileWriter> changing;
+    bool has_read = false;
+    // Opened while a writer was on its way.
+    bool may_change = false;
 
     // Set once at open, with `writer`.
     std::shared_ptr<WrittenVersion> version;

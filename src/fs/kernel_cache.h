@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace ckptfs {
@@ -13,7 +14,12 @@ class KernelCache {
 public:
     virtual ~KernelCache() = default;
     virtual void invalidate_entry(std::uint64_t parent, std::string name) = 0;
-    virtual void invalidate_inode(std::uint64_t node) = 0;
+    // Its pages and its attributes. `done`, if there is one, is called once they are gone, on any thread; not at all
+    // where the notice is dropped.
+    virtual void invalidate_inode(std::uint64_t node, std::function<void()> done) = 0;
+    void invalidate_inode(std::uint64_t node) { invalidate_inode(node, {}); }
+    // Its attributes only.
+    virtual void invalidate_attributes(std::uint64_t node) = 0;
 };
 
 }  // namespace ckptfs

@@ -2,6 +2,7 @@
 #include "fs/nodes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fs/paths.h"
 
@@ -33,6 +34,9 @@ NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::
     node->name = name;
     parent->children[name] = node.get();
     node->inode = old != nullptr && !is_of_another_file(old->inode, *node) ? old->inode : free_inode(lock, *node);
+    if (old != nullptr) {
+        node->expected = std::move(old->expected);
+    }
     own(node);
     return node;
 }
@@ -136,7 +140,7 @@ void NodeTable::forget(const Lock& lock, const NodePtr& node, std::uint64_t look
 
 void NodeTable::drop_if_unused(const Lock& lock, const NodePtr& node) {
     if (node == root_ || node->lookups > 0 || node->open_handles > 0 || node->writer != nullptr ||
-        !node->children.empty()) {
+        !node->children.empty() || is_followed(*node) || is_expected(*node)) {
         return;
     }
     if (!disown(*node)) {
@@ -148,6 +152,48 @@ void NodeTable::drop_if_unused(const Lock& lock, const NodePtr& node) {
         parent->children.erase(found);
     }
     drop_if_unused(lock, parent);
+}
+
+// The kernel forgets what it finds when it looks a name up once more, and then looks it up again.
+bool NodeTable::is_expected(const Node& node) {
+    return node.linked && !node.expected.empty();
+}
+
+bool NodeTable::is_followed(const Node& node) {
+    return std::any_of(node.followers.begin(), node.followers.end(),
+                       [](const std::weak_ptr<Node>& follower) { return !follower.expired(); });
+}
+
+void NodeTable::follow(const Lock&, const NodePtr& node, const NodePtr& longer) {
+    longer->followers = std::move(node->followers);
+    longer->followers.push_back(node);
+    for (const std::weak_ptr<Node>& weak : longer->followers) {
+        if (const NodePtr follower = weak.lock()) {
+            follower->grows_as = longer;
+        }
+    }
+}
+
+void NodeTable::stop_following(const Lock& lock, const NodePtr& node) {
+    const NodePtr longer = std::exchange(node->grows_as, nullptr);
+    if (longer == nullptr) {
+        return;
+    }
+    std::erase_if(longer->followers, [&node](const std::weak_ptr<Node>& weak) {
+        const NodePtr follower = weak.lock();
+        return follower == nullptr || follower == node;
+    });
+    drop_if_unused(lock, longer);
+}
+
+std::vector<NodePtr> NodeTable::followers(const Lock&, const Node& node) {
+    std::vector<NodePtr> followers;
+    for (const std::weak_ptr<Node>& weak : node.followers) {
+        if (NodePtr follower = weak.lock()) {
+            followers.push_back(std::move(follower));
+        }
+    }
+    return followers;
 }
 
 std::vector<NodePtr> NodeTable::with_writers(const Lock&) const {

@@ -2,10 +2,10 @@
 // The node table: which object version each node id of the kernel stands for.
 //
 // A node is one version of one object. When a name turns out to hold another version, the name gets a new node with the
-// same inode number, and whoever has the old one open keeps reading what was opened. Where the old one is still open
-// for writing, the new one has a number of its own, so that the descriptors of either can be told from the other's. A
-// node keeps its identity across the commits of its own writer. Directories have one node as long as they are looked
-// up.
+// same inode number, and the readers of the old one keep what they opened. Where the old one is still open for writing,
+// the new one has a number of its own, so that the descriptors of either can be told from the other's. A node keeps its
+// identity across the commits of its own writer; an open for changes while others read the file gets a new one.
+// Directories have one node as long as they are looked up.
 //
 // Inode numbers follow from names, so that they are the same on every mount and after every restart. A node keeps its
 // number when it is renamed, since the kernel goes on showing it for open files; a new file of the old name then gets
@@ -17,6 +17,8 @@
 // it to be held. No callback runs and no request is sent under it. Lock order: the table, then a handle table, a
 // writer or a reader (their state is looked at under it; they never call back with a lock held).
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -46,6 +48,14 @@ struct ObjectVersion {
 
 class Node;
 using NodePtr = std::shared_ptr<Node>;
+
+struct ExpectedOpen {
+    // A thread id, as FUSE reports it; kByName for truncate(2), which tells none.
+    static constexpr pid_t kByName = -1;
+    pid_t thread = 0;
+    bool writes = false;
+    SteadyTime since{};
+};
 
 class Node {
 public:
@@ -84,8 +94,20 @@ public:
     bool is_live_log = false;
     // Nothing is there but a file that failed: the name can be unlinked, and nothing else.
     bool is_failed_name = false;
-    // Just made because open() found this version: the open that follows takes `reader` without asking again.
-    bool opened_by_estale = false;
+    // Who was told to look the name up once more and so will open this node, which then needs no further look: the
+    // kernel looks only once.
+    std::vector<ExpectedOpen> expected;
+
+    // Handles that only read, and have: what they see of this version stays as it is.
+    int readers = 0;
+    // All of its writers only append.
+    bool only_appended = false;
+    // A file that is appended to while others have it open gets a new node as well: they see what was committed, and
+    // then only (open_readers.cc). From the node with the longer file to those that follow it, and back.
+    std::vector<std::weak_ptr<Node>> followers;
+    NodePtr grows_as;
+    // What a follower's reads bring already, and its size does not show yet.
+    std::optional<ObjectVersion> grown;
 
     // Symbolic links; empty until it has been read.
     std::string symlink_target;
@@ -123,6 +145,11 @@ public:
     void forget(const Lock&, const NodePtr& node, std::uint64_t lookups);
     // Drops the node if nothing needs it any more.
     void drop_if_unused(const Lock&, const NodePtr& node);
+    // `node` keeps its handles, and shows them what is committed to `longer`, which begins as the same file; so do
+    // those that followed `node`.
+    static void follow(const Lock&, const NodePtr& node, const NodePtr& longer);
+    void stop_following(const Lock& lock, const NodePtr& node);
+    [[nodiscard]] static std::vector<NodePtr> followers(const Lock&, const Node& node);
     [[nodiscard]] std::vector<NodePtr> with_writers(const Lock&) const;
     // All file nodes that have a name below the directory.
     [[nodiscard]] std::vector<NodePtr> files_below(const Lock& lock, const NodePtr& directory) const;
@@ -131,6 +158,8 @@ public:
 private:
     [[nodiscard]] std::uint64_t free_inode(const Lock& lock, const Node& node) const;
     [[nodiscard]] bool is_of_another_file(std::uint64_t inode, const Node& node) const;
+    [[nodiscard]] static bool is_expected(const Node& node);
+    [[nodiscard]] static bool is_followed(const Node& node);
     void own(const NodePtr& node);
     bool disown(const Node& node);
 

@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/text.h"
@@ -13,6 +15,12 @@
 namespace ckptfs {
 
 namespace {
+
+// Of threads that look a name up again: more would be waiting for one another. Twice what a slow lookup takes.
+constexpr std::size_t kMostExpected = 64;
+constexpr std::chrono::seconds kExpectedFor{10};
+// At a file that this mount commits again and again.
+constexpr int kMostAttempts = 10;
 
 bool writes(int flags) {
     return (flags & O_ACCMODE) != O_RDONLY;
@@ -79,7 +87,10 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             // Another thread made it between the kernel's lookup and this call.
             existing = node->id;
         } else {
-            OpenRequest request{state_.nodes.link_new(lock, *parent, name, FileType::kFile), flags, process, {}};
+            OpenRequest request;
+            request.node = state_.nodes.link_new(lock, *parent, name, FileType::kFile);
+            request.flags = flags;
+            request.opener = process;
             request.node->checked = state_.env.clock.now();
             const std::string key = state_.key(lock, *request.node);
             CreatedFile file;
@@ -114,16 +125,20 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
     auto request = std::make_shared<OpenRequest>();
     request->flags = flags;
     request->opener = opener(caller, flags);
+    request->thread = caller.thread;
     request->reply = std::move(reply);
     Status found;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         request->node = state_.nodes.find(lock, id);
-        if (request->node == nullptr || !request->node->linked) {
+        if (request->node != nullptr && is_served_as_looked_up(lock, *request)) {
+            request->expected = true;
+        } else if (request->node == nullptr || !request->node->linked) {
             found = failure(ESTALE, "the file is gone");
             if (request->node != nullptr) {
                 // The kernel looks once more, and must not find the name of a file that failed.
                 state_.failed.looked_at(state_.key(lock, *request->node));
+                expect_again(lock, *request);
             }
         } else if (request->node->is_failed_name) {
             lookups_.look_at_failed_name(lock, request->node);
@@ -133,6 +148,8 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
         } else if (request->node->type == FileType::kSymlink) {
             // The kernel took the name for a file: it is to look again.
             found = failure(ESTALE, "a symbolic link");
+        } else {
+            request->expected = take_expected(lock, *request->node, request->thread, writes(flags));
         }
     }
     if (found && writes(flags)) {
@@ -157,7 +174,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     handle->node = node;
     handle->opener = request.opener;
     handle->writer = writer;
-    if (reader == nullptr && node->writer != nullptr && node->writer->readable()) {
+    if (node->writer != nullptr && node->writer->readable()) {
         handle->changing = node->writer;
     } else if (writer != nullptr && writer->readable()) {
         handle->changing = writer;
@@ -165,15 +182,20 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     ++node->open_handles;
     OpenedFile opened;
     // What is shown of a file being written is longer than what can be read of it: the page cache would fill up the
-    // rest.
-    opened.direct_io = wants_direct_io(request.flags) || (node->writer != nullptr && node->writer->dirty());
+    // rest. Nor would it see what is changed.
+    handle->may_change = std::any_of(node->expected.begin(), node->expected.end(),
+                                     [](const ExpectedOpen& expected) { return expected.writes; });
+    opened.direct_io = wants_direct_io(request.flags) || (writer == nullptr && handle->may_change) ||
+                       (node->writer != nullptr && (writer == nullptr || node->writer->dirty()));
     if (writer != nullptr) {
         ++node->writable_handles;
         if (node->writer != writer) {
             watch(node, writer, request.opener);
             node->version = std::make_shared<WrittenVersion>();
+            node->only_appended = true;
         }
         handle->version = node->version;
+        node->only_appended = node->only_appended && (request.flags & O_APPEND) != 0;
         live_logs_.opened(lock, *node, request.flags);
         node->writer = std::move(writer);
         node->written = state_.env.clock.wall_now();
@@ -190,13 +212,15 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     return opened;
 }
 
+// --- versions and nodes
+
 Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
-                                 std::shared_ptr<FileReader> reader) {
+                                 std::shared_ptr<FileReader> reader, ExpectedOpen expected) {
     const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, version.type);
     fresh->committed = version;
     fresh->checked = state_.env.clock.now();
-    fresh->opened_by_estale = reader != nullptr;
     fresh->reader = std::move(reader);
+    expect(*fresh, expected);
     return failure(ESTALE, node->name + " holds another version now");
 }
 
@@ -208,6 +232,58 @@ Failure OpenFiles::not_found_or(const NodeTable::Lock& lock, const NodePtr& node
     }
     state_.nodes.unlink(lock, node);
     return failure(ESTALE, std::move(error.message));
+}
+
+Failure OpenFiles::give_writers_node(const NodeTable::Lock& lock, const NodePtr& node, ExpectedOpen expected,
+                                     int flags) {
+    Failure look_again = give_new_node(lock, node, *node->committed, node->reader, expected);
+    if ((flags & O_APPEND) != 0) {
+        NodeTable::follow(lock, node, state_.nodes.child(lock, node->parent, node->name));
+    }
+    return look_again;
+}
+
+void OpenFiles::expect(Node& node, ExpectedOpen expected) {
+    if (node.expected.size() >= kMostExpected) {
+        node.expected.erase(node.expected.begin());
+    }
+    node.expected.push_back(expected);
+}
+
+void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& request) const {
+    const Node& node = *request.node;
+    if (!node.removed) {
+        if (const NodePtr named = state_.nodes.child(lock, node.parent, node.name)) {
+            expect(*named, expectation(request));
+        }
+    }
+}
+
+// It was told to look again, and when it came back yet another version had the name: it gets what it looked up.
+bool OpenFiles::is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const {
+    const Node& node = *request.node;
+    if (node.linked || node.removed || node.reader == nullptr || writes(request.flags)) {
+        return false;
+    }
+    const NodePtr named = state_.nodes.child(lock, node.parent, node.name);
+    return named != nullptr && take_expected(lock, *named, request.thread, false);
+}
+
+bool OpenFiles::take_expected(const NodeTable::Lock& /*lock*/, Node& node, pid_t thread, bool writes) const {
+    const SteadyTime now = state_.env.clock.now();
+    std::erase_if(node.expected, [now](const ExpectedOpen& open) { return now - open.since > kExpectedFor; });
+    const auto found = std::find_if(node.expected.begin(), node.expected.end(), [&](const ExpectedOpen& open) {
+        return open.thread == thread && open.writes == writes;
+    });
+    if (found == node.expected.end()) {
+        return false;
+    }
+    node.expected.erase(found);
+    return true;
+}
+
+ExpectedOpen OpenFiles::expectation(const OpenRequest& request) const {
+    return ExpectedOpen{request.thread, writes(request.flags), state_.env.clock.now()};
 }
 
 // --- reading
@@ -222,6 +298,7 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
         key = state_.key(lock, *node);
+        request->etag = node->committed ? node->committed->etag : "";
         if (node->writer != nullptr && node->writer->dirty()) {
             if (node->writer->readable() && !node->writer->failed() && !node->version->fate.left_by_killed_writer()) {
                 answer = add_handle(lock, *request, nullptr, nullptr);
@@ -230,7 +307,7 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
             } else {
                 etag = node->committed->etag;
             }
-        } else if (std::exchange(node->opened_by_estale, false)) {
+        } else if (request->expected && node->reader != nullptr) {
             answer = add_handle(lock, *request, nullptr, node->reader);
         } else if (node->reader != nullptr) {
             known = node->reader;
@@ -263,26 +340,50 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
 
 void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader) {
     Result<OpenedFile> answer = failure(EIO, "not opened");
+    bool ask_again = false;
+    std::string commits_to;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
-        if (!reader) {
+        if (is_outdated(lock, *request)) {
+            ask_again = true;
+        } else if (!reader) {
             answer = not_found_or(lock, node, std::move(reader.error()));
         } else if (node->committed && node->committed->etag == (*reader)->object().etag &&
                    node->committed->size == (*reader)->size()) {
             node->reader = *reader;
             node->checked = state_.env.clock.now();
             answer = add_handle(lock, *request, nullptr, *reader);
+        } else if (node->linked && node->writer != nullptr && node->writer->dirty() &&
+                   ++request->attempts < kMostAttempts) {
+            // What this node's writer is committing just now, whose answer is not here yet.
+            commits_to = (*reader)->object().key;
         } else if (node->linked) {
             const ObjectInfo& object = (*reader)->object();
             const ObjectContent content = content_of(object, (*reader)->size());
             state_.contents.remember(object.key, object.etag, content);
-            answer = give_new_node(lock, node, version_of(object, content), *reader);
+            answer = give_new_node(lock, node, version_of(object, content), *reader, expectation(*request));
         } else {
+            expect_again(lock, *request);
             answer = failure(ESTALE, "the file is gone");
         }
     }
-    request->reply(std::move(answer));
+    if (!commits_to.empty()) {
+        const KeyOrder::Place place = state_.key_order.enter({commits_to});
+        state_.key_order.when_first(place, [this, request, place] {
+            state_.key_order.leave(place);
+            open_for_reading(request);
+        });
+    } else if (ask_again) {
+        open_for_reading(request);
+    } else {
+        request->reply(std::move(answer));
+    }
+}
+
+bool OpenFiles::is_outdated(const NodeTable::Lock& /*lock*/, OpenRequest& request) const {
+    const Node& node = *request.node;
+    return node.linked && node.committed && node.committed->etag != request.etag && ++request.attempts < kMostAttempts;
 }
 
 // --- writing
@@ -293,7 +394,8 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
         if (node->open_handles > 0 || node->writer != nullptr) {
-            answer = give_new_node(lock, node, node->committed.value_or(ObjectVersion{}), nullptr);
+            answer =
+                give_new_node(lock, node, node->committed.value_or(ObjectVersion{}), nullptr, expectation(*request));
         } else {
             node->pages_etag.clear();
             answer = add_handle(lock, *request,
@@ -311,6 +413,7 @@ void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
         key = state_.key(lock, *node);
+        request->etag = node->committed ? node->committed->etag : "";
         if (node->writer != nullptr) {
             if (const std::optional<Error> failed = node->writer->failed()) {
                 answer = failure(*failed);
@@ -328,30 +431,44 @@ void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
 
 void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> object) {
     Result<OpenedFile> answer = failure(EIO, "not opened");
+    bool ask_again = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
-        if (!object) {
+        if (node->writer == nullptr && is_outdated(lock, *request)) {
+            ask_again = true;
+        } else if (!object) {
             answer = not_found_or(lock, node, std::move(object.error()));
         } else if (node->writer != nullptr) {
             // Two opens at once: the other was first.
             answer = add_handle(lock, *request, node->writer, nullptr);
         } else if (!node->linked) {
+            expect_again(lock, *request);
             answer = failure(ESTALE, "the file is gone");
         } else if (!node->committed || node->committed->etag != object->etag) {
-            answer = give_new_node(lock, node, version_of(*object, content_of(*object, object->size)), nullptr);
+            answer = give_new_node(lock, node, version_of(*object, content_of(*object, object->size)), nullptr,
+                                   expectation(*request));
             if (!state_.contents.known(*object)) {
                 // The lookup that follows asks for its size.
                 state_.nodes.child(lock, node->parent, node->name)->checked = SteadyTime{};
             }
         } else {
             node->checked = state_.env.clock.now();
-            answer = add_handle(lock, *request,
-                                state_.make_writer(object->key, request->flags, committed_object(*node->committed)),
-                                nullptr);
+            auto writer = state_.make_writer(object->key, request->flags, committed_object(*node->committed));
+            // Who has not read yet can see every change; what is only appended cannot be read before it is committed.
+            const bool is_read = writer->readable() ? node->readers > 0 : node->open_handles > 0;
+            if (is_read && !request->expected) {
+                answer = give_writers_node(lock, node, expectation(*request), request->flags);
+            } else {
+                answer = add_handle(lock, *request, std::move(writer), nullptr);
+            }
         }
     }
-    request->reply(std::move(answer));
+    if (ask_again) {
+        open_for_writing(request);
+    } else {
+        request->reply(std::move(answer));
+    }
 }
 
 }  // namespace ckptfs

@@ -2,9 +2,10 @@
 // Opening, reading, writing and closing files.
 //
 // open() compares the node's version with what the bucket holds at that moment: when another one is there, or when a
-// file is to be truncated that others have open, the name gets a new node and the answer is ESTALE, upon which the
-// kernel looks the name up again and opens the new node. A reader so never sees two versions, and never loses the one
-// it has because a writer truncates the name.
+// file is to be written that others read, the name gets a new node and the answer is ESTALE, upon which the kernel
+// looks the name up again and opens the new node. A reader so never sees two versions, whether it reads or maps, and
+// never loses the one it has because of a writer. Who opens the file after its writer sees the changes as they are
+// made.
 //
 // Threads: all functions may be called from any thread; nothing here blocks.
 #pragma once
@@ -86,6 +87,12 @@ private:
         int flags = 0;
         // Process; 0 where it cannot be seen.
         pid_t opener = 0;
+        pid_t thread = 0;
+        // Was told to look again, and did.
+        bool expected = false;
+        // The node's version when the store was asked.
+        std::string etag;
+        int attempts = 0;
         Reply<OpenedFile> reply;
     };
     using OpenRequestPtr = std::shared_ptr<OpenRequest>;
@@ -95,20 +102,45 @@ private:
     void open_for_writing(const OpenRequestPtr& request);
     void open_for_truncating(const OpenRequestPtr& request);
     void reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader);
+    // This mount has committed something since the store was asked: its answer may be the older one.
+    [[nodiscard]] bool is_outdated(const NodeTable::Lock&, OpenRequest& request) const;
     void base_found(const OpenRequestPtr& request, Result<ObjectInfo> object);
     // The name holds another version than the node: links a new node for it and returns the error to answer.
     Failure give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
-                          std::shared_ptr<FileReader> reader);
+                          std::shared_ptr<FileReader> reader, ExpectedOpen expected);
+    // The same for who writes what others read.
+    Failure give_writers_node(const NodeTable::Lock& lock, const NodePtr& node, ExpectedOpen expected, int flags);
+    // Whether it was told to open this node; the answer is given once.
+    [[nodiscard]] bool take_expected(const NodeTable::Lock&, Node& node, pid_t thread, bool writes) const;
+    static void expect(Node& node, ExpectedOpen expected);
+    // Another node has the name by now: the kernel will find it.
+    void expect_again(const NodeTable::Lock& lock, const OpenRequest& request) const;
+    [[nodiscard]] bool is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const;
+    [[nodiscard]] ExpectedOpen expectation(const OpenRequest& request) const;
     Failure not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error);
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
                           std::shared_ptr<FileReader> reader);
     [[nodiscard]] bool wants_direct_io(int flags) const;
     [[nodiscard]] pid_t opener(const Caller& caller, int flags) const;
 
-    void read_with(const HandlePtr& handle, std::uint64_t offset, std::size_t size, bool may_reopen,
-                   Reply<Payload> reply);
-    bool reopen_and_read(const HandlePtr& handle, const std::shared_ptr<FileReader>& reader, std::uint64_t offset,
-                         std::size_t size, const Reply<Payload>& reply);
+    // --- open_readers.cc
+    // The writer that answers for a file that is changed, once it is.
+    [[nodiscard]] std::shared_ptr<FileWriter> changing(Handle& handle);
+    void begin_reading(const NodeTable::Lock&, Handle& handle) const;
+    // Others that have the file open keep what they have, or see it grow.
+    void show_growth(const NodePtr& follower);
+    struct Reading {
+        HandlePtr handle;
+        std::uint64_t offset = 0;
+        std::size_t size = 0;
+        // How often what it needs may be opened anew.
+        int reopens = 0;
+        Reply<Payload> reply;
+    };
+    void read_with(const std::shared_ptr<Reading>& reading);
+    bool reopen_and_read(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader);
+    void reopened(const std::shared_ptr<Reading>& reading, const std::string& key,
+                  Result<std::shared_ptr<FileReader>> opened);
 
     // --- closing.cc
     struct Closing;

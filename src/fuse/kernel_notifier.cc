@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/kernel_notifier.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ckptfs {
 
-KernelNotifier::KernelNotifier() : thread_([this] { run(); }) {}
-
 KernelNotifier::~KernelNotifier() {
+    std::vector<std::thread> threads;
     {
         const std::lock_guard lock(mutex_);
         stop_ = true;
+        threads.swap(threads_);
     }
     changed_.notify_all();
-    thread_.join();
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
 }
 
 void KernelNotifier::connect(Sink& sink) {
     {
         const std::lock_guard lock(mutex_);
         sink_ = &sink;
+        start_thread_if_needed();
     }
     changed_.notify_all();
 }
@@ -28,51 +32,96 @@ void KernelNotifier::disconnect() {
     std::unique_lock lock(mutex_);
     closed_ = true;
     sink_ = nullptr;
-    queue_.clear();
-    changed_.wait(lock, [this] { return !working_; });
+    const std::deque<Notice> dropped = std::exchange(queue_, {});
+    changed_.wait(lock, [this] { return under_way_.empty(); });
+    lock.unlock();
 }
 
 void KernelNotifier::invalidate_entry(std::uint64_t parent, std::string name) {
-    enqueue({parent, std::move(name)});
+    enqueue({What::kEntry, parent, std::move(name), {}});
 }
 
-void KernelNotifier::invalidate_inode(std::uint64_t node) {
-    enqueue({node, {}});
+void KernelNotifier::invalidate_inode(std::uint64_t node, std::function<void()> done) {
+    enqueue({What::kInode, node, {}, std::move(done)});
+}
+
+void KernelNotifier::invalidate_attributes(std::uint64_t node) {
+    enqueue({What::kAttributes, node, {}, {}});
 }
 
 void KernelNotifier::enqueue(Notice notice) {
+    // What a dropped notice holds is let go of without the mutex.
+    Notice dropped;
     {
         const std::lock_guard lock(mutex_);
         if (closed_) {
             return;
         }
         if (queue_.size() == kMaxQueued) {
+            dropped = std::move(queue_.front());
             queue_.pop_front();
         }
         queue_.push_back(std::move(notice));
+        start_thread_if_needed();
     }
     changed_.notify_all();
+}
+
+// One more than wait in the kernel.
+void KernelNotifier::start_thread_if_needed() {
+    if (sink_ != nullptr && !stop_ && !queue_.empty() && threads_.size() == under_way_.size() &&
+        threads_.size() < kMaxThreads) {
+        threads_.emplace_back([this] { run(); });
+    }
+}
+
+std::optional<KernelNotifier::Notice> KernelNotifier::next() {
+    const auto found =
+        sink_ == nullptr ? queue_.end() : std::find_if(queue_.begin(), queue_.end(), [this](const Notice& notice) {
+            return !under_way_.contains(notice.node);
+        });
+    if (found == queue_.end()) {
+        return std::nullopt;
+    }
+    Notice notice = std::move(*found);
+    queue_.erase(found);
+    return notice;
+}
+
+void KernelNotifier::deliver(Sink& sink, const Notice& notice) {
+    switch (notice.what) {
+        case What::kEntry:
+            sink.invalidate_entry(notice.node, notice.name);
+            break;
+        case What::kInode:
+            sink.invalidate_inode(notice.node);
+            break;
+        case What::kAttributes:
+            sink.invalidate_attributes(notice.node);
+            break;
+    }
+    if (notice.done) {
+        notice.done();
+    }
 }
 
 void KernelNotifier::run() {
     std::unique_lock lock(mutex_);
     for (;;) {
-        changed_.wait(lock, [this] { return stop_ || (sink_ != nullptr && !queue_.empty()); });
-        if (stop_) {
+        std::optional<Notice> notice;
+        changed_.wait(lock, [&] { return stop_ || (notice = next()).has_value(); });
+        if (!notice) {
             return;
         }
-        const Notice notice = std::move(queue_.front());
-        queue_.pop_front();
         Sink& sink = *sink_;
-        working_ = true;
+        const std::uint64_t node = notice->node;
+        under_way_.insert(node);
+        start_thread_if_needed();
         lock.unlock();
-        if (notice.name.empty()) {
-            sink.invalidate_inode(notice.node);
-        } else {
-            sink.invalidate_entry(notice.node, notice.name);
-        }
+        deliver(sink, *notice);
+        notice.reset();
         lock.lock();
-        working_ = false;
+        under_way_.erase(node);
         changed_.notify_all();
     }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// KernelCache on a thread of its own: telling the kernel to forget takes inode locks that a waiting request may hold,
-// so it must never happen on a thread that answers requests.
+// KernelCache on threads of its own: telling the kernel to forget takes inode locks that a waiting request may hold, so
+// it must never happen on a thread that answers requests.
+//
+// A notice for an inode whose page is locked waits until that page is here, which on a store that hangs may take as
+// long as --retry-for. Others go past it on another thread; those for the same inode keep their order.
 //
 // Ownership: the sink outlives the time between connect() and disconnect().
 // Threads: all functions may be called from any thread.
@@ -10,9 +13,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <unordered_set>
+#include <vector>
 
 #include "fs/kernel_cache.h"
 
@@ -20,18 +27,21 @@ namespace ckptfs {
 
 class KernelNotifier final : public KernelCache {
 public:
-    // Does the work; called on the notifier's thread only, and may block.
+    // Does the work; called on the notifier's threads only, and may block.
     class Sink {
     public:
         virtual ~Sink() = default;
         virtual void invalidate_entry(std::uint64_t parent, const std::string& name) = 0;
         virtual void invalidate_inode(std::uint64_t node) = 0;
+        virtual void invalidate_attributes(std::uint64_t node) = 0;
     };
 
     // Notices beyond this are dropped, the oldest first: they only shorten the time until the kernel asks again.
     static constexpr std::size_t kMaxQueued = 4096;
+    // Started as they are needed. So many inodes with a locked page are waited for at once.
+    static constexpr std::size_t kMaxThreads = 8;
 
-    KernelNotifier();
+    KernelNotifier() = default;
     ~KernelNotifier() override;
     KernelNotifier(const KernelNotifier&) = delete;
     KernelNotifier& operator=(const KernelNotifier&) = delete;
@@ -41,29 +51,37 @@ public:
     // After it returns, the sink is not used any more and notices are dropped.
     void disconnect();
 
+    using KernelCache::invalidate_inode;
     void invalidate_entry(std::uint64_t parent, std::string name) override;
-    void invalidate_inode(std::uint64_t node) override;
+    void invalidate_inode(std::uint64_t node, std::function<void()> done) override;
+    void invalidate_attributes(std::uint64_t node) override;
 
 private:
+    enum class What : std::uint8_t { kEntry, kInode, kAttributes };
     struct Notice {
+        What what = What::kInode;
+        // The parent of an entry.
         std::uint64_t node = 0;
-        // Empty: the inode itself.
         std::string name;
+        std::function<void()> done;
     };
 
     void enqueue(Notice notice);
+    // With mutex_ held: the oldest notice for a node that no thread is at.
+    std::optional<Notice> next();
+    void start_thread_if_needed();
     void run();
+    static void deliver(Sink& sink, const Notice& notice);
 
     std::mutex mutex_;
     std::condition_variable changed_;
     // Guarded by mutex_.
     std::deque<Notice> queue_;
+    std::unordered_set<std::uint64_t> under_way_;
     Sink* sink_ = nullptr;
-    bool working_ = false;
     bool closed_ = false;
     bool stop_ = false;
-
-    std::thread thread_;
+    std::vector<std::thread> threads_;
 };
 
 }  // namespace ckptfs

@@ -113,6 +113,7 @@ private:
                    std::function<void(Result<WriteData>)> deliver) override;
     void invalidate_entry(std::uint64_t parent, const std::string& name) override;
     void invalidate_inode(std::uint64_t node) override;
+    void invalidate_attributes(std::uint64_t node) override;
 
     // Set by serve().
     BufferPool* pool_ = nullptr;
@@ -323,6 +324,10 @@ void FuseSession::invalidate_entry(std::uint64_t parent, const std::string& name
 void FuseSession::invalidate_inode(std::uint64_t node) {
     // Offset 0, length 0: all pages, and the attributes.
     fuse_lowlevel_notify_inval_inode(session_.get(), node, 0, 0);
+}
+
+void FuseSession::invalidate_attributes(std::uint64_t node) {
+    fuse_lowlevel_notify_inval_inode(session_.get(), node, -1, 0);
 }
 
 }  // namespace

@@ -114,7 +114,14 @@ public:
 class NotedKernelCache final : public KernelCache {
 public:
     void invalidate_entry(std::uint64_t, std::string name) override { entries.push_back(std::move(name)); }
-    void invalidate_inode(std::uint64_t node) override { inodes.push_back(node); }
+    using KernelCache::invalidate_inode;
+    void invalidate_inode(std::uint64_t node, std::function<void()> done) override {
+        inodes.push_back(node);
+        if (done) {
+            done();
+        }
+    }
+    void invalidate_attributes(std::uint64_t /*node*/) override {}
 
     std::vector<std::string> entries;
     std::vector<std::uint64_t> inodes;

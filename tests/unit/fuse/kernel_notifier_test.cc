@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <future>
 #include <vector>
 
@@ -14,7 +16,15 @@ public:
     void invalidate_entry(std::uint64_t parent, const std::string& name) override {
         record(std::to_string(parent) + "/" + name);
     }
-    void invalidate_inode(std::uint64_t node) override { record(std::to_string(node)); }
+    void invalidate_inode(std::uint64_t node) override {
+        if (node == kLocked) {
+            locked.wait();
+        }
+        record(std::to_string(node));
+    }
+    void invalidate_attributes(std::uint64_t node) override { record("attributes of " + std::to_string(node)); }
+
+    static constexpr std::uint64_t kLocked = 99;
 
     std::vector<std::string> wait_for(std::size_t count) {
         std::unique_lock lock(mutex_);
@@ -23,6 +33,8 @@ public:
     }
     std::promise<void> entered;
     std::shared_future<void> proceed;
+    // Inode kLocked waits for it.
+    std::shared_future<void> locked;
 
 private:
     void record(std::string notice) {
@@ -46,6 +58,29 @@ TEST(KernelNotifier, DeliversInOrderOnceConnected) {
     notifier.invalidate_inode(7);
     notifier.connect(sink);
     EXPECT_EQ(sink.wait_for(2), (std::vector<std::string>{"1/name", "7"}));
+    notifier.disconnect();
+}
+
+TEST(KernelNotifier, OneLockedPageHoldsUpItsOwnInodeOnly) {
+    RecordingSink sink;
+    std::promise<void> unlock;
+    sink.locked = unlock.get_future().share();
+    KernelNotifier notifier;
+    notifier.connect(sink);
+    std::atomic<bool> done = false;
+    notifier.invalidate_inode(RecordingSink::kLocked, [&] { done = true; });
+    notifier.invalidate_attributes(RecordingSink::kLocked);
+    notifier.invalidate_inode(7);
+    notifier.invalidate_entry(1, "name");
+    auto seen = sink.wait_for(2);
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(seen, (std::vector<std::string>{"1/name", "7"}));
+    EXPECT_FALSE(done);
+    unlock.set_value();
+    seen = sink.wait_for(4);
+    EXPECT_EQ(seen[2], "99");
+    EXPECT_EQ(seen[3], "attributes of 99");
+    EXPECT_TRUE(done);
     notifier.disconnect();
 }
 

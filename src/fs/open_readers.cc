@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is read on an open handle, and what those that only read see of who changes the file meanwhile.
+//
+// Who has read something keeps that version: a file that others read is written under a node of its own
+// (give_writers_node), so that neither its pages nor its size are the readers'. Who opens a file that is open for
+// changes, or had not read yet, sees the changes as they are made, as on a local disk: the node has one content then,
+// the writer's, before and after its commits.
+//
+// Appending changes nothing that was read. Those that have the file open follow it (Node::grows_as): each commit drops
+// what the kernel has of their node, above all the page in which the file ended and that is zeros from there on, and
+// only then shows the new size.
+#include <utility>
+
+#include "ckptfs/log.h"
+#include "fs/open_files.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr int kMostReopens = 5;
+
+}  // namespace
+
+void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<Payload> reply) {
+    const HandlePtr handle = handles_.find(id);
+    if (handle == nullptr) {
+        reply(failure(EBADF, "not an open file"));
+        return;
+    }
+    if (const std::shared_ptr<FileWriter> writer = changing(*handle)) {
+        writer->read(offset, size, [this, reply = std::move(reply)](Result<Payload> data) {
+            counters_.read(data ? data->size() : 0);
+            reply(std::move(data));
+        });
+    } else {
+        read_with(std::make_shared<Reading>(Reading{handle, offset, size, 0, std::move(reply)}));
+    }
+}
+
+std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    if (handle.writer != nullptr) {
+        return handle.changing;
+    }
+    Node& node = *handle.node;
+    if (!handle.has_read) {
+        begin_reading(lock, handle);
+    } else if (handle.may_change && handle.changing == nullptr && node.writer != nullptr && node.writer->readable()) {
+        handle.changing = node.writer;
+    }
+    if (handle.changing == nullptr || node.removed) {
+        return handle.changing;
+    }
+    // Before the first change, and after one that failed, what was opened is read with a window of its own.
+    const std::lock_guard guard(handle.mutex);
+    const bool as_opened = handle.reader != nullptr && node.committed &&
+                           handle.reader->object().etag == node.committed->etag &&
+                           (!handle.changing->dirty() || handle.changing->failed());
+    return as_opened ? nullptr : handle.changing;
+}
+
+void OpenFiles::begin_reading(const NodeTable::Lock& /*lock*/, Handle& handle) const {
+    Node& node = *handle.node;
+    handle.has_read = true;
+    ++node.readers;
+    if (node.removed) {
+        return;
+    }
+    const bool is_changed = node.writer != nullptr && node.writer->readable();
+    handle.changing = is_changed ? node.writer : nullptr;
+    const std::lock_guard guard(handle.mutex);
+    if (!is_changed && handle.reader != nullptr && node.linked && node.committed &&
+        handle.reader->object().etag != node.committed->etag) {
+        // It was changed and closed since the handle was opened.
+        handle.reader = nullptr;
+        handle.stream = nullptr;
+    }
+}
+
+void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
+    const HandlePtr& handle = reading->handle;
+    std::shared_ptr<FileReader> reader;
+    std::shared_ptr<ReadStream> stream;
+    {
+        std::lock_guard lock(handle->mutex);
+        reader = handle->reader;
+        stream = handle->stream;
+    }
+    if (reader == nullptr || reading->offset + reading->size > reader->size()) {
+        if (reopen_and_read(reading, reader)) {
+            return;
+        }
+        if (reader == nullptr) {
+            reading->reply(failure(EOPNOTSUPP, "what is being written cannot be read before it is closed or synced"));
+            return;
+        }
+    }
+    reader->read(stream, reading->offset, reading->size, [this, reading, reader](Result<Payload> data) {
+        const bool gone = !data && data.error().errno_value == ESTALE;
+        if (gone && reopen_and_read(reading, reader)) {
+            return;
+        }
+        if (data) {
+            counters_.read(data->size());
+            reading->handle->read_until = reading->offset + data->size();
+            reading->handle->last_read = state_.env.clock.now();
+        } else {
+            log_error(escaped(data.error().message));
+        }
+        reading->reply(std::move(data));
+    });
+}
+
+// The same bytes may have got another key by a rename on this mount, and more behind them by appending, since `reader`
+// was opened. False where there is nothing newer.
+bool OpenFiles::reopen_and_read(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader) {
+    std::string key;
+    std::string etag;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const Node& own = *reading->handle->node;
+        const Node& node = own.grows_as != nullptr ? *own.grows_as : own;
+        const bool may_be_there = node.linked || (reader == nullptr && !node.removed);
+        if (!may_be_there || !node.committed) {
+            return false;
+        }
+        key = state_.key(lock, node);
+        etag = node.committed->etag;
+    }
+    if (reading->reopens == kMostReopens ||
+        (reader != nullptr && reader->object().key == key && reader->object().etag == etag)) {
+        return false;
+    }
+    ++reading->reopens;
+    FileReader::open(state_.env.read, key, etag, false,
+                     [this, reading, key](auto opened) { reopened(reading, key, std::move(opened)); });
+    return true;
+}
+
+void OpenFiles::reopened(const std::shared_ptr<Reading>& reading, const std::string& key,
+                         Result<std::shared_ptr<FileReader>> opened) {
+    if (opened) {
+        {
+            std::lock_guard lock(reading->handle->mutex);
+            reading->handle->stream = (*opened)->open_stream();
+            reading->handle->reader = std::move(*opened);
+        }
+        read_with(reading);
+    } else if (opened.error().errno_value != ESTALE || reading->reopens == kMostReopens) {
+        reading->reply(failure(std::move(opened.error())));
+    } else {
+        // The next commit or rename of this mount is there, and not known yet.
+        const KeyOrder::Place place = state_.key_order.enter({key});
+        state_.key_order.when_first(place, [this, reading, place, error = std::move(opened.error())] {
+            state_.key_order.leave(place);
+            if (!reopen_and_read(reading, nullptr)) {
+                reading->reply(failure(error));
+            }
+        });
+    }
+}
+
+void OpenFiles::show_growth(const NodePtr& follower) {
+    state_.env.kernel_cache.invalidate_inode(follower->id, [this, follower] {
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            if (!follower->grown) {
+                return;
+            }
+            follower->committed = std::exchange(follower->grown, std::nullopt);
+            follower->reader = nullptr;
+        }
+        // What was asked for meanwhile was still the old size.
+        state_.env.kernel_cache.invalidate_attributes(follower->id);
+    });
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What those who have a file open see of others that change it in place or append to it, on the same mount."""
+
+import errno
+import mmap
+import os
+import threading
+
+import pytest
+from harness.programs import wait_until
+
+pytestmark = pytest.mark.sanitized
+
+MIB = 1 << 20
+KIB = 1 << 10
+OLD = b"old-" * (64 * KIB)
+NEW = b"new-" * (64 * KIB)
+
+
+@pytest.fixture(params=["never", "auto", "always"])
+def made(mount, request):
+    return mount("--direct-io", request.param)
+
+
+@pytest.fixture
+def cached(mount):
+    return mount("--direct-io", "never", "--metadata-ttl", "100ms")
+
+
+def replace_in_place(path, content, how="write"):
+    with open(path, "r+b", buffering=0) as file:
+        if how == "mmap":
+            with mmap.mmap(file.fileno(), len(content)) as mapped:
+                mapped[:] = content
+        else:
+            assert file.write(content) == len(content)
+        os.fsync(file.fileno())
+
+
+def pieces(file, size, step=64 * KIB):
+    """All that is read, up to the error that a version that is gone is."""
+    got = b""
+    try:
+        for offset in range(0, size, step):
+            got += os.pread(file.fileno(), step, offset)
+    except OSError as error:
+        assert error.errno == errno.ESTALE
+    return got
+
+
+@pytest.mark.parametrize("how", ["write", "mmap"])
+def test_readers_of_two_versions_share_no_page(made, simulator, prefix, how):
+    """The old reader reads first what the new one reads then, and what later ones read after both."""
+    simulator.put(prefix + "file", OLD)
+    with open(made / "file", "rb", buffering=0) as old:
+        assert os.pread(old.fileno(), 4096, 0) == OLD[:4096]
+        replace_in_place(made / "file", NEW, how)
+        with open(made / "file", "rb", buffering=0) as new:
+            assert OLD.startswith(pieces(old, len(OLD)))
+            assert pieces(new, len(NEW)) == NEW
+        assert (made / "file").read_bytes() == NEW
+    assert (made / "file").read_bytes() == NEW
+
+
+def test_a_reader_keeps_its_version_while_the_file_is_changed_in_place(made, simulator, prefix):
+    simulator.put(prefix + "file", OLD)
+    with open(made / "file", "rb", buffering=0) as reader:
+        assert reader.read() == OLD
+        with open(made / "file", "r+b", buffering=0) as writer:
+            writer.write(NEW[:100_000])
+            assert os.pread(reader.fileno(), len(OLD), 0) == OLD
+            writer.truncate(200_000)
+            assert os.fstat(writer.fileno()).st_size == 200_000
+            assert os.fstat(reader.fileno()).st_size == len(OLD)
+            assert os.pread(reader.fileno(), len(OLD), 0) == OLD
+        assert os.pread(reader.fileno(), len(OLD), 0) == OLD
+        assert (made / "file").read_bytes() == NEW[:100_000] + OLD[100_000:200_000]
+        os.truncate(made / "file", 1000)
+        assert (made / "file").read_bytes() == NEW[:1000]
+        assert os.fstat(reader.fileno()).st_size == len(OLD)
+        assert os.pread(reader.fileno(), len(OLD), 0) == OLD
+
+
+def test_a_mapping_keeps_its_version_while_the_file_is_changed_in_place(made, simulator, prefix):
+    simulator.put(prefix + "file", OLD)
+    with open(made / "file", "rb") as reader, \
+            mmap.mmap(reader.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ) as mapped:
+        assert mapped[:] == OLD
+        replace_in_place(made / "file", NEW, "mmap")
+        assert mapped[:] == OLD
+        assert (made / "file").read_bytes() == NEW
+        assert mapped[:] == OLD
+
+
+def test_who_opens_a_file_that_is_open_for_changes_sees_them(made, simulator, prefix):
+    """As on a local disk, through a descriptor and a mapping, and after the commit as well."""
+    simulator.put(prefix + "file", OLD)
+    with open(made / "file", "r+b", buffering=0) as writer, open(made / "file", "rb", buffering=0) as reader:
+        assert reader.read() == OLD
+        content = bytearray(OLD)
+        for offset in (0, 100_000, len(OLD) - 5):
+            os.pwrite(writer.fileno(), b"value", offset)
+            content[offset:offset + 5] = b"value"
+            assert os.pread(reader.fileno(), len(OLD), 0) == content
+        os.fsync(writer.fileno())
+        assert os.pread(reader.fileno(), len(OLD), 0) == content
+        writer.close()
+        assert os.pread(reader.fileno(), len(OLD), 0) == content
+        replace_in_place(made / "file", NEW)
+        assert bytes(content).startswith(pieces(reader, len(OLD)))
+    assert (made / "file").read_bytes() == NEW
+
+
+def test_a_descriptor_that_has_not_read_yet_sees_the_changes(made, simulator, prefix):
+    """So that a lock that it holds is one with the writer's."""
+    simulator.put(prefix + "file", OLD)
+    with open(made / "file", "rb", buffering=0) as reader:
+        with open(made / "file", "r+b", buffering=0) as writer:
+            assert os.fstat(reader.fileno()).st_ino == os.fstat(writer.fileno()).st_ino
+            writer.write(NEW)
+            assert os.pread(reader.fileno(), 4096, 0) == NEW[:4096]
+        assert os.pread(reader.fileno(), len(NEW), 0) == NEW
+    with open(made / "file", "rb", buffering=0) as reader:
+        replace_in_place(made / "file", OLD)
+        assert reader.read(len(OLD)) == OLD
+
+
+def test_an_open_reader_sees_what_is_appended_and_never_zeros(made, simulator):
+    """Whoever follows a log gets its bytes once they are committed, and nothing in their place before."""
+    simulator.inject({"op": "PutObject", "action": "slow", "ms": 40})
+    content = b"".join(b"line %06d\n" % number for number in range(100))
+    (made / "log").write_bytes(content)
+    got = bytearray()
+    with open(made / "log", "rb", buffering=0) as follower:
+        got += follower.read()
+        assert got == content
+        for number in range(12):
+            more = (b"more %06d\n" % number) * (1 + 37 * number)
+            with open(made / "log", "ab", buffering=0) as log:
+                for begin in range(0, len(more), 1000):
+                    log.write(more[begin:begin + 1000])
+                    got += follower.read(1 << 16)
+                    assert content.startswith(got)
+            content += more
+
+            def follow():
+                got.extend(follower.read(1 << 16))
+                assert content.startswith(got)
+                return len(got) == len(content)
+            wait_until(follow, "what was appended")
+        assert os.pread(follower.fileno(), len(content), 0) == content
+    assert (made / "log").read_bytes() == content
+
+
+def test_a_log_that_one_process_keeps_open_is_followed(made):
+    """The reader was there first, the writer syncs now and then."""
+    (made / "log").write_bytes(b"first\n")
+    content, got = b"first\n", bytearray()
+    with open(made / "log", "rb", buffering=0) as follower, open(made / "log", "ab", buffering=0) as log:
+        for number in range(8):
+            line = b"%d\n" % number * 3000
+            log.write(line)
+            got += follower.read(1 << 16)
+            assert (content + line).startswith(got) and b"\0" not in got
+            os.fsync(log.fileno())
+            content += line
+
+            def follow():
+                got.extend(follower.read(1 << 16))
+                assert content.startswith(got)
+                return len(got) == len(content)
+            wait_until(follow, "the line")
+        with open(made / "log", "rb", buffering=0) as late:
+            assert late.read() == content
+            log.write(b"unsynced")
+            assert late.read(100) in (b"", b"unsynced")
+
+
+def test_a_follower_polls_while_lines_are_added(cached, simulator):
+    """Polled all the time, by a reader that also looks at the end once more: no zero, no hole, nothing twice."""
+    simulator.inject({"op": "PutObject", "action": "slow", "ms": 20})
+    (cached / "log").write_bytes(b"x" * 1000)
+    total = [1000]
+    stop = threading.Event()
+    wrong = []
+
+    def follow():
+        got = 0
+        with open(cached / "log", "rb", buffering=0) as file:
+            while not wrong and not (stop.is_set() and got == total[0]):
+                piece = file.read(1 << 16)
+                if piece.strip(b"x"):
+                    wrong.append(piece)
+                got += len(piece)
+                tail = os.pread(file.fileno(), 4096, max(got - 100, 0))
+                if tail.strip(b"x"):
+                    wrong.append(tail)
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    try:
+        for number in range(30):
+            with open(cached / "log", "ab", buffering=0) as log:
+                log.write(b"x" * (1 + 191 * number))
+                total[0] += 1 + 191 * number
+    finally:
+        stop.set()
+        follower.join(60)
+    assert not wrong
+    assert not follower.is_alive()
+
+
+def test_a_writer_never_fails_because_others_read(made, simulator, prefix):
+    """Readers open, read and close all the time: every open for changing succeeds."""
+    simulator.put(prefix + "file", OLD)
+    stop = threading.Event()
+    wrong = []
+
+    def read():
+        while not stop.is_set():
+            try:
+                with open(made / "file", "rb", buffering=0) as file:
+                    file.read(4096)
+            except OSError as error:
+                # Twice another version since it began to open it.
+                if error.errno != errno.ESTALE:
+                    wrong.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(40):
+            with open(made / "file", ["r+b", "ab"][number % 2], buffering=0) as file:
+                file.write(b"%d" % number)
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+    assert not wrong
