@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/text.h"
+#include "ckptfs/log.h"
 #include "s3/head_operation.h"
 #include "s3/responses.h"
 #include "s3/times.h"
@@ -52,6 +54,14 @@ bool answers_range(const ByteRange& range, const Delivered& delivered, std::uint
     return delivered.offset == range.offset && delivered.length == std::min(range.length, object_size - range.offset);
 }
 
+// Empty where the store has none, or only those of parts.
+std::string whole_checksum(const HttpResponse& head) {
+    const std::string_view checksum = head.header("x-amz-checksum-crc32c");
+    const bool of_parts =
+        head.header("x-amz-checksum-type") == "COMPOSITE" || checksum.find('-') != std::string_view::npos;
+    return of_parts ? std::string() : std::string(checksum);
+}
+
 bool is_range_error(const Error& error) {
     return error.http_status == 416 || error.s3_code == "InvalidRange";
 }
@@ -96,7 +106,11 @@ void GetOperation::send() {
 
 HttpHeaders GetOperation::attempt_headers() const {
     if (!response_) {
-        return range_headers(request_.range, request_.if_match);
+        HttpHeaders headers = range_headers(request_.range, request_.if_match);
+        if (!request_.range) {
+            headers.emplace_back("x-amz-checksum-mode", "ENABLED");
+        }
+        return headers;
     }
     const std::string& etag = response_->object.etag;
     const ByteRange rest{response_->offset + delivered_, response_->length - delivered_, false};
@@ -114,6 +128,10 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
         return delivered ? unusable(EPROTO, "the answer does not say how large the object is", true)
                          : failure(delivered.error());
     }
+    // Not every store heeds If-Match.
+    if (!request_.if_match.empty() && object->etag != request_.if_match) {
+        return unusable(ESTALE, "the object was replaced before it was read", false);
+    }
     const bool whole_empty = object->size == 0 && delivered->length == 0;
     if (request_.range && !whole_empty && !answers_range(*request_.range, *delivered, object->size)) {
         return unusable(EPROTO, "the store answered with other bytes than the range asked for", false);
@@ -121,6 +139,9 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
     response_ = GetResponse{std::move(*object), delivered->offset, delivered->length,
                             std::string(head.header("x-amz-request-id")),
                             parse_http_date(head.header("date")).value_or(WallTime{})};
+    if (!request_.range) {
+        expected_crc32c_ = whole_checksum(head);
+    }
     return {};
 }
 
@@ -144,11 +165,22 @@ bool GetOperation::take_body(ByteSpan bytes, Call& call) {
         return false;
     }
     delivered_ += bytes.size();
+    if (!expected_crc32c_.empty()) {
+        crc32c_ = crc32c(bytes, crc32c_);
+    }
     retry_->progressed();
     return !request_.on_body || request_.on_body(bytes);
 }
 
 void GetOperation::finish(Result<HttpResponse> outcome) {
+    if (outcome && !expected_crc32c_.empty() && crc32c_base64(crc32c_) != expected_crc32c_) {
+        done_(unusable(EIO,
+                       format("GetObject {}: the bytes that came are not those that the store has checksummed "
+                              "(request {})",
+                              escaped(request_.key), escaped(response_->request_id)),
+                       false));
+        return;
+    }
     if (outcome) {
         done_(std::move(*response_));
         return;

@@ -2,7 +2,9 @@
 // GetObject that goes on where it was cut off.
 //
 // Every attempt after the first byte asks for the rest only, pinned by the ETag that was seen; the head of each answer
-// is checked before one byte of it is handed on, so that bytes come once, in order, and of one version.
+// is checked before one byte of it is handed on, so that bytes come once, in order, and of one version, also from a
+// store that passes If-Match over. A whole object fails with EIO where its bytes do not have the checksum that the
+// store keeps of them.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +41,9 @@ private:
     std::optional<GetResponse> response_;
     std::uint64_t delivered_ = 0;
     bool range_adjusted_ = false;
+    // Of a whole object, where the store says it: what its bytes must have, and those that came so far have.
+    std::string expected_crc32c_;
+    std::uint32_t crc32c_ = 0;
 };
 
 }  // namespace ckptfs

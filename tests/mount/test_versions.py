@@ -5,7 +5,9 @@ import os
 import time
 
 import pytest
+from harness.mounts import Mount
 from harness.programs import wait_until
+from harness.simulator import BUCKET, Simulator
 
 pytestmark = pytest.mark.sanitized
 
@@ -55,6 +57,34 @@ def test_a_version_that_is_gone_is_an_error_and_never_other_bytes(made, simulato
         except OSError as error:
             assert error.errno == 116
         assert OLD[4096:].startswith(got)
+
+
+@pytest.mark.parametrize("compress", ["none", "auto"])
+def test_a_store_that_passes_if_match_over(compress):
+    """What each answer says of itself is compared with what was opened, before a byte of it is used."""
+    simulator = Simulator("--lacks", "read-conditions")
+    size = 40 * MIB
+    versions = [os.urandom(1 << 16) * (size >> 16) for _ in range(2)]
+    made = Mount(f"s3://{BUCKET}/p/", simulator.environment(), "--compress", compress, "--max-read-ahead", "1M")
+    try:
+        other = Mount(f"s3://{BUCKET}/p/", simulator.environment(), "--compress", compress)
+        try:
+            (other / "file").write_bytes(versions[0])
+            with open(made / "file", "rb", buffering=0) as reader:
+                assert os.pread(reader.fileno(), 2 * MIB, 0) == versions[0][:2 * MIB]
+                (other / "file").write_bytes(versions[1])
+                got = b""
+                with pytest.raises(OSError) as failed:
+                    for offset in range(0, size, MIB):
+                        got += os.pread(reader.fileno(), MIB, offset)
+                assert failed.value.errno == 116
+                assert versions[0].startswith(got)
+            assert (made / "file").read_bytes() == versions[1]
+        finally:
+            other.remove()
+    finally:
+        made.remove()
+        simulator.stop()
 
 
 def test_a_file_removed_by_another_client_is_gone_at_the_next_open(made, simulator, prefix):
