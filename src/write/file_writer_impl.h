@@ -128,6 +128,10 @@ private:
         // the frame is fetched again.
         std::deque<ReferencedPiece> missing;
         std::string referenced;
+        // Of a plain object's blocks, as they came with the whole.
+        std::shared_ptr<const std::vector<std::uint32_t>> checksums;
+        // It was damaged when it first came.
+        bool again = false;
     };
 
     [[nodiscard]] std::shared_ptr<FileWriterImpl> self() {
@@ -186,6 +190,9 @@ private:
     void get_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     void fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result);
     // On the executor.
+    [[nodiscard]] bool committed_is_checked();
+    void checksum_committed(std::uint64_t cycle, const std::string& key, const std::string& etag, bool again);
+    void check_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     void decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     Status take_referenced(Fetch& fetch, const Payload& stored);
     [[nodiscard]] bool find_referenced(std::uint64_t cycle, Fetch& fetch, const std::vector<FileRange>& references);
@@ -244,6 +251,9 @@ private:
     std::uint64_t kept_size_ = 0;
     // How its frames lie in it; absent until that is known.
     std::optional<CommittedFrames> committed_frames_;
+    // Of a plain one's blocks up to where it is kept, as far as they are sent again; and of which version and size.
+    std::shared_ptr<const std::vector<std::uint32_t>> checksums_;
+    std::pair<std::string, std::uint64_t> checked_;
     // Of it, behind kept_size_.
     std::vector<FileRange> kept_runs_;
 

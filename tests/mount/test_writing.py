@@ -136,3 +136,27 @@ def test_a_hole_is_zeros(mount, simulator, prefix):
         file.seek(30 * MIB)
         file.write(b"tail")
     assert simulator.content(prefix + "file") == b"head" + bytes(30 * MIB - 4) + b"tail"
+
+
+@pytest.mark.parametrize("size", [1000, 3 * MIB + 7])
+@pytest.mark.parametrize("times", [1, 100])
+def test_what_is_damaged_on_its_way_down_is_not_written_back(mount, simulator, prefix, size, times):
+    """Appending to a small file sends what is there again: as it is, or not at all."""
+    content = os.urandom(size)
+    writer, appender = mount("--compress", "none"), mount("--compress", "none")
+    (writer / "file").write_bytes(content)
+    for damaged_at in (1, size - 3):
+        simulator.clear_faults()
+        simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": damaged_at % MIB,
+                          "times": times})
+        try:
+            with open(appender / "file", "ab") as file:
+                file.write(b"more")
+        except OSError as error:
+            assert error.errno == 5 and times > 1
+        else:
+            assert times == 1
+            content += b"more"
+        assert simulator.fault_hits() > 0
+        simulator.clear_faults()
+        assert simulator.content(prefix + "file") == content
