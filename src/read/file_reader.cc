@@ -158,6 +158,26 @@ void make_reader_with_table(ReadEnvironment& environment, ObjectTail tail, FileR
                      });
 }
 
+void open_from_tail(ReadEnvironment& environment, const std::string& key, const std::string& etag, bool again,
+                    FileReader::Opened done) {
+    request_tail(environment.store, environment.pool, key, etag,
+                 [&environment, key, etag, again, done = std::move(done)](Result<ObjectTail> tail) {
+                     if (!tail) {
+                         done(failure(std::move(tail).error()));
+                         return;
+                     }
+                     make_reader_with_table(environment, std::move(*tail),
+                                            [&environment, key, etag, again, done](auto reader) {
+                                                if (!reader && reader.error().errno_value == EIO && !again) {
+                                                    // Damaged, perhaps on its way only.
+                                                    open_from_tail(environment, key, etag, true, done);
+                                                } else {
+                                                    done(std::move(reader));
+                                                }
+                                            });
+                 });
+}
+
 }  // namespace
 
 void FileReader::open(ReadEnvironment& environment, std::string key, std::string etag, bool known_empty, Opened done) {
@@ -168,14 +188,7 @@ void FileReader::open(ReadEnvironment& environment, std::string key, std::string
         done(make_reader(environment, std::move(empty), {}));
         return;
     }
-    request_tail(environment.store, environment.pool, std::move(key), std::move(etag),
-                 [&environment, done = std::move(done)](Result<ObjectTail> tail) {
-                     if (!tail) {
-                         done(failure(std::move(tail).error()));
-                         return;
-                     }
-                     make_reader_with_table(environment, std::move(*tail), done);
-                 });
+    open_from_tail(environment, key, etag, false, std::move(done));
 }
 
 }  // namespace ckptfs

@@ -78,17 +78,27 @@ private:
         const FrameLayout& layout = *version_->layout;
         const auto references = layout.references(frame, stored);
         if (!references || !references->empty()) {
-            end(references ? refers_further(*version_, frame.offset) : failure(references.error()));
+            damaged(frame, references ? refers_further(*version_, frame.offset).value() : references.error());
             return;
         }
         raw_.resize(frame.size);
         if (const Status decoded = layout.decode(frame, stored, Payload(), std::as_writable_bytes(std::span(raw_)));
             !decoded) {
-            end(failure(decoded.error()));
+            damaged(frame, decoded.error());
             return;
         }
         decoded_ = frame;
+        fetched_again_ = false;
         next();
+    }
+
+    // Perhaps on its way only.
+    void damaged(const Frame& frame, Error why) {
+        if (std::exchange(fetched_again_, true)) {
+            end(failure(std::move(why)));
+        } else {
+            fetch(frame);
+        }
     }
 
     void end(Result<Payload> result) {
@@ -110,6 +120,8 @@ private:
     // The frame whose bytes `raw_` holds.
     std::optional<Frame> decoded_;
     std::string raw_;
+    // The frame at hand was damaged when it first came.
+    bool fetched_again_ = false;
 };
 
 void DirectReads::enqueue(std::shared_ptr<DirectRead> read) {

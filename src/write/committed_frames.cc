@@ -29,12 +29,10 @@ CommittedFrame CommittedFrames::frame_at(std::uint64_t offset, std::uint64_t siz
     return frame;
 }
 
-void read_committed_frames(ObjectStore& store, const Codec& codec, const std::string& key,
-                           const CommittedObject& committed, std::function<void(Result<CommittedFrames>)> done) {
-    if (!codec.may_be_encoded(committed.stored_size)) {
-        done(CommittedFrames{codec.plain_encoder(), {}});
-        return;
-    }
+namespace {
+
+void read_table(ObjectStore& store, const Codec& codec, const std::string& key, const CommittedObject& committed,
+                std::function<void(Result<CommittedFrames>)> done) {
     const auto parse = [&codec, key, size = committed.size](const FetchedRange& end) -> Result<CommittedFrames> {
         const auto layout = codec.layout(end.object, end.bytes);
         if (!layout) {
@@ -54,6 +52,25 @@ void read_committed_frames(ObjectStore& store, const Codec& codec, const std::st
                     fetch_whole_tail(store, codec, std::move(*end),
                                      [parse, done](const Result<FetchedRange>& tail) { done(tail.and_then(parse)); });
                 });
+}
+
+}  // namespace
+
+void read_committed_frames(ObjectStore& store, const Codec& codec, const std::string& key,
+                           const CommittedObject& committed, std::function<void(Result<CommittedFrames>)> done) {
+    if (!codec.may_be_encoded(committed.stored_size)) {
+        done(CommittedFrames{codec.plain_encoder(), {}});
+        return;
+    }
+    read_table(store, codec, key, committed,
+               [&store, &codec, key, committed, done = std::move(done)](Result<CommittedFrames> frames) {
+                   if (!frames && frames.error().errno_value == EIO) {
+                       // Damaged, perhaps on its way only.
+                       read_table(store, codec, key, committed, done);
+                   } else {
+                       done(std::move(frames));
+                   }
+               });
 }
 
 }  // namespace ckptfs

@@ -198,6 +198,25 @@ def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
         (other / name).unlink()
 
 
+@pytest.mark.parametrize("back", [1, 6, 9 + 12])
+def test_an_end_that_came_damaged_is_asked_for_once_more(made, mount, simulator, prefix, back):
+    """One bit, on its way down: in what the reader begins with, and in what an appender begins with."""
+    content = mixed(3 * MIB)
+    (made / "file").write_bytes(content)
+    stored = len(simulator.stored(prefix + "file"))
+    fault = {"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": stored - back, "times": 1}
+    reader, appender = mount(), mount()
+    simulator.inject(fault)
+    assert (reader / "file").read_bytes() == content
+    assert simulator.fault_hits() == 1
+    simulator.clear_faults()
+    simulator.inject(fault)
+    with open(appender / "file", "ab") as file:
+        file.write(b"more")
+    simulator.clear_faults()
+    assert simulator.content(prefix + "file") == content + b"more"
+
+
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_size_that_could_not_be_asked_for_does_not_cut_what_is_read(made, mount, simulator, prefix, listed):
     # In parts, whose object does not tell the size.

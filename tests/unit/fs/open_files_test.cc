@@ -249,10 +249,14 @@ TEST_F(FileSystemTest, AReaderFollowsAnAppendOfItsOwnMount) {
     const NodeId node = lookup("log")->node;
     const HandleId reader = open(node, O_RDONLY)->handle;
     EXPECT_EQ(*read(reader), "one ");
-    const HandleId writer = open(node, O_WRONLY | O_APPEND)->handle;
+    EXPECT_EQ(errno_of(open(node, O_WRONLY | O_APPEND)), ESTALE);
+    const HandleId writer = open(lookup("log")->node, O_WRONLY | O_APPEND)->handle;
     ASSERT_TRUE(write(writer, 4, "two"));
+    EXPECT_EQ(*read(reader), "one ");
+    EXPECT_EQ(getattr(node)->size, 4U);
     ASSERT_TRUE(close(writer));
     EXPECT_EQ(*read(reader), "one two");
+    EXPECT_EQ(getattr(node)->size, 7U);
     EXPECT_EQ(kernel_cache.inodes, std::vector<NodeId>{node});
 }
 
