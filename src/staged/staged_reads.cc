@@ -40,8 +40,14 @@ void StagedFile::serve(ContentView view, std::uint64_t offset, ReadDone done) {
     } else if (view.only(ByteSource::kBase)) {
         read_base(view.base, offset, size, std::move(done));
     } else {
-        environment_.write.pool.take(MemoryUse::kRead, [keep = self(), view = std::move(view), size,
-                                                        done = std::move(done)](Buffer buffer) {
+        // Who waits for what the base is read into holds no memory of that kind: blocks are fetched and given up by
+        // whoever holds nothing else, so that these reads end. Encoding, which shares the other kind, waits for none.
+        const bool reads_base = std::any_of(view.pieces.begin(), view.pieces.end(), [](const ContentPiece& piece) {
+            return piece.source == ByteSource::kBase;
+        });
+        const MemoryUse use = reads_base ? MemoryUse::kEncode : MemoryUse::kRead;
+        environment_.write.pool.take(use, [keep = self(), view = std::move(view), size,
+                                           done = std::move(done)](Buffer buffer) {
             const MutableByteSpan target = buffer.bytes().first(size);
             const auto owner = std::move(buffer).share();
             read_content(keep->environment_.write.staging, view, target, [target, owner, done](const Status& status) {

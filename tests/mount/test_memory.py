@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory stays under --max-memory and 64 MiB for everything else, and nothing fails or stalls meanwhile."""
 
+import concurrent.futures
 import hashlib
 import os
 import random
@@ -158,3 +159,24 @@ def test_tools_stay_within_their_memory(mount, simulator, prefix, command):
     ran = subprocess.run([sys.executable, "-c", run], capture_output=True, timeout=100, check=True,
                          env={**os.environ, **simulator.environment()})
     assert int(ran.stdout) * 1024 < 256 * MIB
+
+
+def test_many_threads_read_a_file_that_is_being_changed(mount, simulator, prefix):
+    """Each of their reads needs what was changed and what was there: none waits for memory that another such holds."""
+    content = bytearray(os.urandom(64 * MIB))
+    simulator.put(prefix + "file", bytes(content))
+    made = mount("--max-memory", "64M", "--direct-io", "always")
+    with open(made / "file", "r+b", buffering=0) as file:
+        for offset in range(MIB // 2, len(content), MIB):
+            os.pwrite(file.fileno(), b"changed", offset)
+            content[offset:offset + 7] = b"changed"
+        readers = concurrent.futures.ThreadPoolExecutor(40)
+        offsets = random.Random(1).sample(range(0, len(content), MIB), 64) * 2
+        reads = [readers.submit(os.pread, file.fileno(), MIB, offset) for offset in offsets]
+        try:
+            for offset, read in zip(offsets, reads):
+                assert read.result(timeout=60) == content[offset:offset + MIB]
+        except concurrent.futures.TimeoutError:
+            made.process.kill()
+            raise
+    assert simulator.content(prefix + "file") == content
