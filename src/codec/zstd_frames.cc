@@ -3,6 +3,8 @@
 
 #include <zstd.h>
 
+#include "base/little_endian.h"
+
 namespace ckptfs {
 
 ZstdCoder::~ZstdCoder() {
@@ -25,7 +27,10 @@ bool ZstdCoder::decompress(ByteSpan stored, MutableByteSpan raw) {
     if (decompressor_ == nullptr) {
         decompressor_ = ZSTD_createDCtx();
     }
-    if (decompressor_ == nullptr || ZSTD_findFrameCompressedSize(stored.data(), stored.size()) != stored.size()) {
+    // libzstd takes skippable frames and those of its first versions as well, which nobody writes here.
+    if (decompressor_ == nullptr || stored.size() < sizeof(std::uint32_t) ||
+        load_u32(stored.data()) != ZSTD_MAGICNUMBER ||
+        ZSTD_findFrameCompressedSize(stored.data(), stored.size()) != stored.size()) {
         return false;
     }
     return ZSTD_decompressDCtx(decompressor_, raw.data(), raw.size(), stored.data(), stored.size()) == raw.size();

@@ -171,6 +171,20 @@ std::string_view right_for(std::string_view operation) {
     return found == kRights.end() ? std::string_view() : found->action;
 }
 
+// Of a store's own words: a page of HTML is no message.
+constexpr std::size_t kMostWords = 512;
+// The longest of Amazon S3's has 47 characters.
+constexpr std::size_t kLongestCode = 64;
+
+// Codes become labels of metrics and words of the log: whoever answers must not choose how many and what.
+std::string code_as_label(std::string_view code) {
+    const bool usual = code.size() <= kLongestCode && std::all_of(code.begin(), code.end(), [](char letter) {
+                           return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                                  (letter >= '0' && letter <= '9') || letter == '.' || letter == '_' || letter == '-';
+                       });
+    return std::string(usual ? code : std::string_view("UnusualCode"));
+}
+
 std::string region_of(const FailedRequest& failed) {
     return failed.region.empty() ? failed.body.region : failed.region;
 }
@@ -209,11 +223,11 @@ Error store_error(const FailedRequest& failed) {
     const Rule rule = rule_for(failed.body.code, failed.status);
     Error error;
     error.errno_value = rule.errno_value;
-    error.s3_code = failed.body.code;
+    error.s3_code = code_as_label(failed.body.code);
     error.http_status = failed.status;
     error.retryable = rule.recovery != Recovery::kNone;
     error.outcome_unknown = rule.outcome_unknown;
-    error.request_id = failed.request_id.empty() ? failed.body.request_id : failed.request_id;
+    error.request_id = (failed.request_id.empty() ? failed.body.request_id : failed.request_id).substr(0, kMostWords);
     std::string advice = advice_for(failed, rule);
     if (is_precondition_failure(failed.body.code, failed.status)) {
         error.errno_value = failed.precondition_errno;
@@ -221,11 +235,11 @@ Error store_error(const FailedRequest& failed) {
         advice = precondition_advice(failed.precondition_errno);
     }
     error.message = request_name(failed.operation, failed.bucket, failed.key) + ": ";
-    error.message += failed.body.code.empty() ? format("HTTP status {}", failed.status) : escaped(failed.body.code);
+    error.message += failed.body.code.empty() ? format("HTTP status {}", failed.status) : error.s3_code;
     if (!advice.empty()) {
         error.message += ": " + advice;
     } else if (!failed.body.message.empty()) {
-        error.message += ": " + escaped(failed.body.message);
+        error.message += ": " + escaped(failed.body.message.substr(0, kMostWords));
     }
     if (!error.request_id.empty()) {
         error.message += format(" (request {})", escaped(error.request_id));

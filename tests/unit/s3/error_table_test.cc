@@ -127,5 +127,19 @@ TEST(StoreError, TextFromOutsideIsEscaped) {
     }
 }
 
+TEST(StoreError, AStoresWordsAreBounded) {
+    FailedRequest request = failed(500, std::string(100'000, 'x'));
+    request.body.message = std::string(100'000, 'y');
+    request.request_id = std::string(100'000, 'z');
+    Error error = store_error(request);
+    EXPECT_EQ(error.s3_code, "UnusualCode");
+    EXPECT_LT(error.message.size(), 3000U);
+    EXPECT_LE(error.request_id.size(), 512U);
+    for (const char* code : {"a\"b", "two words", "new\nline", "\xff"}) {
+        EXPECT_EQ(store_error(failed(500, code)).s3_code, "UnusualCode");
+    }
+    EXPECT_EQ(store_error(failed(500, "XMinio.Some_Code-1")).s3_code, "XMinio.Some_Code-1");
+}
+
 }  // namespace
 }  // namespace ckptfs
