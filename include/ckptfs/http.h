@@ -45,6 +45,9 @@ struct HttpRequest {
     // Not a limit on the whole request.
     std::chrono::milliseconds stall_timeout{20'000};
     std::chrono::milliseconds connect_timeout{5'000};
+    // A body that crawls while those of other requests move, the rest of which may be asked for on another connection:
+    // ends with ECONNABORTED.
+    bool ends_when_crawling = false;
     // Never through a proxy, whatever the environment says: addresses of this machine or its link.
     bool bypasses_proxy = false;
 };
@@ -81,8 +84,8 @@ public:
 
     virtual ~HttpTransport() = default;
     // The Result holds an Error only where no complete response arrived: ETIMEDOUT (stall), ECONNREFUSED, EHOSTUNREACH
-    // (name or route), ECONNRESET (reset, truncated body), EPROTO (TLS: message says which check failed), ECANCELED.
-    // Error::outcome_unknown is set as soon as any byte of the request may have left.
+    // (name or route), ECONNRESET (reset, truncated body), ECONNABORTED (it crawled), EPROTO (TLS: message says which
+    // check failed), ECANCELED. Error::outcome_unknown is set as soon as any byte of the request may have left.
     virtual Id send(HttpRequest request, Done done) = 0;
     virtual void cancel(Id id) = 0;
     [[nodiscard]] virtual HttpStatistics statistics() const = 0;

@@ -39,6 +39,10 @@ Transfer* transfer_of(CURL* easy) {
     return reinterpret_cast<Transfer*>(transfer);
 }
 
+RateJudge& judge_of(SharedRates& rates, const Transfer& transfer) {
+    return transfer.sends_body() ? rates.up : rates.down;
+}
+
 // Signals belong to the main thread; a blocked SIGPIPE also keeps a write of the TLS library to a closed connection
 // from ending the process.
 void block_signals() {
@@ -49,8 +53,9 @@ void block_signals() {
 
 }  // namespace
 
-Result<std::unique_ptr<CurlLoop>> CurlLoop::create(const CurlTransportOptions& options, int max_connections) {
-    std::unique_ptr<CurlLoop> loop(new CurlLoop(options, max_connections));
+Result<std::unique_ptr<CurlLoop>> CurlLoop::create(const CurlTransportOptions& options, int max_connections,
+                                                   SharedRates& rates) {
+    std::unique_ptr<CurlLoop> loop(new CurlLoop(options, max_connections, rates));
     if (Status status = loop->open(); !status) {
         return failure(status.error());
     }
@@ -58,8 +63,8 @@ Result<std::unique_ptr<CurlLoop>> CurlLoop::create(const CurlTransportOptions& o
     return loop;
 }
 
-CurlLoop::CurlLoop(const CurlTransportOptions& options, int max_connections)
-    : options_(options), max_connections_(max_connections) {}
+CurlLoop::CurlLoop(const CurlTransportOptions& options, int max_connections, SharedRates& rates)
+    : options_(options), max_connections_(max_connections), rates_(rates) {}
 
 Status CurlLoop::open() {
     multi_.reset(curl_multi_init());
@@ -251,7 +256,7 @@ void CurlLoop::start(std::unique_ptr<Transfer> transfer) {
         conclude(std::move(transfer), [&status](Transfer& ended) { ended.fail(std::move(status.error())); });
         return;
     }
-    progress_due_ = std::min(progress_due_, now + transfer->progress_interval());
+    progress_due_ = std::min(progress_due_, now + std::min(transfer->progress_interval(), options_.crawl_window));
     active_.emplace(transfer->id(), std::move(transfer));
 }
 
@@ -299,8 +304,12 @@ void CurlLoop::finish_completed() {
             continue;
         }
         const CURLcode code = message->data.result;
-        if (std::unique_ptr<Transfer> transfer = detach(transfer_of(message->easy_handle)->id())) {
-            conclude(std::move(transfer), [code](Transfer& ended) { ended.complete(code); });
+        const Transfer* ended = transfer_of(message->easy_handle);
+        if (code == CURLE_OK) {
+            count_rate(*ended);
+        }
+        if (std::unique_ptr<Transfer> transfer = detach(ended->id())) {
+            conclude(std::move(transfer), [code](Transfer& each) { each.complete(code); });
         }
     }
 }
@@ -316,10 +325,50 @@ void CurlLoop::end_stalled() {
         if (!transfer->check_progress(now)) {
             stalled.push_back(id);
         }
-        progress_due_ = std::min(progress_due_, now + transfer->progress_interval());
+        progress_due_ = std::min(progress_due_, now + std::min(transfer->progress_interval(), options_.crawl_window));
     }
     for (const HttpTransport::Id id : stalled) {
         conclude(detach(id), [](Transfer& ended) { ended.fail_stalled(); });
+    }
+    end_crawling(now);
+}
+
+// All are seen before one is judged: a link that has become slow for all shows so.
+void CurlLoop::end_crawling(SteadyTime now) {
+    struct Crawling {
+        HttpTransport::Id id;
+        double rate;
+        double usual;
+    };
+    std::vector<Crawling> crawling;
+    {
+        std::vector<std::pair<const Transfer*, RateWindow>> windows;
+        const std::lock_guard lock(rates_.mutex);
+        for (const auto& [id, transfer] : active_) {
+            if (const auto window = transfer->rate_window(now, options_.crawl_window)) {
+                judge_of(rates_, *transfer).saw(*window);
+                windows.emplace_back(transfer.get(), *window);
+            }
+        }
+        for (const auto& [transfer, window] : windows) {
+            if (!transfer->ends_when_crawling()) {
+                continue;
+            }
+            if (const auto usual = judge_of(rates_, *transfer).crawls_beside(window, transfer->may_go_on())) {
+                crawling.push_back({transfer->id(), window.rate(), *usual});
+            }
+        }
+    }
+    for (const Crawling& each : crawling) {
+        conclude(detach(each.id), [&each](Transfer& ended) { ended.fail_crawling(each.rate, each.usual); });
+    }
+}
+
+void CurlLoop::count_rate(const Transfer& ended) {
+    const RateWindow window = ended.last_window(steady_now());
+    if (window.bytes >= RateJudge::kSmallestSample) {
+        const std::lock_guard lock(rates_.mutex);
+        judge_of(rates_, ended).saw(window);
     }
 }
 

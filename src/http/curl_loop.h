@@ -22,13 +22,24 @@
 #include "ckptfs/status.h"
 #include "http/curl_handles.h"
 #include "http/curl_transport.h"
+#include "http/rate_judge.h"
 #include "http/transfer.h"
 
 namespace ckptfs {
 
+// What all loops of a transport have seen.
+struct SharedRates {
+    std::mutex mutex;
+    // Guarded by mutex.
+    RateJudge up;
+    RateJudge down;
+};
+
 class CurlLoop {
 public:
-    static Result<std::unique_ptr<CurlLoop>> create(const CurlTransportOptions& options, int max_connections);
+    // `rates` outlives the loop.
+    static Result<std::unique_ptr<CurlLoop>> create(const CurlTransportOptions& options, int max_connections,
+                                                    SharedRates& rates);
     ~CurlLoop();
     CurlLoop(const CurlLoop&) = delete;
     CurlLoop& operator=(const CurlLoop&) = delete;
@@ -48,7 +59,7 @@ private:
         bool stopping = false;
     };
 
-    CurlLoop(const CurlTransportOptions& options, int max_connections);
+    CurlLoop(const CurlTransportOptions& options, int max_connections, SharedRates& rates);
     Status open();
     static int on_socket(CURL* easy, curl_socket_t socket, int what, void* self, void* known);
     static int on_timer(CURLM* multi, long timeout_ms, void* self);
@@ -63,6 +74,8 @@ private:
     void wait_for_events();
     void finish_completed();
     void end_stalled();
+    void end_crawling(SteadyTime now);
+    void count_rate(const Transfer& ended);
     void cancel_all();
     std::unique_ptr<Transfer> detach(HttpTransport::Id id);
     // Runs the transfer's callback by `end`, and keeps its handle for reuse.
@@ -73,6 +86,7 @@ private:
 
     const CurlTransportOptions options_;
     const int max_connections_;
+    SharedRates& rates_;
 
     CurlMulti multi_;
     FileDescriptor epoll_;

@@ -21,7 +21,8 @@ CURLcode initialise_curl() {
 
 class CurlTransport final : public HttpTransport {
 public:
-    explicit CurlTransport(std::vector<std::unique_ptr<CurlLoop>> loops) : loops_(std::move(loops)) {}
+    CurlTransport(std::unique_ptr<SharedRates> rates, std::vector<std::unique_ptr<CurlLoop>> loops)
+        : rates_(std::move(rates)), loops_(std::move(loops)) {}
 
     ~CurlTransport() override {
         // All threads end before any loop goes: a callback may send through another loop.
@@ -65,6 +66,7 @@ private:
         return best;
     }
 
+    const std::unique_ptr<SharedRates> rates_;
     const std::vector<std::unique_ptr<CurlLoop>> loops_;
     std::atomic<Id> next_{kFirstRequest};
 };
@@ -77,15 +79,16 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlTransportOp
     }
     const int threads = std::max(1, options.threads);
     const int connections = std::max(1, (options.max_connections + threads - 1) / threads);
+    auto rates = std::make_unique<SharedRates>();
     std::vector<std::unique_ptr<CurlLoop>> loops;
     for (int i = 0; i < threads; ++i) {
-        auto loop = CurlLoop::create(options, connections);
+        auto loop = CurlLoop::create(options, connections, *rates);
         if (!loop) {
             return failure(std::move(loop.error()));
         }
         loops.push_back(std::move(*loop));
     }
-    return std::make_unique<CurlTransport>(std::move(loops));
+    return std::make_unique<CurlTransport>(std::move(rates), std::move(loops));
 }
 
 }  // namespace ckptfs

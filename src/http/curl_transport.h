@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
 
@@ -22,6 +23,8 @@ struct CurlTransportOptions {
     // processor's caches; bench/s3_client measures it.
     std::size_t send_buffer = std::size_t{256} << 10;
     std::size_t receive_buffer = std::size_t{256} << 10;
+    // What a body moved in this time is compared with others: shorter, and pauses count as crawling.
+    Milliseconds crawl_window{4'000};
 };
 
 // Starts the threads. Destroying the transport completes what is under way with ECANCELED and joins them; it must not

@@ -25,6 +25,8 @@ constexpr long kKeepAliveIntervalSeconds = 10;
 // Every new connection asks again: the answer to a lookup is cached as one order of addresses, which would put all
 // connections on one server.
 constexpr long kDnsCacheSeconds = 0;
+// Less is in the kernel's buffers at once.
+constexpr std::int64_t kSmallestBody = std::int64_t{1} << 20;
 
 template <class Value>
 Status set_option(CURL* easy, CURLoption option, Value value) {
@@ -82,6 +84,7 @@ Status Transfer::start(CurlEasy easy, const CurlTransportOptions& options, Trans
     easy_ = std::move(easy);
     counters_ = &counters;
     last_progress_ = now;
+    started_ = now;
     if (Status status = set_connection_options(options); !status) {
         return status;
     }
@@ -190,6 +193,42 @@ Milliseconds Transfer::progress_interval() const {
     return std::max(Milliseconds(1), request_.stall_timeout / 4);
 }
 
+// Other answers may come in dribs by design: blanks while a store works at a Complete or a copy.
+bool Transfer::moves_body() const {
+    if (request_.method == "GET") {
+        return head_complete_ && is_success();
+    }
+    const auto size = static_cast<std::int64_t>(request_.body.size());
+    if (size < kSmallestBody || head_complete_) {
+        return false;
+    }
+    const std::int64_t moved = moved_bytes();
+    // Before it the connection is made, after it the store works.
+    return moved > 0 && moved < size;
+}
+
+std::optional<RateWindow> Transfer::rate_window(SteadyTime now, Milliseconds least) {
+    const std::int64_t moved = moved_bytes();
+    if (!moves_body()) {
+        window_begun_.reset();
+        return std::nullopt;
+    }
+    if (!window_begun_) {
+        window_begun_ = RateWindow{id_, now, now, moved};
+    }
+    if (now - window_begun_->begin < least) {
+        return std::nullopt;
+    }
+    const RateWindow window{id_, window_begun_->begin, now, moved - window_begun_->bytes};
+    window_begun_ = RateWindow{id_, now, now, moved};
+    return window;
+}
+
+RateWindow Transfer::last_window(SteadyTime now) const {
+    const RateWindow begun = window_begun_.value_or(RateWindow{id_, started_, started_, 0});
+    return {id_, begun.begin, now, moved_bytes() - begun.bytes};
+}
+
 std::int64_t Transfer::moved_bytes() const {
     curl_off_t uploaded = 0;
     curl_off_t downloaded = 0;
@@ -262,6 +301,16 @@ void Transfer::fail_stalled() {
     error.retryable = true;
     error.outcome_unknown = request_started();
     error.message = format("{}: no byte moved for {} ms", authority_, request_.stall_timeout.count());
+    fail(std::move(error));
+}
+
+void Transfer::fail_crawling(double rate, double usual) {
+    Error error;
+    error.errno_value = ECONNABORTED;
+    error.retryable = true;
+    error.outcome_unknown = request_started();
+    error.message = format("{}: the connection moves {:.0f} KB/s while others move {:.0f} KB/s", authority_,
+                           rate / 1000, usual / 1000);
     fail(std::move(error));
 }
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,7 @@
 #include "ckptfs/http.h"
 #include "http/curl_handles.h"
 #include "http/curl_transport.h"
+#include "http/rate_judge.h"
 
 namespace ckptfs {
 
@@ -49,11 +51,21 @@ public:
     bool check_progress(SteadyTime now);
     // How long until check_progress() is worth another call: a quarter of the stall timeout.
     [[nodiscard]] Milliseconds progress_interval() const;
+    // Its rate is one of sending.
+    [[nodiscard]] bool sends_body() const { return !request_.body.empty(); }
+    // What the body moved since the last window, or since it was first seen to move, if that is `least` ago.
+    [[nodiscard]] std::optional<RateWindow> rate_window(SteadyTime now, Milliseconds least);
+    // The same for one that has ended: since the last window or its start.
+    [[nodiscard]] RateWindow last_window(SteadyTime now) const;
+    [[nodiscard]] bool ends_when_crawling() const { return request_.ends_when_crawling; }
+    // What has come is with the receiver: nothing is lost when the rest is asked for anew.
+    [[nodiscard]] bool may_go_on() const { return request_.body.empty() && request_.on_body != nullptr; }
 
     // Call exactly one of these, as the last thing.
     void complete(CURLcode code);
     void fail(Error error);
     void fail_stalled();
+    void fail_crawling(double rate, double usual);
     void fail_canceled();
     // Has had an answer, whatever its status.
     [[nodiscard]] bool succeeded() const { return succeeded_; }
@@ -74,6 +86,8 @@ private:
     std::size_t fill(MutableByteSpan target);
     void rewind_to(std::uint64_t offset);
     [[nodiscard]] bool is_success() const { return response_.status >= 200 && response_.status < 300; }
+    // A body is on its way that is large enough to tell a rate.
+    [[nodiscard]] bool moves_body() const;
     [[nodiscard]] std::int64_t moved_bytes() const;
     [[nodiscard]] bool request_started() const;
 
@@ -103,6 +117,9 @@ private:
     std::int64_t header_bytes_ = 0;
     std::int64_t last_moved_ = 0;
     SteadyTime last_progress_{};
+    SteadyTime started_{};
+    // Empty until a body is seen to move.
+    std::optional<RateWindow> window_begun_;
 };
 
 // host[:port] of an http(s) URL: what error messages name.

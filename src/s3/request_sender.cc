@@ -251,6 +251,8 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
                                       endpoint_, call->credentials, store_clock_.now(), payload_hash);
     http.stall_timeout = call->attempt_timeout;
     http.connect_timeout = std::min(http.connect_timeout, call->attempt_timeout);
+    // What is read goes on where it ended; what is sent begins anew, which is worth it once.
+    http.ends_when_crawling = call->on_body || call->attempt == 1;
     http.on_head = call->on_head;
     http.on_body = call->on_body;
     return http;

@@ -12,6 +12,7 @@
 #include "http/curl_transport.h"
 #include "http/transfer.h"
 #include "unit/http/raw_server.h"
+#include "unit/http/sending.h"
 
 namespace ckptfs {
 namespace {
@@ -21,50 +22,6 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Outcome = Result<HttpResponse>;
-
-constexpr seconds kDeadline{20};
-
-std::unique_ptr<HttpTransport> make_transport(int threads = 1, int max_connections = 4) {
-    CurlTransportOptions options;
-    options.threads = threads;
-    options.max_connections = max_connections;
-    auto transport = make_curl_transport(options);
-    EXPECT_TRUE(transport.has_value());
-    return std::move(*transport);
-}
-
-HttpRequest get_request(std::string url) {
-    HttpRequest request;
-    request.method = "GET";
-    request.url = std::move(url);
-    return request;
-}
-
-struct Sent {
-    HttpTransport::Id id;
-    std::future<Outcome> outcome;
-};
-
-Sent send(HttpTransport& transport, HttpRequest request) {
-    auto promise = std::make_shared<std::promise<Outcome>>();
-    std::future<Outcome> outcome = promise->get_future();
-    const auto id =
-        transport.send(std::move(request), [promise](Outcome result) { promise->set_value(std::move(result)); });
-    return {id, std::move(outcome)};
-}
-
-Outcome wait(std::future<Outcome>& outcome) {
-    if (outcome.wait_for(kDeadline) != std::future_status::ready) {
-        return failure(EDEADLK, "the test waited too long");
-    }
-    return outcome.get();
-}
-
-Outcome exchange(HttpTransport& transport, HttpRequest request) {
-    Sent sent = send(transport, std::move(request));
-    return wait(sent.outcome);
-}
 
 TEST(Transport, CollectsStatusHeadersAndBody) {
     RawServer server([](RawConnection& connection) {
