@@ -33,8 +33,11 @@ struct ContainerFormat {
 };
 constexpr ContainerFormat kZstdFormat{
     "zstd-1", "zstd", {CodingChoice::kZstd, 3, FrameChecksum::kXxh64}, CodingChoice::kZstd, References::kNever};
-constexpr ContainerFormat kPlanesFormat{
-    "planes-1", "", {CodingChoice::kPlanes, 0, FrameChecksum::kCrc32c}, CodingChoice::kRaw, References::kPossible};
+constexpr ContainerFormat kPlanesFormat{"planes-1",
+                                        "",
+                                        {CodingChoice::kPlanes, 0, FrameChecksum::kCrc32c},
+                                        CodingChoice::kZerosOnly,
+                                        References::kPossible};
 
 const ContainerFormat* find_format(const std::string& name) {
     for (const ContainerFormat* format : {&kZstdFormat, &kPlanesFormat}) {

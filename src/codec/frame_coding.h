@@ -19,6 +19,9 @@ enum class CodingChoice : std::uint8_t {
     kZstd,
     // Byte planes, and whatever pays for what is not floats, or raw.
     kPlanes,
+    // For when processors are scarce: raw, but where an eighth of the bytes or more are zeros, which cost more to send
+    // than to find.
+    kZerosOnly,
 };
 
 // Of a frame's bytes in the file.

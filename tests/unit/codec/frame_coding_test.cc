@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "codec/codecs.h"
 #include "codec/container.h"
 #include "unit/codec/frame_fixture.h"
 
@@ -48,7 +49,8 @@ void expect_back(const std::string& raw, const Payload& payload, FrameCoding cod
 }
 
 TEST(FrameCoding, BringsBackEveryByte) {
-    for (const CodingChoice choice : {CodingChoice::kRaw, CodingChoice::kZstd, CodingChoice::kPlanes}) {
+    for (const CodingChoice choice :
+         {CodingChoice::kRaw, CodingChoice::kZstd, CodingChoice::kPlanes, CodingChoice::kZerosOnly}) {
         for (const std::size_t size : {std::size_t{1}, std::size_t{255}, std::size_t{131'072}, std::size_t{131'073},
                                        std::size_t{700'000}, kFrameSize}) {
             for (const std::string& raw : {random_bytes(size), text(size), std::string(size, '\0')}) {
@@ -58,6 +60,30 @@ TEST(FrameCoding, BringsBackEveryByte) {
                 }
             }
         }
+    }
+}
+
+TEST(FrameCoding, ZerosAreFoundAlsoWhereTimeIsShort) {
+    constexpr FrameCoding kInAHurry{CodingChoice::kZerosOnly, 0, FrameChecksum::kCrc32c};
+    EXPECT_LT(encode(Payload::from_string(std::string(kFrameSize, '\0')), kInAHurry).stored.size(), 1000U);
+    // A quarter of it, in runs of a page; and what several writes left.
+    std::string sparse = random_bytes(kFrameSize);
+    for (std::size_t begin = 4096; begin < kFrameSize; begin += 16384) {
+        sparse.replace(begin, 4096, 4096, '\0');
+    }
+    EXPECT_LT(encode(Payload::from_string(sparse), kInAHurry).stored.size(), kFrameSize * 4 / 5);
+    EXPECT_LT(encode(in_pieces(sparse), kInAHurry).stored.size(), kFrameSize * 4 / 5);
+    // All else stays where it is.
+    EXPECT_TRUE(encode(Payload::from_string(text(kFrameSize)), kInAHurry).frame.stored);
+    EXPECT_TRUE(encode(Payload::from_string(random_bytes(kFrameSize)), kInAHurry).frame.stored);
+}
+
+TEST(Codecs, FindZerosHoweverShortTimeIs) {
+    const Payload raw = Payload::from_string(std::string(kFrameSize, '\0'));
+    for (const char* name : {"auto", "zstd"}) {
+        std::vector<std::byte> output(kMaxStoredFrame);
+        const auto encoder = (*make_codec({name, {}}))->encoder("model.pt");
+        EXPECT_LT(encoder->encode(raw, output, EncodeEffort::kLeast).value().record.stored_size, 1000U) << name;
     }
 }
 
