@@ -113,6 +113,8 @@ Status Transfer::set_connection_options(const CurlTransportOptions& options) {
         .set(CURLOPT_MAXAGE_CONN, kMaxIdleSeconds)
         .set(CURLOPT_DNS_CACHE_TIMEOUT, kDnsCacheSeconds)
         .set(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L)
+        // Else the end of a transfer waits for its lookup, and the whole loop with it.
+        .set(CURLOPT_QUICK_EXIT, 1L)
         .set(CURLOPT_UPLOAD_BUFFERSIZE, static_cast<long>(options.send_buffer))
         .set(CURLOPT_BUFFERSIZE, static_cast<long>(options.receive_buffer))
         .set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request_.connect_timeout.count()));
