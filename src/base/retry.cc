@@ -15,11 +15,12 @@ Milliseconds backoff(const RetryPolicy& policy, int attempt, double random) {
 }
 
 std::optional<Milliseconds> delay_before_retry(const RetryPolicy& policy, const Error& error, int attempt,
-                                               Milliseconds since_progress, double random) {
+                                               Milliseconds since_progress, double random, Milliseconds asked_for) {
     if (!error.retryable || since_progress >= policy.retry_for) {
         return std::nullopt;
     }
-    return std::min(backoff(policy, attempt, random), policy.retry_for - since_progress);
+    return std::min(std::min(asked_for, policy.retry_for) + backoff(policy, attempt, random),
+                    policy.retry_for - since_progress);
 }
 
 Milliseconds attempt_timeout(const RetryPolicy& policy, Milliseconds stall_timeout, Milliseconds since_progress) {

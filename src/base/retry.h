@@ -27,9 +27,12 @@ struct RetryPolicy {
 [[nodiscard]] Milliseconds backoff(const RetryPolicy& policy, int attempt, double random);
 
 // How long to wait before the request is sent again; empty when the error is final: not retryable, or no byte has
-// moved for policy.retry_for. The last wait is cut, so that one more attempt is made just before the end.
+// moved for policy.retry_for. The server may have asked for a wait (Retry-After), which comes before backoff: those
+// that it asked together do not come back together. The last wait is cut, so that one more attempt is made just before
+// the end.
 [[nodiscard]] std::optional<Milliseconds> delay_before_retry(const RetryPolicy& policy, const Error& error, int attempt,
-                                                             Milliseconds since_progress, double random);
+                                                             Milliseconds since_progress, double random,
+                                                             Milliseconds asked_for = Milliseconds(0));
 
 // How long an attempt may stall: not beyond the end of the whole operation, but a fair chance.
 [[nodiscard]] Milliseconds attempt_timeout(const RetryPolicy& policy, Milliseconds stall_timeout,

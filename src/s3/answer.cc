@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "s3/error_table.h"
+#include "s3/responses.h"
 #include "s3/times.h"
 #include "s3/xml.h"
 
@@ -35,6 +36,7 @@ Error error_answer(Call& call, const std::string& bucket, const HttpResponse& re
     failed.request_id = response.header("x-amz-request-id");
     failed.precondition_errno = call.precondition_errno;
     call.server_time = parse_http_date(response.header("date"));
+    call.retry_after = retry_after(response);
     return store_error(failed);
 }
 

@@ -67,6 +67,8 @@ struct Call {
     // What is sent next is what the source has now: nothing is gained by sending the same again at once.
     bool expects_other_credentials = false;
     std::optional<WallTime> server_time;
+    // The store's own word on when to come back.
+    Milliseconds retry_after{0};
     bool clock_corrected = false;
     bool damaged_before = false;
     SteadyTime queued_at{};

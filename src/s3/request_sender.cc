@@ -195,6 +195,7 @@ void RequestSender::begin(const SharedCall& call) {
     }
     ++call->attempt;
     call->server_time.reset();
+    call->retry_after = Milliseconds(0);
     credentials_.get([self = shared_from_this(), call](Result<SharedCredentials> credentials) {
         self->send_attempt(call, std::move(credentials));
     });
@@ -411,7 +412,7 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
     bool tell = false;
     {
         const std::lock_guard lock(mutex_);
-        delay = delay_before_retry(policy_, error, retry.failed_attempts, failing_for, random_());
+        delay = delay_before_retry(policy_, error, retry.failed_attempts, failing_for, random_(), call->retry_after);
         dropped = stopping_;
         failing_since_ = failing_since_.value_or(now);
         if (delay && !dropped) {

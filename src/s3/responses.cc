@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/responses.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <limits>
 
 #include "s3/times.h"
@@ -14,6 +16,8 @@ namespace {
 // less what ObjectInfo has a field for.
 constexpr std::array kOtherHeaders{"cache-control", "content-disposition", "content-language", "expires",
                                    "x-amz-website-redirect-location"};
+
+constexpr std::uint64_t kLongestWaitSeconds = 1'000'000;
 
 std::optional<std::uint64_t> parse_offset(std::string_view text) {
     std::uint64_t value = 0;
@@ -83,6 +87,21 @@ std::optional<ObjectInfo> object_info(const std::string& key, const HttpResponse
         }
     }
     return object;
+}
+
+Milliseconds retry_after(const HttpResponse& response) {
+    if (response.status != 503 && response.status != 429) {
+        return Milliseconds(0);
+    }
+    const std::string_view value = response.header("retry-after");
+    if (const auto seconds = parse_offset(value)) {
+        // No limit of its own, but one that can be added to.
+        return std::chrono::seconds(std::min<std::uint64_t>(*seconds, kLongestWaitSeconds));
+    }
+    const auto until = parse_http_date(value);
+    const auto now = parse_http_date(response.header("date"));
+    return until && now ? std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(*until - *now))
+                        : Milliseconds(0);
 }
 
 }  // namespace ckptfs

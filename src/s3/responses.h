@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "ckptfs/object_store.h"
 
@@ -26,5 +27,9 @@ struct ContentRange {
 [[nodiscard]] std::optional<std::uint64_t> content_length(const HttpResponse& response);
 // Size from Content-Range, else from Content-Length; nothing where neither is there.
 [[nodiscard]] std::optional<ObjectInfo> object_info(const std::string& key, const HttpResponse& response);
+
+// How long a 503 or 429 asks to stay away, by seconds or by a date, which is read beside the answer's own; 0 for any
+// other answer, and where it does not say.
+[[nodiscard]] Milliseconds retry_after(const HttpResponse& response);
 
 }  // namespace ckptfs

@@ -71,5 +71,13 @@ TEST(AttemptTimeout, EndsWithTheOperationButGivesAFairChance) {
     EXPECT_EQ(attempt_timeout(policy, std::chrono::seconds(300), Milliseconds(0)), std::chrono::seconds(100));
 }
 
+TEST(DelayBeforeRetry, WhatTheServerAskedForComesBeforeBackoff) {
+    const RetryPolicy policy{seconds(1), seconds(20), seconds(60)};
+    EXPECT_EQ(delay_before_retry(policy, retryable_error(), 1, seconds(0), 0.5, seconds(10)), milliseconds(10'500));
+    EXPECT_EQ(delay_before_retry(policy, retryable_error(), 1, seconds(55), 0.5, seconds(10)), seconds(5));
+    EXPECT_EQ(delay_before_retry(policy, retryable_error(), 1, seconds(0), 0.5, std::chrono::hours(9)), seconds(60));
+    EXPECT_FALSE(delay_before_retry(policy, retryable_error(), 1, seconds(60), 0.5, seconds(10)));
+}
+
 }  // namespace
 }  // namespace ckptfs

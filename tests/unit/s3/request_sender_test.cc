@@ -318,5 +318,23 @@ TEST_F(RefusedCredentials, MissingRightsAreNotWaitedFor) {
     EXPECT_EQ(keys_.reads, 0);
 }
 
+TEST_F(Outage, TheStoresOwnWordOnWhenToComeBackIsHeeded) {
+    transport_.answer_with([this](const HttpRequest& request) {
+        attempts_[request.url].push_back(now());
+        return HttpResponse{now() < seconds(30) ? 503 : 200, {{"retry-after", "30"}}, ""};
+    });
+    for (int call = 0; call < 20; ++call) {
+        send("k" + std::to_string(call));
+    }
+    run_until(seconds(29));
+    for (int call = 0; call < 20; ++call) {
+        EXPECT_EQ(attempts("k" + std::to_string(call)).size(), 1U);
+    }
+    run_until(seconds(60));
+    EXPECT_EQ(ended_.size(), 20U);
+    // Not all at once.
+    EXPECT_LT(ended_.front(), ended_.back());
+}
+
 }  // namespace
 }  // namespace ckptfs::testing

@@ -52,5 +52,20 @@ TEST(ObjectInfo, WithoutASizeThereIsNone) {
     EXPECT_FALSE(object_info("k", response).has_value());
 }
 
+TEST(RetryAfter, IsReadAsSecondsAndAsADate) {
+    const auto asked = [](int status, const std::string& value) {
+        return retry_after({status, {{"date", "Mon, 12 Oct 2009 17:50:00 GMT"}, {"retry-after", value}}, ""});
+    };
+    EXPECT_EQ(asked(503, "7"), std::chrono::seconds(7));
+    EXPECT_EQ(asked(429, "120"), std::chrono::minutes(2));
+    EXPECT_EQ(asked(503, "Mon, 12 Oct 2009 17:50:30 GMT"), std::chrono::seconds(30));
+    EXPECT_EQ(asked(503, "Mon, 12 Oct 2009 17:40:30 GMT"), Milliseconds(0));
+    EXPECT_EQ(asked(500, "7"), Milliseconds(0));
+    EXPECT_EQ(asked(503, "-7"), Milliseconds(0));
+    EXPECT_EQ(asked(503, "soon"), Milliseconds(0));
+    EXPECT_EQ(asked(503, ""), Milliseconds(0));
+    EXPECT_GT(asked(503, "9000000000000000000"), std::chrono::hours(24));
+}
+
 }  // namespace
 }  // namespace ckptfs
