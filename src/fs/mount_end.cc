@@ -48,6 +48,9 @@ void OpenFiles::disconnected() {
 }
 
 void OpenFiles::answer_drain() {
+    if (!state_.draining) {
+        return;
+    }
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const auto writers = state_.nodes.with_writers(lock);
