@@ -116,7 +116,7 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
     bool other_handles = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        inode = handle.node->inode;
+        inode = handle.inode;
         other_handles = handle.node->writable_handles > 1;
         facts.has_log_name = matches_any(handle.node->name, state_.env.write.config.keep_on_kill);
     }
@@ -125,6 +125,10 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
     facts.interrupted = closing.interrupted != nullptr && closing.interrupted();
     if (facts.closing_process && facts.version.unsaved && facts.exit_state == ExitState::kRunning) {
         facts.descriptors_left = processes.writable_descriptors(process, inode);
+        if (facts.descriptors_left.value_or(0) > 0) {
+            // Those of other handles are not duplicates of this one.
+            facts.descriptors_left = std::max(0, *facts.descriptors_left - count_other_handles(handle, process));
+        }
     }
     if (facts.version.wrote && facts.opener != kUnseenProcess && facts.opener != process) {
         facts.opener_descriptors = processes.writable_descriptors(facts.opener, inode);

@@ -22,7 +22,8 @@ Failure bad_handle() {
 // --- writing
 
 void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) {
-    const HandlePtr handle = handles_.find(id);
+    const HandlePtr found = handles_.find(id);
+    const HandlePtr handle = found == nullptr || found->writer == nullptr ? found : before_writing(id, found);
     if (handle == nullptr || handle->writer == nullptr) {
         reply(bad_handle());
         return;

@@ -24,6 +24,10 @@ struct Handle {
     int flags = 0;
     NodePtr node;
     pid_t opener = 0;
+    // Of the node by which the kernel knows it, which is another where it has a version of its own.
+    std::uint64_t inode = 0;
+    // It truncated a file that others had open, and has written nothing yet.
+    std::atomic<bool> has_only_truncated = false;
     // Set once at open; empty for handles that only read.
     std::shared_ptr<FileWriter> writer;
     // Those that only read, guarded by NodeTable::mutex(): the first read decides what the others see. Who answers for
@@ -76,6 +80,12 @@ public:
             all.push_back(handle);
         }
         return all;
+    }
+
+    // Requests under way keep the one they have found.
+    void replace(HandleId id, HandlePtr handle) {
+        std::lock_guard lock(mutex_);
+        handles_[id] = std::move(handle);
     }
 
     HandlePtr remove(HandleId id) {

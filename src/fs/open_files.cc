@@ -91,11 +91,13 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             request.node = state_.nodes.link_new(lock, *parent, name, FileType::kFile);
             request.flags = flags;
             request.opener = process;
+            request.thread = caller.thread;
             request.node->checked = state_.env.clock.now();
             const std::string key = state_.key(lock, *request.node);
             CreatedFile file;
             file.opened = add_handle(lock, request, state_.make_writer(key, flags, std::nullopt), nullptr);
             request.node->version->fate.made(process);
+            handles_.find(file.opened.handle)->has_only_truncated = (flags & O_TRUNC) != 0;
             file.entry = state_.entry(lock, *request.node);
             created = file;
         }
@@ -124,14 +126,19 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
 void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> reply) {
     auto request = std::make_shared<OpenRequest>();
     request->flags = flags;
-    request->opener = opener(caller, flags);
     request->thread = caller.thread;
+    request->opener = opener(caller, flags);
     request->reply = std::move(reply);
     Status found;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         request->node = state_.nodes.find(lock, id);
-        if (request->node != nullptr && is_served_as_looked_up(lock, *request)) {
+        const bool is_truncated = writes(flags) && (flags & O_TRUNC) != 0 && request->node != nullptr &&
+                                  request->node->type == FileType::kFile && !request->node->removed;
+        request->is_second_try = is_truncated && is_second_try(lock, *request);
+        if (is_truncated && !request->node->linked && !request->node->is_failed_name) {
+            // Another version has got the name since the kernel looked it up.
+        } else if (request->node != nullptr && is_served_as_looked_up(lock, *request)) {
             request->expected = true;
         } else if (request->node == nullptr || !request->node->linked) {
             found = failure(ESTALE, "the file is gone");
@@ -173,6 +180,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     handle->flags = request.flags;
     handle->node = node;
     handle->opener = request.opener;
+    handle->inode = node->inode;
     handle->writer = writer;
     if (node->writer != nullptr && node->writer->readable()) {
         handle->changing = node->writer;
@@ -302,6 +310,9 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
         if (node->writer != nullptr && node->writer->dirty()) {
             if (node->writer->readable() && !node->writer->failed() && !node->version->fate.left_by_killed_writer()) {
                 answer = add_handle(lock, *request, nullptr, nullptr);
+            } else if (node->writer->pristine() && !node->writer->failed()) {
+                // A lock file: there is nothing to read yet.
+                answer = add_handle(lock, *request, nullptr, nullptr);
             } else if (!node->committed) {
                 answer = failure(EBUSY, key + " is being written; it can be read once it is closed");
             } else {
@@ -387,24 +398,6 @@ bool OpenFiles::is_outdated(const NodeTable::Lock& /*lock*/, OpenRequest& reques
 }
 
 // --- writing
-
-void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
-    Result<OpenedFile> answer = failure(EIO, "not opened");
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        const NodePtr& node = request->node;
-        if (node->open_handles > 0 || node->writer != nullptr) {
-            answer =
-                give_new_node(lock, node, node->committed.value_or(ObjectVersion{}), nullptr, expectation(*request));
-        } else {
-            node->pages_etag.clear();
-            answer = add_handle(lock, *request,
-                                state_.make_writer(state_.key(lock, *node), request->flags, std::nullopt), nullptr);
-            node->version->fate.made(request->opener);
-        }
-    }
-    request->reply(std::move(answer));
-}
 
 void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
     std::optional<Result<OpenedFile>> answer;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <set>
@@ -85,9 +86,11 @@ private:
     struct OpenRequest {
         NodePtr node;
         int flags = 0;
+        pid_t thread = 0;
+        // It was answered ESTALE for this name before.
+        bool is_second_try = false;
         // Process; 0 where it cannot be seen.
         pid_t opener = 0;
-        pid_t thread = 0;
         // Was told to look again, and did.
         bool expected = false;
         // The node's version when the store was asked.
@@ -118,6 +121,20 @@ private:
     [[nodiscard]] bool is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const;
     [[nodiscard]] ExpectedOpen expectation(const OpenRequest& request) const;
     Failure not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error);
+
+    // --- truncating.cc
+    // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
+    [[nodiscard]] static bool keeps_its_node(const Node& node);
+    // A version that takes the name, for a handle that the kernel has, or gets, on this node.
+    [[nodiscard]] HandlePtr own_version(const NodeTable::Lock& lock, const Handle& opened);
+    // Before the first write of a handle that truncated a file together with others.
+    [[nodiscard]] HandlePtr before_writing(HandleId id, const HandlePtr& handle);
+    // The kernel looks up the name and asks once more after ESTALE, and then gives up.
+    [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, const OpenRequest& request);
+    void expect_second_try(const NodeTable::Lock& lock, const OpenRequest& request);
+    // That this process opened on the same inode to write.
+    [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;
+
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
                           std::shared_ptr<FileReader> reader);
     [[nodiscard]] bool wants_direct_io(int flags) const;
@@ -141,6 +158,8 @@ private:
     bool reopen_and_read(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader);
     void reopened(const std::shared_ptr<Reading>& reading, const std::string& key,
                   Result<std::shared_ptr<FileReader>> opened);
+    // It was opened before anything was written.
+    [[nodiscard]] bool is_pristine(const Handle& handle) const;
 
     // --- closing.cc
     struct Closing;
@@ -186,6 +205,16 @@ private:
     HandleTable handles_;
     mutable std::atomic<bool> told_of_unseen_writers_ = false;
     FileCounters counters_;
+
+    // Those that were answered ESTALE for a name that they wanted to truncate, the latest last. Guarded by the table's
+    // mutex.
+    struct Retry {
+        pid_t thread = 0;
+        NodeId parent = 0;
+        std::string name;
+    };
+    std::deque<Retry> retries_;
+    std::mutex first_write_mutex_;
 
     mutable std::mutex drain_mutex_;
     // --- guarded by `drain_mutex_`

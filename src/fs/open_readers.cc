@@ -91,6 +91,10 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
         if (reopen_and_read(reading, reader)) {
             return;
         }
+        if (reader == nullptr && is_pristine(*handle)) {
+            reading->reply(Payload());
+            return;
+        }
         if (reader == nullptr) {
             reading->reply(failure(EOPNOTSUPP, "what is being written cannot be read before it is closed or synced"));
             return;
@@ -110,6 +114,11 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
         }
         reading->reply(std::move(data));
     });
+}
+
+bool OpenFiles::is_pristine(const Handle& handle) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    return handle.node->writer == nullptr || handle.node->writer->pristine();
 }
 
 // The same bytes may have got another key by a rename on this mount, and more behind them by appending, since `reader`

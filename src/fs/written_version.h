@@ -2,6 +2,7 @@
 // What the handles of one version that is being written share besides its FileWriter.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -53,6 +54,14 @@ private:
 struct WrittenVersion {
     VersionFate fate;
     UndecidedCloses closes;
+    // The handle by which it was written first; only compared.
+    std::atomic<const void*> first_written_by = nullptr;
+
+    // Whether it is, or becomes, what this handle writes first.
+    bool is_first_written_by(const void* handle) {
+        const void* first = nullptr;
+        return first_written_by.compare_exchange_strong(first, handle) || first == handle;
+    }
 };
 
 }  // namespace ckptfs

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening with O_TRUNC what others have open.
+//
+// Three things are wanted: readers and writers keep what they have, and the last commit of several wins whole; locks
+// hold, which the kernel keeps with its inode, our node; and open(2) succeeds. So:
+//   - A file that is empty keeps its node. Who writes to it first has its version; who has truncated it, too, and
+//   writes
+//     later, gets a version of its own then, which takes the name, while the kernel's inode stays.
+//   - Otherwise the name gets a new node, and ESTALE makes the kernel look it up. It does that once. Where another was
+//     faster again, the second try gets a version of its own in the same way.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "fs/open_files.h"
+
+namespace ckptfs {
+
+namespace {
+
+constexpr std::size_t kMostRetries = 1024;
+
+}  // namespace
+
+bool OpenFiles::is_second_try(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
+    const Node& node = *request.node;
+    const auto found = std::find_if(retries_.begin(), retries_.end(), [&](const Retry& retry) {
+        return retry.thread == request.thread && retry.parent == node.parent->id && retry.name == node.name;
+    });
+    if (found == retries_.end()) {
+        return false;
+    }
+    retries_.erase(found);
+    return true;
+}
+
+void OpenFiles::expect_second_try(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
+    retries_.push_back({request.thread, request.node->parent->id, request.node->name});
+    if (retries_.size() > kMostRetries) {
+        retries_.pop_front();
+    }
+}
+
+bool OpenFiles::keeps_its_node(const Node& node) {
+    if (!node.linked) {
+        return false;
+    }
+    if (node.writer == nullptr) {
+        return !node.committed || node.committed->size == 0;
+    }
+    return node.writer->size() == 0 && !node.writer->failed() && !node.version->fate.left_by_killed_writer();
+}
+
+void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
+    Result<OpenedFile> answer = failure(EIO, "not opened");
+    NodePtr renamed;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr& node = request->node;
+        const bool is_shared = node->open_handles > 0 || node->writer != nullptr;
+        if (node->linked && (!is_shared || keeps_its_node(*node))) {
+            std::shared_ptr<FileWriter> writer = node->writer;
+            const bool is_joined = writer != nullptr;
+            if (!is_joined) {
+                node->pages_etag.clear();
+                writer = state_.make_writer(state_.key(lock, *node), request->flags, std::nullopt);
+            }
+            answer = add_handle(lock, *request, std::move(writer), nullptr);
+            handles_.find(answer->handle)->has_only_truncated = true;
+            if (!is_joined) {
+                node->version->fate.made(request->opener);
+            }
+        } else if (request->is_second_try) {
+            Handle opened;
+            opened.flags = request->flags;
+            opened.node = node;
+            opened.opener = request->opener;
+            opened.inode = node->inode;
+            const HandlePtr own = own_version(lock, opened);
+            own->has_only_truncated = true;
+            answer = OpenedFile{handles_.add(own), true, false};
+            renamed = node;
+        } else {
+            expect_second_try(lock, *request);
+            if (!node->linked) {
+                // The kernel looks once more, and must not find the name of a file that failed.
+                state_.failed.looked_at(state_.key(lock, *node));
+            }
+            answer = node->linked ? give_new_node(lock, node, node->committed.value_or(ObjectVersion{}), nullptr,
+                                                  expectation(*request))
+                                  : failure(ESTALE, "another version has the name");
+        }
+    }
+    if (renamed != nullptr) {
+        state_.env.kernel_cache.invalidate_entry(renamed->parent->id, renamed->name);
+    }
+    request->reply(std::move(answer));
+}
+
+HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& opened) {
+    const NodePtr& node = opened.node;
+    const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, FileType::kFile);
+    fresh->committed = node->committed;
+    fresh->checked = state_.env.clock.now();
+    fresh->version = std::make_shared<WrittenVersion>();
+    fresh->version->fate.made(opened.opener);
+    fresh->only_appended = (opened.flags & O_APPEND) != 0;
+    fresh->written = state_.env.clock.wall_now();
+    fresh->open_handles = fresh->writable_handles = 1;
+    auto handle = std::make_shared<Handle>();
+    handle->flags = opened.flags & ~O_EXCL;
+    handle->node = fresh;
+    handle->opener = opened.opener;
+    handle->inode = opened.inode;
+    handle->version = fresh->version;
+    handle->writer = state_.make_writer(state_.key(lock, *fresh), handle->flags, std::nullopt);
+    if (handle->writer->readable()) {
+        handle->changing = handle->writer;
+    }
+    watch(fresh, handle->writer, opened.opener);
+    live_logs_.opened(lock, *fresh, opened.flags);
+    fresh->writer = handle->writer;
+    return handle;
+}
+
+HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
+    const bool is_first = handle->version->is_first_written_by(handle.get());
+    if (!handle->has_only_truncated) {
+        return handle;
+    }
+    HandlePtr own;
+    {
+        // Of several threads that write first, one gives the handle its version.
+        const std::lock_guard first_write(first_write_mutex_);
+        const HandlePtr now = handles_.find(id);
+        if (now != handle || !handle->has_only_truncated.exchange(false)) {
+            return now != nullptr ? now : handle;
+        }
+        const bool can_read = (handle->flags & O_ACCMODE) != O_RDWR || handle->writer->readable();
+        if (handle->node->removed || (is_first && can_read)) {
+            return handle;
+        }
+        const NodeTable::Lock lock = state_.nodes.lock();
+        own = own_version(lock, *handle);
+        own->version->is_first_written_by(own.get());
+        handles_.replace(id, own);
+    }
+    state_.env.kernel_cache.invalidate_entry(own->node->parent->id, own->node->name);
+    // As if it had been closed: what others wrote by the version is theirs to publish.
+    handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
+    return own;
+}
+
+int OpenFiles::count_other_handles(const Handle& handle, pid_t process) const {
+    const std::vector<HandlePtr> all = handles_.all();
+    return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const HandlePtr& other) {
+        return other.get() != &handle && other->writer != nullptr && other->opener == process &&
+               other->inode == handle.inode;
+    }));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks within one node: files that programs open anew, truncating them, to lock them."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import filelock
+import pytest
+
+# Each takes the lock and, while it has it, makes a directory that it finds taken where another has it, too.
+TAKE = """
+    import fcntl, os, sys, time
+    path, rounds = sys.argv[1], int(sys.argv[2])
+    for _ in range(rounds):
+        {take}
+        os.mkdir(path + ".held")
+        time.sleep(0.002)
+        os.rmdir(path + ".held")
+        {give}
+"""
+WAYS = {
+    "flock": ('file = open(path, "w"); fcntl.flock(file, fcntl.LOCK_EX)', "file.close()"),
+    "lockf": ('file = open(path, "w"); fcntl.lockf(file, fcntl.LOCK_EX)', "file.close()"),
+    "read and write": ('file = open(path, "w+"); fcntl.flock(file, fcntl.LOCK_EX)', "file.close()"),
+    "filelock": ("import filelock; lock = filelock.FileLock(path); lock.acquire()", "lock.release()"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "there"])
+def test_eight_processes_that_truncate_a_lock_file_take_turns(mount, tmp_path_factory, way, is_there):
+    made = mount()
+    if is_there:
+        (made / "lock").touch()
+    take, give = WAYS[way]
+    # What they see of one another is on a local disk: only the lock is on the mount.
+    script = textwrap.dedent(TAKE).format(take=take, give=give).replace("path + \".held\"", "sys.argv[3]")
+    held = tmp_path_factory.mktemp("held") / "held"
+    processes = [subprocess.Popen([sys.executable, "-c", script, made / "lock", "10", held], stderr=subprocess.PIPE)
+                 for _ in range(8)]
+    failures = [process.communicate(timeout=120)[1].decode() for process in processes]
+    assert [failure for failure in failures if failure] == []
+
+
+def test_the_lock_is_kept_from_one_that_truncates(mount):
+    made = mount()
+    with filelock.FileLock(made / "lock"):
+        with pytest.raises(filelock.Timeout):
+            filelock.FileLock(made / "lock", timeout=0).acquire()
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            subprocess.run(["flock", "--nonblock", "--conflict-exit-code", "7", made / "lock", "true"], check=True)
+        assert refused.value.returncode == 7
+    subprocess.run(["flock", "--nonblock", made / "lock", "true"], check=True)
+
+
+def test_flock_of_the_shell(mount):
+    made = mount()
+    script = 'for i in 1 2 3 4 5; do flock "$1" sh -c \'mkdir "$1" && rmdir "$1"\' sh "$2" || exit 1; done'
+    held = made.path.parent / "held"
+    processes = [subprocess.Popen(["sh", "-c", script, "sh", made / "lock", held]) for _ in range(8)]
+    assert [process.wait(120) for process in processes] == [0] * 8
+
+
+def test_writers_that_truncated_one_file_before_either_wrote_do_not_mix(mount, simulator, prefix):
+    made = mount()
+    for way in (os.O_WRONLY, os.O_RDWR):
+        one, other = (os.open(made / "file", way | os.O_CREAT | os.O_TRUNC) for _ in range(2))
+        os.write(one, b"1" * 10)
+        os.write(other, b"2" * 5)
+        os.write(one, b"1" * 10)
+        os.close(one)
+        assert simulator.content(prefix + "file") == b"1" * 20
+        os.close(other)
+        assert simulator.content(prefix + "file") == b"2" * 5
+        assert (made / "file").read_bytes() == b"2" * 5
+
+
+def test_who_truncated_and_did_not_write_does_not_empty_what_was_written_since(mount, simulator, prefix):
+    made = mount()
+    idle = open(made / "file", "w")
+    (made / "file").write_bytes(b"written since")
+    idle.close()
+    assert simulator.content(prefix + "file") == b"written since"
+
+
+@pytest.mark.parametrize("size", [1, 3 << 20])
+def test_eight_processes_that_write_one_name_all_succeed(mount, simulator, prefix, size):
+    made = mount()
+    script = textwrap.dedent("""
+        import os, sys
+        for round in range(20):
+            with open(sys.argv[1], "wb") as file:
+                file.write(sys.argv[2].encode() * int(sys.argv[3]))
+    """)
+    processes = [subprocess.Popen([sys.executable, "-c", script, made / "file", str(number), str(size)],
+                                  stderr=subprocess.PIPE) for number in range(8)]
+    failures = [process.communicate(timeout=300)[1].decode() for process in processes]
+    assert [failure for failure in failures if failure] == []
+    content = simulator.content(prefix + "file")
+    assert len(content) == size and len(set(content)) == 1
