@@ -121,7 +121,10 @@ TEST(ProcInspector, CountsWritableDescriptorsOfOneInode) {
 TEST(ProcInspector, AChildIsHandedWhatAnExecWouldLeaveOpen) {
     const ProcInspector inspector;
     TemporaryFile file;
+    const FileDescriptor writing = file.open(O_WRONLY);
+    file.close();
     const Child inheritor([] {});
+    EXPECT_EQ(inspector.writable_descriptors(inheritor.pid(), file.inode()), 1);
     EXPECT_FALSE(inspector.handed_down(file.inode(), getpid())) << "closed by an exec";
     const auto hand_over = [&file] { fcntl(file.open(O_WRONLY).release(), F_SETFD, 0); };
     const auto hand_to_reader = [&file] { fcntl(file.open(O_RDONLY).release(), F_SETFD, 0); };
