@@ -234,12 +234,12 @@ class TestWhatAnotherMountWrites:
         assert (deletions(simulator) == 1) == ignored
 
 
-LATE = {"action": "performed-late", "ms": 1000, "times": 1}
+LATE = {"action": "performed-late", "ms": 2000, "times": 1}
 
 
 def stays(simulator, key, content):
     """Also when what was lost on the way arrives."""
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 3
     while time.monotonic() < deadline:
         assert simulator.content(key) == content
 
