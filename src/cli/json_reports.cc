@@ -182,6 +182,7 @@ std::string json_of(const MountStatus& status) {
                  {"files_unsaved", status.files_unsaved},
                  {"files_failed", status.files_failed},
                  {"files_held_back", status.files_held_back},
+                 {"names_known", status.names_known},
                  {"files_unwritten", status.files_unwritten},
                  {"unwritten", std::move(unwritten)},
                  {"files", std::move(files)},
@@ -244,6 +245,8 @@ Result<MountStatus> parse_status(std::string_view text) {
         json.at("files_unsaved").get_to(status.files_unsaved);
         json.at("files_failed").get_to(status.files_failed);
         json.at("files_held_back").get_to(status.files_held_back);
+        // Daemons of earlier versions do not say.
+        status.names_known = json.value("names_known", std::uint64_t{0});
         json.at("renames").get_to(status.renames);
         json.at("files_read").get_to(status.files_read);
         status.totals = traffic_of(json.at("totals"));

@@ -119,6 +119,7 @@ void set_files(MountStatus& status, const FileSystem& fs) {
     const FileStatistics statistics = fs.statistics();
     status.files_failed = statistics.files_failed;
     status.files_held_back = statistics.files_held_back;
+    status.names_known = statistics.names_known;
     UnwrittenFiles unwritten = fs.unwritten(MountStatus::kMostFiles);
     status.files_unwritten = unwritten.count;
     for (FailedRecord& record : unwritten.latest) {

@@ -78,6 +78,7 @@ struct MountStatus {
     // Since the mount was made: those that a program could not write, and those whose writer was killed.
     std::uint64_t files_failed = 0;
     std::uint64_t files_held_back = 0;
+    std::uint64_t names_known = 0;
     // Of these, those that were neither written again nor removed.
     std::uint64_t files_unwritten = 0;
     std::vector<UnwrittenFile> unwritten;

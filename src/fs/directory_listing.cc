@@ -238,14 +238,15 @@ DirectoryEntry DirectoryListing::dot_entry(const NodeTable::Lock& lock, std::uin
 DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes) {
     DirectoryEntry entry;
     entry.name = listed.name;
-    if (!with_attributes) {
+    const NodePtr present = state_.nodes.child(lock, directory_, listed.name);
+    // Without a node the kernel takes the name only, and looks up what is used.
+    if (!with_attributes || (present == nullptr && state_.nodes.is_crowded(lock))) {
         entry.entry.attributes.type = listed.is_directory ? FileType::kDirectory : listed.version.type;
-        const NodePtr known = state_.nodes.child(lock, directory_, listed.name);
         entry.entry.attributes.inode =
-            known != nullptr ? known->inode : inode_number(state_.nodes.path(lock, *directory_) + listed.name);
+            present != nullptr ? present->inode : inode_number(state_.nodes.path(lock, *directory_) + listed.name);
         return entry;
     }
-    NodePtr node = state_.nodes.child(lock, directory_, listed.name);
+    NodePtr node = present;
     // What this mount did or learned since the listing began is newer.
     const bool newer = node != nullptr && (node->writer != nullptr || node->checked > started_);
     if (!newer) {

@@ -19,6 +19,8 @@ struct FileStatistics {
     // Those that a program could not write, and those of writers that were killed.
     std::uint64_t files_failed = 0;
     std::uint64_t files_held_back = 0;
+    // Files and directories that are remembered, because the kernel knows them.
+    std::uint64_t names_known = 0;
 };
 
 class FileCounters {
@@ -35,7 +37,7 @@ public:
 
     [[nodiscard]] FileStatistics snapshot() const {
         return {bytes_written_, bytes_read_,   files_committed_, bytes_committed_,
-                bytes_stored_,  files_failed_, files_held_back_};
+                bytes_stored_,  files_failed_, files_held_back_, 0};
     }
 
 private:

@@ -35,6 +35,12 @@ std::vector<ReadProgress> OpenFiles::reads() const {
     return reads;
 }
 
+FileStatistics OpenFiles::statistics() const {
+    FileStatistics statistics = counters_.snapshot();
+    statistics.names_known = state_.nodes.size(state_.nodes.lock());
+    return statistics;
+}
+
 std::vector<std::string> OpenFiles::renames() const {
     const std::lock_guard lock(drain_mutex_);
     return {renames_.begin(), renames_.end()};

@@ -196,6 +196,29 @@ std::vector<NodePtr> NodeTable::followers(const Lock&, const Node& node) {
     return followers;
 }
 
+std::vector<std::pair<NodeId, std::string>> NodeTable::take_unused(const Lock&) const {
+    constexpr int kLooks = 64;
+    constexpr std::size_t kMost = 2;
+    // Those that were just looked up are about to be used.
+    constexpr NodeId kLatest = 1024;
+    std::vector<std::pair<NodeId, std::string>> unused;
+    for (int look = 0; look < kLooks && unused.size() < kMost; ++look) {
+        if (++swept_ + kLatest >= next_id_) {
+            swept_ = kRootNode;
+        }
+        const auto found = nodes_.find(swept_);
+        if (found == nodes_.end()) {
+            continue;
+        }
+        const Node& node = *found->second;
+        if (node.type == FileType::kFile && node.linked && node.open_handles == 0 && node.writer == nullptr &&
+            !is_followed(node) && !is_expected(node)) {
+            unused.emplace_back(node.parent->id, node.name);
+        }
+    }
+    return unused;
+}
+
 std::vector<NodePtr> NodeTable::with_writers(const Lock&) const {
     std::vector<NodePtr> writing;
     for (const auto& [id, node] : nodes_) {

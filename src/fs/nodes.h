@@ -29,6 +29,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ckptfs/clock.h"
@@ -155,6 +156,13 @@ public:
     [[nodiscard]] std::vector<NodePtr> files_below(const Lock& lock, const NodePtr& directory) const;
     [[nodiscard]] std::size_t size(const Lock&) const { return nodes_.size(); }
 
+    // A node takes about 1 KB, outside the budget for data. From so many on, listings make none, and names that nobody
+    // uses are taken from the kernel, which keeps every name it was told as long as it has memory itself.
+    static constexpr std::size_t kMostUnused = 65'536;
+    [[nodiscard]] bool is_crowded(const Lock&) const { return nodes_.size() >= kMostUnused; }
+    // A few in turn, by parent and name: so many that the table shrinks when each new node asks for them.
+    [[nodiscard]] std::vector<std::pair<NodeId, std::string>> take_unused(const Lock&) const;
+
 private:
     [[nodiscard]] std::uint64_t free_inode(const Lock& lock, const Node& node) const;
     [[nodiscard]] bool is_of_another_file(std::uint64_t inode, const Node& node) const;
@@ -166,6 +174,8 @@ private:
     mutable std::mutex mutex_;
     NodePtr root_;
     NodeId next_id_ = kRootNode + 1;
+    // Where take_unused() goes on.
+    mutable NodeId swept_ = kRootNode;
     std::unordered_map<NodeId, NodePtr> nodes_;
     // Of all nodes; versions of one file share a number.
     std::unordered_multimap<std::uint64_t, const Node*> by_inode_;

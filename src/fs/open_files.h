@@ -77,7 +77,7 @@ public:
     [[nodiscard]] std::vector<UploadProgress> uploads() const;
     [[nodiscard]] std::vector<ReadProgress> reads() const;
     [[nodiscard]] std::vector<std::string> renames() const;
-    [[nodiscard]] FileStatistics statistics() const { return counters_.snapshot(); }
+    [[nodiscard]] FileStatistics statistics() const;
     std::vector<std::string> abandon(Reply<void> ended);
 
 private:

@@ -54,6 +54,11 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
 
 Entry SharedState::entry(const NodeTable::Lock& lock, Node& node) const {
     ++node.lookups;
+    if (nodes.is_crowded(lock)) {
+        for (auto& [parent, name] : nodes.take_unused(lock)) {
+            env.kernel_cache.invalidate_entry(parent, std::move(name));
+        }
+    }
     return Entry{node.id, attributes(lock, node), env.names.metadata_ttl};
 }
 

@@ -58,8 +58,12 @@ void KernelNotifier::enqueue(Notice notice) {
             return;
         }
         if (queue_.size() == kMaxQueued) {
-            dropped = std::move(queue_.front());
-            queue_.pop_front();
+            // Names are only forgotten a little later.
+            auto least = std::find_if(queue_.begin(), queue_.end(),
+                                      [](const Notice& queued) { return queued.what == What::kEntry; });
+            least = least == queue_.end() ? queue_.begin() : least;
+            dropped = std::move(*least);
+            queue_.erase(least);
         }
         queue_.push_back(std::move(notice));
         start_thread_if_needed();

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <linux/fs.h>
 
+#include <set>
+
 #include "ckptfs/format.h"
 #include "file_system_fixture.h"
+#include "fs/nodes.h"
 
 namespace ckptfs::testing {
 namespace {
@@ -279,6 +282,42 @@ TEST_F(FileSystemTest, ARenameTakesNoPagesOfAnOldVersionAlong) {
     EXPECT_FALSE(fresh.keep_cache);
     EXPECT_EQ(*read(fresh.handle), "other version");
     EXPECT_TRUE(open(same, O_RDONLY)->keep_cache) << "its bytes are the same";
+}
+
+TEST_F(FileSystemTest, ListingsMakeNoNodesBeyondABound) {
+    constexpr std::size_t kFiles = NodeTable::kMostUnused + 3000;
+    for (std::size_t file = 0; file < kFiles; ++file) {
+        store.put_object("p/" + std::to_string(1'000'000 + file), "");
+    }
+    const HandleId handle = *answer<HandleId>([&](auto reply) { fs->open_directory(kRootNode, reply); });
+    std::size_t without_node = 0;
+    std::uint64_t offset = 0;
+    for (;;) {
+        const auto entries = answer<std::vector<DirectoryEntry>>(
+            [&](auto reply) { fs->read_directory(handle, offset, 1000, true, reply); });
+        ASSERT_TRUE(entries);
+        if (entries->empty()) {
+            break;
+        }
+        for (const DirectoryEntry& entry : *entries) {
+            without_node += entry.entry.node == 0 ? 1 : 0;
+            EXPECT_NE(entry.entry.attributes.inode, 0U);
+            offset = entry.next_offset;
+        }
+    }
+    EXPECT_EQ(offset, kFiles + 2);
+    EXPECT_GE(without_node, 3000U);
+    EXPECT_LE(fs->statistics().names_known, NodeTable::kMostUnused);
+    fs->release_directory(handle);
+
+    // Names that are looked up push out others, the oldest first.
+    kernel_cache.entries.clear();
+    for (std::size_t file = kFiles - 10; file < kFiles; ++file) {
+        ASSERT_TRUE(lookup(std::to_string(1'000'000 + file)));
+    }
+    EXPECT_GE(kernel_cache.entries.size(), 18U);
+    EXPECT_EQ(std::set<std::string>(kernel_cache.entries.begin(), kernel_cache.entries.end()).size(),
+              kernel_cache.entries.size());
 }
 
 }  // namespace
