@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -47,6 +48,8 @@ struct StoreConfig {
     static constexpr int kFewestConnections = 64;
     int max_connections = 0;
     [[nodiscard]] int connections() const { return max_connections > 0 ? max_connections : kFewestConnections; }
+    // Of them, for requests that carry next to nothing.
+    [[nodiscard]] int light_connections() const { return std::min(connections() / 8, 8); }
     // 0: as many as the processors ask for.
     int http_threads = 0;
     // One line an attempt; empty: none.

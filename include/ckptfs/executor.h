@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 namespace ckptfs {
 
@@ -15,6 +16,8 @@ class Executor {
 public:
     virtual ~Executor() = default;
     virtual void post(std::function<void()> task) = 0;
+    // Before what was posted so far: what a reader or a stat waits for. Those that were posted still get their share.
+    virtual void post_urgent(std::function<void()> task) { post(std::move(task)); }
     virtual void stop() {}
 };
 

@@ -7,6 +7,11 @@
 #include "base/thread.h"
 
 namespace ckptfs {
+namespace {
+
+constexpr int kUrgentInARow = 3;
+
+}  // namespace
 
 ThreadPool::ThreadPool(const std::string& name, int threads) {
     for (int index = 0; index < std::max(threads, 1); ++index) {
@@ -33,11 +38,19 @@ void ThreadPool::stop() {
 }
 
 void ThreadPool::post(std::function<void()> task) {
+    post_to(tasks_, std::move(task));
+}
+
+void ThreadPool::post_urgent(std::function<void()> task) {
+    post_to(urgent_, std::move(task));
+}
+
+void ThreadPool::post_to(Tasks& tasks, std::function<void()> task) {
     {
         // Notified under the lock: once it is free, the task may end the pool.
         const std::lock_guard lock(mutex_);
         if (!stopped_) {
-            tasks_.push_back(std::move(task));
+            tasks.push_back(std::move(task));
             posted_.notify_one();
             return;
         }
@@ -45,16 +58,24 @@ void ThreadPool::post(std::function<void()> task) {
     task();
 }
 
+std::function<void()> ThreadPool::take_next() {
+    const bool takes_urgent = tasks_.empty() || (!urgent_.empty() && urgent_in_a_row_ < kUrgentInARow);
+    urgent_in_a_row_ = takes_urgent && !tasks_.empty() ? urgent_in_a_row_ + 1 : 0;
+    Tasks& from = takes_urgent ? urgent_ : tasks_;
+    std::function<void()> task = std::move(from.front());
+    from.pop_front();
+    return task;
+}
+
 void ThreadPool::run() {
     std::unique_lock lock(mutex_);
     while (true) {
-        posted_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-        if (tasks_.empty()) {
+        posted_.wait(lock, [this] { return stopping_ || !tasks_.empty() || !urgent_.empty(); });
+        if (tasks_.empty() && urgent_.empty()) {
             stopped_ = threads_.empty();
             return;
         }
-        std::function<void()> task = std::move(tasks_.front());
-        tasks_.pop_front();
+        std::function<void()> task = take_next();
         lock.unlock();
         task();
         // What it captured may be the last owner of something that posts or waits.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executor with threads of its own, first come, first served: for tasks that wait for the store or the disk.
+// Executor with threads of its own, first come, first served, but urgent tasks before others, three for one where both
+// wait.
 //
 // The queue has no limit of its own: each task stands for a request or a buffer that somebody has already counted.
 // Threads: as Executor says. A task may post more tasks, also while the pool is being stopped.
@@ -25,15 +26,23 @@ public:
     ThreadPool& operator=(const ThreadPool&) = delete;
 
     void post(std::function<void()> task) override;
+    void post_urgent(std::function<void()> task) override;
     void stop() override;
 
 private:
+    using Tasks = std::deque<std::function<void()>>;
+    void post_to(Tasks& tasks, std::function<void()> task);
     void run();
+    // With mutex_ held.
+    [[nodiscard]] std::function<void()> take_next();
 
     // Mutable, guarded by mutex_.
     std::mutex mutex_;
     std::condition_variable posted_;
-    std::deque<std::function<void()>> tasks_;
+    Tasks tasks_;
+    Tasks urgent_;
+    // Taken since one of the others was, or none of them waited.
+    int urgent_in_a_row_ = 0;
     bool stopping_ = false;
     bool stopped_ = false;
 

@@ -51,6 +51,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& conf
     CurlTransportOptions options;
     options.threads = config.http_threads;
     options.max_connections = config.connections();
+    options.light_connections = config.light_connections();
     options.ca_bundle = config.ca_bundle;
     auto transport = make_curl_transport(options);
     if (!transport) {

@@ -21,8 +21,12 @@ CURLcode initialise_curl() {
 
 class CurlTransport final : public HttpTransport {
 public:
-    CurlTransport(std::unique_ptr<SharedRates> rates, std::vector<std::unique_ptr<CurlLoop>> loops)
-        : rates_(std::move(rates)), loops_(std::move(loops)) {}
+    // The last of the loops is for light requests, if there are places for them.
+    CurlTransport(std::unique_ptr<SharedRates> rates, std::vector<std::unique_ptr<CurlLoop>> loops, int light_places)
+        : rates_(std::move(rates)),
+          loops_(std::move(loops)),
+          bulk_loops_(loops_.size() - (light_places > 0 ? 1 : 0)),
+          light_places_(static_cast<std::uint64_t>(light_places)) {}
 
     ~CurlTransport() override {
         // All threads end before any loop goes: a callback may send through another loop.
@@ -32,7 +36,7 @@ public:
     }
 
     Id send(HttpRequest request, Done done) override {
-        const std::size_t index = least_busy();
+        const std::size_t index = request.is_light ? loop_for_light() : least_busy();
         // The loop is told by the id's residue.
         const Id id = next_.fetch_add(1, std::memory_order_relaxed) * loops_.size() + index;
         loops_[index]->enqueue(std::make_unique<Transfer>(id, std::move(request), std::move(done)));
@@ -56,9 +60,13 @@ public:
 private:
     static constexpr Id kFirstRequest = 1;
 
+    [[nodiscard]] std::size_t loop_for_light() const {
+        return bulk_loops_ < loops_.size() && loops_.back()->in_flight() < light_places_ ? bulk_loops_ : least_busy();
+    }
+
     [[nodiscard]] std::size_t least_busy() const {
         std::size_t best = 0;
-        for (std::size_t i = 1; i < loops_.size(); ++i) {
+        for (std::size_t i = 1; i < bulk_loops_; ++i) {
             if (loops_[i]->in_flight() < loops_[best]->in_flight()) {
                 best = i;
             }
@@ -68,6 +76,8 @@ private:
 
     const std::unique_ptr<SharedRates> rates_;
     const std::vector<std::unique_ptr<CurlLoop>> loops_;
+    const std::size_t bulk_loops_;
+    const std::uint64_t light_places_;
     std::atomic<Id> next_{kFirstRequest};
 };
 
@@ -78,17 +88,18 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlTransportOp
         return failure(EIO, format("libcurl could not be set up: {}", curl_easy_strerror(code)));
     }
     const int threads = std::max(1, options.threads);
-    const int connections = std::max(1, (options.max_connections + threads - 1) / threads);
+    const int light = std::clamp(options.light_connections, 0, std::max(0, options.max_connections - 1));
+    const int connections = std::max(1, (options.max_connections - light + threads - 1) / threads);
     auto rates = std::make_unique<SharedRates>();
     std::vector<std::unique_ptr<CurlLoop>> loops;
-    for (int i = 0; i < threads; ++i) {
-        auto loop = CurlLoop::create(options, connections, *rates);
+    for (int i = 0; i < threads + (light > 0 ? 1 : 0); ++i) {
+        auto loop = CurlLoop::create(options, i < threads ? connections : light, *rates);
         if (!loop) {
             return failure(std::move(loop.error()));
         }
         loops.push_back(std::move(*loop));
     }
-    return std::make_unique<CurlTransport>(std::move(rates), std::move(loops));
+    return std::make_unique<CurlTransport>(std::move(rates), std::move(loops), light);
 }
 
 }  // namespace ckptfs

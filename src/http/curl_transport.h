@@ -17,6 +17,9 @@ struct CurlTransportOptions {
     // Of all threads together; requests beyond it wait in the order they came, and their stall clock stands still.
     // Callers bound the number of requests, so the queue is bounded by them.
     int max_connections = 64;
+    // Of them, those of light requests, on a thread besides; 0: there is no such lane. Light requests beyond it go with
+    // the others.
+    int light_connections = 0;
     // PEM file of trusted authorities; empty for the system's.
     std::string ca_bundle;
     // Bytes per send() and recv(). Larger saves system calls until the buffers of all connections fall out of the

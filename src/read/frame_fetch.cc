@@ -145,7 +145,7 @@ private:
     }
 
     void decode(WantedFrame wanted, Payload stored) {
-        run_->environment().executor.post(
+        run_->environment().executor.post_urgent(
             [self = shared_from_this(), wanted = std::move(wanted), stored = std::move(stored)]() mutable {
                 auto references = self->run_->version().layout->references(wanted.frame, stored);
                 if (!references) {

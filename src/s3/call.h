@@ -41,6 +41,8 @@ struct Call {
     S3Request request;
     std::shared_ptr<RetryState> retry = std::make_shared<RetryState>();
     int precondition_errno = ESTALE;
+    // Goes in the lane of those that carry next to nothing.
+    bool is_light = false;
     // For answers that may take long to begin (Complete, copies).
     int stall_timeout_factor = 1;
     // Ends with the error as soon as an attempt may have taken effect unseen; the caller looks, and may resume().

@@ -14,6 +14,11 @@
 namespace ckptfs {
 namespace {
 
+// Less than a read of data.
+constexpr std::uint64_t kLightRange = std::uint64_t{64} << 10;
+// Every open(2) waits for one.
+constexpr std::uint64_t kLightEnd = std::uint64_t{1} << 20;
+
 Failure unusable(int errno_value, std::string message, bool retryable) {
     Error error;
     error.errno_value = errno_value;
@@ -84,6 +89,7 @@ void GetOperation::send() {
     const auto self = shared_from_this();
     call->request = get_request(request_.key);
     call->retry = retry_;
+    call->is_light = request_.range && request_.range->length <= (request_.range->suffix ? kLightEnd : kLightRange);
     call->attempt_headers = [self] { return self->attempt_headers(); };
     // The call owns these functions and calls them, so its address is good as long as they run.
     call->on_head = [self, raw = call.get()](const HttpResponse& head) {

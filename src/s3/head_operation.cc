@@ -30,6 +30,7 @@ void ask_for_object(const std::shared_ptr<RequestSender>& sender, S3Request requ
     };
     call->request = std::move(request);
     call->retry = retry;
+    call->is_light = true;
     call->done = [object, done = std::move(done)](Result<HttpResponse> outcome) {
         if (!outcome) {
             done(failure(std::move(outcome.error())));

@@ -16,8 +16,6 @@
 namespace ckptfs {
 namespace {
 
-constexpr int kMinConcurrency = 1;
-
 // What passes by itself is over by then.
 constexpr Milliseconds kTellAfter{1'000};
 constexpr Milliseconds kTellEvery{30'000};
@@ -51,21 +49,27 @@ RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dep
       stall_timeout_(config.stall_timeout),
       policy_{.retry_for = config.retry_for},
       store_clock_(clock_),
-      limit_(kMinConcurrency, config.connections()) {}
+      queue_(config.connections(), config.light_connections()) {}
 
 void RequestSender::send(const SharedCall& call) {
     if (!enter()) {
         std::exchange(call->done, nullptr)(failure(canceled(*call)));
         return;
     }
+    call->is_light = call->is_light || is_light(call->request);
     if (!needs_executor(*call)) {
         enqueue(call);
         return;
     }
-    executor_.post([self = shared_from_this(), call] {
+    auto task = [self = shared_from_this(), call] {
         self->compute(*call);
         self->enqueue(call);
-    });
+    };
+    if (call->is_light) {
+        executor_.post_urgent(std::move(task));
+    } else {
+        executor_.post(std::move(task));
+    }
 }
 
 void RequestSender::resume(const SharedCall& call, Error error) {
@@ -99,8 +103,7 @@ void RequestSender::stop() {
     {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
-        dropped.assign(queue_.begin(), queue_.end());
-        queue_.clear();
+        dropped = queue_.drain();
         for (auto& [wait, delayed] : delayed_) {
             dropped.push_back(std::move(delayed.call));
         }
@@ -122,9 +125,9 @@ void RequestSender::stop() {
 S3Statistics RequestSender::statistics() const {
     const std::lock_guard lock(mutex_);
     S3Statistics now = statistics_;
-    now.in_flight = static_cast<std::uint64_t>(in_flight_);
-    now.waiting = queue_.size() + delayed_.size();
-    now.concurrency_limit = limit_.value();
+    now.in_flight = static_cast<std::uint64_t>(queue_.under_way());
+    now.waiting = queue_.waiting() + delayed_.size();
+    now.concurrency_limit = queue_.most();
     return now;
 }
 
@@ -149,12 +152,7 @@ void RequestSender::enqueue(const SharedCall& call) {
         accepted = !stopping_;
         if (accepted) {
             call->queued_at = clock_.now();
-            // Older than anything that has not been sent yet.
-            if (call->attempt > 0) {
-                queue_.push_front(call);
-            } else {
-                queue_.push_back(call);
-            }
+            queue_.push(call);
         }
     }
     if (!accepted) {
@@ -176,13 +174,11 @@ void RequestSender::pump() {
                 return;
             }
             first = false;
-            pumping_ = !queue_.empty() && in_flight_ < limit_.value();
+            call = queue_.next();
+            pumping_ = call != nullptr;
             if (!pumping_) {
                 return;
             }
-            call = std::move(queue_.front());
-            queue_.pop_front();
-            ++in_flight_;
             ++statistics_.requests;
         }
         begin(call);
@@ -254,6 +250,7 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
     http.connect_timeout = std::min(http.connect_timeout, call->attempt_timeout);
     // What is read goes on where it ended; what is sent begins anew, which is worth it once.
     http.ends_when_crawling = call->on_body || call->attempt == 1;
+    http.is_light = call->is_light;
     http.on_head = call->on_head;
     http.on_body = call->on_body;
     return http;
@@ -315,15 +312,15 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
 void RequestSender::release_slot(const SharedCall& call, const Result<HttpResponse>& outcome) {
     const std::lock_guard lock(mutex_);
     active_.erase(call.get());
-    --in_flight_;
+    queue_.ended(*call);
     if (outcome) {
-        limit_.on_success();
+        queue_.limit().on_success();
         return;
     }
     statistics_.last_error = outcome.error().message;
     if (recovery_of(outcome.error()) == Recovery::kSlowDown) {
         ++statistics_.slow_downs;
-        limit_.on_slow_down(call->sent_at, clock_.now());
+        queue_.limit().on_slow_down(call->sent_at, clock_.now());
     }
 }
 

@@ -2,9 +2,10 @@
 // Signs, sends, and sends again: the attempts of all S3 operations of a mount.
 //
 // At most as many requests are under way as the store has shown it bears (halved by 503, raised again by success);
-// the others wait, first come, first served, and those that failed before first of all. An operation is given up when
-// no byte has moved for retry_for; time in the queue does not count. The first answer after an outage brings the
-// others' next attempts forward, except where the store asked for patience.
+// the others wait, first come, first served, and those that failed before first of all; those that carry next to
+// nothing have places of their own. An operation is given up when no byte has moved for retry_for; time in the queue
+// does not count. The first answer after an outage brings the others' next attempts forward, except where the store
+// asked for patience.
 //
 // Ownership: the dependencies outlive the sender. Held by shared_ptr, since timers and transfers may outlast stop().
 // Threads: all functions may be called from any thread. Callbacks run without locks on an HTTP, timer or executor
@@ -14,7 +15,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,7 +23,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/concurrency_limit.h"
 #include "base/retry.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
@@ -35,6 +34,7 @@
 #include "s3/credentials.h"
 #include "s3/endpoint.h"
 #include "s3/error_table.h"
+#include "s3/request_queue.h"
 
 namespace ckptfs {
 
@@ -156,15 +156,13 @@ private:
     mutable std::mutex mutex_;
     std::condition_variable idle_;
     // Guarded by mutex_.
-    ConcurrencyLimit limit_;
-    std::deque<SharedCall> queue_;
+    RequestQueue queue_;
     std::unordered_map<WaitNumber, Delayed> delayed_;
     WaitNumber last_wait_ = 0;
     // The first failure after the last answer that showed a store.
     std::optional<SteadyTime> failing_since_;
     std::unordered_map<Call*, HttpTransport::Id> active_;
     std::uint64_t outstanding_ = 0;
-    int in_flight_ = 0;
     bool pumping_ = false;
     bool stopping_ = false;
     // The latest that a request was answered well with.

@@ -11,6 +11,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -126,6 +127,27 @@ TEST(ThreadPool, ItsThreadsAreDeafToSignals) {
     sigset_t mine;
     pthread_sigmask(SIG_SETMASK, nullptr, &mine);
     EXPECT_EQ(sigismember(&mine, SIGTERM), 0);
+}
+
+TEST(Executors, UrgentTasksComeBeforeOthersThreeToOne) {
+    auto executor = make_blocking_executor(1);
+    std::promise<void> busy;
+    std::promise<void> begin;
+    executor->post([&] {
+        busy.set_value();
+        begin.get_future().wait();
+    });
+    busy.get_future().wait();
+    std::string order;
+    for (int i = 0; i < 6; ++i) {
+        executor->post([&order] { order += 'o'; });
+    }
+    for (int i = 0; i < 6; ++i) {
+        executor->post_urgent([&order] { order += 'U'; });
+    }
+    begin.set_value();
+    executor->stop();
+    EXPECT_EQ(order, "UUUoUUUooooo");
 }
 
 }  // namespace

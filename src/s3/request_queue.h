@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The requests of a mount that wait for their turn, in two lanes.
+//
+// Light ones carry next to nothing (HEAD, lists, deletions, small objects) and programs wait for each: some of the
+// places are theirs, and bulk never takes them, so that neither a queue of parts nor parts that all hang hold up a
+// stat. Beyond those places the older one goes first, whatever its lane, so that a flood of light ones does not stop a
+// save. In each lane those that failed before come first of all.
+//
+// A value without I/O; the owner guards it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "base/concurrency_limit.h"
+#include "ckptfs/clock.h"
+#include "s3/call.h"
+
+namespace ckptfs {
+
+class RequestQueue {
+public:
+    // `most` requests are under way at most, `light_places` of them light.
+    RequestQueue(int most, int light_places);
+
+    void push(SharedCall call);
+    // Null where none may begin; else it is under way until ended().
+    [[nodiscard]] SharedCall next();
+    void ended(const Call& call);
+    // All that wait.
+    [[nodiscard]] std::vector<SharedCall> drain();
+
+    // Adapts how many may be under way.
+    [[nodiscard]] ConcurrencyLimit& limit() { return limit_; }
+    [[nodiscard]] int most() const { return limit_.value(); }
+    [[nodiscard]] int under_way() const { return light_.under_way + bulk_.under_way; }
+    [[nodiscard]] std::size_t waiting() const { return light_.waiting.size() + bulk_.waiting.size(); }
+
+private:
+    struct Waiting {
+        SharedCall call;
+        std::uint64_t number = 0;
+    };
+    struct Lane {
+        std::deque<Waiting> waiting;
+        int under_way = 0;
+    };
+    [[nodiscard]] Lane* due_lane();
+    [[nodiscard]] Lane& lane_of(const Call& call) { return call.is_light ? light_ : bulk_; }
+
+    ConcurrencyLimit limit_;
+    const int light_places_;
+    Lane light_;
+    Lane bulk_;
+    std::uint64_t pushed_ = 0;
+};
+
+// By what is asked; GetObject knows itself how much it wants.
+[[nodiscard]] bool is_light(const S3Request& request);
+
+}  // namespace ckptfs
