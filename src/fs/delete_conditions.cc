@@ -87,10 +87,23 @@ bool DeleteConditions::honoured() {
     return false;
 }
 
-void DeleteConditions::ask() {
-    const Result<bool> honoured = probe_once(store_, prefix_ + std::string(kTemporaryPrefix) + random_uuid());
+void DeleteConditions::when_idle(std::function<void()> run) {
     {
         const std::lock_guard lock(mutex_);
+        if (known_ == Known::kAsking) {
+            waiting_.push_back(std::move(run));
+            return;
+        }
+    }
+    run();
+}
+
+void DeleteConditions::ask() {
+    const Result<bool> honoured = probe_once(store_, prefix_ + std::string(kTemporaryPrefix) + random_uuid());
+    std::vector<std::function<void()>> waiting;
+    {
+        const std::lock_guard lock(mutex_);
+        waiting.swap(waiting_);
         if (honoured) {
             known_ = *honoured ? Known::kHonoured : Known::kIgnored;
         } else {
@@ -107,6 +120,9 @@ void DeleteConditions::ask() {
         log_warning(
             "the store ignores conditional deletes (If-Match): names are removed one by one, each in a round trip, and "
             "a request that the network delivers late can remove what another mount has written since");
+    }
+    for (const std::function<void()>& run : waiting) {
+        run();
     }
 }
 

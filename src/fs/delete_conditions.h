@@ -10,10 +10,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ckptfs/clock.h"
 #include "ckptfs/executor.h"
@@ -28,6 +30,8 @@ public:
 
     // False as long as it is not known; finding out goes on in the background.
     [[nodiscard]] bool honoured();
+    // Calls back once no object of the probe is in the store, or could not be removed; at once where none is under way.
+    void when_idle(std::function<void()> run);
 
 private:
     enum class Known : std::uint8_t { kNothing, kAsking, kHonoured, kIgnored };
@@ -43,6 +47,7 @@ private:
     // --- guarded by `mutex_`
     Known known_ = Known::kNothing;
     SteadyTime not_before_{};
+    std::vector<std::function<void()>> waiting_;
 };
 
 }  // namespace ckptfs

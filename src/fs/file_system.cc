@@ -180,7 +180,8 @@ public:
 
     void drain(Reply<void> reply) override {
         open_files_.drain([this, reply = std::move(reply)](const Status& drained) {
-            batches_.when_all_settled([reply, drained] { reply(drained); });
+            batches_.when_all_settled(
+                [this, reply, drained] { state_.deletes->when_idle([reply, drained] { reply(drained); }); });
         });
     }
     void disconnected() override { open_files_.disconnected(); }

@@ -195,11 +195,26 @@ STEPS = {
 }
 
 
+def let_probe_end(made, simulator, prefix):
+    # The first rename asks in the background whether the store honours conditional deletes: 2 of its DeleteObjects.
+    simulator.reset_counters()
+    (made / "first").mkdir()
+    os.rename(made / "first", made / "second")
+    (made / "second").rmdir()
+
+    def is_idle():
+        return (simulator.counters()["operations"].get("DeleteObjects", {}).get("requests", 0) >= 3
+                and not any(".ckptfs" in key for key in simulator.keys(prefix)))
+
+    wait_until(is_idle, "the probe of conditional deletes")
+
+
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("effect", ["not performed", "performed"])
 def test_killed_at(mount, simulator, prefix, in_background, step, effect):
     made, other = mount(), mount(*OBSERVER)
     make_tree(made)
+    let_probe_end(made, simulator, prefix)
     operation, key, nth, shown_by, without, with_effect = STEPS[step]
     remains = with_effect if effect == "performed" else without
     # A reply that takes minutes is as good as none.
