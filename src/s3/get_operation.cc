@@ -73,8 +73,9 @@ bool is_range_error(const Error& error) {
 
 }  // namespace
 
-GetOperation::GetOperation(std::shared_ptr<RequestSender> sender, GetRequest request, StoreDone<GetResponse> done)
-    : sender_(std::move(sender)), request_(std::move(request)), done_(std::move(done)) {}
+GetOperation::GetOperation(std::shared_ptr<RequestSender> sender, bool checksums, GetRequest request,
+                           StoreDone<GetResponse> done)
+    : sender_(std::move(sender)), checksums_(checksums), request_(std::move(request)), done_(std::move(done)) {}
 
 void GetOperation::start() {
     if (request_.range && request_.range->length == 0) {
@@ -113,7 +114,7 @@ void GetOperation::send() {
 HttpHeaders GetOperation::attempt_headers() const {
     if (!response_) {
         HttpHeaders headers = range_headers(request_.range, request_.if_match);
-        if (!request_.range) {
+        if (!request_.range && checksums_) {
             headers.emplace_back("x-amz-checksum-mode", "ENABLED");
         }
         return headers;

@@ -19,7 +19,9 @@ namespace ckptfs {
 
 class GetOperation : public std::enable_shared_from_this<GetOperation> {
 public:
-    GetOperation(std::shared_ptr<RequestSender> sender, GetRequest request, StoreDone<GetResponse> done);
+    // checksums: the store may be asked for those it has.
+    GetOperation(std::shared_ptr<RequestSender> sender, bool checksums, GetRequest request,
+                 StoreDone<GetResponse> done);
     void start();
 
 private:
@@ -33,6 +35,7 @@ private:
     void answer_without_body(Error range_error);
 
     const std::shared_ptr<RequestSender> sender_;
+    const bool checksums_;
     GetRequest request_;
     StoreDone<GetResponse> done_;
     const std::shared_ptr<RetryState> retry_ = std::make_shared<RetryState>();

@@ -111,7 +111,7 @@ void S3Store::head(std::string key, StoreDone<ObjectInfo> done) {
 }
 
 void S3Store::get(GetRequest request, StoreDone<GetResponse> done) {
-    std::make_shared<GetOperation>(sender_, std::move(request), std::move(done))->start();
+    std::make_shared<GetOperation>(sender_, defaults_.checksums, std::move(request), std::move(done))->start();
 }
 
 void S3Store::put(PutRequest request, StoreDone<PutResponse> done) {

@@ -283,8 +283,7 @@ def test_a_store_that_heeds_no_conditions(own_simulator):
     report = examine(own_simulator)
     assert report.exit_code == 0
     assert report.with_state("set", "limit", "fails") == {
-        "if_match", "if_none_match", "if_none_match_of_uploads", "if_match_of_put", "copy_conditions",
-        "delete_conditions"}
+        "if_none_match", "if_none_match_of_uploads", "if_match_of_put", "copy_conditions", "delete_conditions"}
     assert is_clean(own_simulator)
 
 
@@ -367,9 +366,9 @@ def test_the_link_is_measured(simulator):
 
 
 @pytest.mark.parametrize("start, exit_code, limits, fails", [
-    (start_moto, 0, {"copy_conditions"}, set()),
-    (start_rclone, 1, {"etag", "if_match", "if_none_match", "if_none_match_of_uploads", "if_match_of_put",
-                       "copy_conditions", "part_again"}, {"part_copy"}),
+    (start_moto, 0, {"copy_conditions", "delete_conditions"}, set()),
+    (start_rclone, 1, {"etag", "if_none_match", "if_none_match_of_uploads", "if_match_of_put", "copy_conditions",
+                       "delete_conditions", "part_again"}, {"part_copy"}),
 ], ids=["moto", "rclone"])
 def test_other_servers(request, start, exit_code, limits, fails):
     server = start()

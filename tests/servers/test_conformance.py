@@ -48,7 +48,6 @@ KNOWN_GAPS = {
         "Uploads.ARangeOfASmallSourceIsNotCopied": "copies ranges of sources of any size",
     },
     "rclone": {
-        "Objects.AReadIsPinnedToItsVersion": "ignores If-Match of a read",
         "Objects.PutIfNoneMatchRefusesToReplace": NO_WRITE_CONDITIONS,
         "Objects.PutIfMatchReplacesOnlyItsVersion": NO_WRITE_CONDITIONS,
         "Objects.AWrongChecksumIsRefused": NO_CHECKSUMS,
