@@ -140,15 +140,22 @@ Status Renames::rename_file(const Move& move) {
     const std::optional<ObjectVersion> before = committed_version(*move.node);
     note_new_place(move.node, move.new_parent, move.new_name, *copied);
     Status removed = remove_version(state_.env.store, move.old_key, copied->source_etag);
-    if (!removed && removed.error().errno_value == EACCES) {
-        if (before && before->etag == copied->source_etag) {
-            // Else the old name, which the kernel goes on showing, and the copy look like one file.
-            note_new_place(move.node, move.old_parent, move.old_name, Copied{copied->copy.etag, *before});
-        }
-        return failure(EACCES, format("{} was copied to {} and cannot be deleted, so that both are there: {}",
-                                      escaped(move.old_key), escaped(move.new_key), removed.error().message));
+    if (removed) {
+        return {};
     }
-    return removed;
+    if (before && before->etag == copied->source_etag) {
+        // Else the old name, which the kernel goes on showing, and the copy look like one file, and renaming the one to
+        // the other again does nothing.
+        note_new_place(move.node, move.old_parent, move.old_name, Copied{copied->copy.etag, *before});
+    }
+    {
+        // The request may have been carried out all the same.
+        const NodeTable::Lock lock = state_.nodes.lock();
+        move.node->checked = SteadyTime{};
+    }
+    return failure(removed.error().errno_value,
+                   format("{} was copied to {} and cannot be deleted, so that both are there: {}",
+                          escaped(move.old_key), escaped(move.new_key), removed.error().message));
 }
 
 std::optional<ObjectVersion> Renames::committed_version(const Node& node) const {
