@@ -186,7 +186,10 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
         }
         reply(attributes);
     };
-    if (!possible || writer == nullptr) {
+    // What has no name any more, and cannot be read, is cut as it is written: it leads nowhere.
+    const bool leads_nowhere =
+        possible && writer != nullptr && node->removed && (writer->failed() || !writer->readable());
+    if (!possible || writer == nullptr || leads_nowhere) {
         answer(possible);
     } else if (temporary) {
         writer->truncate(size, [this, node, writer, answer](const Status& cut) {

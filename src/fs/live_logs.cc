@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/live_logs.h"
 
-#include <fcntl.h>
-
 #include <utility>
 #include <vector>
 
@@ -22,14 +20,14 @@ LiveLogs::~LiveLogs() {
     }
 }
 
-void LiveLogs::opened(const NodeTable::Lock& /*lock*/, Node& node, int flags) {
+void LiveLogs::opened(const NodeTable::Lock& /*lock*/, Node& node) {
     const WriteConfig& config = state_.env.write.config;
-    if (config.publish_interval == Milliseconds(0) ||
-        ((flags & O_APPEND) == 0 && !matches_any(node.name, config.keep_on_kill))) {
-        return;
+    // An earlier writer of the name may have appended, and this one not: its half is not published.
+    node.is_live_log = config.publish_interval != Milliseconds(0) &&
+                       (node.only_appended || matches_any(node.name, config.keep_on_kill));
+    if (node.is_live_log) {
+        start();
     }
-    node.is_live_log = true;
-    start();
 }
 
 void LiveLogs::start() {

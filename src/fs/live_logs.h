@@ -26,8 +26,9 @@ public:
     LiveLogs(const LiveLogs&) = delete;
     LiveLogs& operator=(const LiveLogs&) = delete;
 
-    // The node is opened for writing with these flags of open(2).
-    void opened(const NodeTable::Lock& lock, Node& node, int flags);
+    // The node was opened for writing: whether it is a log follows from its name, or from how all who write it have
+    // opened it (Node::only_appended).
+    void opened(const NodeTable::Lock& lock, Node& node);
 
 private:
     void start();

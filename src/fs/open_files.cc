@@ -204,7 +204,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         }
         handle->version = node->version;
         node->only_appended = node->only_appended && (request.flags & O_APPEND) != 0;
-        live_logs_.opened(lock, *node, request.flags);
+        live_logs_.opened(lock, *node);
         node->writer = std::move(writer);
         node->written = state_.env.clock.wall_now();
     }
@@ -310,14 +310,14 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
         if (node->writer != nullptr && node->writer->dirty()) {
             if (node->writer->readable() && !node->writer->failed() && !node->version->fate.left_by_killed_writer()) {
                 answer = add_handle(lock, *request, nullptr, nullptr);
-            } else if (node->writer->pristine() && !node->writer->failed()) {
+            } else if (node->writer->pristine() && !node->writer->failed() &&
+                       (!node->committed || node->committed->size == 0)) {
                 // A lock file: there is nothing to read yet.
                 answer = add_handle(lock, *request, nullptr, nullptr);
             } else if (!node->committed) {
                 answer = failure(EBUSY, key + " is being written; it can be read once it is closed");
-            } else {
-                etag = node->committed->etag;
             }
+            // Else what the bucket holds: another mount may have replaced the version that this writer replaces.
         } else if (request->expected && node->reader != nullptr) {
             answer = add_handle(lock, *request, nullptr, node->reader);
         } else if (node->reader != nullptr) {

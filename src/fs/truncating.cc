@@ -119,7 +119,7 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
         handle->changing = handle->writer;
     }
     watch(fresh, handle->writer, opened.opener);
-    live_logs_.opened(lock, *fresh, opened.flags);
+    live_logs_.opened(lock, *fresh);
     fresh->writer = handle->writer;
     return handle;
 }
