@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random histories: which step comes next, by a seed and what the model knows."""
+
+import random
+
+from reference import READABLE
+
+KIB, MIB = 1 << 10, 1 << 20
+NAMES = ["a.bin", "b.bin", "train.log", "latest.txt", "d/x.bin", "d/y.bin", "d/z.log", "e/x.bin"]
+DIRECTORIES = ["d", "e", "f"]
+SIZES = [1, 100, 4096, 5000, 64 * KIB, 300 * KIB]
+LARGE = [2 * MIB, 9 * MIB, 18 * MIB]
+
+WEIGHTS = {
+    "open": 24, "save": 12, "write": 16, "pwrite": 6, "map_write": 4, "truncate": 3, "read": 14, "map_read": 4, "load": 8,
+    "fsync": 8, "close": 20, "rename": 7, "unlink": 5, "dup": 3, "fork": 4, "exec": 2, "kill": 5, "fill": 3,
+    "remove_files": 3, "remove_tree": 2, "sync_directory": 1, "rename_tree": 2, "mkdir": 1, "list": 3, "fault": 5, "heal": 5,
+    "pause": 1, "resume": 3, "crash": 1, "rest": 2, "storm": 2, "again": 6,
+}
+FLAGS = {"r": 8, "w": 8, "r+": 7, "a": 4, "w+": 3, "x": 1, "wo": 1, "c": 2, "a+": 1, "rt": 1, "x+": 1}
+# Steps that every history has, or nothing would happen.
+ALWAYS = {"open", "save", "write", "close", "heal", "resume", "rest"}
+
+WRITES = ["PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"]
+OPERATIONS = [*WRITES, "PutObject", "GetObject", "HeadObject", "DeleteObject", "DeleteObjects", "DeleteObjects", "CopyObject",
+              "UploadPartCopy", "AbortMultipartUpload", "ListObjectsV2"]
+# What a mount has to get over, once or twice.
+PASSING = ["500", "503", "slowdown", "reset", "close", "performed-but-500", "performed-but-reply-lost", "truncate",
+           "request-timeout", "expired-token"]
+LASTING = ["access-denied", "access-denied", "500", "400", "503"]
+
+
+class Author:
+    """Writes the history of one seed, step by step, while it is played."""
+
+    def __init__(self, seed: int, excluded=lambda model, step: None, forced: dict | None = None) -> None:
+        self.dice = dice = random.Random(seed)
+        self.excluded = excluded
+        self.weights = dict(WEIGHTS)
+        # Each history does some things often and others not at all: so what belongs together comes together.
+        for step in self.weights:
+            if step not in ALWAYS:
+                self.weights[step] *= dice.choice([0, 0.5, 1, 1, 3])
+        self.flags = {flags: weight * dice.choice([0.2, 1, 1, 3]) for flags, weight in FLAGS.items()}
+        self.names = dice.sample(NAMES, dice.choice([1, 2, 3, 5]))
+        self.sizes = SIZES + (LARGE if dice.random() < 0.25 else [])
+        self.large = len(self.sizes) > len(SIZES)
+        self.overlap = dice.choice([0, 0, 0.1, 0.4])
+        self.faults = dice.choice(["none", "passing", "slow", "lasting"])
+        mounts = dice.choice([1, 1, 2, 2, 3])
+        agents = dice.choice([2, 3, 4, 6])
+        self.history = {"seed": seed, "mounts": mounts, "agents": [f"p{index}" for index in range(agents)],
+                        "options": [self.options() for _ in range(mounts)], "steps": []}
+        self.history.update(forced or {})
+        self.slots = self.tags = self.children = 0
+        self.queue: list[dict] = []
+        self.last: dict | None = None
+
+    def options(self) -> list[str]:
+        dice = self.dice
+        options = ["--compress", dice.choice(["auto", "none"]), "--direct-io", dice.choice(["auto", "auto", "always", "never"])]
+        if dice.random() < 0.4:
+            options += ["--publish-interval", "100ms"]
+        return options
+
+    def next(self, model) -> dict:
+        """A step that is ready; the list of steps grows by it."""
+        if not self.history["steps"]:
+            self.queue = [{"do": "mkdir", "agent": "p0", "mount": 0, "path": path} for path in ("d", "e")]
+        for _ in range(1000):
+            step = self.queue.pop(0) if self.queue else self.any_step(model)
+            if step is not None and model.ready(step) and not self.excluded(model, step):
+                if step["do"] not in ("fault", "heal", "kill", "rest", "crash", "pause", "resume", "rename_tree", "remove_tree",
+                                      "mkdir") and "wait" not in step and self.dice.random() < self.overlap:
+                    step["wait"] = self.dice.choice([0, 0, 0.02, 0.3])
+                elif model.faults and any(rule.get("ms", 0) > 1000 for rule in model.faults) and "wait" not in step \
+                        and "agent" in step and step["do"] not in ("rename_tree", "remove_tree", "mkdir"):
+                    step["wait"] = 0.2
+                if "agent" in step and not step["do"].startswith("fork"):
+                    self.last = step
+                self.history["steps"].append(step)
+                return step
+        step = {"do": "rest"}
+        self.history["steps"].append(step)
+        return step
+
+    def tag(self, count: int = 1) -> int:
+        self.tags += count
+        return self.tags - count + 1
+
+    def any_step(self, model) -> dict | None:
+        kinds = list(self.weights)
+        kind = self.dice.choices(kinds, [self.weights[each] for each in kinds])[0]
+        return getattr(self, kind, self.by_slot)(model) if kind not in SLOT_STEPS else self.by_slot(model, kind)
+
+    # --- by name
+
+    def named(self, model, kind: str, **more) -> dict | None:
+        free = sorted(model.agents - set(model.calls))
+        if not free:
+            return None
+        return {"do": kind, "agent": self.dice.choice(free), "mount": self.dice.randrange(model.mounts),
+                "path": self.dice.choice(self.names), **more}
+
+    def open(self, model):
+        self.slots += 1
+        flags = self.dice.choices(list(self.flags), list(self.flags.values()))[0]
+        return self.named(model, "open", flags=flags, slot=str(self.slots))
+
+    def save(self, model):
+        flags = self.dice.choice(["w", "w", "w", "a", "x"])
+        return self.named(model, "save", flags=flags, tag=self.tag(), size=self.dice.choice(self.sizes))
+
+    def load(self, model):
+        return self.named(model, "load")
+
+    def unlink(self, model):
+        return self.named(model, "unlink")
+
+    def rename(self, model):
+        return self.named(model, "rename", other=self.dice.choice(self.names))
+
+    def storm(self, model):
+        """Everybody opens one name at once."""
+        path, mount, flags = self.dice.choice(self.names), self.dice.randrange(model.mounts), self.dice.choice(["w", "w", "r"])
+        for agent in sorted(model.agents - set(model.calls)):
+            self.slots += 1
+            self.queue.append({"do": "open", "agent": agent, "mount": mount, "path": path, "flags": flags,
+                               "slot": str(self.slots), "wait": 0})
+        return self.queue.pop(0) if self.queue else None
+
+    def again(self, model):
+        """The name of the step before, elsewhere or otherwise: what meets is what breaks."""
+        if self.last is None or "path" not in self.last or self.last["path"] not in NAMES:
+            return None
+        step = self.any_step(model) if self.dice.random() < 0.9 else None
+        if step is not None and "path" in step and step["path"] in NAMES and not self.queue:
+            step["path"] = self.last["path"]
+        return step
+
+    # --- by directory
+
+    def directory(self, model, kind: str, **more):
+        step = self.named(model, kind, **more)
+        if step is not None:
+            step["path"] = self.dice.choice(DIRECTORIES)
+        return step
+
+    def fill(self, model):
+        count = self.dice.choice([3, 20, 24])
+        return self.directory(model, "fill", count=count, tag=self.tag(count), size=self.dice.choice([1, 100, 3000]))
+
+    def remove_files(self, model):
+        step = self.directory(model, "remove_files")
+        if step is not None and self.dice.random() < 0.5:
+            count = self.dice.choice([20, 24])
+            follow = self.directory(model, "fill", count=count, tag=self.tag(count), size=50)
+            self.queue.append({**follow, "path": step["path"]})
+        return step
+
+    def remove_tree(self, model):
+        return self.directory(model, "remove_tree")
+
+    def sync_directory(self, model):
+        return self.directory(model, "sync_directory")
+
+    def mkdir(self, model):
+        return self.directory(model, "mkdir")
+
+    def list(self, model):
+        return self.directory(model, "list")
+
+    def rename_tree(self, model):
+        return self.directory(model, "rename_tree", other=self.dice.choice(DIRECTORIES))
+
+    # --- by descriptor
+
+    def by_slot(self, model, kind):
+        slots = sorted((key for key in model.slots if key[0] not in model.calls), key=str)
+        if not slots:
+            return None
+        agent, slot = self.dice.choice(slots)
+        step = {"do": kind, "agent": agent, "slot": slot}
+        description = model.slots[agent, slot]
+        if kind in ("write", "pwrite", "map_write"):
+            step.update(tag=self.tag(), size=self.dice.choice(self.sizes), at=0)
+        if kind == "write":
+            step["at"] = description.position
+        elif kind in ("pwrite", "map_write"):
+            known = max((len(content or b"") for content in description.file.contents), default=0)
+            step["at"] = self.dice.choice([0, 1, 4096, known, self.dice.randrange(known + 1)])
+            if kind == "map_write":
+                step["size"] = min(step["size"], known - step["at"])
+                if step["size"] <= 0:
+                    return None
+            if description.file.ordered and self.dice.random() < 0.8:
+                step["at"] = known
+        if kind == "truncate":
+            step["size"] = self.dice.choice([0, 100, *self.sizes])
+        if kind == "map_read" and description.flags not in READABLE:
+            return None
+        if kind == "dup":
+            self.slots += 1
+            step["other"] = str(self.slots)
+        return step
+
+    # --- processes, mounts and the store
+
+    def fork(self, model):
+        step = self.named(model, "fork")
+        if step is None or len(model.agents) > 8:
+            return None
+        self.children += 1
+        return {"do": "fork", "agent": step["agent"], "name": f"c{self.children}"}
+
+    def exec(self, model):
+        step = self.named(model, "exec")
+        return step and {"do": "exec", "agent": step["agent"]}
+
+    def kill(self, model):
+        if len(model.agents) < 2:
+            return None
+        holders = sorted({agent for agent, _ in model.slots}) or sorted(model.agents)
+        return {"do": "kill", "who": self.dice.choice(holders)}
+
+    def pause(self, model):
+        return {"do": "pause", "mount": self.dice.randrange(model.mounts)} if model.mounts > 1 else None
+
+    def resume(self, model):
+        return {"do": "resume", "mount": self.dice.randrange(model.mounts)}
+
+    def crash(self, model):
+        return {"do": "crash", "mount": self.dice.randrange(model.mounts)} if self.dice.random() < 0.3 else None
+
+    def rest(self, model):
+        return {"do": "rest"}
+
+    def heal(self, model):
+        return {"do": "heal"} if model.faults else None
+
+    def fault(self, model):
+        dice = self.dice
+        if model.faults or self.faults == "none":
+            return None
+        operation = dice.choice([*OPERATIONS, dice.choice(OPERATIONS), "*"])
+        rule = {"op": operation}
+        if self.faults == "passing":
+            rule.update(action=dice.choice(PASSING), times=dice.choice([1, 1, 2]), after=dice.choice([0, 0, 1, 2]))
+        elif self.faults == "slow":
+            action = dice.choice(["slow", "slow", "hang"])
+            rule.update(action=action, ms=dice.choice([50, 300, 1500] if action == "slow" else [1500, 6000]))
+        else:
+            rule.update(action=dice.choice(LASTING))
+        if dice.random() < 0.3 and operation not in ("ListObjectsV2", "DeleteObjects", "*"):
+            rule["key"] = dice.choice(self.names)
+        # A hang longer than --stall-timeout on every attempt is an outage.
+        hard = self.faults == "lasting" or rule.get("action") == "hang"
+        return {"do": "fault", "rules": [rule], "hard": hard}
+
+
+SLOT_STEPS = {"write", "pwrite", "map_write", "truncate", "read", "map_read", "fsync", "close", "dup"}

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of steps that concern one name: saving at a stretch, unlink and rename."""
+
+import time
+
+from reference import ABSENT, BATCHED, GONE, KEPT, TTL, Outcome, bytes_of
+from rules import Call, Rules
+
+
+class NameRules(Rules):
+    def save_ready(self, step):
+        if step["flags"] in ("w", "w+"):
+            return self.parent_is_there(step["path"]) and not self.shares_an_empty_file(step)
+        file = self.live(step["mount"], step["path"])
+        if file is not None and (file.writers() or file.overtaken):
+            return False
+        return self.open_ready({**step, "slot": ""})
+
+    def save_begins(self, step):
+        step["at"] = 0
+        data = bytes_of(step)
+        if step["flags"] not in ("a", "a+"):
+            return Call(step, {step["path"]: {data}})
+        step["at"] = 0
+        return Call(step, {step["path"]: {(content or b"") + data for content in self.names[step["path"]].may}})
+
+    def save_ends(self, call, result, found):
+        step = call.step
+        file = self.live(step["mount"], step["path"])
+        if file is not None and result["ok"]:
+            if step["flags"] in ("a", "a+"):
+                file.contents |= call.touched[step["path"]]
+            else:
+                # The name has another inode now.
+                del self.nodes[step["mount"]][step["path"]]
+        if result["ok"]:
+            return self.surely(call)
+        allowed = []
+        if step["flags"] in ("x", "x+") and (not self.names[step["path"]].before == {ABSENT}
+                                            or self.names[step["path"]].mixed or self.live(step["mount"], step["path"])
+                                            or time.monotonic() < self.names[step["path"]].changed_at + TTL):
+            allowed += ["EEXIST"]
+        if step["flags"] in ("a", "a+"):
+            allowed += ["ESTALE"] if self.names[step["path"]].mixed else []
+        if not self.parent_is_there(step["path"]) or time.monotonic() < self.renamed_at + TTL:
+            allowed += GONE
+        self.refused(call, result, *allowed)
+        self.failures.add(step["path"])
+        return self.perhaps(call) if call.excused or self.names[step["path"]].mixed else None
+
+    def unlink_ready(self, step):
+        file = self.live(step["mount"], step["path"])
+        return (self.parent_is_there(step["path"]) and not (file is not None and file.busy)
+                and not any(call.step.get("path") == step["path"] for call in self.calls.values()))
+
+    def unlink_begins(self, step):
+        return Call(step, {step["path"]: {ABSENT}}, self.live(step["mount"], step["path"]))
+
+    def unlink_ends(self, call, result, found):
+        path, mount = call.step["path"], call.step["mount"]
+        name = self.names[path]
+        if not result["ok"]:
+            missing = (ABSENT in name.before or name.mixed or time.monotonic() < self.renamed_at + TTL
+                       or self.ghosts_of(mount, path) is not None)
+            self.refused(call, result, *(GONE if missing else ()), *(["EIO"] if self.late(mount, False) else []))
+            return self.perhaps(call)
+        self.unbind(call.file)
+        for file in self.files():
+            # Earlier versions of the mount under the same name may or may not go with it.
+            if file.path == path and file.mount == mount:
+                file.doubtful = True
+        if self.late(mount, True):
+            name.at_rest = None if call.excused else {ABSENT}
+            return self.perhaps(call)
+        return self.surely(call)
+
+    def late(self, mount: int, count: bool) -> bool:
+        """Whether a removal may be acknowledged before it is made."""
+        removed, last = self.removals.get(mount, (0, 0.0))
+        now = time.monotonic()
+        removed = removed + 1 if now < last + 1.2 else 1
+        if count:
+            self.removals[mount] = (removed, now)
+        return removed > BATCHED
+
+    def rename_ready(self, step):
+        path, other = step["path"], step["other"]
+        files = [self.live(step["mount"], each) for each in (path, other)]
+        return (path != other and self.parent_is_there(path) and self.parent_is_there(other)
+                and not any(file is not None and file.busy for file in files)
+                and not self.names[path].active and not self.names[other].active
+                and not any(call.step.get("path") in (path, other) for call in self.calls.values())
+                and self.ghosts_of(step["mount"], path) is None)
+
+    def rename_begins(self, step):
+        path, other = step["path"], step["other"]
+        file, target = (self.live(step["mount"], each) for each in (path, other))
+        if file is not None and (file.changed_by or file.fresh):
+            contents = set(file.contents) | (self.names[path].may if file.vague() or not file.changed_by else set())
+        else:
+            contents = set(self.names[path].may) - {ABSENT} or {ABSENT}
+        return Call(step, {path: {ABSENT}, other: contents}, file, other=target)
+
+    def rename_ends(self, call, result, found):
+        step, file, target = call.step, call.file, call.other
+        path, other = step["path"], step["other"]
+        if not result["ok"]:
+            self.failed_renames |= {path, other}
+            missing = ABSENT in self.names[path].before and (file is None or not file.changed_by)
+            recent = time.monotonic() < self.renamed_at + TTL
+            self.refused(call, result, *(GONE if missing or recent else ()),
+                         *(self.may_conflict(file) if file else ()))
+            if file is not None:
+                file.doubtful = True
+            if target is not None and found.get(other) in call.touched[other] - self.names[other].before:
+                target.doubtful = True
+            if file is not None and file.writers():
+                self.failures |= {path, other}
+            return self.perhaps(call) if call.excused or (file and (file.overtaken or file.failed)) else None
+        self.unbind(target)
+        unsure = file is not None and (file.vague() or (file.fresh and not file.changed_by))
+        if file is not None:
+            del self.nodes[step["mount"]][path]
+            file.path = other
+            file.kept = file.kept or other.endswith(KEPT)
+            self.nodes[step["mount"]][other] = file
+            if file.changed_by and not unsure:
+                self.committed(file)
+        for each in self.files():
+            if each.mount == step["mount"] and each is not file and each.path in (path, other):
+                each.doubtful = True
+        outcomes = self.perhaps(call) if unsure else self.surely(call)
+        if unsure:
+            outcomes[other].contents.add(ABSENT)
+        if file is not None and file.overtaken:
+            # What another mount has made under the name stays.
+            outcomes[path] = Outcome(call.touched[path], False)
+        return outcomes

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays a history: tells the agents what to do, and the model what was told and answered."""
+
+import signal
+import time
+
+import tree_rules
+from harness.simulator import BUCKET
+from reference import QUICK, SLOW
+from world import Agents, LivingMount, Store
+
+RETRY_FOR = 4.0
+OPTIONS = ("--max-memory", "128M", "--retry-for", f"{RETRY_FOR:.0f}s", "--stall-timeout", "2s", "--drain-timeout", "20s",
+           "--fuse-threads", "4", "--http-threads", "1", "--log-level", "info")
+# What agents are told; the other steps are the driver's.
+OF_AGENTS = {"open", "write", "pwrite", "map_write", "dup", "fork", "exec", "truncate", "fsync", "close", "rename", "unlink",
+             "read", "map_read", "save", "load", "mkdir", "remove_files", "remove_tree", "sync_directory", "list", "fill",
+             "rename_tree"}
+PUT = {"PutObject", "HeadObject", "GetObject", "CreateMultipartUpload", "UploadPart", "UploadPartCopy", "AbortMultipartUpload",
+       "CompleteMultipartUpload", "ListObjectsV2", "ListMultipartUploads"}
+# Calls that are quick while other operations of the store hang.
+NEEDS = {"write": set(), "pwrite": set(), "dup": set(), "fork": set(), "exec": set(), "save": PUT, "fsync": PUT, "close": PUT}
+
+
+class Stuck(Exception):
+    """A call did not return at all."""
+
+
+class Player:
+    """One run of one history on mounts of their own."""
+
+    def __init__(self, simulator, prefix: str, history: dict, excluded=lambda model, step: None) -> None:
+        self.excluded = excluded
+        self.simulator = simulator
+        self.store = Store(simulator)
+        self.prefix = prefix
+        self.history = history
+        self.mounts: list[LivingMount] = []
+        self.agents = Agents()
+        self.model = tree_rules.Model(history["mounts"], RETRY_FOR)
+        self.calls = self.model.calls
+        self.log: list[str] = []
+        self.played: list[dict] = []
+        self.begun = time.monotonic()
+
+    def __enter__(self):
+        for index in range(self.history["mounts"]):
+            options = self.history.get("options", [])
+            self.mounts.append(LivingMount(f"s3://{BUCKET}/{self.prefix}", self.simulator.environment(), *OPTIONS,
+                                           *(options[index] if index < len(options) else [])))
+        for name in self.history["agents"]:
+            self.agents.start(name)
+        self.agents.connected(*self.history["agents"])
+        self.agents.taken()
+        self.model.agents = set(self.history["agents"])
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.simulator.clear_faults()
+        for mount in self.model.paused:
+            self.mounts[mount].process.send_signal(signal.SIGCONT)
+        for process in self.agents.processes.values():
+            if process.pid and not process.ended():
+                self.agents.signal(process.name, signal.SIGKILL)
+        self.agents.end()
+        for mount in self.mounts:
+            mount.remove()
+
+    # --- one step
+
+    def note(self, text: str) -> None:
+        self.log.append(f"{time.monotonic() - self.begun:7.2f} {text}")
+
+    def step(self, step: dict) -> bool:
+        """False where it means nothing now."""
+        step = dict(step)
+        if not self.model.ready(step):
+            return False
+        self.played.append(dict(step))
+        self.note(f"-> {step}")
+        self.model.tags = max(self.model.tags, step.get("tag", 0) + step.get("count", 0))
+        if step["do"] not in OF_AGENTS:
+            getattr(self, step["do"])(step)
+            return True
+        call = self.model.begin(step)
+        if step["do"] == "fork":
+            self.agents.expect(step["name"])
+        self.agents.tell(step["agent"], self.request(step))
+        wait = step.get("wait")
+        self.wait_for(step["agent"], SLOW + 3 * RETRY_FOR if wait is None else wait, wait is None)
+        return True
+
+    def request(self, step: dict) -> dict:
+        keep = {"open": ("flags", "slot"), "save": ("flags", "tag", "size"), "write": ("slot", "tag", "at", "size"),
+                "fill": ("count", "tag", "size"), "dup": ("slot", "other"), "fork": ("name",), "truncate": ("slot", "size")}
+        keep["pwrite"] = keep["map_write"] = keep["write"]
+        words = keep.get(step["do"], ("slot",))
+        request = {"do": step["do"], **{word: step[word] for word in words if word in step}}
+        if step["do"] == "rename_tree":
+            request["do"] = "rename"
+        if "path" in step:
+            request["path"] = str(self.mounts[step["mount"]].path / step["path"])
+        if step["do"] in ("rename", "rename_tree"):
+            request["other"] = str(self.mounts[step["mount"]].path / step["other"])
+        return request
+
+    def wait_for(self, agent: str, seconds: float, must: bool) -> None:
+        deadline = time.monotonic() + seconds
+        while agent in self.calls:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                if must:
+                    self.model.differ("stuck", f"{self.calls[agent].step} has not returned after {seconds:.0f} s")
+                    raise Stuck
+                break
+            self.agents.poll(min(left, 0.5))
+            self.take_answers()
+        self.check_bucket()
+
+    def take_answers(self) -> None:
+        for name, answer in self.agents.taken():
+            call = self.calls.get(name)
+            if call is None:
+                continue
+            if call.step["do"] == "fork" and answer.get("ok"):
+                self.agents.connected(call.step["name"])
+            self.ended(name, call, answer)
+
+    def ended(self, name: str, call, answer: dict) -> None:
+        self.calls.pop(name, None)
+        took = time.monotonic() - call.began
+        told = "died" if "died" in answer else answer.get("errno", "ok")
+        data = f" {len(answer['data'])} bytes" if answer.get("data") else ""
+        self.note(f"<- {name} {call.step['do']} {told}{data} after {took:.2f} s")
+        self.model.end(call, answer, self.store.files(self.prefix))
+        if "died" in answer:
+            self.simple({"do": "kill", "who": name})
+        self.check_time(call, took)
+
+    def check_time(self, call, took: float) -> None:
+        step = call.step
+        bound = SLOW + 2 * RETRY_FOR
+        needs = NEEDS.get(step["do"])
+        if needs is not None and call.file is not None and not call.file.fresh:
+            # What is changed is read first.
+            needs = needs | {"GetObject", "HeadObject"}
+        if needs is not None and not self.memory_is_short():
+            slowed = {rule["op"] for rule in self.model.faults} | call.slowed
+            # Waits for the same name are in order.
+            touched = call.touched and any(self.model.names[path].mixed for path in call.touched)
+            if not any(matches(op, need) for op in slowed for need in needs) and not touched:
+                bound = QUICK
+        if took > bound:
+            self.model.differ("slow", f"{step} took {took:.1f} s")
+
+    def memory_is_short(self) -> bool:
+        return sum(len(content or b"") for file in self.model.files() for content in file.contents) > 16 << 20
+
+    def check_bucket(self) -> None:
+        self.model.check_bucket(self.store.files(self.prefix))
+
+    # --- the driver's own steps
+
+    def simple(self, step: dict) -> None:
+        self.model.end(self.model.begin(step), {"ok": True}, {})
+
+    def fault(self, step: dict) -> None:
+        rules = [{**rule, "key": self.prefix + rule.get("key", "*")} for rule in step["rules"]]
+        for rule in rules:
+            # Lists and DeleteObjects have no key.
+            if rule["op"] in ("ListObjectsV2", "DeleteObjects", "ListMultipartUploads", "*"):
+                rule.pop("key")
+        self.simulator.inject(*rules)
+        for call in self.calls.values():
+            call.excused = call.excused or step["hard"]
+            call.slowed |= {rule["op"] for rule in rules}
+        self.simple(step)
+
+    def heal(self, step: dict) -> None:
+        for call in self.calls.values():
+            call.slowed = call.slowed | {rule["op"] for rule in self.model.faults}
+        self.simulator.clear_faults()
+        self.simple(step)
+
+    def kill(self, step: dict) -> None:
+        who = step["who"]
+        call = self.calls.get(who)
+        if call is not None:
+            call.excused = True
+        self.agents.signal(who, signal.SIGKILL)
+        deadline = time.monotonic() + SLOW + 2 * RETRY_FOR
+        while not self.agents.processes[who].ended():
+            if time.monotonic() > deadline:
+                self.model.differ("stuck", f"{who} does not die")
+                raise Stuck
+            self.agents.poll(0.01)
+            self.take_answers()
+        if who in self.calls:
+            self.model.end(call, {"died": True}, self.store.files(self.prefix))
+        if who in self.model.agents:
+            self.simple(step)
+        self.check_bucket()
+
+    def pause(self, step: dict) -> None:
+        for call in self.calls.values():
+            call.slowed = {"*"}
+        self.mounts[step["mount"]].process.send_signal(signal.SIGSTOP)
+        self.simple(step)
+
+    def resume(self, step: dict) -> None:
+        self.mounts[step["mount"]].process.send_signal(signal.SIGCONT)
+        self.simple(step)
+
+    def crash(self, step: dict) -> None:
+        mount = self.mounts[step["mount"]]
+        for call in self.calls.values():
+            call.excused = True
+        mount.crash()
+        self.simple(step)
+        faults = self.model.faults
+        self.simulator.clear_faults()
+        mount.start_again()
+        if faults:
+            self.model.heal_ends(None, {}, {})
+        for paused in list(self.model.paused):
+            self.resume({"do": "resume", "mount": paused})
+        self.settle_calls()
+        self.check_bucket()
+
+    def rest(self, step: dict) -> None:
+        """Everything ends, the store is healthy, and what comes by itself has come."""
+        self.heal({"do": "heal"})
+        for mount in list(self.model.paused):
+            self.resume({"do": "resume", "mount": mount})
+        self.settle_calls()
+        deadline = time.monotonic() + SLOW
+        while not (self.store.wait_until_quiet() and self.model.at_rest(self.store.files(self.prefix))):
+            if time.monotonic() > deadline:
+                break
+        found = self.store.files(self.prefix)
+        self.model.check_bucket(found)
+        self.model.rest(found)
+
+    def settle_calls(self) -> None:
+        for agent in list(self.calls):
+            self.wait_for(agent, SLOW + 3 * RETRY_FOR, True)
+
+    # --- all of them
+
+    def play(self) -> None:
+        steps = iter(self.history["steps"])
+        self.play_on(lambda: next(steps, None))
+
+    def play_on(self, following) -> None:
+        """Until the first difference."""
+        try:
+            while (step := following()) is not None:
+                self.step(step)
+                if self.model.differences:
+                    return
+            self.finish()
+        except Stuck:
+            pass
+
+    def kind(self) -> str:
+        """What went wrong in which step, without the details."""
+        return f"{self.model.differences[0][0]} {self.played[-1]['do'] if self.played else ''}"
+
+    def finish(self) -> None:
+        """Closes everything, unmounts, and looks at what is left."""
+        self.rest({"do": "rest"})
+        while slots := list(self.model.slots):
+            closes = [{"do": "close", "agent": agent, "slot": slot} for agent, slot in slots]
+            step = next((each for each in closes if not self.excluded(self.model, each)), closes[0])
+            if self.excluded(self.model, step):
+                self.model.slots[slots[0]].file.doubtful = True
+            self.step(step)
+            if self.model.differences:
+                return
+        self.rest({"do": "rest"})
+        if self.model.differences:
+            return
+        for process in self.agents.processes.values():
+            if not process.ended():
+                self.agents.signal(process.name, signal.SIGKILL)
+        for index, mount in enumerate(self.mounts):
+            code = mount.unmount(SLOW + 2 * RETRY_FOR)
+            if code != 0 and not self.model.failures:
+                self.model.differ("exit", f"mount {index} ended with {code}")
+        self.check_bucket()
+        self.check_leftovers()
+
+    def check_leftovers(self) -> None:
+        if left := self.store.uploads(self.prefix):
+            self.model.differ("left", f"uploads of {left}")
+        for key in self.store.etags(self.prefix + ".ckptfs/"):
+            place = key.removeprefix(self.prefix + ".ckptfs/")
+            if place.startswith("failed/") and self.may_have_failed(place.removeprefix("failed/")):
+                continue
+            if not key.endswith("/"):
+                self.model.differ("left", f"the object .ckptfs/{place}")
+
+    def may_have_failed(self, path: str) -> bool:
+        return path in self.model.failures or any("/" in each for each in self.model.failures)
+
+
+def matches(glob: str, operation: str) -> bool:
+    return glob == "*" or glob == operation or (glob.endswith("*") and operation.startswith(glob[:-1]))

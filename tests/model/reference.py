@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference model of ckptfs-semantics(7): what the bucket may hold, and what a call may answer.
+
+For each name the model keeps the set of contents that the committed object may have: one, once a commit was
+acknowledged; more, while calls overlap or after one that failed. For each version that is open on a mount (a File: an
+inode) it keeps the bytes, and which processes have changed them since the last commit. A step is told when it begins
+and when it ends; what it did wrong is appended to `differences`.
+
+What two sentences of the manual leave open is allowed both ways ("either"), so a difference is a broken promise.
+"""
+
+import collections
+import dataclasses
+import time
+
+from pattern import explain, pattern
+
+ABSENT = None
+# Other mounts believe what they have seen for so long (--metadata-ttl), and a little more.
+TTL = 1.6
+# Removals in a row, from which on they may be acknowledged before they are made: 17, and what counts besides files.
+BATCHED = 14
+# Of a call that the store does not hold up, and of any other beyond --retry-for.
+QUICK, SLOW = 4.0, 20.0
+KEPT = (".log", ".out", ".err", ".jsonl")
+PERHAPS_KEPT = (".txt",)
+GONE = {"ENOENT", "ESTALE"}
+WRITABLE = {"r+", "wo", "a", "a+", "w", "w+", "x", "x+", "rt", "c"}
+READABLE = {"r", "r+", "a+", "w+", "x+", "rt", "c"}
+TRUNCATES = {"w", "w+", "rt"}
+CREATES = {"a", "a+", "w", "w+", "x", "x+", "c"}
+
+
+class Name:
+    """A path of the bucket."""
+
+    def __init__(self) -> None:
+        self.may: set = {ABSENT}
+        # Calls under way that change it. Once two overlap, all that they may leave is allowed until both have ended.
+        self.active = 0
+        self.before: set = set()
+        self.outcomes: set = set()
+        self.acknowledged = False
+        self.mixed = False
+        # What is there at rest: a log of a killed writer.
+        self.at_rest: set | None = None
+        self.changed_at = 0.0
+
+    def settled(self) -> bool:
+        return len(self.may) == 1 and self.active == 0 and self.at_rest is None
+
+    def begin(self, possible: set) -> None:
+        if self.active == 0:
+            self.before, self.outcomes, self.acknowledged, self.mixed = set(self.may), set(), False, False
+        self.active += 1
+        self.mixed = self.mixed or self.active > 1
+        self.may = self.may | possible
+
+    def end(self, outcome: "Outcome") -> None:
+        self.active -= 1
+        self.outcomes |= outcome.contents
+        self.acknowledged = self.acknowledged or outcome.certain
+        if outcome.certain:
+            self.at_rest = None
+        if self.active == 0:
+            self.may = self.outcomes | (set() if self.acknowledged else self.before)
+            self.changed_at = time.monotonic()
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a call left of a name: surely one of these, or perhaps."""
+    contents: set
+    certain: bool
+
+
+@dataclasses.dataclass(eq=False)
+class File:
+    """A version that is open on a mount; `path` is None once it was removed or renamed over."""
+    mount: int
+    path: str | None
+    contents: set
+    ordered: bool = False
+    # It grows, and is published while it does and when its writer is killed.
+    kept: bool = False
+    # The manual does not say whether it is one of those.
+    perhaps_kept: bool = False
+    exclusive: bool = False
+    # Made or truncated by its open, and nothing of it published yet.
+    fresh: bool = False
+    changed_by: set = dataclasses.field(default_factory=set)
+    # A killed process has changed it; nothing else may publish that.
+    half: bool = False
+    failed: bool = False
+    # Something went wrong of which the outcome is not known: nothing is expected any more but a bound.
+    doubtful: bool = False
+    # The name has changed below it, by another mount or version.
+    overtaken: bool = False
+    twins: list = dataclasses.field(default_factory=list)
+    busy: int = 0
+    descriptions: list = dataclasses.field(default_factory=list)
+
+    def vague(self) -> bool:
+        return self.half or self.doubtful or bool(self.twins)
+
+    def writers(self) -> set:
+        return {agent for each in self.descriptions if each.writable for agent in each.holders}
+
+    def change(self, agent: str, apply) -> None:
+        for each in [self, *self.twins]:
+            changed = {apply(content) for content in each.contents}
+            each.contents = changed if each is self and not self.twins else each.contents | changed
+        self.changed_by.add(agent)
+
+
+@dataclasses.dataclass(eq=False)
+class Description:
+    """An open file description: shared by dup and fork."""
+    file: File
+    flags: str
+    opener: str
+    # What reads of it may answer, beside what its file holds by now.
+    seen: set
+    position: int = 0
+    # How many descriptors each agent has.
+    holders: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+
+    @property
+    def writable(self) -> bool:
+        return self.flags in WRITABLE
+
+    @property
+    def appends(self) -> bool:
+        return self.flags in ("a", "a+")
+
+
+def put(content: bytes | None, offset: int, data: bytes) -> bytes:
+    content = content or b""
+    return content[:offset].ljust(offset, b"\0") + data + content[offset + len(data):]
+
+
+def cut(content: bytes | None, size: int) -> bytes:
+    return (content or b"")[:size].ljust(size, b"\0")
+
+
+class State:
+    """Names, open files and descriptors, without the rules."""
+
+    def __init__(self, mounts: int, retry_for: float) -> None:
+        self.mounts = mounts
+        self.retry_for = retry_for
+        self.names: dict[str, Name] = collections.defaultdict(Name)
+        self.directories: set[str] = set()
+        # What a mount has open under a name now. Older versions that are open still are only found by descriptors.
+        self.nodes: list[dict[str, File]] = [{} for _ in range(mounts)]
+        self.slots: dict[tuple[str, str], Description] = {}
+        self.agents: set[str] = set()
+        # Mounts whose daemon is stopped.
+        self.paused: set[int] = set()
+        # By agent.
+        self.calls: dict = {}
+        # Fault rules that calls need not survive, and all that are active.
+        self.trouble = False
+        self.faults: list[dict] = []
+        # Names whose end on a mount is not told: (mount, path, contents, until).
+        self.ghosts: list[tuple[int, str, set, float]] = []
+        self.removals: dict[int, tuple[int, float]] = {}
+        self.last_remover: dict[str, int] = {}
+        self.renamed_at = 0.0
+        # Names that may have left a record of their failure, and whether something may be lost at the end.
+        self.failures: set[str] = set()
+        self.failed_renames: set[str] = set()
+        self.tags = 0
+        self.differences: list[tuple[str, str]] = []
+
+    def differ(self, kind: str, text: str) -> None:
+        self.differences.append((kind, text))
+
+    def show(self, contents) -> str:
+        return " or ".join(sorted(explain(content, self.tags) for content in contents)[:4])
+
+    def live(self, mount: int, path: str) -> File | None:
+        return self.nodes[mount].get(path)
+
+    def files(self) -> list[File]:
+        return list({id(each.file): each.file for each in self.slots.values()}.values())
+
+    def exists(self, mount: int, path: str) -> bool:
+        """For sure."""
+        return ABSENT not in self.names[path].may and self.names[path].active == 0
+
+    def parent_is_there(self, path: str) -> bool:
+        return "/" not in path or path.rsplit("/", 1)[0] in self.directories
+
+    def below(self, directory: str) -> list[str]:
+        return [path for path in self.names if path.startswith(directory + "/")]
+
+    def ghost(self, file: File) -> None:
+        if file.path is not None:
+            self.ghosts.append((file.mount, file.path, set(file.contents), time.monotonic() + 5))
+
+    def ghosts_of(self, mount: int, path: str) -> set | None:
+        now = time.monotonic()
+        self.ghosts = [each for each in self.ghosts if each[3] > now]
+        found = [contents for where, name, contents, _ in self.ghosts if (where, name) == (mount, path)]
+        return set().union(*found) if found else None
+
+    def overtake(self, path: str, by: File | None) -> None:
+        for file in self.files():
+            if file is not by and file.path == path:
+                file.overtaken = True
+
+    # --- descriptors
+
+    def attach(self, agent: str, slot: str, description: Description) -> None:
+        description.holders[agent] += 1
+        self.slots[agent, slot] = description
+        if description not in description.file.descriptions:
+            description.file.descriptions.append(description)
+
+    def detach(self, agent: str, slot: str) -> Description:
+        description = self.slots.pop((agent, slot))
+        description.holders[agent] -= 1
+        description.holders += collections.Counter()
+        file = description.file
+        if not description.holders:
+            file.descriptions.remove(description)
+        if not file.descriptions and file.path is not None and self.live(file.mount, file.path) is file:
+            del self.nodes[file.mount][file.path]
+        return description
+
+    def slots_of(self, agent: str) -> list[str]:
+        return [slot for owner, slot in self.slots if owner == agent]
+
+    def unbind(self, file: File | None) -> None:
+        """Its name is gone: what is written to it leads nowhere."""
+        if file is not None and file.path is not None:
+            self.nodes[file.mount].pop(file.path, None)
+            file.path = None
+
+    # --- publishing
+
+    def committed(self, file: File) -> None:
+        file.changed_by.clear()
+        file.fresh = False
+
+    def note_kept(self, file: File) -> None:
+        """A log is published while it grows: each of its states may be there."""
+        if (file.kept or file.perhaps_kept) and file.path is not None:
+            self.names[file.path].may |= file.contents
+            self.names[file.path].before |= file.contents
+
+    def grown(self, path: str, content: bytes | None) -> bool:
+        """A log that grows is published again, also over what others have saved meanwhile."""
+        return any(file.path == path and content in file.contents for file in self.files()
+                   if file.kept or file.perhaps_kept)
+
+    def check_bucket(self, found: dict[str, bytes]) -> None:
+        for path in {*found, *self.names}:
+            name = self.names[path]
+            content = found.get(path)
+            if content not in name.may and not self.grown(path, content):
+                kind = "lost" if content is ABSENT else "bytes"
+                self.differ(kind, f"{path} in the bucket is {explain(content, self.tags)}, not {self.show(name.may)}")
+
+    def comes_late(self, path: str, found: dict[str, bytes]) -> bool:
+        name = self.names[path]
+        content = found.get(path)
+        return name.at_rest is not None and content not in name.at_rest and not self.grown(path, content)
+
+    def at_rest(self, found: dict[str, bytes]) -> bool:
+        """Whether what comes by itself has come."""
+        return not any(self.comes_late(path, found) for path in self.names)
+
+    def rest(self, found: dict[str, bytes]) -> None:
+        for path, name in self.names.items():
+            if self.comes_late(path, found):
+                self.differ("lost", f"{path} in the bucket is {explain(found.get(path), self.tags)} at rest, not "
+                            f"{self.show(name.at_rest)}")
+            name.at_rest = None
+            name.may = {found.get(path)}
+            name.before = set(name.may)
+
+
+def bytes_of(step: dict) -> bytes:
+    return pattern(step["tag"], step["at"], step["size"])

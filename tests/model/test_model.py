@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random histories on real mounts, and a model that says what each call may answer and what the bucket may hold.
+
+A history is a list of steps: processes (agent.py) open files in every mode, write, map, truncate, duplicate, fork, exec,
+sync, close, rename, unlink, and are killed; mounts are killed and made again, or stopped for a while; the store is slow, hangs,
+loses answers or refuses. Steps of different processes may overlap. After each step the bucket is read past ckptfs and compared
+with the model (reference.py; rules.py and tree_rules.py say what a step promises). Bytes name the write they come from
+(pattern.py). tests/run plays the kept histories; random ones are played by --full. histories.py makes histories from seeds, play.py plays them, world.py has the processes and mounts, shrink.py
+makes a failing one short. What is known to be broken is left out, and listed in unmended.py only.
+
+CKPTFS_MODEL_SECONDS and CKPTFS_MODEL_SEED choose another run; hours of it:
+
+    CKPTFS_MODEL_SECONDS=14400 pytest -c tests/pytest.ini --rootdir tests -m full -o timeout=0 tests/model
+
+A failure is shortened, and kept in $CKPTFS_MODEL_FINDS (build/model-finds); a file of histories/ is played by test_history.
+"""
+
+import itertools
+import json
+import os
+import pathlib
+import random
+import time
+
+import pytest
+from harness.programs import ROOT
+from harness.simulator import Simulator
+from histories import Author
+from play import Player
+from shrink import replay, shrink
+from unmended import UNMENDED, unmended
+
+pytestmark = pytest.mark.timeout(420)
+
+HISTORIES = sorted((pathlib.Path(__file__).parent / "histories").glob("*.json"))
+FINDS = pathlib.Path(os.environ.get("CKPTFS_MODEL_FINDS", ROOT / "build/model-finds"))
+STEPS = 60
+_prefixes = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def store():
+    simulator = Simulator("--allow-anonymous")
+    yield simulator
+    simulator.stop()
+
+
+def write_history(simulator, seed: int) -> Player:
+    """Writes the history of a seed while it is played."""
+    author = Author(seed, unmended)
+    simulator.clear_faults()
+    with Player(simulator, f"model{next(_prefixes)}/", author.history, unmended) as player:
+        player.play_on(lambda: author.next(player.model) if len(author.history["steps"]) < STEPS else None)
+    return player
+
+
+def told(player: Player) -> str:
+    logs = "\n".join(mount.log() for mount in player.mounts)
+    return "\n".join([*map(str, player.model.differences), *player.log[-60:], logs])
+
+
+def shorten(simulator, player: Player) -> str:
+    """What to show and where it is kept."""
+    kind, seed = player.kind(), player.history["seed"]
+    history = {**player.history, "steps": player.played, "kind": kind}
+    found = shrink(simulator, history, kind, seconds=150)
+    FINDS.mkdir(parents=True, exist_ok=True)
+    path = FINDS / f"{seed}.json"
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    again = replay(simulator, found, 3, kind)
+    return (f"seed {seed}: {kind}; {'' if again else 'not '}reproduced; shortened in {path}:\n"
+            + "\n".join(map(json.dumps, found["steps"])) + f"\n\n{told(again or player)}")
+
+
+def play_seeds(simulator, seconds: float) -> None:
+    first = int(os.environ.get("CKPTFS_MODEL_SEED", random.randrange(1 << 32)))
+    end = time.monotonic() + seconds
+    for seed in itertools.count(first):
+        player = write_history(simulator, seed)
+        # How long a call took is the machine's doing unless it comes again.
+        if player.model.differences and (player.kind().split()[0] not in ("slow", "stuck") or replay(
+                simulator, {**player.history, "steps": player.played}, 2, player.kind())):
+            pytest.fail(f"{told(player)}\n\n{shorten(simulator, player)}")
+        simulator.empty()
+        if time.monotonic() > end:
+            break
+
+
+@pytest.mark.full
+@pytest.mark.timeout(0)
+def test_random_histories(store):
+    play_seeds(store, float(os.environ.get("CKPTFS_MODEL_SECONDS", 600)))
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_history(store, path):
+    history = json.loads(path.read_text())
+    if history.get("unmended") in UNMENDED:
+        pytest.skip(f"known: {history['unmended']}")
+    player = replay(store, history, 2)
+    assert player is None, told(player)

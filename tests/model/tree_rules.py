@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of steps that concern directories, processes and mounts as wholes."""
+
+import time
+
+from name_rules import NameRules
+from pattern import pattern
+from reference import ABSENT, BATCHED, TTL, Outcome
+from rules import Call
+
+
+class Model(NameRules):
+    """All rules."""
+
+    def quiet_below(self, directory: str) -> bool:
+        return (not any(self.names[path].active for path in self.below(directory))
+                and not any(file.busy and file.path and file.path.startswith(directory + "/") for file in self.files()))
+
+    def mkdir_ends(self, call, result, found):
+        path = call.step["path"]
+        if result["ok"] or path in self.directories:
+            self.directories.add(path)
+            return
+        self.refused(call, result, *(["EEXIST"] if self.below(path) else []))
+
+    def fill_ready(self, step):
+        return step["path"] in self.directories
+
+    def filled(self, step):
+        return [f"{step['path']}/n{number:02}" for number in range(step["count"])]
+
+    def fill_begins(self, step):
+        return Call(step, {path: {pattern(step["tag"] + number, 0, step["size"])}
+                           for number, path in enumerate(self.filled(step))})
+
+    def fill_ends(self, call, result, found):
+        if result["ok"]:
+            for path in call.touched:
+                self.nodes[call.step["mount"]].pop(path, None)
+            return self.surely(call)
+        self.refused(call, result, *(["ENOENT", "ESTALE"] if time.monotonic() < self.renamed_at + TTL else []))
+        self.failures |= set(call.touched)
+        return self.perhaps(call)
+
+    # --- removal of many
+
+    def remove_files_ready(self, step):
+        return step["path"] in self.directories and self.quiet_below(step["path"])
+
+    remove_tree_ready = remove_files_ready
+
+    def remove_files_begins(self, step):
+        return Call(step, {path: {ABSENT} for path in self.below(step["path"])})
+
+    remove_tree_begins = remove_files_begins
+
+    def remove_files_ends(self, call, result, found):
+        step, mount = call.step, call.step["mount"]
+        removed = {f"{step['path']}/{name}" for name in result.get("removed", [])}
+        if not result["ok"]:
+            unclear = (time.monotonic() < self.renamed_at + TTL or any(
+                file.path in call.touched and (file.mount != mount or file.vague() or file.failed)
+                for file in self.files()) or any(self.names[path].mixed for path in call.touched)
+                or any(self.names[path].at_rest for path in call.touched))
+            self.refused(call, result, *(("ENOENT", "ESTALE", "ENOTEMPTY", "EBUSY") if unclear else ()))
+            if call.excused:
+                self.trouble_in_batch(call.touched)
+                return self.perhaps(call)
+        outcomes = {}
+        for number, path in enumerate(sorted(removed)):
+            batched = self.late(mount, True) or number >= BATCHED
+            outcomes[path] = Outcome({ABSENT}, not batched)
+            if batched:
+                self.names[path].at_rest = None if call.excused else {ABSENT}
+                self.last_remover[path] = mount
+            file = self.live(mount, path)
+            self.unbind(file)
+            for each in self.files():
+                if each.path == path and each.mount == mount:
+                    each.doubtful = True
+        if result["ok"] and step["do"] == "remove_tree":
+            # rmdir(2) waits for what was removed before.
+            self.directories.discard(step["path"])
+            self.renamed_at = time.monotonic()
+            for path, outcome in outcomes.items():
+                outcome.certain = True
+        for path in call.touched:
+            if path not in removed and ABSENT not in self.names[path].before and result["ok"] and \
+                    not self.names[path].mixed and found.get(path) is not ABSENT:
+                self.differ("list", f"{path} was not listed by {step}")
+        return outcomes
+
+    remove_tree_ends = remove_files_ends
+
+    def trouble_in_batch(self, paths) -> None:
+        for path in paths:
+            self.names[path].at_rest = None
+
+    def sync_directory_ready(self, step):
+        return step["path"] in self.directories
+
+    def sync_directory_ends(self, call, result, found):
+        if not result["ok"]:
+            self.refused(call, result, *(["ENOENT", "ESTALE"] if time.monotonic() < self.renamed_at + TTL else []))
+            return
+        mount = call.step["mount"]
+        for path in self.below(call.step["path"]):
+            name = self.names[path]
+            if name.at_rest == {ABSENT} and self.last_remover.get(path) == mount and not name.active:
+                name.may, name.before = {ABSENT}, {ABSENT}
+
+    def list_ready(self, step):
+        return step["path"] in self.directories
+
+    def list_begins(self, step):
+        return Call(step, {}, seen={path for path in self.below(step["path"])
+                                    if self.exists(step["mount"], path) and self.names[path].at_rest is None})
+
+    def list_ends(self, call, result, found):
+        step = call.step
+        if not result["ok"]:
+            self.refused(call, result, *(["ENOENT", "ESTALE"] if time.monotonic() < self.renamed_at + TTL else []))
+            return
+        if time.monotonic() < self.renamed_at + TTL:
+            return
+        listed = {f"{step['path']}/{name}" for name in result["names"]}
+        now = {path for path in self.below(step["path"]) if self.exists(step["mount"], path)}
+        if missing := (call.seen & now) - listed:
+            self.differ("list", f"{sorted(missing)} not listed by {step}")
+        for path in listed:
+            name = self.names[path]
+            known = (name.may | name.before) - {ABSENT} or name.active or any(file.path == path for file in self.files())
+            if not known and self.ghosts_of(step["mount"], path) is None and name.changed_at < call.began - TTL:
+                self.differ("list", f"{path} listed by {step}")
+
+    def rename_tree_ready(self, step):
+        path, other = step["path"], step["other"]
+        return (path in self.directories and other not in self.directories and path != other
+                and self.quiet_below(path) and self.quiet_below(other)
+                and all(self.names[each].may == {ABSENT} for each in self.below(other))
+                and not any(file.path and file.path.startswith(other + "/") for file in self.files())
+                and not any(self.names[each].at_rest for each in self.below(path)))
+
+    def rename_tree_begins(self, step):
+        touched = {}
+        for path in self.below(step["path"]):
+            file = self.live(step["mount"], path)
+            contents = set(self.names[path].may) | (file.contents if file else set())
+            touched[path] = {ABSENT}
+            touched[step["other"] + path.removeprefix(step["path"])] = contents
+        return Call(step, touched)
+
+    def rename_tree_ends(self, call, result, found):
+        step, mount = call.step, call.step["mount"]
+        moved = {path: step["other"] + path.removeprefix(step["path"]) for path in call.touched
+                 if path.startswith(step["path"] + "/")}
+        below = [file for file in self.files() if file.path in moved]
+        if not result["ok"]:
+            unclear = any(file.changed_by or file.vague() or file.failed or file.mount != mount for file in below)
+            self.refused(call, result, *(("EIO", "EBUSY", "ENOENT", "ESTALE") if unclear else ()))
+            for file in below:
+                file.doubtful = True
+            return self.perhaps(call)
+        self.renamed_at = time.monotonic()
+        self.directories.discard(step["path"])
+        self.directories.add(step["other"])
+        outcomes = {}
+        for path, other in moved.items():
+            # What cannot be deleted is hidden, and deleted later.
+            outcomes[path] = Outcome({ABSENT}, not call.excused)
+            file = self.live(mount, path)
+            outcomes[other] = Outcome(call.touched[other], True)
+            if file is not None:
+                del self.nodes[mount][path]
+                file.path = other
+                self.nodes[mount][other] = file
+        for file in below:
+            # An earlier version of the name, or one of another mount, has no place any more.
+            if file.path in moved:
+                file.doubtful = True
+        return outcomes
+
+    # --- processes
+
+    def dup_ready(self, step):
+        return (step["agent"], step["other"]) not in self.slots
+
+    def dup_ends(self, call, result, found):
+        if result["ok"]:
+            step = call.step
+            self.attach(step["agent"], step["other"], self.slots[step["agent"], step["slot"]])
+        else:
+            self.refused(call, result)
+
+    def fork_ready(self, step):
+        return step["name"] not in self.agents
+
+    def fork_ends(self, call, result, found):
+        agent, child = call.step["agent"], call.step["name"]
+        for slot in self.slots_of(agent):
+            self.attach(child, slot, self.slots[agent, slot])
+        self.agents.add(child)
+
+    def pause_ready(self, step):
+        return step["mount"] not in self.paused
+
+    def resume_ready(self, step):
+        return step["mount"] in self.paused
+
+    def pause_ends(self, call, result, found):
+        self.paused.add(call.step["mount"])
+
+    def resume_ends(self, call, result, found):
+        self.paused.discard(call.step["mount"])
+
+    def kill_ready(self, step):
+        who = step["who"]
+        return who in self.agents and not any(self.slots[who, slot].file.mount in self.paused for slot in self.slots_of(who))
+
+    def kill_ends(self, call, result, found):
+        """After the step that it was in, if any, has ended with "died"."""
+        agent = call.step["who"]
+        held = {id(self.slots[agent, slot].file): self.slots[agent, slot].file for slot in self.slots_of(agent)
+                if self.slots[agent, slot].writable}
+        for slot in self.slots_of(agent):
+            self.detach(agent, slot)
+        self.agents.discard(agent)
+        for file in held.values():
+            self.writer_killed(agent, file)
+
+    def writer_killed(self, agent, file) -> None:
+        if file.path is None:
+            return
+        others = file.writers()
+        name = self.names[file.path]
+        self.failures.add(file.path)
+        if not others:
+            self.ghost(file)
+        if file.failed:
+            return
+        if file.vague():
+            name.may |= file.contents
+            name.before |= file.contents
+        elif file.fresh and not file.changed_by:
+            # Truncated and not written: the earlier version stays. Where there is none, an empty log harms nobody.
+            if (file.kept or file.perhaps_kept) and not others and name.may == {ABSENT}:
+                name.may |= file.contents
+                name.before |= file.contents
+        elif agent in file.changed_by and file.perhaps_kept and not others:
+            name.may |= file.contents
+            name.before |= file.contents
+        elif agent in file.changed_by and file.kept:
+            if not others:
+                name.may |= file.contents
+                name.before |= file.contents
+                if not file.overtaken and not self.trouble and not name.active:
+                    name.at_rest = set(file.contents)
+        elif agent in file.changed_by:
+            file.half = bool(others)
+        elif file.changed_by and not others:
+            # Those who changed it have closed it.
+            name.may |= file.contents
+            name.before |= file.contents
+
+    # --- mounts
+
+    def crash_ready(self, step):
+        return step["mount"] not in self.paused
+
+    def crash_ends(self, call, result, found):
+        mount = call.step["mount"]
+        for each in self.calls.values():
+            each.dead = each.dead or self.mount_of(each.step) == mount
+        for owner, slot in [key for key, each in self.slots.items() if each.file.mount == mount]:
+            file = self.slots[owner, slot].file
+            if file.path is not None and (file.kept or file.vague()):
+                self.names[file.path].may |= file.contents
+                self.names[file.path].before |= file.contents
+            if file.path is not None:
+                self.failures.add(file.path)
+            self.detach(owner, slot)
+        self.nodes[mount] = {}
+        for path, name in self.names.items():
+            if name.at_rest is not None:
+                # Removals that were acknowledged and not made.
+                name.at_rest = None
+
+    def fault_ends(self, call, result, found):
+        self.faults += call.step["rules"]
+        if call.step["hard"]:
+            self.trouble = True
+            for file in self.files():
+                # Its publishing in the background fails, and that is the writer's error.
+                file.doubtful = file.doubtful or file.kept
+            for name in self.names.values():
+                name.at_rest = None
+
+    def heal_ends(self, call, result, found):
+        self.faults = []
+        self.trouble = False

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real side: a store, mounts of one prefix, and processes that act on them."""
+
+import http.client
+import json
+import os
+import pathlib
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import xml.etree.ElementTree as xml
+
+from format.container import decode_object
+from harness.mounts import Mount
+from harness.programs import CKPTFS, wait_until
+from harness.simulator import BUCKET, Simulator
+
+HERE = pathlib.Path(__file__).parent
+AGENT = HERE / "agent.py"
+
+
+class Store:
+    """The bucket past ckptfs and past the faults."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator = simulator
+        self.connection = http.client.HTTPConnection("127.0.0.1", simulator.port, timeout=30)
+        self.decoded: dict[tuple[str, str], bytes] = {}
+
+    def ask(self, path: str):
+        for attempt in (0, 1):
+            try:
+                self.connection.request("GET", path, headers={"x-s3sim-spare": "1"})
+                answer = self.connection.getresponse()
+                return answer, answer.read()
+            except (http.client.HTTPException, ConnectionError):
+                self.connection.close()
+                if attempt:
+                    raise
+        raise AssertionError
+
+    def etags(self, prefix: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        token = ""
+        while True:
+            answer, body = self.ask(f"/{BUCKET}?list-type=2&prefix={urllib.parse.quote(prefix)}{token}")
+            assert answer.status == 200, body
+            tree = xml.fromstring(body)
+            space = tree.tag[:tree.tag.index("}") + 1] if "}" in tree.tag else ""
+            for item in tree.iter(space + "Contents"):
+                found[item.findtext(space + "Key")] = item.findtext(space + "ETag")
+            if not (following := tree.findtext(space + "NextContinuationToken")):
+                return found
+            token = "&continuation-token=" + urllib.parse.quote(following)
+
+    def content(self, key: str, etag: str) -> bytes | None:
+        if (key, etag) not in self.decoded:
+            answer, body = self.ask(f"/{BUCKET}/{urllib.parse.quote(key)}")
+            if answer.status == 404:
+                return None
+            described = {name.lower().removeprefix("x-amz-meta-"): value for name, value in answer.getheaders()
+                         if name.lower().startswith("x-amz-meta-")}
+            self.decoded[key, answer.getheader("etag")] = content = decode_object(body, described)
+            return content
+        return self.decoded[key, etag]
+
+    def files(self, prefix: str) -> dict[str, bytes]:
+        found = {}
+        for key, etag in self.etags(prefix).items():
+            path = key.removeprefix(prefix)
+            if not path.startswith(".ckptfs/") and not path.endswith("/") and path:
+                if (content := self.content(key, etag)) is not None:
+                    found[path] = content
+        return found
+
+    def uploads(self, prefix: str) -> list[str]:
+        _, body = self.ask(f"/{BUCKET}?uploads&prefix={urllib.parse.quote(prefix)}")
+        tree = xml.fromstring(body)
+        space = tree.tag[:tree.tag.index("}") + 1] if "}" in tree.tag else ""
+        return [item.findtext(space + "Key") for item in tree.iter(space + "Upload")]
+
+    def wait_until_quiet(self, seconds: float = 30) -> bool:
+        """No request for a while."""
+        deadline = time.monotonic() + seconds
+        last, since = None, time.monotonic()
+        while time.monotonic() < deadline:
+            counters = self.simulator.counters()
+            total = sum(each["requests"] for each in counters["operations"].values())
+            if total != last or counters["requests"]["now"] > 1:
+                last, since = total, time.monotonic()
+            elif time.monotonic() > since + 0.25:
+                return True
+            time.sleep(0.03)
+        return False
+
+
+class LivingMount(Mount):
+    """A mount that can be killed, and made again in its place."""
+
+    def __init__(self, source, environment, *options) -> None:
+        self.arguments = (environment, options)
+        super().__init__(source, environment, *options)
+
+    def crash(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def start_again(self) -> None:
+        environment, options = self.arguments
+        # A dead mount still answers what the kernel remembers.
+        mounted = self.log().count(" is mounted at ")
+        self.process = subprocess.Popen([CKPTFS, "mount", self.source, self.path, "-f", *options],
+                                        env={**os.environ, **environment}, stdout=self._log.open("a"),
+                                        stderr=subprocess.STDOUT)
+        wait_until(lambda: self.log().count(" is mounted at ") > mounted or self.process.poll() is not None, "the mount to answer again", 30)
+        if self.process.poll() is not None:
+            raise AssertionError(f"ckptfs mount failed: {self.log()}")
+
+
+class Process:
+    """An agent as the driver sees it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pid = 0
+        self.socket: socket.socket | None = None
+        self.started: subprocess.Popen | None = None
+        self.received = b""
+        self.head: dict | None = None
+
+    def take(self) -> dict | None:
+        """An answer, when it is whole."""
+        if self.head is None and b"\n" in self.received:
+            line, self.received = self.received.split(b"\n", 1)
+            self.head = json.loads(line)
+        if self.head is None or len(self.received) < self.head["bytes"]:
+            return None
+        answer, self.head = self.head, None
+        answer["data"], self.received = self.received[:answer["bytes"]], self.received[answer["bytes"]:]
+        return answer
+
+    def ended(self) -> bool:
+        try:
+            with open(f"/proc/{self.pid}/stat") as stat:
+                return stat.read().rsplit(")", 1)[1].split()[0] in "ZX"
+        except OSError:
+            return True
+
+
+class Agents:
+    def __init__(self) -> None:
+        self.directory = tempfile.mkdtemp(prefix="ckptfs-model-")
+        self.address = os.path.join(self.directory, "agents")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.address)
+        self.listener.listen(64)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listener, selectors.EVENT_READ, None)
+        self.processes: dict[str, Process] = {}
+        self.answers: list[tuple[str, dict]] = []
+
+    def start(self, name: str) -> None:
+        self.expect(name).started = subprocess.Popen([sys.executable, "-S", "-E", AGENT, self.address, name])
+
+    def expect(self, name: str) -> Process:
+        self.processes[name] = Process(name)
+        return self.processes[name]
+
+    def connected(self, *names: str, seconds: float = 20) -> None:
+        deadline = time.monotonic() + seconds
+        while any(self.processes[name].socket is None for name in names):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"agents did not start: {names}")
+            self.poll(0.05)
+
+    def tell(self, name: str, request: dict) -> None:
+        try:
+            self.processes[name].socket.sendall(json.dumps(request).encode() + b"\n")
+        except OSError:
+            pass  # its end comes by poll()
+
+    def poll(self, seconds: float) -> None:
+        """Collects answers, and {"died": True} of those who are gone."""
+        for key, _ in self.selector.select(max(seconds, 0)):
+            if key.data is None:
+                self.accept()
+            else:
+                self.receive(key.data)
+
+    def accept(self) -> None:
+        connection, _ = self.listener.accept()
+        received = b""
+        while b"\n" not in received:
+            received += connection.recv(1)
+        said = json.loads(received)
+        process = self.processes[said["name"]]
+        if process.socket is not None:
+            self.selector.unregister(process.socket)
+            process.socket.close()
+        process.pid, process.socket, process.received, process.head = said["pid"], connection, b"", None
+        self.selector.register(connection, selectors.EVENT_READ, process)
+        if said["after"] == "exec":
+            self.answers.append((process.name, {"ok": True}))
+
+    def receive(self, process: Process) -> None:
+        try:
+            data = process.socket.recv(1 << 20)
+        except ConnectionError:
+            data = b""
+        if not data:
+            # Also the moment between exec and the new program's hello.
+            if process.ended():
+                self.selector.unregister(process.socket)
+                process.socket.close()
+                self.answers.append((process.name, {"died": True}))
+            else:
+                time.sleep(0.005)
+            return
+        process.received += data
+        while (answer := process.take()) is not None:
+            self.answers.append((process.name, answer))
+
+    def taken(self) -> list[tuple[str, dict]]:
+        answers, self.answers = self.answers, []
+        return answers
+
+    def signal(self, name: str, number: int) -> None:
+        os.kill(self.processes[name].pid, number)
+
+    def end(self) -> None:
+        for process in self.processes.values():
+            if process.pid and not process.ended():
+                os.kill(process.pid, signal.SIGKILL)
+            if process.started is not None:
+                process.started.kill()
+                process.started.wait()
+        for process in self.processes.values():
+            if process.socket is not None:
+                process.socket.close()
+        self.selector.close()
+        self.listener.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
