@@ -16,7 +16,8 @@ namespace ckptfs {
 namespace {
 
 // The signal that kills a process is pending when it closes its files, so that the kernel sends the interrupt right
-// behind the FLUSH; it takes up to a millisecond on a busy machine. Waited for only where /proc does not tell.
+// behind the FLUSH. How long that takes was not measured: chosen well above a wakeup. Waited for only where /proc does
+// not tell.
 constexpr Milliseconds kInterruptFollows{10};
 
 Failure bad_handle() {

@@ -3,10 +3,10 @@
 // that otherwise than S3.
 //
 // A refusal is believed where another version is there. Where it is the one that was asked for, the store does not mean
-// what it says: radosgw 16 compares If-Match of a write with the ETag without its quotes; OpenStack Swift takes none on
-// writes (501), and its release 2.30 refuses every pinned copy of what was uploaded in parts. Then the condition is
-// sent as that store understands it, or not at all; without it the version is looked at before and after, which leaves
-// others a moment in between. One line of the log says so.
+// what it says: some versions of radosgw compare If-Match of a write with the ETag without its quotes; OpenStack Swift
+// takes none on writes (501), and its release 2.30 refuses every pinned copy of what was uploaded in parts. Then the
+// condition is sent as that store understands it, or not at all; without it the version is looked at before and after,
+// which leaves others a moment in between. One line of the log says so.
 //
 // Ownership: shared; kept by what it hands on. Threads: as the call that it belongs to.
 #pragma once

@@ -23,7 +23,7 @@ inline constexpr std::string_view kDeleteConditions = "delete-conditions";
 inline constexpr std::string_view kDeleteChecksums = "delete-checksums";
 // If-Match and If-None-Match on writes are NotImplemented, as in OpenStack Swift 2.30.
 inline constexpr std::string_view kKnownWriteConditions = "known-write-conditions";
-// If-Match on writes holds for ETags without their quotes alone, as in radosgw 16.
+// If-Match on writes holds for ETags without their quotes alone, as in some versions of radosgw.
 inline constexpr std::string_view kQuotedIfMatch = "quoted-if-match";
 // A condition on the source of a copy never holds where it was uploaded in parts, as in OpenStack Swift 2.30.
 inline constexpr std::string_view kConditionsOnUploads = "conditions-on-uploads";
