@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store whose uploads, from before they are asked for, and objects below .ckptfs/ that somebody has to end, are
+// A store whose uploads, from before they are asked for, and objects below .ckptfs/ that a mount has to end, are
 // written down in a journal as they begin and end: hidden files, and the records of renames.
 //
 // Ownership: store, journal and `lost` outlive it, and the journal every callback. Threads: as in ObjectStore.

@@ -4,8 +4,8 @@
 //
 // S3 does not say whose an upload is, and another mount may be writing the same name. So an upload is ended only where
 // its key is one whose answer was lost, it was not begun before, this mount does not know it as one of its files, and
-// it was without a part on two looks, some seconds apart: whoever hears the answer sends a part at once. A mount whose
-// first part takes longer, and which finds its upload ended, begins another one (write/upload.h).
+// it was without a part on two looks, some seconds apart: the mount that hears the answer sends a part at once. A mount
+// whose first part takes longer, and which finds its upload ended, begins another one (write/upload.h).
 //
 // A request whose answer was lost may take effect late: its key is looked at again after a minute, and when the mount
 // ends. Until then its intent stays in the journal, for the next mount.

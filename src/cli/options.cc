@@ -176,7 +176,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kWriting, "staging-dir", "", "DIR", "/var/tmp", "where data waits that has no room in memory",
      "Also what programs write while the store takes nothing, and what is changed anywhere in a file, until the file "
      "is closed or synced: it needs room for that. Where there is none left the write fails with ENOSPC, and what was "
-     "saved before stays. Must be on a local disk. The files have no name and are readable by nobody else.",
+     "saved before stays. Must be on a local disk. The files have no name, and only the mount can open them.",
      [](Config& c, std::string_view v) { return set_text(c.write.staging_dir, v); }},
     {kWriting, "stage", "", "GLOB,…", "", "files that are written in any order",
      "For programs that open a new file for writing only and then go back in it: it is kept in --staging-dir until it "

@@ -208,7 +208,7 @@ void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) 
 
 // --- fsync
 
-// POSIX: what the file holds is flushed, whoever wrote it and by whatever descriptor.
+// POSIX: fsync flushes what the file holds, by any writer and any descriptor.
 OpenFiles::Written OpenFiles::written_behind(const Handle& handle) const {
     const NodeTable::Lock lock = state_.nodes.lock();
     if (handle.writer != nullptr || handle.node->writer != nullptr) {

@@ -176,7 +176,7 @@ constexpr std::size_t kMostWords = 512;
 // The longest of Amazon S3's has 47 characters.
 constexpr std::size_t kLongestCode = 64;
 
-// Codes become labels of metrics and words of the log: whoever answers must not choose how many and what.
+// Codes become labels of metrics and words of the log: a server must not choose how many and what.
 std::string code_as_label(std::string_view code) {
     const bool usual = code.size() <= kLongestCode && std::all_of(code.begin(), code.end(), [](char letter) {
                            return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||

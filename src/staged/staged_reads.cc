@@ -41,7 +41,8 @@ void StagedFile::serve(ContentView view, std::uint64_t offset, ReadDone done) {
         read_base(view.base, offset, size, std::move(done));
     } else {
         // Who waits for what the base is read into holds no memory of that kind: blocks are fetched and given up by
-        // whoever holds nothing else, so that these reads end. Encoding, which shares the other kind, waits for none.
+        // a request that holds nothing else, so that these reads end. Encoding, which shares the other kind, waits for
+        // none.
         const bool reads_base = std::any_of(view.pieces.begin(), view.pieces.end(), [](const ContentPiece& piece) {
             return piece.source == ByteSource::kBase;
         });
