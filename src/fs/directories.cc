@@ -185,7 +185,8 @@ bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr node = state_.nodes.child(lock, parent, name);
-        if (node == nullptr || node->writer != nullptr || !node->committed) {
+        // Without an ETag nothing would pin it.
+        if (node == nullptr || node->writer != nullptr || !node->committed || node->committed->etag.empty()) {
             return false;
         }
         etag = node->committed->etag;
