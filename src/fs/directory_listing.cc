@@ -240,7 +240,7 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
     entry.name = listed.name;
     const NodePtr present = state_.nodes.child(lock, directory_, listed.name);
     // Without a node the kernel takes the name only, and looks up what is used.
-    if (!with_attributes || (present == nullptr && state_.nodes.is_crowded(lock))) {
+    if (!with_attributes || (present == nullptr && state_.nodes.is_full(lock))) {
         entry.entry.attributes.type = listed.is_directory ? FileType::kDirectory : listed.version.type;
         entry.entry.attributes.inode =
             present != nullptr ? present->inode : inode_number(state_.nodes.path(lock, *directory_) + listed.name);

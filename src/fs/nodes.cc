@@ -198,11 +198,11 @@ std::vector<NodePtr> NodeTable::followers(const Lock&, const Node& node) {
 
 std::vector<std::pair<NodeId, std::string>> NodeTable::take_unused(const Lock&) const {
     constexpr int kLooks = 64;
-    constexpr std::size_t kMost = 2;
+    constexpr std::size_t kMostAtOnce = 2;
     // Those that were just looked up are about to be used.
     constexpr NodeId kLatest = 1024;
     std::vector<std::pair<NodeId, std::string>> unused;
-    for (int look = 0; look < kLooks && unused.size() < kMost; ++look) {
+    for (int look = 0; look < kLooks && unused.size() < kMostAtOnce; ++look) {
         if (++swept_ + kLatest >= next_id_) {
             swept_ = kRootNode;
         }

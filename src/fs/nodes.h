@@ -156,10 +156,13 @@ public:
     [[nodiscard]] std::vector<NodePtr> files_below(const Lock& lock, const NodePtr& directory) const;
     [[nodiscard]] std::size_t size(const Lock&) const { return nodes_.size(); }
 
-    // A node takes about 1 KB, outside the budget for data. From so many on, listings make none, and names that no
-    // program uses are taken from the kernel, which keeps every name it was told as long as it has memory itself.
+    // A node takes about 800 bytes, outside the budget for data. From so many on names that no program uses are taken
+    // from the kernel, which keeps every name it was told as long as it has memory itself.
     static constexpr std::size_t kMostUnused = 65'536;
     [[nodiscard]] bool is_crowded(const Lock&) const { return nodes_.size() >= kMostUnused; }
+    // A kernel that does not give them back as fast as listings bring others is told no more by those.
+    static constexpr std::size_t kMost = kMostUnused + kMostUnused / 4;
+    [[nodiscard]] bool is_full(const Lock&) const { return nodes_.size() >= kMost; }
     // A few in turn, by parent and name: so many that the table shrinks when each new node asks for them.
     [[nodiscard]] std::vector<std::pair<NodeId, std::string>> take_unused(const Lock&) const;
 
