@@ -96,6 +96,68 @@ def test_what_needs_no_data_is_answered_while_writers_wait(mount, simulator, pre
     wait_until(lambda: simulator.open_uploads(prefix) == [], "the uploads of killed writers to be ended")
 
 
+# Each in a directory of its own, since the kernel lets one call at a time change a directory.
+CALLS = """
+    import mmap, os, sys, threading
+    def changed(name, mode):
+        with open(name, mode) as file:
+            file.write(b"x")
+    def mapped(name):
+        with open(name, "rb") as file:
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)[5]
+    def synced(name):
+        with open(name, "wb") as file:
+            file.write(b"x")
+            os.fsync(file.fileno())
+    def removed(name):
+        os.unlink(name)
+        os.fsync(os.open(os.path.dirname(name), os.O_RDONLY))
+    calls = [
+        lambda at: os.mkdir(at + "new"), lambda at: os.rmdir(at + "dir"), lambda at: os.rename(at + "old", at + "new"),
+        lambda at: os.rename(at + "dir", at + "new"), lambda at: removed(at + "old"),
+        lambda at: os.symlink("target", at + "new"), lambda at: os.link(at + "old", at + "new"),
+        lambda at: os.stat(at + "nothing"), lambda at: os.listdir(at), lambda at: os.truncate(at + "old", 3),
+        lambda at: open(at + "old", "rb").read(), lambda at: mapped(at + "old"),
+        lambda at: changed(at + "old", "ab"), lambda at: changed(at + "old", "r+b"), lambda at: changed(at + "new", "wb"),
+        lambda at: synced(at + "new"),
+    ]
+    def run(call, at):
+        try:
+            call(at)
+        except OSError:
+            pass
+    for directory in sys.argv[1:]:
+        call = calls[int(os.path.basename(directory)) % len(calls)]
+        threading.Thread(target=run, args=(call, directory + "/")).start()
+    print("ready", flush=True)
+"""
+
+
+def test_what_needs_no_data_is_answered_while_calls_of_every_kind_wait(mount, simulator, prefix):
+    directories = range(192)
+    for i in directories:
+        simulator.put(f"{prefix}{i}/old", b"content")
+        simulator.put(f"{prefix}{i}/dir/", b"")
+    simulator.put(f"{prefix}directory/file", b"content")
+    made = mount("--max-memory", "128M", "--metadata-ttl", "60s")
+    os.stat(made / "directory" / "file")
+    with open(made / "open", "wb", buffering=0) as file:
+        file.write(b"written")
+        simulator.inject({"op": "*", "action": "hang"})
+        callers = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(CALLS), *(made / f"{i}" for i in directories)],
+            stdout=subprocess.PIPE, text=True)
+        assert callers.stdout.readline().strip() == "ready"
+        wait_until(lambda: blocked_threads(callers) == len(directories), "all of them to wait", 60)
+        assert seconds(lambda: run("stat", "-f", made.path)) < 1
+        assert seconds(lambda: run("stat", made / "directory" / "file")) < 1
+        assert seconds(lambda: run(CKPTFS, "status", made.path)) < 1
+        callers.kill()
+        assert seconds(lambda: callers.wait(20)) < 1
+        simulator.clear_faults()
+    assert simulator.content(prefix + "open") == b"written"
+
+
 @pytest.mark.parametrize("name", ["shard", "train.log"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 def test_a_writer_that_dies_does_not_wait_for_the_store(mount, simulator, prefix, name, number):
