@@ -39,8 +39,8 @@ Transfer* transfer_of(CURL* easy) {
     return reinterpret_cast<Transfer*>(transfer);
 }
 
-RateJudge& judge_of(SharedRates& rates, const Transfer& transfer) {
-    return transfer.sends_body() ? rates.up : rates.down;
+RateJudge& judge_of(SharedKnowledge& known, const Transfer& transfer) {
+    return transfer.sends_body() ? known.up : known.down;
 }
 
 // Signals belong to the main thread; a blocked SIGPIPE also keeps a write of the TLS library to a closed connection
@@ -54,8 +54,8 @@ void block_signals() {
 }  // namespace
 
 Result<std::unique_ptr<CurlLoop>> CurlLoop::create(const CurlTransportOptions& options, int max_connections,
-                                                   SharedRates& rates) {
-    std::unique_ptr<CurlLoop> loop(new CurlLoop(options, max_connections, rates));
+                                                   SharedKnowledge& known) {
+    std::unique_ptr<CurlLoop> loop(new CurlLoop(options, max_connections, known));
     if (Status status = loop->open(); !status) {
         return failure(status.error());
     }
@@ -63,8 +63,8 @@ Result<std::unique_ptr<CurlLoop>> CurlLoop::create(const CurlTransportOptions& o
     return loop;
 }
 
-CurlLoop::CurlLoop(const CurlTransportOptions& options, int max_connections, SharedRates& rates)
-    : options_(options), max_connections_(max_connections), rates_(rates) {}
+CurlLoop::CurlLoop(const CurlTransportOptions& options, int max_connections, SharedKnowledge& known)
+    : options_(options), max_connections_(max_connections), known_(known) {}
 
 Status CurlLoop::open() {
     multi_.reset(curl_multi_init());
@@ -250,6 +250,9 @@ void CurlLoop::start(std::unique_ptr<Transfer> transfer) {
         status = transfer->start(std::move(easy), options_, counters_, now);
     }
     if (status) {
+        status = transfer->connect_to(known_.addresses.instead_of_lookup(transfer->authority(), now));
+    }
+    if (status) {
         status = check(curl_multi_add_handle(multi_.get(), transfer->easy()), "a request could not be started");
     }
     if (!status) {
@@ -305,6 +308,7 @@ void CurlLoop::finish_completed() {
         }
         const CURLcode code = message->data.result;
         const Transfer* ended = transfer_of(message->easy_handle);
+        ended->tell_addresses(code, known_.addresses, steady_now());
         if (code == CURLE_OK) {
             count_rate(*ended);
         }
@@ -343,10 +347,10 @@ void CurlLoop::end_crawling(SteadyTime now) {
     std::vector<Crawling> crawling;
     {
         std::vector<std::pair<const Transfer*, RateWindow>> windows;
-        const std::lock_guard lock(rates_.mutex);
+        const std::lock_guard lock(known_.mutex);
         for (const auto& [id, transfer] : active_) {
             if (const auto window = transfer->rate_window(now, options_.crawl_window)) {
-                judge_of(rates_, *transfer).saw(*window);
+                judge_of(known_, *transfer).saw(*window);
                 windows.emplace_back(transfer.get(), *window);
             }
         }
@@ -354,7 +358,7 @@ void CurlLoop::end_crawling(SteadyTime now) {
             if (!transfer->ends_when_crawling()) {
                 continue;
             }
-            if (const auto usual = judge_of(rates_, *transfer).crawls_beside(window, transfer->may_go_on())) {
+            if (const auto usual = judge_of(known_, *transfer).crawls_beside(window, transfer->may_go_on())) {
                 crawling.push_back({transfer->id(), window.rate(), *usual});
             }
         }
@@ -367,8 +371,8 @@ void CurlLoop::end_crawling(SteadyTime now) {
 void CurlLoop::count_rate(const Transfer& ended) {
     const RateWindow window = ended.last_window(steady_now());
     if (window.bytes >= RateJudge::kSmallestSample) {
-        const std::lock_guard lock(rates_.mutex);
-        judge_of(rates_, ended).saw(window);
+        const std::lock_guard lock(known_.mutex);
+        judge_of(known_, ended).saw(window);
     }
 }
 

@@ -22,24 +22,27 @@
 #include "ckptfs/status.h"
 #include "http/curl_handles.h"
 #include "http/curl_transport.h"
+#include "http/known_addresses.h"
 #include "http/rate_judge.h"
 #include "http/transfer.h"
 
 namespace ckptfs {
 
 // What all loops of a transport have seen.
-struct SharedRates {
+struct SharedKnowledge {
     std::mutex mutex;
     // Guarded by mutex.
     RateJudge up;
     RateJudge down;
+
+    KnownAddresses addresses;
 };
 
 class CurlLoop {
 public:
-    // `rates` outlives the loop.
+    // `known` outlives the loop.
     static Result<std::unique_ptr<CurlLoop>> create(const CurlTransportOptions& options, int max_connections,
-                                                    SharedRates& rates);
+                                                    SharedKnowledge& known);
     ~CurlLoop();
     CurlLoop(const CurlLoop&) = delete;
     CurlLoop& operator=(const CurlLoop&) = delete;
@@ -59,7 +62,7 @@ private:
         bool stopping = false;
     };
 
-    CurlLoop(const CurlTransportOptions& options, int max_connections, SharedRates& rates);
+    CurlLoop(const CurlTransportOptions& options, int max_connections, SharedKnowledge& known);
     Status open();
     static int on_socket(CURL* easy, curl_socket_t socket, int what, void* self, void* known);
     static int on_timer(CURLM* multi, long timeout_ms, void* self);
@@ -86,7 +89,7 @@ private:
 
     const CurlTransportOptions options_;
     const int max_connections_;
-    SharedRates& rates_;
+    SharedKnowledge& known_;
 
     CurlMulti multi_;
     FileDescriptor epoll_;

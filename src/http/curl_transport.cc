@@ -22,8 +22,9 @@ CURLcode initialise_curl() {
 class CurlTransport final : public HttpTransport {
 public:
     // The last of the loops is for light requests, if there are places for them.
-    CurlTransport(std::unique_ptr<SharedRates> rates, std::vector<std::unique_ptr<CurlLoop>> loops, int light_places)
-        : rates_(std::move(rates)),
+    CurlTransport(std::unique_ptr<SharedKnowledge> known, std::vector<std::unique_ptr<CurlLoop>> loops,
+                  int light_places)
+        : known_(std::move(known)),
           loops_(std::move(loops)),
           bulk_loops_(loops_.size() - (light_places > 0 ? 1 : 0)),
           light_places_(static_cast<std::uint64_t>(light_places)) {}
@@ -74,7 +75,7 @@ private:
         return best;
     }
 
-    const std::unique_ptr<SharedRates> rates_;
+    const std::unique_ptr<SharedKnowledge> known_;
     const std::vector<std::unique_ptr<CurlLoop>> loops_;
     const std::size_t bulk_loops_;
     const std::uint64_t light_places_;
@@ -90,16 +91,16 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlTransportOp
     const int threads = std::max(1, options.threads);
     const int light = std::clamp(options.light_connections, 0, std::max(0, options.max_connections - 1));
     const int connections = std::max(1, (options.max_connections - light + threads - 1) / threads);
-    auto rates = std::make_unique<SharedRates>();
+    auto known = std::make_unique<SharedKnowledge>();
     std::vector<std::unique_ptr<CurlLoop>> loops;
     for (int i = 0; i < threads + (light > 0 ? 1 : 0); ++i) {
-        auto loop = CurlLoop::create(options, i < threads ? connections : light, *rates);
+        auto loop = CurlLoop::create(options, i < threads ? connections : light, *known);
         if (!loop) {
             return failure(std::move(loop.error()));
         }
         loops.push_back(std::move(*loop));
     }
-    return std::make_unique<CurlTransport>(std::move(rates), std::move(loops), light);
+    return std::make_unique<CurlTransport>(std::move(known), std::move(loops), light);
 }
 
 }  // namespace ckptfs

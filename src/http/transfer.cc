@@ -25,6 +25,8 @@ constexpr long kKeepAliveIntervalSeconds = 10;
 // Every new connection asks again: the answer to a lookup is cached as one order of addresses, which would put all
 // connections on one server.
 constexpr long kDnsCacheSeconds = 0;
+// Where known addresses take the place of a lookup: those of this transfer, each with its own.
+constexpr long kKnownAddressesSeconds = 1;
 // Less is in the kernel's buffers at once.
 constexpr std::int64_t kSmallestBody = std::int64_t{1} << 20;
 
@@ -171,6 +173,53 @@ Status Transfer::set_request_options() {
         setter.set(CURLOPT_HTTPGET, 1L).set(CURLOPT_CUSTOMREQUEST, request_.method.c_str());
     }
     return setter.status();
+}
+
+Status Transfer::connect_to(const std::vector<std::string>& addresses) {
+    if (addresses.empty()) {
+        return {};
+    }
+    const bool has_port = authority_.rfind(':') != std::string::npos;
+    const char* const port = request_.url.starts_with("https:") ? ":443" : ":80";
+    // With a plus they are cached as what a lookup brought is, and not for good.
+    std::string line = '+' + authority_ + (has_port ? "" : port);
+    char separator = ':';
+    for (const std::string& address : addresses) {
+        const bool is_v6 = address.find(':') != std::string::npos;
+        line += separator + (is_v6 ? '[' + address + ']' : address);
+        separator = ',';
+    }
+    addresses_.reset(curl_slist_append(nullptr, line.c_str()));
+    if (!addresses_) {
+        return failure(ENOMEM, format("{}: out of memory", authority_));
+    }
+    OptionSetter setter(easy_.get());
+    setter.set(CURLOPT_RESOLVE, addresses_.get()).set(CURLOPT_DNS_CACHE_TIMEOUT, kKnownAddressesSeconds);
+    return setter.status();
+}
+
+void Transfer::tell_addresses(CURLcode code, KnownAddresses& known, SteadyTime now) const {
+    if (request_started()) {
+        long connections = 0;
+        const char* address = nullptr;
+        curl_easy_getinfo(easy_.get(), CURLINFO_NUM_CONNECTS, &connections);
+        curl_easy_getinfo(easy_.get(), CURLINFO_PRIMARY_IP, &address);
+        if (connections > 0 && address != nullptr && *address != '\0') {
+            known.connected(authority_, address, addresses_ == nullptr);
+        }
+        return;
+    }
+    if (addresses_) {
+        if (code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT) {
+            known.unreachable(authority_);
+        }
+        return;
+    }
+    curl_off_t looked_up = 0;
+    curl_easy_getinfo(easy_.get(), CURLINFO_NAMELOOKUP_TIME_T, &looked_up);
+    if (code == CURLE_COULDNT_RESOLVE_HOST || (code == CURLE_OPERATION_TIMEDOUT && looked_up == 0)) {
+        known.lookup_failed(authority_, now);
+    }
 }
 
 CurlEasy Transfer::release_handle() {

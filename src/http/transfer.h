@@ -13,11 +13,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "http/curl_handles.h"
 #include "http/curl_transport.h"
+#include "http/known_addresses.h"
 #include "http/rate_judge.h"
 
 namespace ckptfs {
@@ -37,9 +39,12 @@ public:
 
     [[nodiscard]] HttpTransport::Id id() const { return id_; }
     [[nodiscard]] CURL* easy() const { return easy_.get(); }
+    [[nodiscard]] const std::string& authority() const { return authority_; }
 
     // Takes a handle and sets every option on it; an option that libcurl refuses is an Error.
     Status start(CurlEasy easy, const CurlTransportOptions& options, TransferCounters& counters, SteadyTime now);
+    // A new connection goes to one of these; empty: its host is looked up. After start().
+    Status connect_to(const std::vector<std::string>& addresses);
     // Gives the handle back for the next transfer.
     CurlEasy release_handle();
 
@@ -67,6 +72,8 @@ public:
     void fail_stalled();
     void fail_crawling(double rate, double usual);
     void fail_canceled();
+    // What its end says of the addresses of its host. Before complete().
+    void tell_addresses(CURLcode code, KnownAddresses& known, SteadyTime now) const;
     // Has had an answer, whatever its status.
     [[nodiscard]] bool succeeded() const { return succeeded_; }
 
@@ -98,6 +105,8 @@ private:
 
     CurlEasy easy_;
     CurlHeaders headers_;
+    // Instead of a lookup.
+    CurlHeaders addresses_;
     std::array<char, CURL_ERROR_SIZE> detail_{};
     TransferCounters* counters_ = nullptr;
 

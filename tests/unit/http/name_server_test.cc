@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name server that never answers: getaddrinfo(3) of this program hangs for one name.
+// A name server that does not answer: getaddrinfo(3) of this program hangs for one name, and for another from some
+// moment on.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
@@ -18,13 +19,16 @@
 namespace {
 
 constexpr std::string_view kDeadName = "dead.test";
+// Is this machine, as long as a name server is there.
+constexpr std::string_view kKnownName = "known.test";
+std::atomic<bool> server_is_there = true;
 std::atomic<bool> answers = false;
 std::atomic<int> lookups = 0;
 
 }  // namespace
 
 extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** result) {
-    if (node != nullptr && node == kDeadName) {
+    if (node != nullptr && (node == kDeadName || (node == kKnownName && !server_is_there))) {
         ++lookups;
         while (!answers) {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -34,7 +38,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
     }
     using Real = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
     static const auto real = reinterpret_cast<Real>(dlsym(RTLD_NEXT, "getaddrinfo"));
-    return real(node, service, hints, result);
+    return real(node != nullptr && node == kKnownName ? "127.0.0.1" : node, service, hints, result);
 }
 
 namespace ckptfs {
@@ -56,6 +60,7 @@ protected:
         answers = true;
         EXPECT_TRUE(testing::eventually([] { return lookups == 0; }));
         answers = false;
+        server_is_there = true;
     }
 
     std::future<Outcome> ask(std::string url) {
@@ -88,6 +93,27 @@ TEST_F(DeadNameServer, HoldsUpNothingElse) {
     ASSERT_TRUE(is_ready(alive));
     EXPECT_TRUE(alive.get().has_value());
     EXPECT_GT(lookups, 0);
+}
+
+TEST_F(DeadNameServer, IsReplacedByAddressesThatAnswered) {
+    RawServer once([](RawConnection& connection) {
+        connection.read_request();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx");
+    });
+    std::string url = once.url("/");
+    url.replace(url.find("127.0.0.1"), std::string_view("127.0.0.1").size(), kKnownName);
+    auto before = ask(url);
+    ASSERT_TRUE(is_ready(before));
+    ASSERT_TRUE(before.get().has_value());
+    server_is_there = false;
+    auto during = ask(url);
+    ASSERT_TRUE(is_ready(during));
+    ASSERT_FALSE(during.get().has_value());
+    for (int i = 0; i < 3; ++i) {
+        auto again = ask(url);
+        ASSERT_TRUE(is_ready(again));
+        EXPECT_TRUE(again.get().has_value());
+    }
 }
 
 TEST_F(DeadNameServer, NorTheEnd) {
