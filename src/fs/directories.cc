@@ -39,6 +39,10 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
         if (const Status valid = check_new_directory_name(state_.env.prefix, parent_path, name); !valid) {
             return failure(valid.error());
         }
+        if (const NodePtr there = state_.nodes.child(lock, *parent, name);
+            there != nullptr && is_special(there->type)) {
+            return failure(EEXIST, name + " exists");
+        }
         key = state_.env.prefix + parent_path + name + "/";
     }
     if (const Status made = put_marker(key); !made) {
@@ -123,8 +127,8 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
                 return failure(ENOTDIR, name + ": not a directory");
             }
             for (const auto& [child_name, child] : node->children) {
-                if (child->writer != nullptr) {
-                    return failure(ENOTEMPTY, child_name + " is being written below the directory " + name);
+                if (child->writer != nullptr || is_special(child->type)) {
+                    return failure(ENOTEMPTY, child_name + " is below the directory " + name);
                 }
             }
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/directory_listing.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "fs/directory_rename.h"
@@ -53,11 +54,11 @@ void DirectoryListing::restart() {
     token_.clear();
     at_end_ = false;
     started_ = state_.env.clock.now();
-    being_written_.clear();
+    only_here_.clear();
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const auto& [name, child] : directory_->children) {
-        if (child->writer != nullptr) {
-            being_written_.insert(name);
+        if (child->writer != nullptr || is_special(child->type)) {
+            only_here_.insert(name);
         }
     }
 }
@@ -138,7 +139,8 @@ bool DirectoryListing::is_gone(const std::string& directory_key, const ListRespo
             return false;
         }
     }
-    return being_written_.empty();
+    return std::none_of(directory_->children.begin(), directory_->children.end(),
+                        [](const auto& child) { return child.second->writer != nullptr; });
 }
 
 void DirectoryListing::take_page(const std::string& directory_key, const ListResponse& page) {
@@ -158,7 +160,7 @@ void DirectoryListing::take_page(const std::string& directory_key, const ListRes
         if (listed->is_directory) {
             directories.insert(listed->name);
         }
-        being_written_.erase(listed->name);
+        only_here_.erase(listed->name);
         page_.push_back(Listed{std::move(listed->name), listed->is_directory, version, key, true});
     };
     for (const std::string& prefix : page.common_prefixes) {
@@ -205,8 +207,9 @@ void DirectoryListing::note_page() {
 void DirectoryListing::finish() {
     at_end_ = true;
     const NodeTable::Lock lock = state_.nodes.lock();
-    for (const std::string& name : being_written_) {
-        if (const NodePtr child = state_.nodes.child(lock, directory_, name); child != nullptr && child->writer) {
+    for (const std::string& name : only_here_) {
+        if (const NodePtr child = state_.nodes.child(lock, directory_, name);
+            child != nullptr && (child->writer != nullptr || is_special(child->type))) {
             page_.push_back(Listed{name, false, {}, {}, true});
         }
     }
@@ -220,7 +223,12 @@ std::vector<DirectoryEntry> DirectoryListing::entries_from(std::uint64_t offset,
         entries.push_back(dot_entry(lock, offset));
     }
     for (; offset >= page_offset_ && offset < page_offset_ + page_.size() && entries.size() < max_entries; ++offset) {
-        entries.push_back(entry_of(lock, page_[offset - page_offset_], with_attributes));
+        const Listed& listed = page_[offset - page_offset_];
+        if (listed.key.empty() && state_.nodes.child(lock, directory_, listed.name) == nullptr) {
+            // It was only here, and has been removed since.
+            continue;
+        }
+        entries.push_back(entry_of(lock, listed, with_attributes));
         entries.back().next_offset = offset + 1;
     }
     return entries;
@@ -241,14 +249,18 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
     const NodePtr present = state_.nodes.child(lock, directory_, listed.name);
     // Without a node the kernel takes the name only, and looks up what is used.
     if (!with_attributes || (present == nullptr && state_.nodes.is_full(lock))) {
-        entry.entry.attributes.type = listed.is_directory ? FileType::kDirectory : listed.version.type;
+        const bool is_special_here = present != nullptr && is_special(present->type);
+        entry.entry.attributes.type = is_special_here       ? present->type
+                                      : listed.is_directory ? FileType::kDirectory
+                                                            : listed.version.type;
         entry.entry.attributes.inode =
             present != nullptr ? present->inode : inode_number(state_.nodes.path(lock, *directory_) + listed.name);
         return entry;
     }
     NodePtr node = present;
     // What this mount did or learned since the listing began is newer.
-    const bool newer = node != nullptr && (node->writer != nullptr || node->checked > started_);
+    const bool newer =
+        node != nullptr && (node->writer != nullptr || is_special(node->type) || node->checked > started_);
     if (!newer) {
         node = listed.is_directory
                    ? lookups_.found_directory(lock, directory_, listed.name, node != nullptr && node->has_marker)

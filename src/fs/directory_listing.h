@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One open directory: where its listing stands.
 //
-// Offsets count entries: 0 is ".", 1 is "..", then the keys in the bucket's order, last the files this mount is still
-// writing. Going back beyond the page in memory starts the listing anew.
-// Threads: one call at a time (guarded inside); blocks on the store.
+// Offsets count entries: 0 is ".", 1 is "..", then the keys in the bucket's order, last what only this
+// mount has: files it is still writing, sockets and FIFOs. Going back beyond the page in memory starts the listing
+// anew. Threads: one call at a time (guarded inside); blocks on the store.
 #pragma once
 
 #include <deque>
@@ -67,8 +67,8 @@ private:
     std::string token_;
     bool at_end_ = false;
     SteadyTime started_{};
-    // Files this mount is writing that no page has shown yet.
-    std::set<std::string> being_written_;
+    // Files this mount is writing, and its sockets and FIFOs, that no page has shown yet.
+    std::set<std::string> only_here_;
 };
 
 }  // namespace ckptfs

@@ -16,6 +16,7 @@
 #include "fs/open_files.h"
 #include "fs/renames.h"
 #include "fs/shared_state.h"
+#include "fs/special_nodes.h"
 #include "fs/symlinks.h"
 
 namespace ckptfs {
@@ -49,12 +50,13 @@ public:
           lookups_(state_, repairs_, batches_),
           directories_(state_, lookups_, repairs_, batches_),
           symlinks_(state_, lookups_),
+          specials_(state_, lookups_),
           gate_(state_),
           open_files_(state_, lookups_, gate_),
           extended_(state_),
           renames_(state_, lookups_, directories_, open_files_, gate_),
           links_(state_, lookups_),
-          names_(state_, gate_, open_files_, renames_, links_, directories_) {}
+          names_(state_, gate_, open_files_, renames_, links_, directories_, specials_) {}
 
     void lookup(NodeId parent, std::string name, Reply<Entry> reply) override {
         lookups_.lookup(parent, std::move(name), logged(std::move(reply)));
@@ -91,6 +93,8 @@ public:
         }
         if (!is_there) {
             reply(failure(ESTALE, "the file failed, and nothing is left of it"));
+        } else if (specials_.change(node, change)) {
+            getattr(node, handle, std::move(reply));
         } else if (change.size) {
             open_files_.truncate(node, handle, *change.size, std::move(reply));
         } else {
@@ -111,6 +115,12 @@ public:
     }
 
     void readlink(NodeId node, Reply<std::string> reply) override { symlinks_.read(node, logged(std::move(reply))); }
+
+    void make_special(NodeId parent, std::string name, FileType type, mode_t mode, Caller caller,
+                      Reply<Entry> reply) override {
+        specials_.make(parent, std::move(name), type, SpecialAttributes{mode, caller.uid, caller.gid},
+                       logged(std::move(reply)));
+    }
 
     void link(NodeId node, NodeId new_parent, std::string new_name, Caller caller, Reply<Entry> reply) override {
         // Most programs try hard links first.
@@ -211,6 +221,7 @@ private:
     Lookups lookups_;
     Directories directories_;
     Symlinks symlinks_;
+    SpecialNodes specials_;
     CommitGate gate_;
     OpenFiles open_files_;
     ExtendedAttributes extended_;

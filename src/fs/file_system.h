@@ -56,7 +56,12 @@ struct Caller {
     std::function<void()> settled{};
 };
 
-enum class FileType : std::uint8_t { kFile, kDirectory, kSymlink };
+enum class FileType : std::uint8_t { kFile, kDirectory, kSymlink, kSocket, kFifo };
+
+// What the kernel makes of it needs no data of ours.
+[[nodiscard]] inline bool is_special(FileType type) {
+    return type == FileType::kSocket || type == FileType::kFifo;
+}
 
 struct Attributes {
     std::uint64_t inode = 0;
@@ -99,6 +104,10 @@ struct DirectoryEntry {
 struct AttributeChange {
     std::optional<std::uint64_t> size;
     std::optional<WallTime> modified;
+    // Kept by sockets and FIFOs only.
+    std::optional<mode_t> mode;
+    std::optional<uid_t> uid;
+    std::optional<gid_t> gid;
 };
 
 struct UploadProgress {
@@ -151,6 +160,10 @@ public:
 
     virtual void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) = 0;
     virtual void readlink(NodeId node, Reply<std::string> reply) = 0;
+
+    // A socket or a FIFO, of this mount only.
+    virtual void make_special(NodeId parent, std::string name, FileType type, mode_t mode, Caller caller,
+                              Reply<Entry> reply) = 0;
 
     // EPERM but for a file with a temporary name that gets its last one.
     virtual void link(NodeId node, NodeId new_parent, std::string new_name, Caller caller, Reply<Entry> reply) = 0;

@@ -35,6 +35,13 @@ void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_par
         const Result<NodePtr> directory = state_.directory(lock, parent);
         node = directory ? state_.nodes.child(lock, *directory, name) : nullptr;
     }
+    if (node != nullptr && is_special(node->type)) {
+        specials_.rename(
+            {parent, name}, {new_parent, new_name}, flags,
+            [this](const std::shared_ptr<FileWriter>& writer) { open_files_.orphan(writer); },
+            then_forget(key(new_parent, new_name), std::move(reply)));
+        return;
+    }
     const bool is_directory = node != nullptr && node->type == FileType::kDirectory;
     publish<void>(
         renamed_file(key(parent, name), key(new_parent, new_name), node, caller), is_directory,
@@ -94,15 +101,24 @@ Reply<T> GuardedNames::then_make_good(RenamedFile renamed, bool is_directory, Re
 }
 
 void GuardedNames::unlink(NodeId parent, const std::string& name, Reply<void> reply) {
+    if (specials_.unlink(parent, name)) {
+        reply({});
+        return;
+    }
     directories_.unlink(
         parent, name, [this](const std::shared_ptr<FileWriter>& writer) { open_files_.orphan(writer); },
-        [this, key = key(parent, name), reply = std::move(reply)](const Status& removed) {
-            if (removed) {
-                state_.failed.clear(key, [reply] { reply({}); });
-            } else {
-                reply(removed);
-            }
-        });
+        then_forget(key(parent, name), std::move(reply)));
+}
+
+// A file that failed under this name, where it is gone.
+Reply<void> GuardedNames::then_forget(std::string key, Reply<void> reply) {
+    return [this, key = std::move(key), reply = std::move(reply)](const Status& removed) {
+        if (removed) {
+            state_.failed.clear(key, [reply] { reply({}); });
+        } else {
+            reply(removed);
+        }
+    };
 }
 
 void GuardedNames::rmdir(NodeId parent, const std::string& name, Reply<void> reply) {

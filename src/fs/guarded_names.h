@@ -14,19 +14,21 @@
 #include "fs/open_files.h"
 #include "fs/renames.h"
 #include "fs/shared_state.h"
+#include "fs/special_nodes.h"
 
 namespace ckptfs {
 
 class GuardedNames {
 public:
     GuardedNames(SharedState& state, CommitGate& gate, OpenFiles& open_files, Renames& renames, Links& links,
-                 Directories& directories)
+                 Directories& directories, SpecialNodes& specials)
         : state_(state),
           gate_(gate),
           open_files_(open_files),
           renames_(renames),
           links_(links),
-          directories_(directories) {}
+          directories_(directories),
+          specials_(specials) {}
 
     void rename(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name, unsigned flags,
                 const Caller& caller, Reply<void> reply);
@@ -45,12 +47,15 @@ private:
     template <class T>
     [[nodiscard]] Reply<T> then_make_good(RenamedFile renamed, bool is_directory, Reply<T> reply);
 
+    [[nodiscard]] Reply<void> then_forget(std::string key, Reply<void> reply);
+
     SharedState& state_;
     CommitGate& gate_;
     OpenFiles& open_files_;
     Renames& renames_;
     Links& links_;
     Directories& directories_;
+    SpecialNodes& specials_;
 };
 
 }  // namespace ckptfs

@@ -59,6 +59,10 @@ Result<std::pair<std::string, std::string>> Links::keys(NodeId id, NodeId new_pa
     if (const Status valid = check_new_name(state_.env.prefix, new_path, new_name); !valid) {
         return failure(valid.error());
     }
+    if (const NodePtr there = state_.nodes.child(lock, *parent, new_name);
+        there != nullptr && is_special(there->type)) {
+        return failure(EEXIST, new_name + " exists");
+    }
     return std::pair{state_.key(lock, *node), state_.env.prefix + new_path + new_name};
 }
 

@@ -85,8 +85,7 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return failure(too_long ? ENAMETOOLONG : ENOENT, valid.error().message);
     }
     if (const NodePtr child = state_.nodes.child(lock, *parent, name)) {
-        if (child->writer != nullptr || child->moving || state_.is_fresh(lock, *child) ||
-            child->checked >= believed_since) {
+        if (child->is_known_here() || state_.is_fresh(lock, *child) || child->checked >= believed_since) {
             return state_.entry(lock, *child);
         }
     } else if (const auto version = batches_.listed().find(parent_id, name, believed_since)) {
@@ -148,7 +147,7 @@ Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const Fo
     }
     // What this mount learned or did since the question was sent is newer than the answer.
     if (const NodePtr child = state_.nodes.child(lock, *parent, name);
-        child != nullptr && (child->writer != nullptr || child->moving || child->checked > asked)) {
+        child != nullptr && (child->is_known_here() || child->checked > asked)) {
         return state_.entry(lock, *child);
     }
     if (found.is_directory) {

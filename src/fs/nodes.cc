@@ -38,6 +38,9 @@ NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::
         node->expected = std::move(old->expected);
     }
     own(node);
+    if (is_special(type)) {
+        ++specials_;
+    }
     return node;
 }
 
@@ -86,7 +89,34 @@ void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
     if (found != parent->children.end() && found->second == node.get()) {
         parent->children.erase(found);
     }
+    if (is_special(node->type)) {
+        --specials_;
+    } else if (node->type == FileType::kDirectory && specials_ > 0) {
+        unlink_specials_below(lock, node);
+    }
     drop_if_unused(lock, node);
+}
+
+void NodeTable::unlink_specials_below(const Lock& lock, const NodePtr& directory) {
+    std::vector<NodePtr> below;
+    for (const auto& [name, child] : directory->children) {
+        if (is_special(child->type) || child->type == FileType::kDirectory) {
+            below.push_back(find(lock, child->id));
+        }
+    }
+    for (const NodePtr& node : below) {
+        if (node->type == FileType::kDirectory) {
+            unlink_specials_below(lock, node);
+        } else {
+            node->removed = true;
+            unlink(lock, node);
+        }
+    }
+}
+
+bool NodeTable::holds_special(const Lock&, const Node& directory) {
+    return std::any_of(directory.children.begin(), directory.children.end(),
+                       [](const auto& child) { return is_special(child.second->type); });
 }
 
 void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_parent, const std::string& new_name) {
@@ -140,7 +170,8 @@ void NodeTable::forget(const Lock& lock, const NodePtr& node, std::uint64_t look
 
 void NodeTable::drop_if_unused(const Lock& lock, const NodePtr& node) {
     if (node == root_ || node->lookups > 0 || node->open_handles > 0 || node->writer != nullptr ||
-        !node->children.empty() || is_followed(*node) || is_expected(*node)) {
+        !node->children.empty() || is_followed(*node) || is_expected(*node) ||
+        (is_special(node->type) && node->linked)) {
         return;
     }
     if (!disown(*node)) {

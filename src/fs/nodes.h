@@ -12,10 +12,11 @@
 // another one.
 //
 // Ownership: the table owns nodes from the first lookup to the last forget, and longer while a handle, a writer or a
-// child needs them. Paths follow from parents, so that renaming a directory moves everything below it.
-// Threads: the fields of Node below the line are guarded by NodeTable::mutex(); functions with a `lock` argument expect
-// it to be held. No callback runs and no request is sent under it. Lock order: the table, then a handle table, a
-// writer or a reader (their state is looked at under it; they never call back with a lock held).
+// child needs them; sockets and FIFOs, which are nowhere else, as long as they have a name. Paths follow from parents,
+// so that renaming a directory moves everything below it. Threads: the fields of Node below the line are guarded by
+// NodeTable::mutex(); functions with a `lock` argument expect it to be held. No callback runs and no request is sent
+// under it. Lock order: the table, then a handle table, a writer or a reader (their state is looked at under it; they
+// never call back with a lock held).
 #pragma once
 
 #include <sys/types.h>
@@ -45,6 +46,14 @@ struct ObjectVersion {
     std::uint64_t stored_size = 0;
     WallTime modified{};
     FileType type = FileType::kFile;
+};
+
+// Of a socket or FIFO.
+struct SpecialAttributes {
+    mode_t mode = 0;
+    uid_t uid = 0;
+    gid_t gid = 0;
+    WallTime modified{};
 };
 
 class Node;
@@ -113,12 +122,18 @@ public:
     // Symbolic links; empty until it has been read.
     std::string symlink_target;
 
+    // Sockets and FIFOs.
+    SpecialAttributes special;
+
     // Directories.
     std::map<std::string, Node*, std::less<>> children;
     // A rename of this mount is under way: the name leads here whatever the bucket shows.
     bool moving = false;
     // The marker object is known to exist, so that the directory outlives its last entry.
     bool has_marker = false;
+
+    // Whatever the bucket shows under its name.
+    [[nodiscard]] bool is_known_here() const { return writer != nullptr || moving || is_special(type); }
 };
 
 class NodeTable {
@@ -155,6 +170,10 @@ public:
     // All file nodes that have a name below the directory.
     [[nodiscard]] std::vector<NodePtr> files_below(const Lock& lock, const NodePtr& directory) const;
     [[nodiscard]] std::size_t size(const Lock&) const { return nodes_.size(); }
+    // Sockets and FIFOs that have a name.
+    [[nodiscard]] std::size_t specials(const Lock&) const { return specials_; }
+    // One lies in it.
+    [[nodiscard]] static bool holds_special(const Lock&, const Node& directory);
 
     // A node takes about 800 bytes, outside the budget for data. From so many on names that no program uses are taken
     // from the kernel, which keeps every name it was told as long as it has memory itself.
@@ -171,12 +190,15 @@ private:
     [[nodiscard]] bool is_of_another_file(std::uint64_t inode, const Node& node) const;
     [[nodiscard]] static bool is_expected(const Node& node);
     [[nodiscard]] static bool is_followed(const Node& node);
+    // They go with their directory.
+    void unlink_specials_below(const Lock& lock, const NodePtr& directory);
     void own(const NodePtr& node);
     bool disown(const Node& node);
 
     mutable std::mutex mutex_;
     NodePtr root_;
     NodeId next_id_ = kRootNode + 1;
+    std::size_t specials_ = 0;
     // Where take_unused() goes on.
     mutable NodeId swept_ = kRootNode;
     std::unordered_map<NodeId, NodePtr> nodes_;

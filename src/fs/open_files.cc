@@ -83,7 +83,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
         } else if (!valid) {
             created = failure(valid.error());
         } else if (const NodePtr node = state_.nodes.child(lock, *parent, name);
-                   node != nullptr && (node->writer != nullptr || state_.is_fresh(lock, *node))) {
+                   node != nullptr && (node->is_known_here() || state_.is_fresh(lock, *node))) {
             // Another thread made it between the kernel's lookup and this call.
             existing = node->id;
         } else {
@@ -152,9 +152,9 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
             found = failure(ESTALE, "the file failed, and nothing is left of it");
         } else if (request->node->type == FileType::kDirectory) {
             found = failure(EISDIR, "a directory");
-        } else if (request->node->type == FileType::kSymlink) {
+        } else if (request->node->type != FileType::kFile) {
             // The kernel took the name for a file: it is to look again.
-            found = failure(ESTALE, "a symbolic link");
+            found = failure(ESTALE, "a symbolic link, a socket or a FIFO");
         } else {
             request->expected = take_expected(lock, *request->node, request->thread, writes(flags));
         }

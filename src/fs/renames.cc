@@ -106,6 +106,13 @@ Status Renames::check_target(Move& move) {
     if (!is_directory || !target->is_directory) {
         return {};
     }
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr there = state_.nodes.child(lock, move.new_parent, move.new_name);
+        if (there != nullptr && NodeTable::holds_special(lock, *there)) {
+            return failure(ENOTEMPTY, move.new_key + " is not empty");
+        }
+    }
     ListRequest list;
     list.prefix = move.new_key + "/";
     list.max_keys = 2;

@@ -38,6 +38,13 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
         attributes.modified = mounted;
         return attributes;
     }
+    if (is_special(node.type)) {
+        attributes.mode = node.special.mode;
+        attributes.uid = node.special.uid;
+        attributes.gid = node.special.gid;
+        attributes.modified = node.special.modified;
+        return attributes;
+    }
     // Nobody asks for a symbolic link's mode (symlink(7)).
     attributes.mode = node.type == FileType::kSymlink ? 0777 : env.names.file_mode;
     if (node.writer != nullptr) {

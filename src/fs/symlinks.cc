@@ -42,7 +42,7 @@ Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, co
             return failure(valid.error());
         }
         const NodePtr there = state_.nodes.child(lock, parent, name);
-        if (there != nullptr && (there->writer != nullptr || state_.is_fresh(lock, *there))) {
+        if (there != nullptr && (there->is_known_here() || state_.is_fresh(lock, *there))) {
             return failure(EEXIST, name + " exists");
         }
         key = state_.env.prefix + parent_path + name;

@@ -121,6 +121,15 @@ void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat* attributes, int to
         change.modified = WallTime(std::chrono::duration_cast<WallTime::duration>(
             std::chrono::seconds(attributes->st_mtim.tv_sec) + std::chrono::nanoseconds(attributes->st_mtim.tv_nsec)));
     }
+    if ((to_set & FUSE_SET_ATTR_MODE) != 0) {
+        change.mode = attributes->st_mode & ~static_cast<mode_t>(S_IFMT);
+    }
+    if ((to_set & FUSE_SET_ATTR_UID) != 0) {
+        change.uid = attributes->st_uid;
+    }
+    if ((to_set & FUSE_SET_ATTR_GID) != 0) {
+        change.gid = attributes->st_gid;
+    }
     serving(req).fs->setattr(node, handle_of(info), change, attributes_reply(std::move(request)));
 }
 
@@ -363,9 +372,16 @@ void op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t new_parent, const char*
 }
 
 // EPERM is what mknod(2) names for a filesystem that does not support it.
-
-void op_mknod(fuse_req_t req, fuse_ino_t /*parent*/, const char* /*name*/, mode_t /*mode*/, dev_t /*device*/) {
-    fuse_reply_err(req, EPERM);
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, dev_t /*device*/) {
+    if (!S_ISSOCK(mode) && !S_ISFIFO(mode)) {
+        fuse_reply_err(req, EPERM);
+        return;
+    }
+    if (auto request = begin(req)) {
+        FileSystem& fs = *serving(req).fs;
+        fs.make_special(parent, name, S_ISSOCK(mode) ? FileType::kSocket : FileType::kFifo, mode & ~S_IFMT,
+                        caller_of(req), entry_reply(fs, std::move(request)));
+    }
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t /*node*/, unsigned /*command*/, void* /*argument*/, fuse_file_info* /*info*/,

@@ -28,6 +28,10 @@ mode_t mode_of(FileType type) {
             return S_IFDIR;
         case FileType::kSymlink:
             return S_IFLNK;
+        case FileType::kSocket:
+            return S_IFSOCK;
+        case FileType::kFifo:
+            return S_IFIFO;
         case FileType::kFile:
             break;
     }

@@ -243,6 +243,16 @@ void MemoryFileSystem::readlink(NodeId id, Reply<std::string> reply) {
     answer("readlink", std::move(reply), std::move(target));
 }
 
+void MemoryFileSystem::make_special(NodeId parent, std::string name, FileType type, mode_t /*mode*/, Caller /*caller*/,
+                                    Reply<Entry> reply) {
+    const auto make = [&]() -> Result<Entry> {
+        const std::lock_guard lock(mutex_);
+        const auto directory = find_directory(parent);
+        return directory ? Result<Entry>(entry_of(*add(**directory, name, type))) : failure(directory.error());
+    };
+    answer("make_special", std::move(reply), make());
+}
+
 void MemoryFileSystem::mkdir(NodeId parent, std::string name, Reply<Entry> reply) {
     const auto make = [&]() -> Result<Entry> {
         const std::lock_guard lock(mutex_);

@@ -63,6 +63,8 @@ public:
     void link(NodeId node, NodeId new_parent, std::string new_name, Caller caller, Reply<Entry> reply) override;
     void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) override;
     void readlink(NodeId node, Reply<std::string> reply) override;
+    void make_special(NodeId parent, std::string name, FileType type, mode_t mode, Caller caller,
+                      Reply<Entry> reply) override;
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply) override;
     void rmdir(NodeId parent, std::string name, Reply<void> reply) override;
     void unlink(NodeId parent, std::string name, Reply<void> reply) override;

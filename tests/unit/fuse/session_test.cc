@@ -264,9 +264,22 @@ TEST_F(SessionTest, ErrorsReachTheProgramAndEnosysNever) {
 
 TEST_F(SessionTest, RefusesWhatS3CannotHold) {
     serve(1);
-    EXPECT_EQ(kernel_.call(FUSE_MKNOD, FUSE_ROOT_ID, raw(fuse_mknod_in{}) + name_argument("pipe")).error, EPERM);
+    fuse_mknod_in device{};
+    device.mode = S_IFCHR | 0600U;
+    EXPECT_EQ(kernel_.call(FUSE_MKNOD, FUSE_ROOT_ID, raw(device) + name_argument("device")).error, EPERM);
     EXPECT_EQ(kernel_.call(FUSE_IOCTL, FUSE_ROOT_ID, raw(fuse_ioctl_in{})).error, ENOTTY);
     EXPECT_EQ(kernel_.call(FUSE_FSYNCDIR, FUSE_ROOT_ID, raw(fuse_fsync_in{})).error, 0);
+}
+
+TEST_F(SessionTest, MakesSocketsAndFifos) {
+    serve(1);
+    for (const mode_t type : {mode_t{S_IFSOCK}, mode_t{S_IFIFO}}) {
+        fuse_mknod_in special{};
+        special.mode = type | 0600U;
+        const auto made =
+            kernel_.call(FUSE_MKNOD, FUSE_ROOT_ID, raw(special) + name_argument("special" + std::to_string(type)));
+        EXPECT_EQ(made.as<fuse_entry_out>().attr.mode & S_IFMT, type);
+    }
 }
 
 TEST_F(SessionTest, MakesAndReadsSymbolicLinks) {

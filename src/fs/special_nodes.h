@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sockets and FIFOs, by which processes of one machine find each other: multiprocessing's, and torch_shm_manager's, in
+// TMPDIR.
+//
+// What goes through them is the kernel's; here are their names, modes and owners. They lie in the node table and
+// nowhere else: the bucket and other mounts never see them, and they end with the mount. Under its name each goes
+// before what the bucket has there. A rename of their directory takes them with it; where another mount removes or
+// renames it, they are gone.
+//
+// Threads: all functions may be called from any thread; make() and rename() work on the blocking executor.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "fs/lookups.h"
+#include "fs/ordered_change.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class SpecialNodes {
+public:
+    // About 1 KB each, which no program that was killed takes away.
+    static constexpr std::size_t kMost = 16'384;
+
+    SpecialNodes(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
+
+    void make(NodeId parent, std::string name, FileType type, SpecialAttributes attributes, Reply<Entry> reply);
+    // False where this name is none of theirs.
+    bool unlink(NodeId parent, const std::string& name);
+    // False where this node is none of them.
+    bool change(NodeId node, const AttributeChange& change);
+    // Over a file as well, which is removed first: `orphan` is told of its writer. flags: as of FileSystem::rename.
+    void rename(NameInDirectory from, NameInDirectory to, unsigned flags,
+                std::function<void(const std::shared_ptr<FileWriter>&)> orphan, Reply<void> reply);
+
+private:
+    struct Move {
+        NodePtr node;
+        NodePtr new_parent;
+        std::string new_name;
+        std::string new_key;
+        // Under the new name.
+        NodePtr there;
+    };
+
+    Result<Entry> make_now(const NameInDirectory& place, FileType type, SpecialAttributes attributes);
+    Status rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags,
+                      const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan);
+    [[nodiscard]] Result<Move> resolve(const NameInDirectory& from, const NameInDirectory& to) const;
+    // Of the bucket.
+    Status make_room(const Move& move, bool no_replace);
+
+    SharedState& state_;
+    Lookups& lookups_;
+};
+
+}  // namespace ckptfs
