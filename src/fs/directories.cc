@@ -56,6 +56,8 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
         return failure(parent.error());
     }
     const NodePtr node = lookups_.found_directory(lock, *parent, name, true);
+    state_.note_names_changed(lock, **parent);
+    state_.note_names_changed(lock, *node);
     return state_.entry(lock, *node);
 }
 
@@ -157,6 +159,7 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         lookups_.found_nothing(lock, parent_node, name);
+        state_.note_names_changed(lock, *parent_node);
     }
     keep_when_empty(parent_node);
     return {};
@@ -264,6 +267,7 @@ std::shared_ptr<FileWriter> Directories::note_unlinked(const NodePtr& parent, co
         node->removed = true;
         state_.nodes.unlink(lock, node);
     }
+    state_.note_names_changed(lock, *parent);
     return writer;
 }
 

@@ -70,6 +70,8 @@ struct Attributes {
     uid_t uid = 0;
     gid_t gid = 0;
     std::uint64_t size = 0;
+    // False of an open file that has no name any more.
+    bool is_linked = true;
     WallTime modified{};
     // How long the kernel may keep these.
     Milliseconds valid_for{0};

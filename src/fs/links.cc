@@ -35,6 +35,12 @@ Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& n
     if (const Result<Copied> copy = copy_object(state_.env.store, old_key, new_key, CopyOptions{true}); !copy) {
         return failure(copy.error());
     }
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (const Result<NodePtr> parent = state_.directory(lock, new_parent)) {
+            state_.note_names_changed(lock, **parent);
+        }
+    }
     return wait_for<Entry>([&](auto done) { lookups_.lookup(new_parent, new_name, done); });
 }
 

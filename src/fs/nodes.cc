@@ -38,6 +38,7 @@ NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::
         node->expected = std::move(old->expected);
     }
     own(node);
+    node->names_changed = forgotten_change_;
     if (is_special(type)) {
         ++specials_;
     }
@@ -177,6 +178,7 @@ void NodeTable::drop_if_unused(const Lock& lock, const NodePtr& node) {
     if (!disown(*node)) {
         return;
     }
+    forgotten_change_ = std::max(forgotten_change_, node->names_changed);
     const NodePtr parent = node->parent;
     const auto found = parent->children.find(node->name);
     if (found != parent->children.end() && found->second == node.get()) {

@@ -126,6 +126,8 @@ public:
     SpecialAttributes special;
 
     // Directories.
+    // When this mount last changed one of its names. Of one that was forgotten since: no earlier.
+    WallTime names_changed{};
     std::map<std::string, Node*, std::less<>> children;
     // A rename of this mount is under way: the name leads here whatever the bucket shows.
     bool moving = false;
@@ -199,6 +201,8 @@ private:
     NodePtr root_;
     NodeId next_id_ = kRootNode + 1;
     std::size_t specials_ = 0;
+    // The latest `names_changed` of the directories that were forgotten.
+    WallTime forgotten_change_{};
     // Where take_unused() goes on.
     mutable NodeId swept_ = kRootNode;
     std::unordered_map<NodeId, NodePtr> nodes_;

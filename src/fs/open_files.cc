@@ -89,6 +89,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
         } else {
             OpenRequest request;
             request.node = state_.nodes.link_new(lock, *parent, name, FileType::kFile);
+            state_.note_names_changed(lock, **parent);
             request.flags = flags;
             request.opener = process;
             request.thread = caller.thread;

@@ -48,6 +48,8 @@ Status Renames::rename_now(const Request& request) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         move->node->checked = state_.env.clock.now();
+        state_.note_names_changed(lock, *move->old_parent);
+        state_.note_names_changed(lock, *move->new_parent);
     }
     lookups_.forget_listed(move->old_parent->id, request.name);
     directories_.keep_when_empty(move->old_parent);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/globs.h"
@@ -35,9 +36,10 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
     attributes.valid_for = env.names.metadata_ttl;
     if (node.type == FileType::kDirectory) {
         attributes.mode = env.names.dir_mode;
-        attributes.modified = mounted;
+        attributes.modified = std::max(mounted, node.names_changed);
         return attributes;
     }
+    attributes.is_linked = !node.removed;
     if (is_special(node.type)) {
         attributes.mode = node.special.mode;
         attributes.uid = node.special.uid;

@@ -3,6 +3,7 @@
 // Threads: immutable but for the node table and the order of keys, which guard themselves.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -47,6 +48,10 @@ struct SharedState {
     [[nodiscard]] std::shared_ptr<FileWriter> make_writer(const std::string& key, int flags,
                                                           std::optional<CommittedObject> base) const;
     [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node) const;
+    void note_names_changed(const NodeTable::Lock&, Node& directory) const {
+        // Another time also where the clock was set back.
+        directory.names_changed = std::max(env.clock.wall_now(), directory.names_changed + WallTime::duration(1));
+    }
     // Counts one lookup.
     Entry entry(const NodeTable::Lock& lock, Node& node) const;
     [[nodiscard]] bool is_fresh(const NodeTable::Lock&, const Node& node) const {

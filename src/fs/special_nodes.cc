@@ -44,6 +44,7 @@ Result<Entry> SpecialNodes::make_now(const NameInDirectory& place, FileType type
     }
     const NodePtr node = state_.nodes.link_new(lock, *parent, place.name, type);
     node->special = attributes;
+    state_.note_names_changed(lock, **parent);
     return state_.entry(lock, *node);
 }
 
@@ -56,6 +57,7 @@ bool SpecialNodes::unlink(NodeId parent, const std::string& name) {
     }
     node->removed = true;
     state_.nodes.unlink(lock, node);
+    state_.note_names_changed(lock, **directory);
     return true;
 }
 
@@ -107,6 +109,8 @@ Status SpecialNodes::rename_now(const NameInDirectory& from, const NameInDirecto
         }
         const NodePtr there = state_.nodes.child(lock, move->new_parent, move->new_name);
         replaced = there != nullptr ? there->writer : nullptr;
+        state_.note_names_changed(lock, *move->old_parent);
+        state_.note_names_changed(lock, *move->new_parent);
         state_.nodes.move(lock, move->node, move->new_parent, move->new_name);
     }
     if (replaced != nullptr) {
@@ -123,6 +127,7 @@ Result<SpecialNodes::Move> SpecialNodes::resolve(const NameInDirectory& from, co
         return failure(old_parent ? new_parent.error() : old_parent.error());
     }
     Move move;
+    move.old_parent = *old_parent;
     move.node = state_.nodes.child(lock, *old_parent, from.name);
     if (move.node == nullptr || !is_special(move.node->type)) {
         return failure(ESTALE, from.name + ": another file has the name by now");

@@ -39,6 +39,7 @@ public:
 private:
     struct Move {
         NodePtr node;
+        NodePtr old_parent;
         NodePtr new_parent;
         std::string new_name;
         std::string new_key;

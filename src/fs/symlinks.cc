@@ -62,6 +62,7 @@ Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, co
     const NodeTable::Lock lock = state_.nodes.lock();
     const NodePtr node = lookups_.found_file(lock, parent, name, version);
     node->symlink_target = target;
+    state_.note_names_changed(lock, *parent);
     return state_.entry(lock, *node);
 }
 

@@ -45,7 +45,7 @@ struct stat to_stat(const Attributes& attributes) {
     const bool directory = attributes.type == FileType::kDirectory;
     result.st_ino = attributes.inode;
     result.st_mode = (attributes.mode & 07777U) | mode_of(attributes.type);
-    result.st_nlink = directory ? 2 : 1;
+    result.st_nlink = !attributes.is_linked ? 0 : directory ? 2 : 1;
     result.st_uid = attributes.uid;
     result.st_gid = attributes.gid;
     result.st_size = static_cast<off_t>(attributes.size);
