@@ -122,7 +122,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat* attributes, int to
             std::chrono::seconds(attributes->st_mtim.tv_sec) + std::chrono::nanoseconds(attributes->st_mtim.tv_nsec)));
     }
     if ((to_set & FUSE_SET_ATTR_MODE) != 0) {
-        change.mode = attributes->st_mode & ~static_cast<mode_t>(S_IFMT);
+        change.mode = attributes->st_mode & 07777U;
     }
     if ((to_set & FUSE_SET_ATTR_UID) != 0) {
         change.uid = attributes->st_uid;
@@ -379,7 +379,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, 
     }
     if (auto request = begin(req)) {
         FileSystem& fs = *serving(req).fs;
-        fs.make_special(parent, name, S_ISSOCK(mode) ? FileType::kSocket : FileType::kFifo, mode & ~S_IFMT,
+        fs.make_special(parent, name, S_ISSOCK(mode) ? FileType::kSocket : FileType::kFifo, mode & 07777U,
                         caller_of(req), entry_reply(fs, std::move(request)));
     }
 }
