@@ -47,7 +47,7 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
 
 void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                                 Reply<void> reply) {
-    const bool publishes = writer->dirty() && !(reason == CommitReason::kFsync && writer->pristine());
+    const bool publishes = writer->dirty() && !(saves_only_writes(reason) && writer->pristine());
     if (publishes && gate_.is_marker(writer->key())) {
         commit_marker(node, writer, reason, std::move(reply));
     } else {
@@ -80,7 +80,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         return;
     }
     const VersionFate::Generation begun = version != nullptr ? version->fate.commit_begins() : 0;
-    writer->commit(reason, [this, node, writer, version, begun, reply = std::move(reply),
+    writer->commit(reason, [this, node, writer, version, begun, reason, reply = std::move(reply),
                             ended = std::move(ended)](Result<CommittedObject> object) {
         if (object) {
             // fsync before the first write publishes nothing.
@@ -93,6 +93,11 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
                 state_.failed.clear(writer->key(), [] {});
             }
             reply({});
+            ended();
+            return;
+        }
+        if (reason == CommitReason::kPublish && !writer->failed()) {
+            reply(failure(object.error()));
             ended();
             return;
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/live_logs.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -44,13 +46,19 @@ void LiveLogs::tick() {
         waiting_ = false;
     }
     std::vector<NodePtr> logs;
+    std::set<const FileWriter*> writers;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         for (const NodePtr& node : state_.nodes.with_writers(lock)) {
             if (node->is_live_log) {
                 logs.push_back(node);
+                writers.insert(node->writer.get());
             }
         }
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        std::erase_if(logs_, [&](const auto& log) { return !log.second.under_way && writers.count(log.first) == 0; });
     }
     for (const NodePtr& log : logs) {
         publish(log);
@@ -62,23 +70,39 @@ void LiveLogs::tick() {
 
 void LiveLogs::publish(const NodePtr& node) {
     std::shared_ptr<FileWriter> writer;
+    std::uint64_t published = 0;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         writer = node->writer;
+        published = node->committed ? node->committed->size : 0;
     }
     if (writer == nullptr || node->removed || writer->failed() || writer->pristine() || !writer->dirty()) {
         return;
     }
-    {
-        const std::lock_guard lock(mutex_);
-        if (!under_way_.insert(writer.get()).second) {
-            return;
-        }
+    const std::uint64_t size = writer->size();
+    if (!begin(*writer, size - std::min(published, size))) {
+        return;
     }
-    publish_(node, writer, [this, writer] {
+    publish_(node, writer, [this, writer](const Status& ended) {
         const std::lock_guard lock(mutex_);
-        under_way_.erase(writer.get());
+        if (const auto log = logs_.find(writer.get()); log != logs_.end()) {
+            log->second.under_way = false;
+            log->second.pace.ended(ended.has_value());
+        }
     });
+}
+
+bool LiveLogs::begin(const FileWriter& writer, std::uint64_t unpublished) {
+    const std::uint64_t sent_again = writer.sent_again();
+    const std::lock_guard lock(mutex_);
+    Log& log = logs_.try_emplace(&writer, Log{PublishPace(state_.env.write.config.publish_interval)}).first->second;
+    log.pace.passed(unpublished, sent_again);
+    if (log.under_way || !log.pace.is_due()) {
+        return false;
+    }
+    log.under_way = true;
+    log.pace.begins();
+    return true;
 }
 
 }  // namespace ckptfs

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs become visible while they grow: what was written to a file that is open for appending, or has the name of a log,
-// is committed every --publish-interval, as an fsync would do it. A file with nothing new costs no request.
+// is committed every --publish-interval, or less often (publish_pace.h). A file with nothing new costs no request. What
+// cannot be published is tried again, as long as the file has not failed.
 //
 // Threads: all functions may be called from any thread; the destructor waits for what is running.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 
 #include "fs/nodes.h"
+#include "fs/publish_pace.h"
 #include "fs/shared_state.h"
 
 namespace ckptfs {
@@ -18,8 +20,8 @@ namespace ckptfs {
 class LiveLogs {
 public:
     // Commits what was written so far, and tells when that is over.
-    using Publish = std::function<void(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
-                                       std::function<void()> ended)>;
+    using Publish =
+        std::function<void(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, Reply<void> ended)>;
 
     LiveLogs(SharedState& state, Publish publish) : state_(state), publish_(std::move(publish)) {}
     ~LiveLogs();
@@ -34,13 +36,18 @@ private:
     void start();
     void tick();
     void publish(const NodePtr& node);
+    [[nodiscard]] bool begin(const FileWriter& writer, std::uint64_t unpublished);
 
     SharedState& state_;
     const Publish publish_;
 
     std::mutex mutex_;
     // --- guarded by `mutex_`
-    std::set<const FileWriter*> under_way_;
+    struct Log {
+        PublishPace pace;
+        bool under_way = false;
+    };
+    std::map<const FileWriter*, Log> logs_;
     bool waiting_ = false;
     bool stopping_ = false;
     Timer::Id timer_ = 0;

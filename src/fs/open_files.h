@@ -38,10 +38,8 @@ public:
         : state_(state),
           lookups_(lookups),
           gate_(gate),
-          live_logs_(state, [this](const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
-                                   const std::function<void()>& ended) {
-              // Whoever writes next hears of a failure.
-              commit_in_order(node, writer, CommitReason::kFsync, [ended](const Status&) { ended(); });
+          live_logs_(state, [this](const NodePtr& node, const std::shared_ptr<FileWriter>& writer, Reply<void> ended) {
+              commit_in_order(node, writer, CommitReason::kPublish, std::move(ended));
           }) {}
 
     void create(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply);

@@ -19,12 +19,21 @@ std::shared_ptr<FileWriter> SharedState::make_writer(const std::string& key, int
     const bool asked_for = matches_any(key.substr(key.rfind('/') + 1), env.write.config.stage);
     const bool reads = (flags & O_ACCMODE) == O_RDWR;
     const bool changes = base && base->size > 0 && (flags & O_APPEND) == 0;
+    if (!asked_for && !reads && !changes && publishes_growth(key, flags)) {
+        return make_growing_file(env.write, key, std::move(base), overwrite);
+    }
     if (!asked_for && !reads && !changes) {
         return FileWriter::create(env.write, key, std::move(base), overwrite);
     }
     const StagedEnvironment environment{env.write, env.read, HiddenPlace{env.prefix, mount_id}};
     return make_staged_file(environment, key, std::move(base), asked_for ? Streaming::kNever : Streaming::kWhileInOrder,
                             overwrite);
+}
+
+bool SharedState::publishes_growth(const std::string& key, int flags) const {
+    const WriteConfig& config = env.write.config;
+    return config.publish_interval != Milliseconds(0) &&
+           ((flags & O_APPEND) != 0 || matches_any(key.substr(key.rfind('/') + 1), config.keep_on_kill));
 }
 
 Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) const {

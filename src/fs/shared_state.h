@@ -15,6 +15,7 @@
 #include "fs/key_order.h"
 #include "fs/nodes.h"
 #include "fs/object_contents.h"
+#include "staged/growing_file.h"
 #include "staged/staged_file.h"
 
 namespace ckptfs {
@@ -47,6 +48,8 @@ struct SharedState {
     // For a file opened with these flags of open(2); empty `base` for a new or truncated one.
     [[nodiscard]] std::shared_ptr<FileWriter> make_writer(const std::string& key, int flags,
                                                           std::optional<CommittedObject> base) const;
+    // Whether what is written to a file opened so becomes visible while it grows, as far as that is known by now.
+    [[nodiscard]] bool publishes_growth(const std::string& key, int flags) const;
     [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node) const;
     void note_names_changed(const NodeTable::Lock&, Node& directory) const {
         // Another time also where the clock was set back.

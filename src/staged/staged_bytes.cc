@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staged/staged_bytes.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -119,6 +120,18 @@ void StagedBytes::truncate(std::uint64_t size) {
         std::fill(last.begin() + static_cast<std::ptrdiff_t>(kept.end), last.end(), std::byte{});
         checksum->second = crc32c(last);
     }
+}
+
+void StagedBytes::release_before(std::uint64_t offset) {
+    const std::unique_lock lock(mutex_);
+    const std::uint64_t pages = offset / kPageSize;
+    if (!file_ || pages == 0) {
+        return;
+    }
+    // A disk that does not take space back has it back with the file.
+    static_cast<void>(
+        ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(pages * kPageSize)));
+    std::erase_if(checksums_, [pages](const auto& entry) { return entry.first < pages; });
 }
 
 Failure StagedBytes::cannot_write(int errno_value) const {

@@ -5,8 +5,8 @@
 // Every byte is checked on its way back: of each page that has been written to, a CRC32C is kept in memory.
 //
 // Ownership: shared by the file being written and by reads under way.
-// Threads: write() and truncate() by one thread at a time; read() by any number, of bytes that have been written.
-// All of them wait for the disk, and reads for a write under way.
+// Threads: all functions may be called from any thread; reads are of bytes that have been written. All of them wait for
+// the disk, and for a write under way.
 #pragma once
 
 #include <array>
@@ -32,6 +32,8 @@ public:
     Status read(std::uint64_t offset, MutableByteSpan target) const;
     // Gives back what lies behind.
     void truncate(std::uint64_t size);
+    // Gives back what lies before, page by page. It is not read any more.
+    void release_before(std::uint64_t offset);
 
 private:
     // A small write reads its page; a smaller page takes more memory for checksums, which is 0.06 % of what is staged.

@@ -313,7 +313,7 @@ void StagedFile::carry_out(const PendingPointer& pending, PendingTruncate& trunc
 }
 
 void StagedFile::carry_out(const PendingPointer& /*pending*/, PendingCommit& commit) {
-    const bool nothing_to_publish = !dirty_ || (commit.reason == CommitReason::kFsync && !touched_ && !base_);
+    const bool nothing_to_publish = !dirty_ || (saves_only_writes(commit.reason) && !touched_ && !base_);
     if (orphaned_) {
         outbox_.add([done = std::move(commit.done), why = *orphaned_] { done(failure(why)); });
         next();

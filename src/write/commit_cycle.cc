@@ -44,6 +44,7 @@ void FileWriterImpl::begin_upload() {
         return;
     }
     upload_ = Upload::create(environment_.store, target(std::nullopt));
+    write_id_ = upload_->write_id();
     copy_parts(1, copy_.pieces);
 }
 
@@ -140,7 +141,7 @@ void FileWriterImpl::part_sent(const std::shared_ptr<Upload>& upload, const Stat
 // --- commit
 
 void FileWriterImpl::commit_requested(PendingCommit commit) {
-    const bool nothing_to_publish = !dirty_ || (commit.reason == CommitReason::kFsync && !touched_ && !committed_);
+    const bool nothing_to_publish = !dirty_ || (saves_only_writes(commit.reason) && !touched_ && !committed_);
     if (nothing_to_publish) {
         outbox_.add([done = std::move(commit.done), object = committed_.value_or(CommittedObject())] { done(object); });
         return;
@@ -251,6 +252,7 @@ void FileWriterImpl::put_whole() {
         encoder_ = environment_.codec.plain_encoder();
     }
     upload_ = Upload::create(environment_.store, target(size_));
+    write_id_ = upload_->write_id();
     outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = std::move(whole)] {
         keep->prepare(encoder, part, 0, [keep, upload, encoder](Result<Part> ready) {
             if (ready) {

@@ -29,6 +29,19 @@ CommittedFrame CommittedFrames::frame_at(std::uint64_t offset, std::uint64_t siz
     return frame;
 }
 
+CopyPlan plan_kept_copy(const CommittedFrames& frames, std::uint64_t kept, const PartPlan& plan) {
+    if (frames.plain()) {
+        return plan_copy(kept, plan);
+    }
+    const std::uint64_t whole = kept / kFrameSize;
+    if (plan.equal_size() != 0 || whole == 0) {
+        return {};
+    }
+    CopyPlan copy = plan_whole_copy(frames.stored_offset(whole));
+    copy.fetch_from = copy.pieces.empty() ? 0 : whole * kFrameSize;
+    return copy;
+}
+
 namespace {
 
 void read_table(ObjectStore& store, const Codec& codec, const std::string& key, const CommittedObject& committed,

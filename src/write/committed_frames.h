@@ -14,6 +14,7 @@
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 #include "write/file_writer.h"
+#include "write/part_plan.h"
 
 namespace ckptfs {
 
@@ -39,6 +40,10 @@ struct CommittedFrames {
     // The frame that holds this byte of a file of `size` bytes.
     [[nodiscard]] CommittedFrame frame_at(std::uint64_t offset, std::uint64_t size) const;
 };
+
+// What the next commit copies within the store of the first `kept` bytes of the file, by whole frames where there are
+// any; pieces of the object, and where the file is sent from.
+[[nodiscard]] CopyPlan plan_kept_copy(const CommittedFrames& frames, std::uint64_t kept, const PartPlan& plan);
 
 // What a commit keeps of the object it starts from, where that is more than how it begins.
 struct KeptContent {

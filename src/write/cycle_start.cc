@@ -61,18 +61,13 @@ void FileWriterImpl::begin_cycle() {
     encoder_ = equal_parts ? environment_.codec.plain_encoder() : environment_.codec.encoder(key_);
     copy_ = CopyPlan();
     records_.clear();
-    std::uint64_t stored_begin = 0;
-    if (kept_size_ > 0 && committed_frames_->plain()) {
-        copy_ = plan_copy(kept_size_, group_->plan());
-        stored_begin = copy_.fetch_from;
-    } else if (kept_size_ > 0 && !equal_parts) {
-        const std::uint64_t frames = kept_size_ / kFrameSize;
-        stored_begin = committed_frames_->stored_offset(frames);
-        copy_ = plan_whole_copy(stored_begin);
-        copy_.fetch_from = copy_.pieces.empty() ? 0 : frames * kFrameSize;
+    if (kept_size_ > 0) {
+        copy_ = plan_kept_copy(*committed_frames_, kept_size_, group_->plan());
     }
-    if (copy_.pieces.empty()) {
-        stored_begin = 0;
+    std::uint64_t stored_begin = 0;
+    if (!copy_.pieces.empty()) {
+        stored_begin = committed_frames_->plain() ? copy_.fetch_from
+                                                  : committed_frames_->stored_offset(copy_.fetch_from / kFrameSize);
     }
     if (!copy_.pieces.empty() || !kept_runs_.empty()) {
         encoder_ = committed_frames_->encoder;
@@ -334,6 +329,9 @@ void FileWriterImpl::block_here(std::uint64_t cycle, const std::shared_ptr<Fetch
         const ByteSpan data(fetch->buffer.data(), fetch->wanted);
         Slice slice;
         discard(room_.keep(std::move(fetch->buffer), data, slice));
+        if (when_fetched_) {
+            outbox_.add([told = when_fetched_, offset = fetch->offset, slice] { told(offset, slice); });
+        }
         accept(std::move(slice));
     }
     deliver(lock);

@@ -164,6 +164,21 @@ void FileWriterImpl::when_failed(std::function<void(const Error&)> told) {
     when_failed_ = std::move(told);
 }
 
+void FileWriterImpl::when_fetched(std::function<void(std::uint64_t offset, Slice bytes)> told) {
+    const std::lock_guard lock(mutex_);
+    when_fetched_ = std::move(told);
+}
+
+std::optional<CommittedFrames> FileWriterImpl::committed_frames() const {
+    const std::lock_guard lock(mutex_);
+    return committed_frames_;
+}
+
+std::string FileWriterImpl::write_id() const {
+    const std::lock_guard lock(mutex_);
+    return write_id_;
+}
+
 std::string FileWriterImpl::key() const {
     const std::lock_guard lock(mutex_);
     return key_;

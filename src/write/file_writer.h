@@ -73,7 +73,13 @@ struct WriteData {
 // (O_EXCL).
 enum class Overwrite : std::uint8_t { kAllowed, kRefused };
 
-enum class CommitReason : std::uint8_t { kClose, kFsync, kRename };
+// kPublish: nobody waits for it. Where the writer says so (FileWriter::commit), one that fails harms nothing.
+enum class CommitReason : std::uint8_t { kClose, kFsync, kRename, kPublish };
+
+// What was created and never written to is not committed for these.
+[[nodiscard]] constexpr bool saves_only_writes(CommitReason reason) {
+    return reason == CommitReason::kFsync || reason == CommitReason::kPublish;
+}
 
 struct WriterProgress {
     std::uint64_t size = 0;
@@ -104,8 +110,9 @@ public:
     virtual void append(WriteData data, WriteDone done) = 0;
     // Larger, before the first write: a size hint, and zeros for what is never written. To zero: starts over.
     virtual void truncate(std::uint64_t size, Done done) = 0;
-    // Waits for the writes handed over before it; later ones wait for the commit. CommitReason::kFsync before the first
-    // write publishes nothing and answers with an object without ETag.
+    // Waits for the writes handed over before it; later ones may have to wait for the commit. CommitReason::kFsync
+    // before the first write publishes nothing and answers with an object without ETag. One that fails is the failure
+    // of the file, but for CommitReason::kPublish where failed() says so.
     virtual void commit(CommitReason reason, CommitDone done) = 0;
     // Ends the upload and keeps `why` for every later call; what was committed before stays. `done` is called when
     // nothing is left in the store.
@@ -140,6 +147,8 @@ public:
     [[nodiscard]] virtual bool pristine() const = 0;
     [[nodiscard]] virtual std::optional<Error> failed() const = 0;
     [[nodiscard]] virtual WriterProgress progress() const = 0;
+    // Bytes that are in the bucket and that the next commit sends once more; 0 where that is not known.
+    [[nodiscard]] virtual std::uint64_t sent_again() const { return 0; }
 };
 
 }  // namespace ckptfs

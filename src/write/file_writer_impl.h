@@ -68,6 +68,9 @@ public:
     bool move_to(std::string key, Overwrite overwrite) override;
     void go_on_at(std::string key, Overwrite overwrite) override;
     void committed_moved(std::string key, CommittedObject copy) override;
+    void when_fetched(std::function<void(std::uint64_t offset, Slice bytes)> told) override;
+    [[nodiscard]] std::optional<CommittedFrames> committed_frames() const override;
+    [[nodiscard]] std::string write_id() const override;
     void when_failed(std::function<void(const Error&)> told) override;
 
     [[nodiscard]] std::string key() const override;
@@ -245,6 +248,7 @@ private:
     bool charging_ = false;
     std::optional<Error> failure_;
     std::function<void(const Error&)> when_failed_;
+    std::function<void(std::uint64_t offset, Slice bytes)> when_fetched_;
 
     // What is in the bucket, and how much of it the next commit keeps.
     std::optional<CommittedObject> committed_;
@@ -279,6 +283,8 @@ private:
     // Of the container's frames, those of copied ones included.
     std::vector<FrameRecord> records_;
     std::shared_ptr<Upload> upload_;
+    // Of the latest.
+    std::string write_id_;
     int parts_under_way_ = 0;
     // Of them, those that are not yet encoded.
     int parts_being_prepared_ = 0;

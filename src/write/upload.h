@@ -66,6 +66,7 @@ public:
     // nothing is in flight and nothing of it is left in the store; an object that was published meanwhile stays.
     void abort(Done done);
 
+    [[nodiscard]] const std::string& write_id() const { return write_id_; }
     [[nodiscard]] std::uint64_t bytes_in_store() const;
     [[nodiscard]] int requests_in_flight() const;
 

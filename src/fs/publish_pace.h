@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a log that grows is published next, counted in --publish-interval. Pure.
+//
+// Each time, as long as that costs little. Below 5 MiB all of it is sent again (S3 copies no smaller part), so that it
+// is published less often the more that is: kCheap bytes of it an interval, but after kLongest in any case. A log that
+// has doubled is due at once. What is sent of it is so no more than twice its size, and 2 kCheap an interval.
+//
+// After a publish that failed the time to the next doubles, up to kLongest.
+//
+// Values, not synchronised.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ckptfs/clock.h"
+
+namespace ckptfs {
+
+class PublishPace {
+public:
+    static constexpr std::uint64_t kCheap = std::uint64_t{64} << 10;
+    // For who follows it on another mount.
+    static constexpr Milliseconds kLongest{30'000};
+
+    // More than nothing.
+    explicit PublishPace(Milliseconds interval) : most_intervals_(std::max<std::int64_t>(1, kLongest / interval)) {}
+
+    // An interval has passed. What is new, and what has to be sent once more with it.
+    void passed(std::uint64_t unpublished, std::uint64_t sent_again) {
+        ++intervals_;
+        const std::int64_t for_size = static_cast<std::int64_t>((sent_again + kCheap - 1) / kCheap);
+        const std::int64_t for_failures = std::int64_t{1} << failures_;
+        const bool has_doubled = failures_ == 0 && unpublished >= sent_again;
+        is_due_ = has_doubled || intervals_ >= std::min(most_intervals_, std::max(for_size, for_failures));
+    }
+    // It is published: it may be due again before that has ended.
+    [[nodiscard]] bool is_due() const { return is_due_; }
+    void begins() {
+        intervals_ = 0;
+        is_due_ = false;
+    }
+    void ended(bool published) { failures_ = published ? 0 : std::min(failures_ + 1, kMostFailures); }
+
+private:
+    static constexpr int kMostFailures = 20;
+
+    std::int64_t most_intervals_;
+    std::int64_t intervals_ = 0;
+    bool is_due_ = false;
+    int failures_ = 0;
+};
+
+}  // namespace ckptfs

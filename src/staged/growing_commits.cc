@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "staged/content_feed.h"
+#include "staged/growing_file_impl.h"
+
+namespace ckptfs {
+namespace {
+
+// Of what is in the bucket, to be sent once more: what compresses well is fetched instead.
+constexpr std::uint64_t kMostKept = std::uint64_t{64} << 20;
+// Requests whose answers were lost that may still take effect.
+constexpr std::size_t kMostFailed = 16;
+
+// What trying again does not mend.
+bool is_final(const Error& error) {
+    switch (error.errno_value) {
+        case ESTALE:
+        case ENOENT:
+        case EEXIST:
+        case EFBIG:
+            return true;
+        default:
+            return false;
+    }
+}
+
+FeedSource staged_source(const std::shared_ptr<StagedBytes>& staged, ByteRun run) {
+    StagedContent content(run.begin);
+    content.write(run.begin, run.end);
+    return FeedSource{std::move(content), {}, staged, nullptr};
+}
+
+}  // namespace
+
+// --- what it starts from
+
+std::uint64_t GrowingFile::prefix() const {
+    if (!committed_ || !frames_) {
+        return staged_from_;
+    }
+    return std::max(staged_from_, plan_kept_copy(*frames_, kept_, group_->plan()).fetch_from);
+}
+
+void GrowingFile::check_base(Done checked) {
+    const bool names_version = committed_ && !starts_over_ && prefix() == 0;
+    if (!names_version && failed_commits_.empty()) {
+        outbox_.add([checked = std::move(checked)] { checked({}); });
+        return;
+    }
+    outbox_.add([keep = self(), key = key_, checked = std::move(checked)] {
+        keep->environment_.store.head(key, [keep, checked](const Result<ObjectInfo>& object) {
+            Status status;
+            {
+                const std::lock_guard lock(keep->mutex_);
+                status = keep->check_version(object);
+            }
+            checked(status);
+        });
+    });
+}
+
+Status GrowingFile::check_version(const Result<ObjectInfo>& object) {
+    const bool is_needed = committed_ && !starts_over_;
+    if (!object) {
+        return object.error().errno_value == ENOENT && !is_needed ? Status() : failure(object.error());
+    }
+    const auto id = object->metadata.find(kWriteIdMetadata);
+    const auto ours = std::find_if(failed_commits_.begin(), failed_commits_.end(), [&](const FailedCommit& commit) {
+        return id != object->metadata.end() && commit.write_id == id->second;
+    });
+    if (ours != failed_commits_.end()) {
+        // Only its answer was lost.
+        committed_ = CommittedObject{object->etag, object->size, ours->size, object->last_modified};
+        frames_.reset();
+        kept_ = ours->unchanged;
+        starts_over_ = false;
+        overwrite_ = Overwrite::kAllowed;
+        failed_commits_.clear();
+        return {};
+    }
+    if (is_needed && object->etag != committed_->etag) {
+        return failure(ESTALE, format("write {}: another version is there now, by another mount or client; open the "
+                                      "file anew",
+                                      escaped(key_)));
+    }
+    return {};
+}
+
+std::shared_ptr<StreamWriter> GrowingFile::make_writer(std::uint64_t begin) {
+    if (begin == 0) {
+        return StreamWriter::create(environment_, key_, std::nullopt, overwrite_);
+    }
+    if (frames_) {
+        return StreamWriter::create(environment_, key_, *committed_, KeptContent{*frames_, begin, {}}, overwrite_);
+    }
+    auto writer = StreamWriter::create(environment_, key_, committed_, overwrite_);
+    if (begin < committed_->size) {
+        // What goes wrong is told by what follows.
+        outbox_.add([writer, begin] { writer->truncate(begin, [](const Status&) {}); });
+    }
+    return writer;
+}
+
+void GrowingFile::feed_staged(const std::shared_ptr<StreamWriter>& writer, ByteRun run, Done done) {
+    outbox_.add([keep = self(), source = staged_source(staged_, run), run, writer, done = std::move(done)] {
+        feed(keep->environment_, source, run, writer, done);
+    });
+}
+
+// --- one commit after the other
+
+void GrowingFile::start_commit() {
+    if (commit_ || waiting_.empty()) {
+        return;
+    }
+    commit_ = std::make_shared<Commit>();
+    commit_->waiting = std::exchange(waiting_, {});
+    commit_->size = size_;
+    if (stream_) {
+        commit_->writer = std::exchange(stream_, nullptr);
+        commit_->streamed = true;
+        discard_staged(size_);
+        publish(commit_);
+        return;
+    }
+    check_base([keep = self(), commit = commit_](const Status& checked) {
+        std::unique_lock lock(keep->mutex_);
+        if (commit == keep->commit_) {
+            checked ? keep->send(commit) : keep->failed(commit, checked.error());
+        }
+        keep->deliver(lock);
+    });
+}
+
+void GrowingFile::send(const CommitPointer& commit) {
+    const std::uint64_t begin = prefix();
+    commit->writer = make_writer(begin);
+    keep_fetched(*commit->writer, begin);
+    feed_staged(commit->writer, {begin, commit->size}, [keep = self(), commit](const Status& sent) {
+        std::unique_lock lock(keep->mutex_);
+        if (commit == keep->commit_) {
+            sent ? keep->publish(commit) : keep->failed(commit, sent.error());
+        }
+        keep->deliver(lock);
+    });
+}
+
+void GrowingFile::publish(const CommitPointer& commit) {
+    outbox_.add([keep = self(), commit, writer = commit->writer] {
+        writer->commit(CommitReason::kClose, [keep, commit](Result<CommittedObject> object) {
+            std::unique_lock lock(keep->mutex_);
+            if (commit == keep->commit_) {
+                object ? keep->succeeded(*commit, *object) : keep->failed(commit, std::move(object.error()));
+            }
+            keep->deliver(lock);
+        });
+    });
+}
+
+void GrowingFile::succeeded(const Commit& commit, const CommittedObject& object) {
+    committed_ = object;
+    frames_ = commit.writer->committed_frames();
+    kept_ = commit.size;
+    starts_over_ = false;
+    overwrite_ = Overwrite::kAllowed;
+    failed_commits_.clear();
+    staging_is_full_ = false;
+    dirty_ = commit.outdated;
+    for (const PendingCommit& waiting : commit.waiting) {
+        outbox_.add([done = waiting.done, object] { done(object); });
+    }
+    release_staged();
+    commit_.reset();
+    if (!dirty_) {
+        for (const PendingCommit& waiting : std::exchange(waiting_, {})) {
+            outbox_.add([done = waiting.done, object] { done(object); });
+        }
+    }
+    start_commit();
+}
+
+void GrowingFile::failed(const CommitPointer& commit, Error error) {
+    if (!commit->writer) {
+        failure_ended(commit, error);
+        return;
+    }
+    if (std::string id = commit->writer->write_id(); !id.empty()) {
+        failed_commits_.push_back({std::move(id), commit->size, commit->size});
+        if (failed_commits_.size() > kMostFailed) {
+            failed_commits_.erase(failed_commits_.begin());
+        }
+    }
+    outbox_.add([keep = self(), commit, error = std::move(error)] {
+        commit->writer->abort(error, [keep, commit, error](const Status&) {
+            std::unique_lock lock(keep->mutex_);
+            if (commit == keep->commit_) {
+                keep->failure_ended(commit, error);
+            }
+            keep->deliver(lock);
+        });
+    });
+}
+
+void GrowingFile::failure_ended(const CommitPointer& commit, const Error& error) {
+    const bool is_waited_for =
+        std::any_of(commit->waiting.begin(), commit->waiting.end(),
+                    [](const PendingCommit& waiting) { return waiting.reason != CommitReason::kPublish; });
+    if (is_waited_for || commit->streamed || is_final(error)) {
+        // A writer has told of it itself.
+        commit->writer ? stop(error) : fail(error);
+        return;
+    }
+    outbox_.add([line = format("{} is published later, with all that was written to it: {}", escaped(key_),
+                               escaped(error.message))] { log_warning(line); });
+    for (const PendingCommit& waiting : commit->waiting) {
+        outbox_.add([done = waiting.done, error] { done(failure(error)); });
+    }
+    commit_.reset();
+    start_commit();
+}
+
+// --- what is staged
+
+void GrowingFile::release_staged() {
+    std::uint64_t begin = prefix();
+    if (kept_ - begin > kMostKept) {
+        begin = kept_;
+    }
+    if (begin > staged_from_) {
+        staged_from_ = begin;
+        outbox_.add([keep = self(), begin, staged = staged_] {
+            keep->environment_.staging.post([begin, staged] { staged->release_before(begin); });
+        });
+    }
+}
+
+void GrowingFile::keep_fetched(StreamWriter& writer, std::uint64_t end) {
+    const auto fetched = std::make_shared<Fetched>();
+    fetched->staged = staged_;
+    fetched->begin = fetched->end = end;
+    writer.when_fetched([keep = self(), fetched](std::uint64_t offset, Slice bytes) {
+        {
+            const std::lock_guard lock(keep->mutex_);
+            fetched->begin = std::min(fetched->begin, offset);
+            if (fetched->end - fetched->begin > kMostKept) {
+                return;
+            }
+        }
+        keep->environment_.staging.post([keep, fetched, offset, bytes = std::move(bytes)] {
+            const Status status = fetched->staged->write(offset, bytes.bytes);
+            const std::lock_guard lock(keep->mutex_);
+            keep->kept_fetched(*fetched, bytes.bytes.size(), status);
+        });
+    });
+}
+
+void GrowingFile::kept_fetched(Fetched& fetched, std::uint64_t size, const Status& status) {
+    fetched.staged_bytes += status ? size : 0;
+    const bool is_whole = fetched.staged_bytes == fetched.end - fetched.begin;
+    if (is_whole && fetched.staged == staged_ && fetched.end == staged_from_) {
+        staged_from_ = fetched.begin;
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staged/growing_file.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "staged/growing_file_impl.h"
+
+namespace ckptfs {
+namespace {
+
+// What was written since the last commit began and is more is written on as any other file is.
+constexpr std::uint64_t kStreamsFrom = std::uint64_t{32} << 20;
+// While the store does not answer, so much is kept for it; then writes wait.
+constexpr std::uint64_t kMostUnpublished = std::uint64_t{1} << 30;
+
+}  // namespace
+
+std::shared_ptr<FileWriter> make_growing_file(WriteEnvironment& environment, std::string key,
+                                              std::optional<CommittedObject> base, Overwrite overwrite) {
+    return std::make_shared<GrowingFile>(environment, std::move(key), std::move(base), overwrite);
+}
+
+GrowingFile::GrowingFile(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base,
+                         Overwrite overwrite)
+    : environment_(environment),
+      group_(environment.writers.get(environment)),
+      key_(std::move(key)),
+      overwrite_(overwrite),
+      committed_(std::move(base)),
+      starts_over_(!committed_),
+      dirty_(!committed_) {
+    size_ = kept_ = committed_ ? committed_->size : 0;
+    staged_ = std::make_shared<StagedBytes>(environment_.config.staging_dir, key_);
+    staged_from_ = size_;
+}
+
+// --- calls from the outside
+
+void GrowingFile::write(std::uint64_t offset, WriteData data, WriteDone done) {
+    enqueue(PendingWrite{offset, std::move(data), std::move(done)});
+}
+
+void GrowingFile::append(WriteData data, WriteDone done) {
+    enqueue(PendingWrite{std::nullopt, std::move(data), std::move(done)});
+}
+
+void GrowingFile::truncate(std::uint64_t size, Done done) {
+    enqueue(PendingTruncate{size, std::move(done)});
+}
+
+void GrowingFile::commit(CommitReason reason, CommitDone done) {
+    enqueue(PendingCommit{reason, std::move(done)});
+}
+
+void GrowingFile::enqueue(Pending pending) {
+    const auto keep = self();
+    auto pointer = std::make_shared<Pending>(std::move(pending));
+    std::unique_lock lock(mutex_);
+    if (failure_) {
+        outbox_.add(
+            [pointer, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pointer); });
+    } else {
+        pending_.push_back(std::move(pointer));
+    }
+    deliver(lock);
+}
+
+void GrowingFile::abort(Error why, Done done) {
+    const auto keep = self();
+    std::unique_lock lock(mutex_);
+    stop(std::move(why));
+    aborted_.push_back(std::move(done));
+    deliver(lock);
+}
+
+bool GrowingFile::move_to(std::string key) {
+    const std::lock_guard lock(mutex_);
+    const bool commit_waits = std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
+        return std::holds_alternative<PendingCommit>(*pending);
+    });
+    if (failure_ || committed_ || !failed_commits_.empty() || commit_ || stream_ || commit_waits) {
+        return false;
+    }
+    key_ = std::move(key);
+    overwrite_ = Overwrite::kAllowed;
+    return true;
+}
+
+void GrowingFile::committed_moved(std::string key, CommittedObject copy) {
+    const auto keep = self();
+    std::unique_lock lock(mutex_);
+    if ((stream_ || commit_) && !failure_) {
+        fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
+                                 "write the file anew",
+                                 escaped(key_), escaped(key)))
+                 .value());
+    }
+    key_ = std::move(key);
+    // The bytes are the same.
+    copy.size = committed_ ? committed_->size : copy.size;
+    committed_ = std::move(copy);
+    frames_.reset();
+    failed_commits_.clear();
+    deliver(lock);
+}
+
+void GrowingFile::when_failed(std::function<void(const Error&)> told) {
+    const std::lock_guard lock(mutex_);
+    when_failed_ = std::move(told);
+}
+
+std::string GrowingFile::key() const {
+    const std::lock_guard lock(mutex_);
+    return key_;
+}
+
+std::uint64_t GrowingFile::size() const {
+    const std::lock_guard lock(mutex_);
+    return size_;
+}
+
+bool GrowingFile::dirty() const {
+    const std::lock_guard lock(mutex_);
+    return dirty_ || busy_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
+               return !std::holds_alternative<PendingCommit>(*pending);
+           });
+}
+
+bool GrowingFile::pristine() const {
+    const std::lock_guard lock(mutex_);
+    return !touched_ && !committed_;
+}
+
+std::optional<Error> GrowingFile::failed() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+}
+
+WriterProgress GrowingFile::progress() const {
+    const std::lock_guard lock(mutex_);
+    WriterProgress progress;
+    if (const std::shared_ptr<StreamWriter>& writer = commit_ ? commit_->writer : stream_) {
+        progress = writer->progress();
+    } else {
+        progress.bytes_in_store = kept_;
+    }
+    progress.size = size_;
+    progress.bytes_acknowledged = bytes_acknowledged_;
+    return progress;
+}
+
+std::uint64_t GrowingFile::sent_again() const {
+    const std::lock_guard lock(mutex_);
+    if (!committed_ || kept_ == 0) {
+        return 0;
+    }
+    if (!frames_) {
+        return committed_->stored_size < kMinPartSize ? committed_->stored_size : 0;
+    }
+    const std::uint64_t copied = plan_kept_copy(*frames_, kept_, group_->plan()).fetch_from;
+    const std::uint64_t stored = frames_->plain() ? copied : frames_->stored_offset(copied / kFrameSize);
+    return committed_->stored_size - std::min(stored, committed_->stored_size);
+}
+
+// --- the queue
+
+void GrowingFile::deliver(std::unique_lock<std::mutex>& lock) {
+    advance();
+    outbox_.deliver(lock);
+}
+
+void GrowingFile::advance() {
+    while (!failure_ && !busy_ && !pending_.empty() && step()) {
+    }
+    answer_aborts();
+}
+
+bool GrowingFile::step() {
+    const PendingPointer pending = pending_.front();
+    return std::visit([&](auto& call) { return step(pending, call); }, *pending);
+}
+
+// The front is being carried out.
+void GrowingFile::take_front() {
+    busy_ = true;
+    pending_.pop_front();
+}
+
+bool GrowingFile::step(const PendingPointer& /*pending*/, PendingCommit& commit) {
+    const bool nothing_to_publish = !dirty_ || (saves_only_writes(commit.reason) && !touched_ && !committed_);
+    if (nothing_to_publish && !commit_) {
+        outbox_.add([done = std::move(commit.done), object = committed_.value_or(CommittedObject())] { done(object); });
+    } else {
+        waiting_.push_back(std::move(commit));
+        start_commit();
+    }
+    pending_.pop_front();
+    return true;
+}
+
+// --- changes
+
+std::uint64_t GrowingFile::unpublished() const {
+    const std::uint64_t begun = commit_ ? commit_->size : kept_;
+    return size_ - std::min(begun, size_);
+}
+
+bool GrowingFile::should_stream(std::uint64_t end) const {
+    const std::uint64_t more = end - std::min(end, size_);
+    // What is to be sent again has to stay here.
+    const std::uint64_t most = failed_commits_.empty() ? kStreamsFrom : kMostUnpublished;
+    return staging_is_full_ || more > kStreamsFrom || unpublished() + more > most;
+}
+
+bool GrowingFile::step(const PendingPointer& pending, PendingWrite& write) {
+    const std::uint64_t length = write.data.data.size();
+    if (length == 0) {
+        answer<PendingWrite>(pending, {});
+        pending_.pop_front();
+        return true;
+    }
+    const std::uint64_t offset = write.offset.value_or(size_);
+    const std::uint64_t limit = group_->plan().reachable_size(size_);
+    if (offset > limit || length > limit - offset) {
+        fail(failure(EFBIG, format("write {}: byte {} is beyond the largest size this memory budget can upload, {} "
+                                   "bytes; use a larger --max-memory",
+                                   escaped(key_), offset + length, limit))
+                 .value());
+        return false;
+    }
+    const bool is_being_sent = commit_ && offset < commit_->size;
+    const bool is_too_much = commit_ && unpublished() + length > kMostUnpublished;
+    if (is_being_sent || is_too_much) {
+        return false;
+    }
+    if (stream_) {
+        take_front();
+        write_through(pending, offset);
+    } else if (offset < staged_from_ || (!commit_ && should_stream(offset + length))) {
+        if (!commit_) {
+            start_stream();
+        }
+    } else if (!(commit_ && staging_is_full_)) {
+        take_front();
+        stage(pending, offset);
+    }
+    return false;
+}
+
+void GrowingFile::stage(const PendingPointer& pending, std::uint64_t offset) {
+    outbox_.add([keep = self(), pending, offset, target = staged_] {
+        keep->environment_.staging.post([keep, pending, offset, target] {
+            const Status status = target->write(offset, std::get<PendingWrite>(*pending).data.data);
+            std::unique_lock lock(keep->mutex_);
+            keep->staged(pending, offset, status);
+            keep->deliver(lock);
+        });
+    });
+}
+
+void GrowingFile::staged(const PendingPointer& pending, std::uint64_t offset, const Status& status) {
+    busy_ = false;
+    if (failure_) {
+        answer<PendingWrite>(pending, failure(*failure_));
+    } else if (!status) {
+        // There is another way.
+        staging_is_full_ = true;
+        changed_from(offset);
+        pending_.push_front(pending);
+    } else {
+        const std::uint64_t length = std::get<PendingWrite>(*pending).data.data.size();
+        changed_from(offset);
+        size_ = std::max(size_, offset + length);
+        bytes_acknowledged_ += length;
+        answer<PendingWrite>(pending, {});
+    }
+}
+
+void GrowingFile::changed_from(std::uint64_t offset) {
+    touched_ = dirty_ = true;
+    kept_ = std::min(kept_, offset);
+    for (FailedCommit& commit : failed_commits_) {
+        commit.unchanged = std::min(commit.unchanged, offset);
+    }
+    if (commit_) {
+        commit_->outdated = true;
+    }
+}
+
+bool GrowingFile::step(const PendingPointer& pending, PendingTruncate& truncate) {
+    const std::uint64_t size = truncate.size;
+    if (size > group_->plan().reachable_size(size)) {
+        fail(
+            failure(EFBIG, format("truncate {}: {} bytes are more than the largest size this memory budget can upload; "
+                                  "use a larger --max-memory",
+                                  escaped(key_), size))
+                .value());
+        return false;
+    }
+    const bool cuts_what_is_sent = commit_ && size < commit_->size;
+    if (cuts_what_is_sent || (commit_ && size > size_ + kStreamsFrom)) {
+        return false;
+    }
+    if (stream_) {
+        take_front();
+        truncate_through(pending, size);
+        return false;
+    }
+    if (size > size_ + kStreamsFrom) {
+        // Zeros are neither staged nor read.
+        start_stream();
+        return false;
+    }
+    if (size != size_) {
+        cut(size);
+    }
+    answer<PendingTruncate>(pending, {});
+    pending_.pop_front();
+    return true;
+}
+
+void GrowingFile::cut(std::uint64_t size) {
+    changed_from(size);
+    starts_over_ = starts_over_ || size == 0;
+    size_ = size;
+    if (size <= staged_from_) {
+        discard_staged(size);
+        return;
+    }
+    // Bytes behind read as zeros, also where the file grows again.
+    busy_ = true;
+    outbox_.add([keep = self(), size, target = staged_] {
+        keep->environment_.staging.post([keep, size, target] {
+            target->truncate(size);
+            std::unique_lock lock(keep->mutex_);
+            keep->busy_ = false;
+            keep->deliver(lock);
+        });
+    });
+}
+
+void GrowingFile::discard_staged(std::uint64_t begin) {
+    outbox_.add(
+        [keep = std::exchange(staged_, std::make_shared<StagedBytes>(environment_.config.staging_dir, key_))] {});
+    staged_from_ = begin;
+    staging_is_full_ = false;
+}
+
+// --- the end
+
+void GrowingFile::fail(Error error) {
+    if (!failure_) {
+        // Whether or not a later call on the file comes to hear of it.
+        outbox_.add([line = escaped(error.message)] { log_error(line); });
+        stop(std::move(error));
+    }
+}
+
+void GrowingFile::stop(Error error) {
+    if (failure_) {
+        return;
+    }
+    failure_ = kept_failure(std::move(error));
+    if (when_failed_) {
+        outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
+    }
+    for (const PendingPointer& pending : std::exchange(pending_, {})) {
+        outbox_.add(
+            [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });
+    }
+    if (commit_) {
+        std::move(commit_->waiting.begin(), commit_->waiting.end(), std::back_inserter(waiting_));
+        end_writer(commit_->writer, *failure_);
+        commit_.reset();
+    }
+    for (PendingCommit& commit : std::exchange(waiting_, {})) {
+        outbox_.add([done = std::move(commit.done), why = *failure_] { done(failure(why)); });
+    }
+    end_writer(std::exchange(stream_, nullptr), *failure_);
+    discard_staged(size_);
+}
+
+void GrowingFile::end_writer(const std::shared_ptr<FileWriter>& writer, Error why) {
+    if (!writer) {
+        return;
+    }
+    ++ending_;
+    outbox_.add([keep = self(), writer, why = std::move(why)] {
+        writer->when_failed(nullptr);
+        writer->abort(why, [keep](const Status& status) { keep->ended(status); });
+    });
+}
+
+void GrowingFile::ended(const Status& status) {
+    std::unique_lock lock(mutex_);
+    if (!status) {
+        ending_status_ = status;
+    }
+    --ending_;
+    deliver(lock);
+}
+
+void GrowingFile::answer_aborts() {
+    if (busy_ || ending_ > 0) {
+        return;
+    }
+    for (Done& done : std::exchange(aborted_, {})) {
+        outbox_.add([done = std::move(done), status = ending_status_] { done(status); });
+    }
+}
+
+}  // namespace ckptfs

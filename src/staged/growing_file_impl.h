@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of one growing file.
+//
+// Writes, truncations and commits queue up and are carried out in that order, one at a time (`busy_`). A commit that is
+// reached waits in `waiting_` for the one under way (`commit_`), and what follows it in the queue does not: it covers
+// what is there when it begins. As in FileWriterImpl, calls to the outside are put into the outbox and made without the
+// mutex.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "staged/growing_file.h"
+#include "staged/staged_bytes.h"
+#include "staged/staged_content.h"
+#include "write/outbox.h"
+#include "write/stream_writer.h"
+#include "write/writer_group.h"
+
+namespace ckptfs {
+
+class GrowingFile final : public FileWriter {
+public:
+    GrowingFile(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base,
+                Overwrite overwrite);
+
+    void write(std::uint64_t offset, WriteData data, WriteDone done) override;
+    void append(WriteData data, WriteDone done) override;
+    void truncate(std::uint64_t size, Done done) override;
+    void commit(CommitReason reason, CommitDone done) override;
+    void abort(Error why, Done done) override;
+    bool move_to(std::string key) override;
+    void committed_moved(std::string key, CommittedObject copy) override;
+    void when_failed(std::function<void(const Error&)> told) override;
+
+    [[nodiscard]] std::string key() const override;
+    [[nodiscard]] std::uint64_t size() const override;
+    [[nodiscard]] bool dirty() const override;
+    [[nodiscard]] bool pristine() const override;
+    [[nodiscard]] std::optional<Error> failed() const override;
+    [[nodiscard]] WriterProgress progress() const override;
+    [[nodiscard]] std::uint64_t sent_again() const override;
+
+private:
+    struct PendingWrite {
+        // Absent: at the end of the file.
+        std::optional<std::uint64_t> offset;
+        WriteData data;
+        WriteDone done;
+    };
+    struct PendingTruncate {
+        std::uint64_t size = 0;
+        Done done;
+    };
+    struct PendingCommit {
+        CommitReason reason = CommitReason::kClose;
+        CommitDone done;
+    };
+    using Pending = std::variant<PendingWrite, PendingTruncate, PendingCommit>;
+    using PendingPointer = std::shared_ptr<Pending>;
+
+    // A commit under way.
+    struct Commit {
+        std::vector<PendingCommit> waiting;
+        std::uint64_t size = 0;
+        // Empty while the store is asked what is there.
+        std::shared_ptr<StreamWriter> writer;
+        // What it was given is nowhere else.
+        bool streamed = false;
+        // Something was changed since it began.
+        bool outdated = false;
+    };
+    using CommitPointer = std::shared_ptr<Commit>;
+
+    // A commit that failed: whether it took effect may not be known.
+    struct FailedCommit {
+        std::string write_id;
+        std::uint64_t size = 0;
+        // From the beginning on, as they still are.
+        std::uint64_t unchanged = 0;
+    };
+
+    // What a commit fetches, on its way to what is staged.
+    struct Fetched {
+        std::shared_ptr<StagedBytes> staged;
+        std::uint64_t begin = 0;
+        std::uint64_t end = 0;
+        std::uint64_t staged_bytes = 0;
+    };
+
+    [[nodiscard]] std::shared_ptr<GrowingFile> self() {
+        return std::static_pointer_cast<GrowingFile>(shared_from_this());
+    }
+
+    // --- growing_file.cc: the queue, and changes. All hold the mutex, but those that end a call or a completion.
+    void enqueue(Pending pending);
+    void advance();
+    // One step; true when another may follow at once.
+    [[nodiscard]] bool step();
+    [[nodiscard]] bool step(const PendingPointer& pending, PendingWrite& write);
+    [[nodiscard]] bool step(const PendingPointer& pending, PendingTruncate& truncate);
+    [[nodiscard]] bool step(const PendingPointer& pending, PendingCommit& commit);
+    [[nodiscard]] std::uint64_t unpublished() const;
+    [[nodiscard]] bool should_stream(std::uint64_t end) const;
+    void take_front();
+    void stage(const PendingPointer& pending, std::uint64_t offset);
+    void staged(const PendingPointer& pending, std::uint64_t offset, const Status& status);
+    // Bytes from `offset` on are no longer those that were committed.
+    void changed_from(std::uint64_t offset);
+    void cut(std::uint64_t size);
+    template <class Call>
+    void answer(const PendingPointer& pending, const Status& status) {
+        outbox_.add([pending, status] { std::get<Call>(*pending).done(status); });
+    }
+    void fail(Error error);
+    // Without a line in the log: who asked for it, or found it out, has said so.
+    void stop(Error error);
+    void end_writer(const std::shared_ptr<FileWriter>& writer, Error why);
+    void ended(const Status& status);
+    void answer_aborts();
+    void deliver(std::unique_lock<std::mutex>& lock);
+
+    // --- growing_stream.cc
+    void start_stream();
+    void open_stream(const Status& checked);
+    void stream_started(const Status& status);
+    void write_through(const PendingPointer& pending, std::uint64_t offset);
+    void truncate_through(const PendingPointer& pending, std::uint64_t size);
+
+    // --- growing_commits.cc
+    // From here on the next commit sends what is staged: what lies before is copied, or fetched by its writer.
+    [[nodiscard]] std::uint64_t prefix() const;
+    // Whether what a commit replaces is there, where its requests do not ask themselves. With the mutex held; `checked`
+    // runs without.
+    void check_base(Done checked);
+    Status check_version(const Result<ObjectInfo>& object);
+    [[nodiscard]] std::shared_ptr<StreamWriter> make_writer(std::uint64_t begin);
+    void feed_staged(const std::shared_ptr<StreamWriter>& writer, ByteRun run, Done done);
+    void start_commit();
+    void send(const CommitPointer& commit);
+    void publish(const CommitPointer& commit);
+    void succeeded(const Commit& commit, const CommittedObject& object);
+    void failed(const CommitPointer& commit, Error error);
+    void failure_ended(const CommitPointer& commit, const Error& error);
+    void release_staged();
+    void keep_fetched(StreamWriter& writer, std::uint64_t end);
+    void kept_fetched(Fetched& fetched, std::uint64_t size, const Status& status);
+    void discard_staged(std::uint64_t begin);
+
+    WriteEnvironment& environment_;
+    const std::shared_ptr<WriterGroup> group_;
+
+    mutable std::mutex mutex_;
+    Outbox outbox_;
+    std::string key_;
+    Overwrite overwrite_;
+    std::deque<PendingPointer> pending_;
+    bool busy_ = false;
+    std::optional<Error> failure_;
+    std::function<void(const Error&)> when_failed_;
+
+    // What is in the bucket, and how many bytes of it are those of the file.
+    std::optional<CommittedObject> committed_;
+    std::optional<CommittedFrames> frames_;
+    std::uint64_t kept_ = 0;
+    // Nothing of what is in the bucket matters any more.
+    bool starts_over_;
+    std::vector<FailedCommit> failed_commits_;
+
+    std::uint64_t size_ = 0;
+    // Bytes from here on are staged, but for those that a stream was given.
+    std::uint64_t staged_from_ = 0;
+    std::shared_ptr<StagedBytes> staged_;
+    bool staging_is_full_ = false;
+    bool touched_ = false;
+    bool dirty_;
+    std::uint64_t bytes_acknowledged_ = 0;
+
+    // Present while streaming: it has what the next commit publishes.
+    std::shared_ptr<StreamWriter> stream_;
+
+    CommitPointer commit_;
+    std::vector<PendingCommit> waiting_;
+
+    // Writers that are being ended, and who waits for that.
+    int ending_ = 0;
+    Status ending_status_;
+    std::vector<Done> aborted_;
+};
+
+}  // namespace ckptfs

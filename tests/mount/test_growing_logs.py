@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who writes a log does not wait for the store, and a log that grows is not sent whole again and again."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from harness.programs import wait_until
+
+MIB = 1 << 20
+INTERVAL = "200ms"
+# A line that a program prints is late when somebody notices.
+LONGEST_WRITE_S = 1.0
+HANGS = {"action": "hang"}
+REFUSES = {"action": "503"}
+# A small log is one request, and one above 5 MiB an upload that copies what is there.
+SIZES = [0, 9 * MIB]
+
+
+@pytest.fixture(params=["auto", "none"])
+def made(mount, request):
+    return mount("--publish-interval", INTERVAL, "--compress", request.param, "--retry-for", "1s")
+
+
+def publishing_fails(prefix, how):
+    return [{"op": operation, "key": prefix + "*.log", **how}
+            for operation in ("PutObject", "CreateMultipartUpload", "UploadPart*", "CompleteMultipartUpload")]
+
+
+class Log:
+    """A log, and what was written to it so far."""
+
+    def __init__(self, path, size=0, mode="ab"):
+        self.path = path
+        self.file = open(path, mode, buffering=0)
+        self.content = b""
+        self.longest = 0.0
+        if size > 0:
+            self.write(os.urandom(size))
+
+    def write(self, data):
+        begun = time.monotonic()
+        assert self.file.write(data) == len(data)
+        self.longest = max(self.longest, time.monotonic() - begun)
+        self.content += data
+
+    def line(self):
+        self.write(b"line after %d bytes\n" % len(self.content))
+
+    def lines_until(self, reached, what):
+        """Some a second."""
+        def line_and_look():
+            self.line()
+            return reached()
+        wait_until(line_and_look, what)
+
+
+@pytest.fixture
+def appears(simulator, prefix):
+    def wait(log):
+        key = prefix + log.path.name
+        wait_until(lambda: key in simulator.keys(prefix) and simulator.content(key) == log.content, "the log to appear")
+    return wait
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("how", [HANGS, REFUSES])
+@pytest.mark.parametrize("mode", ["ab", "wb"])
+def test_who_writes_a_log_does_not_wait_for_the_store(made, simulator, prefix, appears, size, how, mode):
+    log = Log(made / "run.log", size, mode)
+    log.line()
+    appears(log)
+    simulator.inject(*publishing_fails(prefix, how))
+    log.lines_until(lambda: simulator.fault_hits() > 0, "the log to be published")
+    log.longest = 0.0
+    for _ in range(100):
+        log.line()
+        time.sleep(0.02)
+    assert log.longest < LONGEST_WRITE_S
+    simulator.clear_faults()
+    appears(log)
+    log.line()
+    log.file.close()
+    assert simulator.content(prefix + "run.log") == log.content
+    assert simulator.open_uploads(prefix) == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_publish_that_fails_is_tried_again_and_is_no_error(made, simulator, prefix, appears, size):
+    """Also one whose answer was lost, so that nobody knows what became of it."""
+    log = Log(made / "run.log", size)
+    log.line()
+    appears(log)
+    simulator.inject({"op": "HeadObject", "key": prefix + "run.log", "action": "503"},
+                     *({"op": operation, "key": prefix + "run.log", "action": "performed-but-reply-lost"}
+                       for operation in ("PutObject", "CompleteMultipartUpload")))
+    log.lines_until(lambda: made.log().count("is published later") > 0, "a publish to fail")
+    log.line()
+    simulator.clear_faults()
+    appears(log)
+    log.line()
+    log.file.close()
+    assert simulator.content(prefix + "run.log") == log.content
+    assert simulator.open_uploads(prefix) == []
+
+
+@pytest.mark.parametrize("how", ["close", "fsync"])
+def test_close_and_fsync_tell_what_is_not_saved(made, simulator, prefix, appears, how):
+    log = Log(made / "run.log")
+    log.line()
+    appears(log)
+    saved = log.content
+    simulator.inject(*publishing_fails(prefix, REFUSES))
+    log.lines_until(lambda: made.log().count("is published later") > 0, "a publish to fail")
+    with pytest.raises(OSError) as failed:
+        os.fsync(log.file.fileno()) if how == "fsync" else log.file.close()
+    assert failed.value.errno == errno.EIO
+    if how == "fsync":
+        with pytest.raises(OSError):
+            log.line()
+        with pytest.raises(OSError):
+            log.file.close()
+    simulator.clear_faults()
+    assert simulator.content(prefix + "run.log") == saved
+
+
+@pytest.mark.parametrize("how", ["close", "fsync"])
+def test_close_and_fsync_wait_for_a_publish_under_way_and_for_what_came_after(made, simulator, prefix, appears, how):
+    log = Log(made / "run.log")
+    log.line()
+    appears(log)
+    simulator.inject({"op": "PutObject", "key": prefix + "*.log", "action": "slow", "ms": 500})
+    log.lines_until(lambda: simulator.fault_hits() > 0, "the log to be published")
+    log.line()
+    os.fsync(log.file.fileno()) if how == "fsync" else log.file.close()
+    assert simulator.content(prefix + "run.log") == log.content
+
+
+def test_a_growing_log_is_not_fetched_and_not_sent_whole_each_time(mount, simulator, prefix):
+    made = mount("--publish-interval", INTERVAL, "--compress", "none")
+    log = Log(made / "run.log")
+    begun = time.monotonic()
+    while len(log.content) < 4 * MIB:
+        log.write(os.urandom(16 << 10))
+        time.sleep(0.01)
+    log.file.close()
+    intervals = (time.monotonic() - begun) / 0.2
+    operations = simulator.counters()["operations"]
+    assert "GetObject" not in operations
+    # Twice while it grows, at its end, and some for each interval (publish_pace.h).
+    assert operations["PutObject"]["bytes_in"] <= 3 * len(log.content) + intervals * (128 << 10)
+    assert simulator.content(prefix + "run.log") == log.content
+
+
+def test_what_was_there_is_fetched_once(mount, simulator, prefix, appears):
+    made = mount("--publish-interval", INTERVAL, "--compress", "none")
+    before = os.urandom(3 * MIB)
+    simulator.put(prefix + "run.log", before)
+    log = Log(made / "run.log")
+    log.content = before
+    log.line()
+    appears(log)
+    simulator.reset_counters()
+    for size in (100, MIB, 100):
+        log.write(os.urandom(size))
+        os.fsync(log.file.fileno())
+    log.file.close()
+    assert "GetObject" not in simulator.counters()["operations"]
+    assert simulator.content(prefix + "run.log") == log.content
+
+
+WRITER = """
+import sys, time
+with open(sys.argv[1], "ab", buffering=0) as log:
+    number = 0
+    while True:
+        log.write(b"line %d\\n" % number)
+        number += 1
+        print(number, flush=True)
+        time.sleep(0.02)
+"""
+
+
+def test_what_a_killed_writer_wrote_during_an_outage_is_published(made, simulator, prefix):
+    with subprocess.Popen([sys.executable, "-c", WRITER, made / "run.log"], stdout=subprocess.PIPE, text=True) as writer:
+        wait_until(lambda: prefix + "run.log" in simulator.keys(prefix), "the log to appear")
+        simulator.inject(*publishing_fails(prefix, HANGS))
+        wait_until(lambda: simulator.fault_hits() > 0, "a publish to hang")
+        for _ in range(20):
+            written = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+        begun = time.monotonic()
+        written = max([written, *(int(line) for line in writer.stdout)])
+        writer.wait()
+        assert time.monotonic() - begun < 5
+    simulator.clear_faults()
+    whole = b"".join(b"line %d\n" % number for number in range(written))
+    wait_until(lambda: simulator.content(prefix + "run.log").startswith(whole), "what was written to be published")
+
+
+def test_another_mount_that_replaces_a_log_is_not_overwritten(made, simulator, prefix, appears):
+    log = Log(made / "run.log")
+    log.line()
+    appears(log)
+    simulator.put(prefix + "run.log", b"of another")
+
+    def refused():
+        try:
+            log.line()
+        except OSError as error:
+            return error.errno == errno.ESTALE
+        return False
+    wait_until(refused, "the writer to be told")
+    with pytest.raises(OSError):
+        log.file.close()
+    assert simulator.content(prefix + "run.log") == b"of another"
