@@ -19,6 +19,7 @@
 #include "base/memory_shares.h"
 #include "base/system_clock.h"
 #include "base/thread_pool.h"
+#include "base/timer_thread.h"
 #include "codec/codecs.h"
 #include "support/eventually.h"
 #include "support/fake_store.h"
@@ -55,8 +56,8 @@ struct WriterFixture {
     explicit WriterFixture(std::uint64_t max_memory = 256 * kMiB, WriteConfig config = {},
                            const std::string& compress = "none")
         : codec(std::move(make_codec({compress, {}}).value())),
-          pool(std::move(
-              MemoryPool::create(memory_shares(max_memory, 2, compress != "none"), nullptr, nullptr).value())),
+          pool(
+              std::move(MemoryPool::create(memory_shares(max_memory, 2, compress != "none"), nullptr, &timer).value())),
           environment{store, *pool, executor, staging, clock, *codec, std::move(config)} {}
 
     std::shared_ptr<FileWriter> open(std::optional<CommittedObject> base = std::nullopt, std::string key = "dir/file") {
@@ -169,6 +170,8 @@ struct WriterFixture {
 
     std::unique_ptr<Codec> codec;
     SystemClock clock;
+    // Of those that wait for memory, as in a mount.
+    TimerThread timer{clock};
     std::unique_ptr<BufferPool> pool;
     FakeStore store;
     // Last: its threads use everything above until they are joined.
