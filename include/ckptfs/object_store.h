@@ -57,6 +57,10 @@ struct GetRequest {
     std::optional<ByteRange> range;
     // Pins the version: another one answers 412, errno ESTALE.
     std::string if_match;
+    // What else is known of the version, for answers that carry no ETag: another total size or time is ESTALE. Where
+    // nothing is known, a HEAD afterwards tells whether it was the version.
+    std::optional<std::uint64_t> if_size{};
+    WallTime if_modified{};
     // Bytes in order, from the first byte of the range. After a broken connection the store resumes where it stopped
     // (pinned by the ETag it has seen), so that no byte is delivered twice. Returning false cancels.
     std::function<bool(ByteSpan)> on_body;
@@ -215,6 +219,10 @@ public:
     virtual void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) = 0;
     virtual void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) = 0;
     virtual void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) = 0;
+    // Whether it is known that the store has no UploadPartCopy; what it is asked for then is not sent.
+    [[nodiscard]] virtual bool lacks_part_copy() const { return false; }
+    // Finds out, once, before a caller plans with copies that it could not take back; `key` is one that it will write.
+    virtual void find_part_copy(std::string /*key*/, std::function<void()> found) { found(); }
     virtual void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) = 0;
     // Ending an upload that is gone is success.
     virtual void abort_upload(UploadId upload, StoreDone<void> done) = 0;

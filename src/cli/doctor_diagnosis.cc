@@ -48,6 +48,11 @@ std::string means_if_missing(const ProbeRule& rule) {
     return rule.probe < Probe::kList ? std::string(rule.means) : format("without it: {}", rule.means);
 }
 
+// The store says so, and a mount believes it.
+bool is_not_there(const Finding& finding) {
+    return finding.http_status == 501 || finding.http_status == 405 || finding.s3_code == "NotImplemented";
+}
+
 DiagnosisLine by_rule(const Finding& finding) {
     const ProbeRule& rule = rule_of(finding.probe);
     switch (finding.answer) {
@@ -56,6 +61,12 @@ DiagnosisLine by_rule(const Finding& finding) {
         case ProbeAnswer::kNo: {
             DiagnosisLine made =
                 line(finding.probe, rule.no_severity, joined(rule.no, finding.seen), std::string(rule.means));
+            if (finding.probe == Probe::kPartCopy && is_not_there(finding)) {
+                made.severity = Severity::kLimit;
+                made.means =
+                    "what is appended to or changed within is sent again, and so are files above 5 GiB that "
+                    "are renamed";
+            }
             if (!rule.option.empty()) {
                 made.options.push_back({std::string(rule.option), std::string(rule.option_value)});
             }

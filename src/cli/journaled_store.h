@@ -104,6 +104,10 @@ public:
         UploadId upload = request.upload;
         store_.upload_part_copy(std::move(request), unless_gone(std::move(upload), std::move(done)));
     }
+    [[nodiscard]] bool lacks_part_copy() const override { return store_.lacks_part_copy(); }
+    void find_part_copy(std::string key, std::function<void()> found) override {
+        store_.find_part_copy(std::move(key), std::move(found));
+    }
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override {
         store_.list_uploads(std::move(prefix), std::move(done));
     }

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/object_copy.h"
 
+#include <cerrno>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/digest.h"
+#include "base/text.h"
 #include "base/uuid.h"
+#include "ckptfs/log.h"
 #include "fs/copy_plan.h"
 #include "fs/store_wait.h"
 
@@ -14,6 +20,8 @@ namespace {
 
 // Enough to hide S3's time per copied part; a copied part moves no bytes through this machine.
 constexpr std::size_t kPartsAtOnce = 32;
+// Of the same bytes, until two agree.
+constexpr int kMostFetches = 4;
 
 ObjectVersion version_of_copy(const ObjectInfo& source, const PutResponse& response) {
     return ObjectVersion{response.etag, source.size, source.size, response.last_modified};
@@ -45,8 +53,60 @@ Result<std::vector<UploadedPart>> copy_parts(ObjectStore& store, const ObjectInf
     return parts;
 }
 
+// Twice, since nothing vouches for a part of an object: a bit that flips on the way down would be in the copy for good.
+Result<std::string> fetch_checked(ObjectStore& store, const ObjectInfo& source, const ByteRange& range) {
+    std::optional<std::uint32_t> checksum;
+    for (int fetched = 0; fetched < kMostFetches; ++fetched) {
+        auto bytes = std::make_shared<std::string>();
+        GetRequest request;
+        request.key = source.key;
+        request.if_match = source.etag;
+        request.range = range;
+        request.on_body = [bytes](ByteSpan piece) {
+            bytes->append(as_text(piece));
+            return true;
+        };
+        const Result<GetResponse> got = wait_for<GetResponse>([&](auto done) { store.get(request, done); });
+        if (!got) {
+            return failure(got.error());
+        }
+        const std::uint32_t found = crc32c(as_bytes(*bytes));
+        if (bytes->size() == range.length && checksum == found) {
+            return std::move(*bytes);
+        }
+        checksum = found;
+    }
+    return failure(EIO, format("copy {}: its bytes from offset {} on are damaged on their way from the store",
+                               escaped(source.key), range.offset));
+}
+
+// One after the other, so that one part is all it takes.
+Result<std::vector<UploadedPart>> send_parts(ObjectStore& store, const ObjectInfo& source, const UploadId& upload) {
+    std::vector<UploadedPart> parts;
+    for (const ByteRange& range : resent_ranges(source.size)) {
+        Result<std::string> bytes = fetch_checked(store, source, range);
+        if (!bytes) {
+            return failure(std::move(bytes.error()));
+        }
+        UploadPartRequest request;
+        request.upload = upload;
+        request.part_number = static_cast<int>(parts.size()) + 1;
+        request.crc32c = crc32c(as_bytes(*bytes));
+        request.body = Payload::from_string(std::move(*bytes));
+        Result<UploadedPart> part = wait_for<UploadedPart>([&](auto done) { store.upload_part(request, done); });
+        if (!part) {
+            return failure(std::move(part.error()));
+        }
+        parts.push_back(std::move(*part));
+    }
+    return parts;
+}
+
+using MakeParts = Result<std::vector<UploadedPart>>(ObjectStore& store, const ObjectInfo& source,
+                                                    const UploadId& upload);
+
 Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                     CopyOptions options) {
+                                     CopyOptions options, MakeParts& make_parts) {
     const std::string write_id = random_uuid();
     CreateUploadRequest create;
     create.key = destination;
@@ -60,7 +120,7 @@ Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& sourc
     if (!upload) {
         return failure(upload.error());
     }
-    Result<std::vector<UploadedPart>> parts = copy_parts(store, source, *upload);
+    Result<std::vector<UploadedPart>> parts = make_parts(store, source, *upload);
     Result<PutResponse> response = failure(EIO, "not copied");
     if (parts) {
         CompleteRequest complete;
@@ -100,6 +160,33 @@ Result<ObjectVersion> copy_by_request(ObjectStore& store, const ObjectInfo& sour
     return version_of_copy(source, *response);
 }
 
+// What a store says that copies less at once than S3 does, or nothing.
+bool is_too_large_to_copy(const Error& error) {
+    return error.errno_value == EOPNOTSUPP || error.errno_value == EFBIG || error.errno_value == EINVAL;
+}
+
+Result<ObjectVersion> copy_without_parts(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                                         CopyOptions options) {
+    if (source.size <= kMaxCopySize) {
+        Result<ObjectVersion> copy = copy_by_request(store, source, destination, options);
+        if (copy || !is_too_large_to_copy(copy.error())) {
+            return copy;
+        }
+    }
+    return copy_by_upload(store, source, destination, options, send_parts);
+}
+
+Result<ObjectVersion> copy_large(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                                 CopyOptions options) {
+    if (!store.lacks_part_copy()) {
+        Result<ObjectVersion> copy = copy_by_upload(store, source, destination, options, copy_parts);
+        if (copy || !store.lacks_part_copy()) {
+            return copy;
+        }
+    }
+    return copy_without_parts(store, source, destination, options);
+}
+
 Result<ObjectInfo> describe(ObjectStore& store, const std::string& key) {
     return wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });
 }
@@ -122,7 +209,7 @@ Result<Copied> copy_object(ObjectStore& store, const std::string& source, const 
     if (!info) {
         return failure(info.error());
     }
-    Result<ObjectVersion> copy = copy_in_parts(info->size) ? copy_by_upload(store, *info, destination, options)
+    Result<ObjectVersion> copy = copy_in_parts(info->size) ? copy_large(store, *info, destination, options)
                                                            : copy_by_request(store, *info, destination, options);
     return copy ? Result<Copied>(Copied{info->etag, std::move(*copy)}) : failure(std::move(copy.error()));
 }

@@ -9,6 +9,13 @@
 namespace ckptfs {
 namespace {
 
+// As StoreHabits knows it.
+constexpr const char* kNoWriteConditions = "no If-None-Match on writes";
+
+bool is_if_none_match(const std::pair<std::string, std::string>& header) {
+    return header.first == "if-none-match";
+}
+
 bool may_have_been_ours(const Error& error) {
     return error.outcome_unknown || error.s3_code == "NoSuchUpload" || error.http_status == 412;
 }
@@ -36,8 +43,20 @@ void CommitOperation::start() {
         self->response_ = std::move(*read);
         return {};
     };
-    call_->done = answer_handler();
-    sender_->send(call_);
+    if (sender_->habits().has(kNoWriteConditions)) {
+        std::erase_if(call_->request.headers, is_if_none_match);
+    }
+    if (pin_ == nullptr) {
+        send_again();
+        return;
+    }
+    pin_->prepare(call_, [self = shared_from_this()](const Status& prepared) {
+        if (prepared) {
+            self->send_again();
+        } else {
+            self->finish(failure(prepared.error()));
+        }
+    });
 }
 
 std::function<void(Result<HttpResponse>)> CommitOperation::answer_handler() {
@@ -57,11 +76,11 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
         return;
     }
     if (pin_ != nullptr && pin_->may_be_misjudged(outcome.error())) {
-        pin_->look(call_, [self, error = std::move(outcome.error())](bool again) mutable {
+        pin_->look(call_, std::move(outcome.error()), [self](Status again) {
             if (again) {
                 self->send_again();
             } else {
-                self->settle(std::move(error));
+                self->settle(std::move(again.error()));
             }
         });
         return;
@@ -86,12 +105,10 @@ void CommitOperation::send_again() {
 }
 
 bool CommitOperation::drop_condition(const Error& error) {
-    if (error.s3_code != "NotImplemented" || std::erase_if(call_->request.headers, [](const auto& header) {
-                                                 return header.first == "if-none-match";
-                                             }) == 0) {
+    if (error.s3_code != "NotImplemented" || std::erase_if(call_->request.headers, is_if_none_match) == 0) {
         return false;
     }
-    if (sender_->found_no_write_conditions()) {
+    if (sender_->habits().is_first(kNoWriteConditions)) {
         log_warning("the store knows no If-None-Match on writes: two mounts that make one name at once are not told");
     }
     // Its headers are there.

@@ -18,7 +18,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -35,6 +34,7 @@
 #include "s3/endpoint.h"
 #include "s3/error_table.h"
 #include "s3/request_queue.h"
+#include "s3/store_habits.h"
 
 namespace ckptfs {
 
@@ -75,13 +75,7 @@ public:
     // Completes everything with ECANCELED and waits for it; must not be called from a callback.
     void stop();
     [[nodiscard]] S3Statistics statistics() const;
-    // True the first time: it is worth a line.
-    [[nodiscard]] bool found_no_write_conditions() { return !without_write_conditions_.exchange(true); }
-    // The same for a condition, by the name of its header.
-    [[nodiscard]] bool is_first(const std::string& header) {
-        const std::lock_guard lock(told_mutex_);
-        return told_.insert(header).second;
-    }
+    [[nodiscard]] StoreHabits& habits() { return habits_; }
     // DeleteObject is refused with If-Match.
     void found_no_delete_conditions() { without_delete_conditions_ = true; }
     [[nodiscard]] bool without_delete_conditions() const { return without_delete_conditions_; }
@@ -145,10 +139,7 @@ private:
     const Milliseconds stall_timeout_;
     const RetryPolicy policy_;
 
-    std::mutex told_mutex_;
-    // Guarded by told_mutex_.
-    std::set<std::string> told_;
-    std::atomic<bool> without_write_conditions_ = false;
+    StoreHabits habits_;
     std::atomic<bool> without_delete_conditions_ = false;
     std::atomic<bool> deletes_want_md5_ = false;
     ClockCorrection store_clock_;

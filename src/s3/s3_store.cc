@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/s3_store.h"
 
+#include <cerrno>
 #include <utility>
 
 #include "base/digest.h"
 #include "base/text.h"
+#include "ckptfs/log.h"
 #include "s3/commit_operation.h"
 #include "s3/complete_operation.h"
 #include "s3/delete_operation.h"
@@ -59,6 +61,23 @@ std::string sent_checksum(const S3Request& request) {
 }
 
 // A store that says nothing has accepted the one it was sent.
+// As StoreHabits knows them.
+constexpr const char* kPartCopy = "UploadPartCopy";
+constexpr const char* kNoPartCopy = "no UploadPartCopy";
+
+// What an error to it shows of the store.
+void note_part_copy(RequestSender& sender, const Error& error) {
+    const bool lacks = error.http_status == 501 || error.http_status == 405 || error.s3_code == "NotImplemented";
+    if (lacks && sender.habits().is_first(kNoPartCopy)) {
+        log_warning(
+            "the store has no UploadPartCopy: what is appended to, changed within, or renamed above 5 GiB is fetched "
+            "and "
+            "sent again as a whole");
+    } else if (!lacks && error.http_status != 0 && !error.retryable) {
+        static_cast<void>(sender.habits().is_first(kPartCopy));
+    }
+}
+
 Status compare_checksum(const std::string& ours, const HttpResponse& response) {
     const std::string_view theirs = response.header("x-amz-checksum-crc32c");
     return ours.empty() || theirs.empty() || theirs == ours ? Status{} : damaged(ours, theirs);
@@ -194,10 +213,48 @@ void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<Uploaded
         return UploadedPart{number, std::move(written->etag), checksums ? std::move(written->checksum_crc32c) : "",
                             size};
     };
-    auto call =
-        make_simple_call<UploadedPart>(upload_part_copy_request(defaults_, request), std::move(read), std::move(done));
+    if (lacks_part_copy()) {
+        done(failure(EOPNOTSUPP, request_name("UploadPartCopy", defaults_.bucket, request.upload.key) +
+                                     ": the store has no UploadPartCopy"));
+        return;
+    }
+    auto answered = [sender = sender_, done = std::move(done)](Result<UploadedPart> part) {
+        if (part) {
+            static_cast<void>(sender->habits().is_first(kPartCopy));
+        } else {
+            note_part_copy(*sender, part.error());
+        }
+        done(std::move(part));
+    };
+    auto call = make_simple_call<UploadedPart>(upload_part_copy_request(defaults_, request), std::move(read),
+                                               std::move(answered));
     call->stall_timeout_factor = kSlowAnswerFactor;
     send_pinned(sender_, call, pin(kSourceIfMatch, request.source_key, request.source_if_match));
+}
+
+bool S3Store::lacks_part_copy() const {
+    return sender_->habits().has(kNoPartCopy);
+}
+
+// A part of an upload that does not exist: nothing comes of it, and only a store that copies parts says why.
+void S3Store::find_part_copy(std::string key, std::function<void()> found) {
+    if (lacks_part_copy() || sender_->habits().has(kPartCopy)) {
+        found();
+        return;
+    }
+    UploadPartCopyRequest request;
+    request.upload = {key, "ckptfs-looks-for-UploadPartCopy"};
+    request.part_number = 1;
+    request.source_key = std::move(key);
+    auto call = std::make_shared<Call>();
+    call->request = upload_part_copy_request(defaults_, request);
+    call->done = [sender = sender_, found = std::move(found)](const Result<HttpResponse>& outcome) {
+        if (!outcome) {
+            note_part_copy(*sender, outcome.error());
+        }
+        found();
+    };
+    sender_->send(call);
 }
 
 std::shared_ptr<VersionPin> S3Store::pin(const char* header, const std::string& key, const std::string& etag) const {

@@ -34,6 +34,8 @@ public:
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override;
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override;
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override;
+    [[nodiscard]] bool lacks_part_copy() const override;
+    void find_part_copy(std::string key, std::function<void()> found) override;
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override;
     void abort_upload(UploadId upload, StoreDone<void> done) override;
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override;

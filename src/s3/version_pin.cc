@@ -21,63 +21,41 @@ std::string without_quotes(std::string_view etag) {
 }  // namespace
 
 bool VersionPin::may_be_misjudged(const Error& error) const {
-    return sent_ != Sent::kNotAtAll &&
+    return sent_ != SentCondition::kNotAtAll &&
            (error.http_status == 412 || error.s3_code == "PreconditionFailed" || error.s3_code == "NotImplemented");
 }
 
-void VersionPin::look(const SharedCall& call, std::function<void(bool again)> decided) {
-    head_object(sender_, key_, call->retry,
-                [self = shared_from_this(), call, decided = std::move(decided)](const Result<ObjectInfo>& object) {
-                    const bool is_there = object && without_quotes(object->etag) == without_quotes(self->etag_);
-                    if (is_there) {
-                        self->change(*call);
-                    }
-                    decided(is_there);
-                });
+// Swift judges the sources of copies by how they were uploaded; the ETag of what came in parts ends in their number.
+std::string VersionPin::kind() const {
+    const bool in_parts = header_ != "if-match" && etag_.find('-') != std::string::npos;
+    return header_ + (in_parts ? " in parts" : "");
 }
 
-void VersionPin::change(Call& call) {
-    // Its headers are there.
-    call.prepare = nullptr;
-    HttpHeaders& headers = call.request.headers;
-    const auto found =
-        std::find_if(headers.begin(), headers.end(), [this](const auto& header) { return header.first == header_; });
-    if (sent_ == Sent::kAsInS3 && header_ == "if-match" && without_quotes(etag_) != etag_) {
-        sent_ = Sent::kWithoutQuotes;
-        found->second = without_quotes(etag_);
+void VersionPin::prepare(const SharedCall& call, std::function<void(Status)> prepared) {
+    const SentCondition known = sender_->habits().condition(kind());
+    if (known == SentCondition::kAsInS3) {
+        prepared({});
         return;
     }
-    sent_ = Sent::kNotAtAll;
-    headers.erase(found);
-}
-
-void VersionPin::tell() const {
-    if (sender_->is_first(header_)) {
-        log_warning(
-            format("the store refuses {} where the version is there: it is looked at before and after, and what "
-                   "another mount does to it in between is not noticed",
-                   header_ == "if-match" ? "If-Match on writes" : header_));
-    }
-}
-
-void VersionPin::confirm(const SharedCall& call, std::string written, std::function<void(Status)> confirmed) {
-    if (sent_ != Sent::kNotAtAll) {
-        confirmed({});
+    send_as(*call, known);
+    if (known == SentCondition::kWithoutQuotes) {
+        prepared({});
         return;
     }
-    // It was the condition that was in the way.
-    tell();
+    expect(call, etag_, std::move(prepared));
+}
+
+void VersionPin::expect(const SharedCall& call, std::string etag, std::function<void(Status)> looked) const {
     head_object(
         sender_, key_, call->retry,
         [self = shared_from_this(), precondition_errno = call->precondition_errno, operation = call->request.operation,
-         written = std::move(written), confirmed = std::move(confirmed)](const Result<ObjectInfo>& object) {
-            const std::string& expected = written.empty() ? self->etag_ : written;
-            if (object && without_quotes(object->etag) == without_quotes(expected)) {
-                confirmed({});
+         etag = std::move(etag), looked = std::move(looked)](const Result<ObjectInfo>& object) {
+            if (object && without_quotes(object->etag) == without_quotes(etag)) {
+                looked({});
                 return;
             }
             if (!object && object.error().errno_value != ENOENT) {
-                confirmed(failure(object.error()));
+                looked(failure(object.error()));
                 return;
             }
             FailedRequest failed;
@@ -87,38 +65,109 @@ void VersionPin::confirm(const SharedCall& call, std::string written, std::funct
             failed.status = 412;
             failed.body.code = "PreconditionFailed";
             failed.precondition_errno = precondition_errno;
-            confirmed(failure(store_error(failed)));
+            looked(failure(store_error(failed)));
         });
 }
 
+void VersionPin::look(const SharedCall& call, Error refusal, std::function<void(Status again)> decided) {
+    expect(call, etag_,
+           [self = shared_from_this(), call, refusal = std::move(refusal),
+            decided = std::move(decided)](const Status& is_there) mutable {
+               if (!is_there) {
+                   // A condition that the store does not know says nothing: what was seen does.
+                   const bool judged = refusal.s3_code != "NotImplemented";
+                   decided(failure(judged ? std::move(refusal) : is_there.error()));
+                   return;
+               }
+               const bool has_quotes = without_quotes(self->etag_) != self->etag_;
+               // Its headers are there.
+               call->prepare = nullptr;
+               self->send_as(*call, self->sent_ == SentCondition::kAsInS3 && self->header_ == "if-match" && has_quotes
+                                        ? SentCondition::kWithoutQuotes
+                                        : SentCondition::kNotAtAll);
+               decided({});
+           });
+}
+
+void VersionPin::send_as(Call& call, SentCondition sent) {
+    sent_ = sent;
+    HttpHeaders& headers = call.request.headers;
+    const auto found =
+        std::find_if(headers.begin(), headers.end(), [this](const auto& header) { return header.first == header_; });
+    if (sent == SentCondition::kWithoutQuotes) {
+        found->second = without_quotes(etag_);
+    } else {
+        headers.erase(found);
+    }
+}
+
+void VersionPin::tell() const {
+    if (sender_->habits().is_first(header_)) {
+        log_warning(
+            format("the store refuses {} where the version is there: it is looked at before and after, and what "
+                   "another mount does to it in between is not noticed",
+                   header_ == "if-match" ? "If-Match on writes" : header_));
+    }
+}
+
+void VersionPin::confirm(const SharedCall& call, std::string written, std::function<void(Status)> confirmed) {
+    if (sent_ != SentCondition::kAsInS3) {
+        sender_->habits().took(kind(), sent_);
+    }
+    if (sent_ != SentCondition::kNotAtAll) {
+        confirmed({});
+        return;
+    }
+    // It was the condition that was in the way.
+    tell();
+    expect(call, written.empty() ? etag_ : std::move(written), std::move(confirmed));
+}
+
+namespace {
+
+void send_once(const std::shared_ptr<RequestSender>& sender, const SharedCall& call,
+               const std::shared_ptr<VersionPin>& pin) {
+    call->done = [sender, raw = std::weak_ptr<Call>(call), pin,
+                  done = std::move(call->done)](Result<HttpResponse> outcome) mutable {
+        const SharedCall answered = raw.lock();
+        if (outcome) {
+            pin->confirm(answered, "", [done = std::move(done), outcome](const Status& confirmed) mutable {
+                done(confirmed ? std::move(outcome) : failure(confirmed.error()));
+            });
+            return;
+        }
+        if (!pin->may_be_misjudged(outcome.error())) {
+            done(std::move(outcome));
+            return;
+        }
+        pin->look(answered, std::move(outcome.error()),
+                  [sender, answered, pin, done = std::move(done)](const Status& again) mutable {
+                      if (again) {
+                          answered->done = std::move(done);
+                          send_once(sender, answered, pin);
+                      } else {
+                          done(failure(again.error()));
+                      }
+                  });
+    };
+    sender->send(call);
+}
+
+}  // namespace
+
 void send_pinned(const std::shared_ptr<RequestSender>& sender, const SharedCall& call,
                  const std::shared_ptr<VersionPin>& pin) {
-    if (pin != nullptr) {
-        call->done = [sender, raw = std::weak_ptr<Call>(call), pin,
-                      done = std::move(call->done)](Result<HttpResponse> outcome) mutable {
-            const SharedCall answered = raw.lock();
-            if (outcome) {
-                pin->confirm(answered, "", [done = std::move(done), outcome](const Status& confirmed) mutable {
-                    done(confirmed ? std::move(outcome) : failure(confirmed.error()));
-                });
-                return;
-            }
-            if (!pin->may_be_misjudged(outcome.error())) {
-                done(std::move(outcome));
-                return;
-            }
-            pin->look(answered, [sender, answered, pin, done = std::move(done),
-                                 error = std::move(outcome.error())](bool again) mutable {
-                if (again) {
-                    answered->done = std::move(done);
-                    send_pinned(sender, answered, pin);
-                } else {
-                    done(failure(std::move(error)));
-                }
-            });
-        };
+    if (pin == nullptr) {
+        sender->send(call);
+        return;
     }
-    sender->send(call);
+    pin->prepare(call, [sender, call, pin](const Status& prepared) {
+        if (prepared) {
+            send_once(sender, call, pin);
+        } else {
+            std::exchange(call->done, nullptr)(failure(prepared.error()));
+        }
+    });
 }
 
 }  // namespace ckptfs

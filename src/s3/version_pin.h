@@ -6,7 +6,8 @@
 // what it says: some versions of radosgw compare If-Match of a write with the ETag without its quotes; OpenStack Swift
 // takes none on writes (501), and its release 2.30 refuses every pinned copy of what was uploaded in parts. Then the
 // condition is sent as that store understands it, or not at all; without it the version is looked at before and after,
-// which leaves others a moment in between. One line of the log says so.
+// which leaves others a moment in between. One line of the log says so, and what the store was found to take is sent to
+// it at once from then on (store_habits.h).
 //
 // Ownership: shared; kept by what it hands on. Threads: as the call that it belongs to.
 #pragma once
@@ -29,25 +30,30 @@ public:
     VersionPin(std::shared_ptr<RequestSender> sender, std::string header, std::string key, std::string etag)
         : sender_(std::move(sender)), header_(std::move(header)), key_(std::move(key)), etag_(std::move(etag)) {}
 
+    // Before the call is sent: changes it as this store is known to want it. A failure: the version is not there.
+    void prepare(const SharedCall& call, std::function<void(Status)> prepared);
     // Whether this may be a refusal of the condition that says nothing about the version.
     [[nodiscard]] bool may_be_misjudged(const Error& error) const;
-    // Looks at the version. True where it is there: the call has been changed, and is to be sent again.
-    void look(const SharedCall& call, std::function<void(bool again)> decided);
+    // Looks at the version. Where it is there the call has been changed, and is to be sent again; else what its refusal
+    // means.
+    void look(const SharedCall& call, Error refusal, std::function<void(Status again)> decided);
     // After a success: whether the version is known to have been there, too. `written`: the ETag that the call has
     // written under the key, empty for a copy's source.
     void confirm(const SharedCall& call, std::string written, std::function<void(Status)> confirmed);
 
 private:
-    enum class Sent : std::uint8_t { kAsInS3, kWithoutQuotes, kNotAtAll };
-
-    void change(Call& call);
+    // What a store may judge in a way of its own.
+    [[nodiscard]] std::string kind() const;
+    void send_as(Call& call, SentCondition sent);
+    // Fails as the condition would where another version than `etag` is there.
+    void expect(const SharedCall& call, std::string etag, std::function<void(Status)> looked) const;
     void tell() const;
 
     const std::shared_ptr<RequestSender> sender_;
     const std::string header_;
     const std::string key_;
     const std::string etag_;
-    Sent sent_ = Sent::kAsInS3;
+    SentCondition sent_ = SentCondition::kAsInS3;
 };
 
 // Sends a call that is not a commit; `pin` may be null.

@@ -6,13 +6,14 @@
 #include "base/digest.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
 #include "write/file_writer_impl.h"
 
 namespace ckptfs {
 
 bool FileWriterImpl::cycle_ready() {
     if (!cycle_begun_) {
-        if (!committed_is_known() || !committed_is_checked()) {
+        if (!committed_is_known() || !copies_are_known() || !committed_is_checked()) {
             return false;
         }
         begin_cycle();
@@ -54,6 +55,30 @@ void FileWriterImpl::know_committed(Result<CommittedFrames> frames) {
     committed_frames_ = std::move(*frames);
 }
 
+bool FileWriterImpl::sends_all_again() const {
+    return kept_runs_.empty() && environment_.store.lacks_part_copy();
+}
+
+// What is copied is planned before the first byte leaves.
+bool FileWriterImpl::copies_are_known() {
+    if (kept_size_ < kMinPartSize || !kept_runs_.empty() || copies_known_) {
+        return true;
+    }
+    if (!std::exchange(fetching_, true)) {
+        outbox_.add([keep = self(), cycle = cycle_, key = key_] {
+            keep->environment_.store.find_part_copy(key, [keep, cycle] {
+                std::unique_lock lock(keep->mutex_);
+                if (!keep->failure_ && cycle == keep->cycle_) {
+                    keep->fetching_ = false;
+                    keep->copies_known_ = true;
+                }
+                keep->deliver(lock);
+            });
+        });
+    }
+    return false;
+}
+
 void FileWriterImpl::begin_cycle() {
     cycle_begun_ = true;
     group_->enter(this, self());
@@ -61,7 +86,7 @@ void FileWriterImpl::begin_cycle() {
     encoder_ = equal_parts ? environment_.codec.plain_encoder() : environment_.codec.encoder(key_);
     copy_ = CopyPlan();
     records_.clear();
-    if (kept_size_ > 0) {
+    if (kept_size_ > 0 && !sends_all_again()) {
         copy_ = plan_kept_copy(*committed_frames_, kept_size_, group_->plan());
     }
     std::uint64_t stored_begin = 0;
@@ -174,7 +199,7 @@ void FileWriterImpl::check_block(std::uint64_t cycle, const std::shared_ptr<Fetc
 
 bool FileWriterImpl::committed_is_checked() {
     const bool sent_again = kept_size_ > 0 && committed_frames_ && committed_frames_->plain() &&
-                            plan_copy(kept_size_, group_->plan()).pieces.empty();
+                            (sends_all_again() || plan_copy(kept_size_, group_->plan()).pieces.empty());
     if (!sent_again) {
         checksums_ = nullptr;
         return true;

@@ -192,8 +192,10 @@ private:
     void fetch_block();
     void get_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     void fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result);
+    [[nodiscard]] bool copies_are_known();
+    [[nodiscard]] bool sends_all_again() const;
     // On the executor.
-    [[nodiscard]] bool committed_is_checked();
+    bool committed_is_checked();
     void checksum_committed(std::uint64_t cycle, const std::string& key, const std::string& etag, bool again);
     void check_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     void decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
@@ -275,6 +277,8 @@ private:
     std::shared_ptr<FrameHistory> history_;
     CopyPlan copy_;
     bool fetching_ = false;
+    // Whether the store copies parts.
+    bool copies_known_ = false;
     FrameSequencer sequencer_;
     std::optional<PartAssembler> assembler_;
     FillRoom room_;

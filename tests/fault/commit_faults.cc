@@ -160,10 +160,11 @@ protected:
         const std::string operation = target_.operation;
         return operation == "PutObject" || operation == "CompleteMultipartUpload";
     }
-    // A refusal is final. A commit that was performed is found by its write id, however often its reply is lost.
+    // A refusal is final, but for that of the request that only asks whether the store copies parts. A commit that was
+    // performed is found by its write id, however often its reply is lost.
     [[nodiscard]] bool succeeds() const {
         if (action_ == "403") {
-            return false;
+            return !lasting_ && std::string(target_.operation) == "UploadPartCopy";
         }
         return !lasting_ || (publishes() && performs());
     }

@@ -251,8 +251,14 @@ def test_files_that_need_several_parts_cannot_be_saved(simulator):
     assert is_clean(simulator)
 
 
-@pytest.mark.parametrize("operation, name", [("CopyObject", "copy"), ("UploadPartCopy", "part_copy"),
-                                             ("DeleteObjects", "delete_batch")])
+def test_without_part_copies_a_store_can_be_used(simulator):
+    simulator.inject({"op": "UploadPartCopy", "action": "501"})
+    report = examine(simulator)
+    assert report.exit_code == 0 and report.with_state("set", "limit", "fails") == {"part_copy"}
+    assert is_clean(simulator)
+
+
+@pytest.mark.parametrize("operation, name", [("CopyObject", "copy"), ("DeleteObjects", "delete_batch")])
 def test_an_operation_that_is_not_there(simulator, operation, name):
     simulator.inject({"op": operation, "action": "501"})
     report = examine(simulator)

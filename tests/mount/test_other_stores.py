@@ -13,6 +13,7 @@ from harness.simulator import BUCKET, Simulator
 MIB = 1 << 20
 RADOSGW = ["--lacks", "quoted-if-match"]
 SWIFT = ["--lacks", "known-write-conditions", "--lacks", "conditions-on-uploads"]
+NO_PART_COPY = ["--lacks", "part-copy"]
 ON_WRITES, ON_COPIES = "refuses If-Match on writes", "refuses x-amz-copy-source-if-match"
 
 
@@ -24,10 +25,15 @@ def store(request):
     simulator.stop()
 
 
+@pytest.fixture(params=["auto", "none"])
+def compress(request):
+    return request.param
+
+
 @pytest.fixture
-def other_mount(store, request):
+def other_mount(store, compress, request):
     request.node.mounts = []
-    made = Mount(f"s3://{BUCKET}/run/", store.environment(), "--compress", "none")
+    made = Mount(f"s3://{BUCKET}/run/", store.environment(), "--compress", compress)
     request.node.mounts.append(made)
     yield made
     made.remove()
@@ -50,21 +56,90 @@ def test_a_directory_is_renamed(other_mount, store):
     assert other_mount.log().count(ON_COPIES) == (1 if store.is_swift else 0)
 
 
-def test_a_large_file_is_renamed_appended_to_and_changed(other_mount, store):
-    data = bytearray(os.urandom(80 * MIB))
-    (other_mount / "file").write_bytes(data)
-    (other_mount / "file").rename(other_mount / "renamed")
-    assert (other_mount / "renamed").read_bytes() == data
-    with open(other_mount / "renamed", "ab") as file:
+def rename_append_and_change(mount, data):
+    (mount / "file").rename(mount / "renamed")
+    assert (mount / "renamed").read_bytes() == data
+    with open(mount / "renamed", "ab") as file:
         file.write(b"more")
     data += b"more"
-    with open(other_mount / "renamed", "r+b") as file:
+    with open(mount / "renamed", "r+b") as file:
         file.seek(40 * MIB)
         file.write(b"changed")
     data[40 * MIB:40 * MIB + 7] = b"changed"
-    assert (other_mount / "renamed").read_bytes() == data
+    assert (mount / "renamed").read_bytes() == data
+
+
+def test_a_large_file_is_renamed_appended_to_and_changed(other_mount, store):
+    data = bytearray(os.urandom(80 * MIB))
+    (other_mount / "file").write_bytes(data)
+    rename_append_and_change(other_mount, data)
     assert store.content("run/renamed") == data
     assert store.open_uploads() == []
+
+
+def refusals(store) -> int:
+    """Besides those of objects that were looked for and are not there."""
+    return sum(request["status"] in (405, 412, 501) for request in store.requests())
+
+
+def test_what_the_store_refuses_is_not_sent_again(other_mount, store):
+    def rename_directory(number: int) -> None:
+        directory = other_mount / f"old{number}"
+        directory.mkdir()
+        (directory / "file").write_bytes(os.urandom(20 * MIB))
+        directory.rename(other_mount / f"new{number}")
+
+    for number in range(2):
+        rename_directory(number)
+    assert refusals(store) > 0
+    store.reset_counters()
+    before = refusals(store)
+    for number in range(2, 5):
+        rename_directory(number)
+    assert refusals(store) == before
+
+
+@pytest.fixture
+def without_part_copy(compress, request):
+    simulator = Simulator("--lacks", "part-copy")
+    request.node.mounts = []
+    mount = Mount(f"s3://{BUCKET}/run/", simulator.environment(), "--compress", compress, "--max-memory", "256MiB")
+    request.node.mounts.append(mount)
+    yield simulator, mount
+    mount.remove()
+    simulator.stop()
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_without_part_copies_the_bytes_are_sent(without_part_copy, copies):
+    store, mount = without_part_copy
+    if not copies:
+        # Too large for it.
+        store.inject({"op": "CopyObject", "action": "400"})
+    data = bytearray(bytes(20 * MIB) + os.urandom(100 * MIB))
+    (mount / "file").write_bytes(data)
+    rename_append_and_change(mount, data)
+    with open(mount / "renamed", "r+b") as file:
+        file.seek(70 * MIB)
+        file.write(b"changed again")
+    data[70 * MIB:70 * MIB + 13] = b"changed again"
+    assert store.content("run/renamed") == data
+    assert store.open_uploads() == []
+    assert mount.log().count("has no UploadPartCopy") == 1
+    # Of the first rename its four parts, each with its condition and without.
+    assert sum(request["op"] == "UploadPartCopy" for request in store.requests()) <= 8
+
+
+def test_bytes_that_flip_on_the_way_down_are_not_renamed(without_part_copy):
+    store, mount = without_part_copy
+    data = os.urandom(80 * MIB)
+    (mount / "file").write_bytes(data)
+    (mount / "small").write_bytes(b"x")
+    store.inject({"op": "CopyObject", "action": "400"},
+                 {"op": "GetObject", "key": "run/file", "action": "corrupt", "bytes": 1000, "times": 1})
+    (mount / "file").rename(mount / "renamed")
+    store.clear_faults()
+    assert store.content("run/renamed") == data
 
 
 def test_a_refusal_is_believed_where_another_version_is_there(other_mount, store):

@@ -55,9 +55,9 @@ bool is_not_known(const Gaps& gaps, const S3Request& request, const NameValue& h
 
 std::vector<std::string> names_of_gaps() {
     std::vector<std::string> names;
-    for (const std::string_view name :
-         {kMetadata, kReadConditions, kWriteConditions, kCopyConditions, kDeleteConditions, kDeleteChecksums,
-          kKnownWriteConditions, kQuotedIfMatch, kConditionsOnUploads, kChecksums, kUnequalParts}) {
+    for (const std::string_view name : {kMetadata, kReadConditions, kReadETags, kWriteConditions, kCopyConditions,
+                                        kDeleteConditions, kDeleteChecksums, kKnownWriteConditions, kQuotedIfMatch,
+                                        kConditionsOnUploads, kPartCopy, kChecksums, kUnequalParts}) {
         names.emplace_back(name);
     }
     return names;
@@ -73,6 +73,9 @@ Outcome<void> apply_gaps(const Gaps& gaps, S3Request& request) {
     if (request.operation == Operation::kDeleteObjects && gaps.contains(kDeleteChecksums) &&
         !request.http.header("content-md5")) {
         return fail("MissingContentMD5");
+    }
+    if (request.operation == Operation::kUploadPartCopy && gaps.contains(kPartCopy)) {
+        return fail("NotImplemented");
     }
     for (NameValue& header : request.http.headers) {
         if (is_not_known(gaps, request, header)) {

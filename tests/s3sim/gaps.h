@@ -15,6 +15,8 @@ namespace ckptfs::s3sim {
 // As --lacks names them.
 inline constexpr std::string_view kMetadata = "metadata";
 inline constexpr std::string_view kReadConditions = "read-conditions";
+// Answers to GetObject carry no ETag.
+inline constexpr std::string_view kReadETags = "read-etags";
 inline constexpr std::string_view kWriteConditions = "write-conditions";
 inline constexpr std::string_view kCopyConditions = "copy-conditions";
 // Those of DeleteObject and DeleteObjects; a store without conditions of writes has none of these either.
@@ -29,6 +31,8 @@ inline constexpr std::string_view kQuotedIfMatch = "quoted-if-match";
 inline constexpr std::string_view kConditionsOnUploads = "conditions-on-uploads";
 // Requests with x-amz-checksum-… are refused.
 inline constexpr std::string_view kChecksums = "checksums";
+// UploadPartCopy is NotImplemented.
+inline constexpr std::string_view kPartCopy = "part-copy";
 // Complete refuses parts of different sizes, the last one aside, as Cloudflare R2 does.
 inline constexpr std::string_view kUnequalParts = "unequal-parts";
 

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the store was found to do otherwise than S3, kept for as long as it is used, so that what it refuses is not sent
+// to it again with every operation.
+//
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace ckptfs {
+
+// How a condition (If-Match, x-amz-copy-source-if-match) is sent.
+enum class SentCondition : std::uint8_t { kAsInS3, kWithoutQuotes, kNotAtAll };
+
+class StoreHabits {
+public:
+    // True the first time: it is worth a line.
+    [[nodiscard]] bool is_first(const std::string& habit) {
+        const std::lock_guard lock(mutex_);
+        return told_.insert(habit).second;
+    }
+    [[nodiscard]] bool has(const std::string& habit) const {
+        const std::lock_guard lock(mutex_);
+        return told_.contains(habit);
+    }
+
+    // A condition of this kind was taken only when sent so, although it held. Believed when it was seen twice: while
+    // the first was looked at, the version may have gone and come back.
+    void took(const std::string& kind, SentCondition sent) {
+        const std::lock_guard lock(mutex_);
+        Seen& seen = conditions_[kind];
+        seen.times = seen.sent == sent ? seen.times + 1 : 1;
+        seen.sent = sent;
+    }
+    [[nodiscard]] SentCondition condition(const std::string& kind) const {
+        const std::lock_guard lock(mutex_);
+        const auto found = conditions_.find(kind);
+        return found != conditions_.end() && found->second.times > 1 ? found->second.sent : SentCondition::kAsInS3;
+    }
+
+private:
+    struct Seen {
+        SentCondition sent = SentCondition::kAsInS3;
+        std::uint64_t times = 0;
+    };
+
+    mutable std::mutex mutex_;
+    // --- guarded by `mutex_`
+    std::set<std::string> told_;
+    std::map<std::string, Seen> conditions_;
+};
+
+}  // namespace ckptfs
