@@ -22,6 +22,7 @@
 #include "ckptfs/bytes.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/codec.h"
+#include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 
 namespace ckptfs {
@@ -92,11 +93,29 @@ struct BlockRun {
 };
 
 struct CachedVersion {
-    CachedVersion(std::string object_key, std::string object_etag, std::shared_ptr<const FrameLayout> frames)
-        : key(std::move(object_key)), etag(std::move(object_etag)), layout(std::move(frames)), size(layout->size()) {}
+    CachedVersion(const ObjectInfo& object, std::shared_ptr<const FrameLayout> frames)
+        : key(object.key),
+          etag(object.etag),
+          stored_size(object.size),
+          modified(object.last_modified),
+          layout(std::move(frames)),
+          size(layout->size()) {}
+    // What each of its requests asks for.
+    [[nodiscard]] GetRequest request(const ByteRange& range) const {
+        GetRequest request;
+        request.key = key;
+        request.range = range;
+        request.if_match = etag;
+        request.if_size = stored_size;
+        request.if_modified = modified;
+        return request;
+    }
 
     const std::string key;
     const std::string etag;
+    // Of the object as it is stored; the time is zero where no answer told it.
+    const std::uint64_t stored_size;
+    const WallTime modified;
     const std::shared_ptr<const FrameLayout> layout;
     // Of the file.
     const std::uint64_t size;

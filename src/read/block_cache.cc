@@ -15,6 +15,10 @@ std::string version_name(const ObjectInfo& object) {
     name += object.etag;
     name.push_back('\0');
     name += std::to_string(object.size);
+    if (object.etag.empty()) {
+        name.push_back('\0');
+        name += std::to_string(object.last_modified.time_since_epoch().count());
+    }
     return name;
 }
 
@@ -68,7 +72,7 @@ std::shared_ptr<CachedVersion> BlockCache::version(const ObjectInfo& object,
     forget_unused_versions();
     std::shared_ptr<CachedVersion>& known = versions_[version_name(object)];
     if (known == nullptr) {
-        known = std::make_shared<CachedVersion>(object.key, object.etag, std::move(layout));
+        known = std::make_shared<CachedVersion>(object, std::move(layout));
     }
     // The same bytes may have been put back.
     known->gone.reset();

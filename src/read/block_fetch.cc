@@ -36,10 +36,7 @@ void start_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> ve
 void BlockFetch::start(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
                        std::shared_ptr<BlockRun> run) {
     auto fetch = std::make_shared<BlockFetch>(environment, std::move(version), std::move(run));
-    GetRequest request;
-    request.key = fetch->version_->key;
-    request.range = ByteRange{fetch->offset_, fetch->length_, false};
-    request.if_match = fetch->version_->etag;
+    GetRequest request = fetch->version_->request(ByteRange{fetch->offset_, fetch->length_, false});
     request.on_body = [fetch](ByteSpan bytes) { return fetch->take(bytes); };
     environment.store.get(std::move(request), [fetch](Result<GetResponse> result) { fetch->end(std::move(result)); });
 }

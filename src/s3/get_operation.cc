@@ -136,12 +136,16 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
                          : failure(delivered.error());
     }
     // Not every store heeds If-Match.
-    if (!request_.if_match.empty() && object->etag != request_.if_match) {
+    if (is_another_version(*object)) {
         return unusable(ESTALE, "the object was replaced before it was read", false);
     }
     const bool whole_empty = object->size == 0 && delivered->length == 0;
     if (request_.range && !whole_empty && !answers_range(*request_.range, *delivered, object->size)) {
         return unusable(EPROTO, "the store answered with other bytes than the range asked for", false);
+    }
+    answered_etag_ = object->etag;
+    if (object->etag.empty()) {
+        object->etag = request_.if_match;
     }
     response_ = GetResponse{std::move(*object), delivered->offset, delivered->length,
                             std::string(head.header("x-amz-request-id")),
@@ -152,12 +156,30 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
     return {};
 }
 
+bool GetOperation::is_another_version(const ObjectInfo& answered) const {
+    if (!answered.etag.empty()) {
+        return !request_.if_match.empty() && answered.etag != request_.if_match;
+    }
+    const bool has_times = request_.if_modified != WallTime{} && answered.last_modified != WallTime{};
+    return (request_.if_size && answered.size != *request_.if_size) ||
+           (has_times && answered.last_modified != request_.if_modified);
+}
+
+// A time to the second, which two versions of one size may share, is all that such a store says.
+bool GetOperation::is_unidentified() const {
+    return answered_etag_.empty() && !request_.if_match.empty() && request_.if_modified == WallTime{};
+}
+
 Status GetOperation::take_resumed_head(const HttpResponse& head) const {
     const Result<Delivered> delivered = delivered_by(head);
     if (!delivered) {
         return failure(delivered.error());
     }
-    if (quoted_etag(std::string(head.header("etag"))) != response_->object.etag) {
+    const auto object = object_info(request_.key, head);
+    const ObjectInfo& first = response_->object;
+    const bool same = object && object->etag == answered_etag_ && object->size == first.size &&
+                      (!answered_etag_.empty() || object->last_modified == first.last_modified);
+    if (!same) {
         return unusable(ESTALE, "the object was replaced while it was read", false);
     }
     if (delivered->offset != response_->offset + delivered_ || delivered->length != response_->length - delivered_) {
@@ -188,6 +210,10 @@ void GetOperation::finish(Result<HttpResponse> outcome) {
                        false));
         return;
     }
+    if (outcome && is_unidentified()) {
+        identify();
+        return;
+    }
     if (outcome) {
         done_(std::move(*response_));
         return;
@@ -202,6 +228,21 @@ void GetOperation::finish(Result<HttpResponse> outcome) {
         error.errno_value = ESTALE;
     }
     done_(failure(std::move(error)));
+}
+
+void GetOperation::identify() {
+    head_object(sender_, request_.key, retry_, [self = shared_from_this()](const Result<ObjectInfo>& object) {
+        const ObjectInfo& answered = self->response_->object;
+        const bool same = object && (object->etag.empty() || object->etag == self->request_.if_match) &&
+                          object->size == answered.size && object->last_modified == answered.last_modified;
+        if (same) {
+            self->done_(std::move(*self->response_));
+        } else if (object || object.error().errno_value == ENOENT) {
+            self->done_(unusable(ESTALE, "the object was replaced while it was read", false));
+        } else {
+            self->done_(failure(object.error()));
+        }
+    });
 }
 
 // An empty object satisfies no range: stores answer 416, or InvalidRange, and only HEAD tells why. A suffix longer than

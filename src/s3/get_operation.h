@@ -29,6 +29,9 @@ private:
     [[nodiscard]] HttpHeaders attempt_headers() const;
     [[nodiscard]] Status take_head(const HttpResponse& head);
     [[nodiscard]] Status take_first_head(const HttpResponse& head);
+    [[nodiscard]] bool is_another_version(const ObjectInfo& answered) const;
+    [[nodiscard]] bool is_unidentified() const;
+    void identify();
     [[nodiscard]] Status take_resumed_head(const HttpResponse& head) const;
     [[nodiscard]] bool take_body(ByteSpan bytes, Call& call);
     void finish(Result<HttpResponse> outcome);
@@ -44,6 +47,8 @@ private:
     std::optional<GetResponse> response_;
     std::uint64_t delivered_ = 0;
     bool range_adjusted_ = false;
+    // That of the first answer.
+    std::string answered_etag_;
     // Of a whole object, where the store says it: what its bytes must have, and those that came so far have.
     std::string expected_crc32c_;
     std::uint32_t crc32c_ = 0;

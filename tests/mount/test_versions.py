@@ -60,9 +60,10 @@ def test_a_version_that_is_gone_is_an_error_and_never_other_bytes(made, simulato
 
 
 @pytest.mark.parametrize("compress", ["none", "auto"])
-def test_a_store_that_passes_if_match_over(compress):
+@pytest.mark.parametrize("lacks", [[], ["--lacks", "read-etags"]], ids=["with-etags", "without-etags"])
+def test_a_store_that_passes_if_match_over(compress, lacks):
     """What each answer says of itself is compared with what was opened, before a byte of it is used."""
-    simulator = Simulator("--lacks", "read-conditions")
+    simulator = Simulator("--lacks", "read-conditions", *lacks)
     size = 40 * MIB
     versions = [os.urandom(1 << 16) * (size >> 16) for _ in range(2)]
     made = Mount(f"s3://{BUCKET}/p/", simulator.environment(), "--compress", compress, "--max-read-ahead", "1M")
@@ -72,6 +73,9 @@ def test_a_store_that_passes_if_match_over(compress):
             (other / "file").write_bytes(versions[0])
             with open(made / "file", "rb", buffering=0) as reader:
                 assert os.pread(reader.fileno(), 2 * MIB, 0) == versions[0][:2 * MIB]
+                if lacks:
+                    # Last-Modified is told to the second.
+                    time.sleep(1.1)
                 (other / "file").write_bytes(versions[1])
                 got = b""
                 with pytest.raises(OSError) as failed:

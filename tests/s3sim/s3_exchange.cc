@@ -270,6 +270,9 @@ Outcome<S3Reply> S3Exchange::perform_operation(ReceivedBody body) {
 
 S3Reply S3Exchange::settle(Outcome<S3Reply> result) {
     S3Reply reply = result ? std::move(*result) : error_reply(result.error(), context_);
+    if (request_.operation == Operation::kGetObject && simulator_.options().gaps.contains(kReadETags)) {
+        std::erase_if(reply.headers, [](const NameValue& header) { return header.first == "ETag"; });
+    }
     if (!result && (faulted(FaultAction::kErrorInside200) || faulted(FaultAction::kBlanks))) {
         reply.status = 200;
     }
