@@ -14,6 +14,7 @@
 #include "read/block_cache.h"
 #include "read/block_fetch.h"
 #include "read/reference_read.h"
+#include "read/table_check.h"
 
 namespace ckptfs {
 
@@ -57,19 +58,32 @@ struct WantedFrame {
     Frame frame;
 };
 
+// What the object's own table says is not to be trusted.
+bool fits(const WantedFrame& wanted) {
+    return wanted.frame.offset == wanted.block->offset && wanted.frame.size == wanted.block->size &&
+           wanted.frame.stored_size > 0 && wanted.frame.stored_size <= wanted.block->stored.size();
+}
+
+// Once more, by a table that is read anew; fails with `why` where that says the same.
+void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const std::shared_ptr<Block>& block, Error why);
+
 // Frames next to each other in the object, by one request.
 class FrameFetch : public std::enable_shared_from_this<FrameFetch> {
 public:
-    FrameFetch(std::shared_ptr<RunInProgress> run, std::vector<WantedFrame> frames, bool second_attempt)
-        : run_(std::move(run)), frames_(std::move(frames)), second_attempt_(second_attempt) {}
+    // `table`: that of the version, unless another one was read since.
+    FrameFetch(std::shared_ptr<RunInProgress> run, std::vector<WantedFrame> frames, bool second_attempt,
+               std::shared_ptr<const FrameLayout> table = nullptr)
+        : run_(std::move(run)),
+          frames_(std::move(frames)),
+          second_attempt_(second_attempt),
+          has_new_table_(table != nullptr),
+          table_(has_new_table_ ? std::move(table) : run_->version().layout) {}
 
     void start() {
         const Frame& first = frames_.front().frame;
         const Frame& last = frames_.back().frame;
-        GetRequest request;
-        request.key = run_->version().key;
-        request.range = ByteRange{first.stored_offset, last.stored_offset + last.stored_size - first.stored_offset};
-        request.if_match = run_->version().etag;
+        GetRequest request = run_->version().request(
+            ByteRange{first.stored_offset, last.stored_offset + last.stored_size - first.stored_offset});
         request.on_body = [self = shared_from_this()](ByteSpan bytes) { return self->take(bytes); };
         run_->environment().store.get(std::move(request), [self = shared_from_this()](Result<GetResponse> result) {
             self->end(std::move(result));
@@ -120,7 +134,8 @@ private:
             return;
         }
         if (!result) {
-            run_->fail(read_error(std::move(result).error(), run_->version().key));
+            const bool is_out_of_range = result.error().http_status == 416 || result.error().s3_code == "InvalidRange";
+            missed(read_error(std::move(result).error(), run_->version().key), is_out_of_range);
             return;
         }
         if (current_ < frames_.size()) {
@@ -128,12 +143,23 @@ private:
             error.request_id = result->request_id;
             error.message = format("{}: the store's answer ended before the frame at offset {} was complete",
                                    run_->version().key, frames_[current_].frame.offset);
-            run_->fail(error);
+            missed(error, true);
             return;
         }
         if (second_attempt_) {
             request_id_ = result->request_id;
             decode_stored(std::move(frames_.front()));
+        }
+    }
+
+    // The frames that did not come; they may lie elsewhere.
+    void missed(const Error& error, bool is_misplaced) {
+        if (!is_misplaced || has_new_table_) {
+            run_->fail(error);
+            return;
+        }
+        for (; current_ < frames_.size(); ++current_) {
+            fetch_by_new_table(run_, frames_[current_].block, error);
         }
     }
 
@@ -147,7 +173,7 @@ private:
     void decode(WantedFrame wanted, Payload stored) {
         run_->environment().executor.post_urgent(
             [self = shared_from_this(), wanted = std::move(wanted), stored = std::move(stored)]() mutable {
-                auto references = self->run_->version().layout->references(wanted.frame, stored);
+                auto references = self->table_->references(wanted.frame, stored);
                 if (!references) {
                     stored = Payload{};
                     self->decode_failed(std::move(wanted), references.error());
@@ -183,7 +209,7 @@ private:
 
     // On the executor.
     void decode_with(WantedFrame wanted, Payload stored, Payload referenced) {
-        const Status decoded = run_->version().layout->decode(wanted.frame, stored, referenced, wanted.block->bytes());
+        const Status decoded = table_->decode(wanted.frame, stored, referenced, wanted.block->bytes());
         stored = Payload{};
         referenced = Payload{};
         if (decoded) {
@@ -207,12 +233,18 @@ private:
         error.request_id = request_id_;
         error.message = format("{}: damaged at offset {} (request {}), also when fetched again: {}",
                                run_->version().key, wanted.frame.offset, request_id_, why.message);
-        run_->fail(error);
+        if (has_new_table_) {
+            run_->fail(error);
+        } else {
+            fetch_by_new_table(run_, wanted.block, std::move(error));
+        }
     }
 
     const std::shared_ptr<RunInProgress> run_;
     std::vector<WantedFrame> frames_;
     const bool second_attempt_;
+    const bool has_new_table_;
+    const std::shared_ptr<const FrameLayout> table_;
     // The frame that is arriving, and how much of it is there.
     std::size_t current_ = 0;
     std::uint64_t filled_ = 0;
@@ -220,10 +252,18 @@ private:
     std::string request_id_;
 };
 
-// What the object's own table says is not to be trusted.
-bool fits(const WantedFrame& wanted) {
-    return wanted.frame.offset == wanted.block->offset && wanted.frame.size == wanted.block->size &&
-           wanted.frame.stored_size > 0 && wanted.frame.stored_size <= wanted.block->stored.size();
+void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const std::shared_ptr<Block>& block, Error why) {
+    read_table_again(run->environment(), run->shared_version(), block->offset,
+                     [run, block, why = std::move(why)](const std::shared_ptr<const FrameLayout>& table) {
+                         WantedFrame wanted{block, table == nullptr ? Frame() : table->frame_at(block->offset)};
+                         if (table == nullptr || !fits(wanted)) {
+                             run->fail(why);
+                             return;
+                         }
+                         std::vector<WantedFrame> frames;
+                         frames.push_back(std::move(wanted));
+                         std::make_shared<FrameFetch>(run, std::move(frames), true, table)->start();
+                     });
 }
 
 }  // namespace
@@ -231,11 +271,11 @@ bool fits(const WantedFrame& wanted) {
 void start_frame_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
                        std::shared_ptr<BlockRun> run) {
     std::vector<std::vector<WantedFrame>> groups;
-    std::optional<std::uint64_t> misfit;
+    std::vector<std::shared_ptr<Block>> misfits;
     for (const std::shared_ptr<Block>& block : run->blocks) {
         WantedFrame wanted{block, version->layout->frame_at(block->offset)};
         if (!fits(wanted)) {
-            misfit = block->offset;
+            misfits.push_back(block);
             continue;
         }
         const bool adjacent =
@@ -247,10 +287,10 @@ void start_frame_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersi
         groups.back().push_back(std::move(wanted));
     }
     const auto progress = std::make_shared<RunInProgress>(environment, version, std::move(run));
-    if (misfit) {
+    for (const std::shared_ptr<Block>& block : misfits) {
         Error error;
-        error.message = format("{}: the seek table is damaged at offset {}", version->key, *misfit);
-        progress->fail(error);
+        error.message = format("{}: the seek table is damaged at offset {}", version->key, block->offset);
+        fetch_by_new_table(progress, block, std::move(error));
     }
     for (std::vector<WantedFrame>& group : groups) {
         const Frame first = group.front().frame;

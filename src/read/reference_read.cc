@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "read/block_cache.h"
 #include "read/block_fetch.h"
+#include "read/table_check.h"
 
 namespace ckptfs {
 
@@ -29,7 +30,11 @@ class DirectRead : public std::enable_shared_from_this<DirectRead> {
 public:
     DirectRead(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::vector<FileRange> ranges,
                Done done)
-        : environment_(environment), version_(std::move(version)), ranges_(std::move(ranges)), done_(std::move(done)) {}
+        : environment_(environment),
+          version_(std::move(version)),
+          table_(version_->layout),
+          ranges_(std::move(ranges)),
+          done_(std::move(done)) {}
 
     void start(std::function<void()> ended) {
         ended_ = std::move(ended);
@@ -42,7 +47,7 @@ private:
         while (current_ < ranges_.size()) {
             const FileRange& range = ranges_[current_];
             const std::uint64_t at = range.offset + taken_;
-            const Frame frame = version_->layout->frame_at(at);
+            const Frame frame = table_->frame_at(at);
             if (!decoded_ || decoded_->index != frame.index) {
                 fetch(frame);
                 return;
@@ -75,7 +80,7 @@ private:
     }
 
     void decode(const Frame& frame, const Payload& stored) {
-        const FrameLayout& layout = *version_->layout;
+        const FrameLayout& layout = *table_;
         const auto references = layout.references(frame, stored);
         if (!references || !references->empty()) {
             damaged(frame, references ? refers_further(*version_, frame.offset).value() : references.error());
@@ -94,10 +99,20 @@ private:
 
     // Perhaps on its way only.
     void damaged(const Frame& frame, Error why) {
-        if (std::exchange(fetched_again_, true)) {
+        if (!std::exchange(fetched_again_, true)) {
+            fetch(frame);
+        } else if (table_ != version_->layout) {
             end(failure(std::move(why)));
         } else {
-            fetch(frame);
+            read_table_again(environment_, version_, frame.offset,
+                             [self = shared_from_this(), frame, why](std::shared_ptr<const FrameLayout> table) {
+                                 if (table == nullptr) {
+                                     self->end(failure(why));
+                                 } else {
+                                     self->table_ = std::move(table);
+                                     self->fetch(self->table_->frame_at(frame.offset));
+                                 }
+                             });
         }
     }
 
@@ -110,6 +125,8 @@ private:
 
     ReadEnvironment& environment_;
     const std::shared_ptr<CachedVersion> version_;
+    // That of the version, unless another one was read since.
+    std::shared_ptr<const FrameLayout> table_;
     const std::vector<FileRange> ranges_;
     Done done_;
     std::function<void()> ended_;

@@ -2,7 +2,10 @@
 #include "write/committed_frames.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/range_fetch.h"
 #include "base/text.h"
@@ -69,21 +72,74 @@ void read_table(ObjectStore& store, const Codec& codec, const std::string& key, 
 
 }  // namespace
 
+namespace {
+
+bool are_equal(const CommittedFrames& one, const CommittedFrames& other) {
+    return one.plain() == other.plain() &&
+           std::equal(one.records.begin(), one.records.end(), other.records.begin(), other.records.end(),
+                      [](const FrameRecord& a, const FrameRecord& b) {
+                          return a.stored_size == b.stored_size && a.checksum == b.checksum &&
+                                 a.may_refer == b.may_refer;
+                      });
+}
+
+// The records of frames that are copied go into the next table as they are, and nothing vouches for a table: it is read
+// until two readings agree.
+class TableReading : public std::enable_shared_from_this<TableReading> {
+public:
+    TableReading(ObjectStore& store, const Codec& codec, std::string key, CommittedObject committed,
+                 std::function<void(Result<CommittedFrames>)> done)
+        : store_(store),
+          codec_(codec),
+          key_(std::move(key)),
+          committed_(std::move(committed)),
+          done_(std::move(done)) {}
+
+    void go_on() {
+        read_table(store_, codec_, key_, committed_,
+                   [self = shared_from_this()](Result<CommittedFrames> frames) { self->here(std::move(frames)); });
+    }
+
+private:
+    void here(Result<CommittedFrames> frames) {
+        const bool is_last = ++readings_ == kMostReadings;
+        const bool agrees = frames && std::any_of(seen_.begin(), seen_.end(), [&](const CommittedFrames& before) {
+                                return are_equal(before, *frames);
+                            });
+        // What is plain was not taken for another kind: its size is that of the file.
+        if (agrees || (frames && frames->plain()) || (!frames && (is_last || frames.error().errno_value != EIO))) {
+            done_(std::move(frames));
+        } else if (is_last) {
+            done_(
+                failure(EIO, format("{}: its seek table is damaged on its way, also when read again", escaped(key_))));
+        } else {
+            if (frames) {
+                seen_.push_back(std::move(*frames));
+            }
+            go_on();
+        }
+    }
+
+    static constexpr int kMostReadings = 4;
+
+    ObjectStore& store_;
+    const Codec& codec_;
+    const std::string key_;
+    const CommittedObject committed_;
+    const std::function<void(Result<CommittedFrames>)> done_;
+    std::vector<CommittedFrames> seen_;
+    int readings_ = 0;
+};
+
+}  // namespace
+
 void read_committed_frames(ObjectStore& store, const Codec& codec, const std::string& key,
                            const CommittedObject& committed, std::function<void(Result<CommittedFrames>)> done) {
     if (!codec.may_be_encoded(committed.stored_size)) {
         done(CommittedFrames{codec.plain_encoder(), {}});
         return;
     }
-    read_table(store, codec, key, committed,
-               [&store, &codec, key, committed, done = std::move(done)](Result<CommittedFrames> frames) {
-                   if (!frames && frames.error().errno_value == EIO) {
-                       // Damaged, perhaps on its way only.
-                       read_table(store, codec, key, committed, done);
-                   } else {
-                       done(std::move(frames));
-                   }
-               });
+    std::make_shared<TableReading>(store, codec, key, committed, std::move(done))->go_on();
 }
 
 }  // namespace ckptfs

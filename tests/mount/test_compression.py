@@ -231,22 +231,43 @@ def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
         (other / name).unlink()
 
 
-@pytest.mark.parametrize("back", [1, 6, 9 + 12])
+# In the footer, and in the last frame's checksum and sizes.
+@pytest.mark.parametrize("back", [1, 6, 9 + 2, 9 + 6, 9 + 12])
 def test_an_end_that_came_damaged_is_asked_for_once_more(made, mount, simulator, prefix, back):
     """One bit, on its way down: in what the reader begins with, and in what an appender begins with."""
     content = mixed(3 * MIB)
     (made / "file").write_bytes(content)
     stored = len(simulator.stored(prefix + "file"))
-    fault = {"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": stored - back, "times": 1}
+
+    def flip(asked: int) -> dict:
+        return {"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": min(stored, asked) - back,
+                "times": 1}
+
     reader, appender = mount(), mount()
-    simulator.inject(fault)
+    # As much of its end is asked for at first.
+    simulator.inject(flip(256 << 10))
     assert (reader / "file").read_bytes() == content
     assert simulator.fault_hits() == 1
     simulator.clear_faults()
-    simulator.inject(fault)
+    simulator.inject(flip(64))
     with open(appender / "file", "ab") as file:
         file.write(b"more")
     simulator.clear_faults()
+    assert simulator.content(prefix + "file") == content + b"more"
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_table_that_came_damaged_is_not_written_back(made, mount, simulator, prefix, nth):
+    """The records of frames that are copied go into the next table: one bit of them, on the way down."""
+    content = mixed(24 * MIB)
+    (made / "file").write_bytes(content)
+    appender, reader = mount(), mount()
+    # Of the first frame its checksum, where the whole table is asked for.
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": 8 + 8, "nth": nth})
+    with open(appender / "file", "ab") as file:
+        file.write(b"more")
+    simulator.clear_faults()
+    assert (reader / "file").read_bytes() == content + b"more"
     assert simulator.content(prefix + "file") == content + b"more"
 
 
