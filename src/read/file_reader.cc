@@ -88,6 +88,7 @@ public:
     }
 
     [[nodiscard]] const ObjectInfo& object() const override { return object_; }
+    [[nodiscard]] bool checks_bytes() const override { return !version_->layout->identity(); }
     [[nodiscard]] std::uint64_t size() const override { return version_->size; }
 
 private:

@@ -66,6 +66,8 @@ public:
     [[nodiscard]] virtual const ObjectInfo& object() const = 0;
     // Of the file.
     [[nodiscard]] virtual std::uint64_t size() const = 0;
+    // Whether what read() answers was compared with a checksum that lies in the object.
+    [[nodiscard]] virtual bool checks_bytes() const = 0;
 };
 
 }  // namespace ckptfs

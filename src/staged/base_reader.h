@@ -22,6 +22,9 @@ public:
         : environment_(environment), key_(std::move(key)), etag_(object.etag), empty_(object.stored_size == 0) {}
 
     void read(std::uint64_t offset, std::size_t size, FileReader::ReadDone done);
+    // For bytes that are to be written again: those of a plain object, for which nothing vouches, are fetched until two
+    // fetches agree. The first may have been one that a read made long ago.
+    void read_twice(std::uint64_t offset, std::size_t size, FileReader::ReadDone done);
 
 private:
     struct Waiting {
@@ -29,6 +32,14 @@ private:
         std::size_t size = 0;
         FileReader::ReadDone done;
     };
+    struct Comparison {
+        std::uint64_t offset = 0;
+        // What came so far; all differ.
+        std::vector<Payload> seen;
+        int fetches = 0;
+        FileReader::ReadDone done;
+    };
+    void compare(const std::shared_ptr<Comparison>& comparison);
     void opened(Result<std::shared_ptr<FileReader>> reader);
 
     ReadEnvironment& environment_;

@@ -20,7 +20,7 @@ public:
           done_(std::move(done)) {}
 
     void go_on() {
-        ContentView view{{}, source_.staged, source_.base};
+        ContentView view{{}, source_.staged, source_.base, true};
         while (run_.begin < run_.end) {
             if (const FileRange* kept = kept_here()) {
                 run_.begin = kept->end();

@@ -30,10 +30,7 @@ public:
                     }
                     break;
                 case ByteSource::kBase:
-                    view_.base->read(piece.begin, target.size(),
-                                     [self = shared_from_this(), target](Result<Payload> bytes) {
-                                         self->base_here(target, std::move(bytes));
-                                     });
+                    read_base(piece.begin, target);
                     return;
             }
         }
@@ -43,6 +40,17 @@ public:
 private:
     [[nodiscard]] MutableByteSpan place(const ContentPiece& piece) const {
         return target_.subspan(piece.begin - view_.pieces.front().begin, piece.end - piece.begin);
+    }
+
+    void read_base(std::uint64_t offset, MutableByteSpan target) {
+        auto here = [self = shared_from_this(), target](Result<Payload> bytes) {
+            self->base_here(target, std::move(bytes));
+        };
+        if (view_.is_sent) {
+            view_.base->read_twice(offset, target.size(), std::move(here));
+        } else {
+            view_.base->read(offset, target.size(), std::move(here));
+        }
     }
 
     void base_here(MutableByteSpan target, Result<Payload> bytes) {

@@ -24,6 +24,8 @@ struct ContentView {
     std::vector<ContentPiece> pieces;
     std::shared_ptr<const StagedBytes> staged;
     std::shared_ptr<BaseReader> base;
+    // To be written again: what comes of the base is made sure of.
+    bool is_sent = false;
 
     [[nodiscard]] std::uint64_t size() const { return pieces.empty() ? 0 : pieces.back().end - pieces.front().begin; }
     [[nodiscard]] bool only(ByteSource source) const {

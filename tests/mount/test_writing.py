@@ -138,6 +138,30 @@ def test_a_hole_is_zeros(mount, simulator, prefix):
     assert simulator.content(prefix + "file") == b"head" + bytes(30 * MIB - 4) + b"tail"
 
 
+@pytest.mark.parametrize("compress", ["none", "auto"])
+@pytest.mark.parametrize("size", [1000, 3 * MIB + 7])
+@pytest.mark.parametrize("read_before", [False, True])
+def test_what_is_damaged_on_its_way_down_is_not_written_back_by_a_change(mount, simulator, prefix, compress, size,
+                                                                         read_before):
+    """What is not changed in it is sent as it is in the bucket, also where a read has left damaged bytes in memory."""
+    content = bytearray(os.urandom(size))
+    writer = mount("--compress", compress)
+    (writer / "file").write_bytes(content)
+    for damaged_at in (1, size - 3):
+        changer = mount("--compress", compress)
+        simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": damaged_at % MIB,
+                          "times": 1})
+        if read_before:
+            (changer / "file").read_bytes()
+            assert simulator.fault_hits() > 0
+        with open(changer / "file", "r+b") as file:
+            file.seek(size // 2)
+            file.write(b"changed")
+        content[size // 2:size // 2 + 7] = b"changed"
+        simulator.clear_faults()
+        assert simulator.content(prefix + "file") == content
+
+
 @pytest.mark.parametrize("size", [1000, 3 * MIB + 7])
 @pytest.mark.parametrize("times", [1, 100])
 def test_what_is_damaged_on_its_way_down_is_not_written_back(mount, simulator, prefix, size, times):
