@@ -188,9 +188,9 @@ TEST_F(Uploads, AnOpenUploadTellsItsAge) {
 }
 
 TEST_F(Uploads, MoreOpenUploadsThanAPageAreListed) {
-    constexpr std::size_t kUploads = 1010;
+    const auto uploads = static_cast<std::size_t>(more_than_a_page());
     std::vector<UploadId> created;
-    while (created.size() < kUploads && !HasFailure()) {
+    while (created.size() < uploads && !HasFailure()) {
         created.push_back(create_upload("file " + std::to_string(created.size() / 2)));
     }
     const auto open = store_->list_uploads(prefix_);
@@ -198,19 +198,19 @@ TEST_F(Uploads, MoreOpenUploadsThanAPageAreListed) {
         static_cast<void>(store_->abort_upload(upload));
     }
     ASSERT_TRUE(open.has_value()) << open.error().message;
-    EXPECT_EQ(open->size(), kUploads);
+    EXPECT_EQ(open->size(), uploads);
 }
 
 TEST_F(Uploads, MorePartsThanAPageAreListed) {
-    constexpr int kParts = 1010;
+    const int count = more_than_a_page();
     const UploadId upload = create_upload("file");
-    for (int number = 1; number <= kParts && !HasFailure(); ++number) {
+    for (int number = 1; number <= count && !HasFailure(); ++number) {
         must_upload(upload, number, "x");
     }
     const auto parts = store_->list_parts(upload);
     ASSERT_TRUE(parts.has_value()) << parts.error().message;
-    ASSERT_EQ(parts->size(), static_cast<std::size_t>(kParts));
-    EXPECT_EQ(parts->back().part_number, kParts);
+    ASSERT_EQ(parts->size(), static_cast<std::size_t>(count));
+    EXPECT_EQ(parts->back().part_number, count);
 }
 
 TEST_F(Uploads, PartsAreListed) {

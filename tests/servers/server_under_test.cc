@@ -23,6 +23,11 @@ std::string required_variable(const char* name) {
     return value;
 }
 
+int number_in(const char* name, int otherwise) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? otherwise : std::atoi(value);
+}
+
 template <class T>
 T required(Result<T> result) {
     if (!result) {
@@ -71,9 +76,16 @@ StoreConfig ServerTest::default_config() {
     StoreConfig config;
     config.bucket = required_variable("CKPTFS_TEST_BUCKET");
     config.endpoint_url = required_variable("CKPTFS_TEST_ENDPOINT");
-    config.retry_for = std::chrono::seconds(5);
-    config.stall_timeout = std::chrono::seconds(4);
+    if (const char* checksum = std::getenv("CKPTFS_TEST_CHECKSUM"); checksum != nullptr) {
+        config.checksum = checksum;
+    }
+    config.retry_for = std::chrono::seconds(number_in("CKPTFS_TEST_PATIENCE", 5));
+    config.stall_timeout = config.retry_for - std::chrono::seconds(1);
     return config;
+}
+
+int ServerTest::more_than_a_page() {
+    return number_in("CKPTFS_TEST_PAGE", 1000) + 10;
 }
 
 void ServerTest::reopen(const StoreConfig& config) {

@@ -3,6 +3,9 @@
 //
 //   CKPTFS_TEST_ENDPOINT  http://127.0.0.1:PORT
 //   CKPTFS_TEST_BUCKET    a bucket that exists
+//   CKPTFS_TEST_CHECKSUM  as --checksum; this and the next two may be unset
+//   CKPTFS_TEST_PATIENCE  as --retry-for, in seconds
+//   CKPTFS_TEST_PAGE      how many entries its lists hold at most, where not a thousand
 //   CKPTFS_TEST_FAULTS    set where the server is s3sim, whose fault interface is then used
 //   and the AWS variables for the credentials
 #pragma once
@@ -34,6 +37,7 @@ protected:
     // The store anew with this variable instead of the process's.
     void replace_variable(const std::string& name, const std::string& value);
     [[nodiscard]] static StoreConfig default_config();
+    [[nodiscard]] static int more_than_a_page();
     [[nodiscard]] std::string key(std::string_view name) const { return prefix_ + std::string(name); }
 
     Result<PutResponse> put(const std::string& name, std::string content, Metadata metadata = {});
