@@ -84,8 +84,9 @@ CloseDecision decide_close(const CloseFacts& facts) {
     return {is_opener && !facts.others_at_work ? CloseAction::kCommit : CloseAction::kWait};
 }
 
-ReleaseAction decide_release(const VersionState& version) {
-    return version.left_by_killed_writer || version.unseen_wrote ? ReleaseAction::kAbort : ReleaseAction::kCommit;
+ReleaseAction decide_release(const VersionState& version, bool is_disowned) {
+    const bool is_lost = version.left_by_killed_writer || version.unseen_wrote || (is_disowned && !version.written);
+    return is_lost ? ReleaseAction::kAbort : ReleaseAction::kCommit;
 }
 
 }  // namespace ckptfs

@@ -67,7 +67,8 @@ struct CloseDecision {
 
 enum class ReleaseAction : std::uint8_t { kCommit, kAbort };
 
-// At the last RELEASE, for what no close has committed.
-[[nodiscard]] ReleaseAction decide_release(const VersionState& version);
+// At the last RELEASE, for what no close has committed. A disowned handle is that of a process which was killed in
+// its open(2), and no FLUSH has come before.
+[[nodiscard]] ReleaseAction decide_release(const VersionState& version, bool is_disowned = false);
 
 }  // namespace ckptfs

@@ -249,6 +249,13 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
     }
 }
 
+void OpenFiles::disown(HandleId id) {
+    if (const HandlePtr handle = handles_.find(id)) {
+        handle->is_disowned = true;
+    }
+    release(id, [](const Status& /*logged*/) {});
+}
+
 void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply) {
     bool last_writer = false;
     {
@@ -266,7 +273,8 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
         finish_release(handle, {}, reply);
         return;
     }
-    if (decide_release(handle->version->fate.state(kUnseenProcess, handle->opener)) == ReleaseAction::kAbort) {
+    const VersionState version = handle->version->fate.state(kUnseenProcess, handle->opener);
+    if (decide_release(version, handle->is_disowned) == ReleaseAction::kAbort) {
         abort_killed(*handle, [this, handle, reply] { finish_release(handle, {}, reply); });
         return;
     }

@@ -149,14 +149,17 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
 }
 
 void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
-    const HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
+    HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
+    if (handle != nullptr && handle->writer != nullptr && handle->writer->size() != size) {
+        handle = before_writing(*handle_id, handle);
+    }
     NodePtr node;
     std::shared_ptr<FileWriter> writer = handle != nullptr ? handle->writer : nullptr;
     bool temporary = false;
     Status possible = may_write();
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        node = state_.nodes.find(lock, id);
+        node = writer != nullptr ? handle->node : state_.nodes.find(lock, id);
         if (node == nullptr || node->type != FileType::kFile) {
             possible = failure(node == nullptr ? ESTALE : EISDIR, "not a file that can be truncated");
         } else if (writer == nullptr) {
@@ -179,7 +182,7 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
             node->only_appended = false;
         }
     }
-    const auto answer = [this, node, reply](const Status& done) {
+    const auto answer = [this, node, reply, inode = handle != nullptr ? handle->inode : 0](const Status& done) {
         if (!done) {
             reply(failure(done.error()));
             return;
@@ -189,6 +192,7 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
             const NodeTable::Lock lock = state_.nodes.lock();
             attributes = state_.attributes(lock, *node);
         }
+        attributes.inode = inode != 0 ? inode : attributes.inode;
         reply(attributes);
     };
     // What has no name any more, and cannot be read, is cut as it is written: it leads nowhere.

@@ -70,14 +70,14 @@ public:
     }
 
     // A node is one version, so that its attributes need no request: a name that holds another version is found out by
-    // lookup.
-    void getattr(NodeId id, std::optional<HandleId> /*handle*/, Reply<Attributes> reply) override {
+    // lookup. A handle may have a version of its own.
+    void getattr(NodeId id, std::optional<HandleId> handle, Reply<Attributes> reply) override {
         Result<Attributes> attributes = failure(ESTALE, "the file is gone");
         {
             const NodeTable::Lock lock = state_.nodes.lock();
             const NodePtr node = state_.nodes.find(lock, id);
             if (node != nullptr && !only_to_be_unlinked(lock, node)) {
-                attributes = state_.attributes(lock, *node);
+                attributes = open_files_.attributes(lock, *node, handle);
             }
         }
         reply(std::move(attributes));
@@ -172,6 +172,7 @@ public:
     void fsync(HandleId handle, Reply<void> reply) override { open_files_.fsync(handle, std::move(reply)); }
 
     void release(HandleId handle, Reply<void> reply) override { open_files_.release(handle, std::move(reply)); }
+    void disown(HandleId handle) override { open_files_.disown(handle); }
 
     void open_directory(NodeId node, Reply<HandleId> reply) override {
         directories_.open(node, logged(std::move(reply)));

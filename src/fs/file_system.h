@@ -186,6 +186,10 @@ public:
     virtual void fsync(HandleId handle, Reply<void> reply) = 0;
     // The reply says when the handle is gone; a failure has already been logged.
     virtual void release(HandleId handle, Reply<void> reply) = 0;
+    // The kernel did not take the answer that named the handle: who asked was killed, and never had it.
+    virtual void disown(HandleId handle) {
+        release(handle, [](const Status& /*logged*/) {});
+    }
 
     virtual void open_directory(NodeId node, Reply<HandleId> reply) = 0;
     // Up to `max_entries` entries from `offset` (0: the beginning), "." and ".." included; empty at the end.

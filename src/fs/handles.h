@@ -28,6 +28,8 @@ struct Handle {
     std::uint64_t inode = 0;
     // It truncated a file that others had open, and has written nothing yet.
     std::atomic<bool> has_only_truncated = false;
+    // No process ever had it.
+    std::atomic<bool> is_disowned = false;
     // Set once at open; empty for handles that only read.
     std::shared_ptr<FileWriter> writer;
     // Those that only read, guarded by NodeTable::mutex(): the first read decides what the others see. Who answers for

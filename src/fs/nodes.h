@@ -84,6 +84,9 @@ public:
     std::uint64_t lookups = 0;
     // Its name leads to this node. False once removed, or once another version has the name.
     bool linked = true;
+    // A handle that the kernel knows by this node's inode has a version of its own, or did: what the kernel keeps of
+    // the inode may be that of another version.
+    bool shares_inode = false;
     int open_handles = 0;
     int writable_handles = 0;
 

@@ -49,7 +49,12 @@ public:
     void flush(HandleId handle, const Caller& caller, Reply<void> reply);
     void fsync(HandleId handle, Reply<void> reply);
     void release(HandleId handle, Reply<void> reply);
+    // Of one that no process ever had.
+    void disown(HandleId handle);
     void truncate(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
+    // Of the version behind the handle, where there is one.
+    [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node,
+                                        std::optional<HandleId> handle) const;
 
     // Publishes what was written to the node so far, and notes the new version on it. Waits for what else is under way
     // with its key; to be called without a place in that line.

@@ -131,7 +131,8 @@ bool OpenFiles::reopen_and_read(const std::shared_ptr<Reading>& reading, const s
         const Node& own = *reading->handle->node;
         const Node& node = own.grows_as != nullptr ? *own.grows_as : own;
         const bool may_be_there = node.linked || (reader == nullptr && !node.removed);
-        if (!may_be_there || !node.committed) {
+        // Without an ETag nothing is in the bucket: it was truncated before any commit.
+        if (!may_be_there || !node.committed || node.committed->etag.empty()) {
             return false;
         }
         key = state_.key(lock, node);

@@ -67,6 +67,9 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
         attributes.size = node.committed->size;
         attributes.modified = node.committed->modified;
     }
+    if (node.shares_inode) {
+        attributes.valid_for = Milliseconds(0);
+    }
     return attributes;
 }
 

@@ -78,6 +78,7 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             opened.opener = request->opener;
             opened.inode = node->inode;
             const HandlePtr own = own_version(lock, opened);
+            node->shares_inode = own->node->shares_inode = true;
             own->has_only_truncated = true;
             answer = OpenedFile{handles_.add(own), true, false};
             renamed = node;
@@ -143,6 +144,7 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
         }
         const NodeTable::Lock lock = state_.nodes.lock();
         own = own_version(lock, *handle);
+        handle->node->shares_inode = own->node->shares_inode = true;
         own->version->is_first_written_by(own.get());
         handles_.replace(id, own);
     }
@@ -150,6 +152,14 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
     // As if it had been closed: what others wrote by the version is theirs to publish.
     handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
     return own;
+}
+
+Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node,
+                                 std::optional<HandleId> handle_id) const {
+    const HandlePtr handle = handle_id && node.shares_inode ? handles_.find(*handle_id) : nullptr;
+    Attributes attributes = state_.attributes(lock, handle != nullptr ? *handle->node : node);
+    attributes.inode = node.inode;
+    return attributes;
 }
 
 int OpenFiles::count_other_handles(const Handle& handle, pid_t process) const {

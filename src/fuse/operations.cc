@@ -56,10 +56,6 @@ Reply<Entry> entry_reply(FileSystem& fs, std::shared_ptr<PendingRequest> request
     };
 }
 
-void release_silently(FileSystem& fs, HandleId handle) {
-    fs.release(handle, [](const Status& /*logged*/) {});
-}
-
 void op_init(void* /*userdata*/, fuse_conn_info* connection) {
     // Requests in the background: read-ahead above all, which the default of 12 throttles.
     constexpr unsigned kMaxBackground = 256;
@@ -223,7 +219,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mod
                        if (!result) {
                            request->error(result.error());
                        } else if (!request->created(*result, info)) {
-                           release_silently(fs, result->opened.handle);
+                           fs.disown(result->opened.handle);
                            fs.forget(result->entry.node, 1);
                        }
                    });
@@ -242,7 +238,7 @@ void op_open(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
         if (!result) {
             request->error(result.error());
         } else if (!request->opened(*result, reply)) {
-            release_silently(fs, result->handle);
+            fs.disown(result->handle);
         }
     });
 }
@@ -308,7 +304,7 @@ void op_release(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
     FileSystem& fs = *serving(req).fs;
     const HandleId handle = info->fh;
     fuse_reply_err(req, 0);
-    release_silently(fs, handle);
+    fs.release(handle, [](const Status& /*logged*/) {});
 }
 
 void op_opendir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {

@@ -77,6 +77,41 @@ def test_writers_that_truncated_one_file_before_either_wrote_do_not_mix(mount, s
         assert (made / "file").read_bytes() == b"2" * 5
 
 
+def test_who_truncated_and_sets_a_size_does_not_cut_what_another_wrote(mount, simulator, prefix):
+    made = mount()
+    for size in (5, 0, 50):
+        one, other = (os.open(made / "file", os.O_RDWR | os.O_CREAT | os.O_TRUNC) for _ in range(2))
+        os.write(one, b"1" * 20)
+        os.ftruncate(other, size)
+        os.close(one)
+        assert simulator.content(prefix + "file") == b"1" * 20
+        os.close(other)
+        assert simulator.content(prefix + "file") == bytes(size)
+
+
+@pytest.mark.parametrize("direct_io", ["auto", "never"])
+def test_each_of_those_that_truncated_one_file_sees_its_own_size_and_bytes(mount, direct_io):
+    made = mount("--direct-io", direct_io)
+    one, other = (os.open(made / "file", os.O_RDWR | os.O_CREAT | os.O_TRUNC) for _ in range(2))
+    os.write(one, b"1" * 20)
+    os.write(other, b"2" * 30)
+    for descriptor, content in ((one, b"1" * 20), (other, b"2" * 30)) * 2:
+        assert os.lseek(descriptor, 0, os.SEEK_END) == len(content)
+        assert os.pread(descriptor, 100, 0) == content
+    os.close(one)
+    os.close(other)
+
+
+def test_an_empty_file_that_is_truncated_while_its_name_is_written_reads_as_empty(mount):
+    made = mount("--direct-io", "always")
+    with open(made / "file", "wb", buffering=0) as writer:
+        writer.write(bytes(1000))
+        with open(made / "file", "wb"):
+            with open(made / "file", "rb") as reader:
+                writer.write(bytes(1000))
+                assert reader.read() == b""
+
+
 def test_who_truncated_and_did_not_write_does_not_empty_what_was_written_since(mount, simulator, prefix):
     made = mount()
     idle = open(made / "file", "w")

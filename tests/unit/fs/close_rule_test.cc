@@ -164,6 +164,16 @@ TEST(CloseRule, EachCloseOfAWriterUnseenCommits) {
     EXPECT_EQ(decide_release(early.version), ReleaseAction::kCommit);
 }
 
+TEST(CloseRule, WhoIsKilledInItsOpenPublishesNothing) {
+    VersionState made;
+    made.unsaved = made.made = true;
+    EXPECT_EQ(decide_release(made, true), ReleaseAction::kAbort);
+    EXPECT_EQ(decide_release(made, false), ReleaseAction::kCommit);
+    // What others wrote and closed is theirs.
+    made.written = true;
+    EXPECT_EQ(decide_release(made, true), ReleaseAction::kCommit);
+}
+
 TEST(CloseRule, AnInterruptedCloseUnseenIsThatOfAKilledProcess) {
     CloseFacts facts = unseen();
     facts.interrupted = true;
