@@ -176,9 +176,12 @@ class Agent:
             return {"ok": False, "errno": name_of(problem), "removed": removed}
         return {"removed": removed}
 
-    def fill(self, path, count, tag, size):
+    def cut(self, path, size):
+        os.truncate(path, size)
+
+    def fill(self, path, count, tag, size, ending=""):
         for number in range(count):
-            self.save(f"{path}/n{number:02}", "w", tag + number, size)
+            self.save(f"{path}/n{number:02}{ending}", "w", tag + number, size)
 
     def sync_directory(self, path):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -195,4 +198,5 @@ if __name__ == "__main__":
     # Children are nobody's to wait for.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     given = dict(word.split("=") for word in sys.argv[4:])
-    Agent(sys.argv[1], sys.argv[2], "".join(sys.argv[3:4]), {slot: int(number) for slot, number in given.items()}).serve()
+    descriptors = {slot: int(number) for slot, number in given.items()}
+    Agent(sys.argv[1], sys.argv[2], "".join(sys.argv[3:4]), descriptors).serve()

@@ -12,9 +12,11 @@ SIZES = [1, 100, 4096, 5000, 64 * KIB, 300 * KIB]
 LARGE = [2 * MIB, 9 * MIB, 18 * MIB]
 
 WEIGHTS = {
-    "open": 24, "save": 12, "write": 16, "pwrite": 6, "map_write": 4, "truncate": 3, "read": 14, "map_read": 4, "load": 8,
+    "open": 24, "save": 12, "write": 16, "pwrite": 6, "map_write": 4, "truncate": 3, "read": 14, "map_read": 4,
+    "load": 8,
     "fsync": 8, "close": 20, "rename": 7, "unlink": 5, "dup": 3, "fork": 4, "exec": 2, "kill": 5, "fill": 3,
-    "remove_files": 3, "remove_tree": 2, "sync_directory": 1, "rename_tree": 2, "mkdir": 1, "list": 3, "fault": 5, "heal": 5,
+    "remove_files": 3, "remove_tree": 2, "sync_directory": 2, "rename_tree": 2, "cut": 2, "mkdir": 1, "list": 3,
+    "fault": 5, "heal": 5,
     "pause": 1, "resume": 3, "crash": 1, "rest": 2, "storm": 2, "again": 6,
 }
 FLAGS = {"r": 8, "w": 8, "r+": 7, "a": 4, "w+": 3, "x": 1, "wo": 1, "c": 2, "a+": 1, "rt": 1, "x+": 1}
@@ -22,20 +24,28 @@ FLAGS = {"r": 8, "w": 8, "r+": 7, "a": 4, "w+": 3, "x": 1, "wo": 1, "c": 2, "a+"
 ALWAYS = {"open", "save", "write", "close", "heal", "resume", "rest"}
 
 WRITES = ["PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"]
-OPERATIONS = [*WRITES, "PutObject", "GetObject", "HeadObject", "DeleteObject", "DeleteObjects", "DeleteObjects", "CopyObject",
-              "UploadPartCopy", "AbortMultipartUpload", "ListObjectsV2"]
+OPERATIONS = [*WRITES, "PutObject", "GetObject", "HeadObject", "DeleteObject", "DeleteObjects", "DeleteObjects",
+              "CopyObject", "UploadPartCopy", "AbortMultipartUpload", "ListObjectsV2"]
+# Steps that are not made to overlap others.
+ALONE = {"fault", "heal", "kill", "rest", "crash", "pause", "resume", "rename_tree", "remove_tree", "mkdir"}
 # What a mount has to get over, once or twice.
 PASSING = ["500", "503", "slowdown", "reset", "close", "performed-but-500", "performed-but-reply-lost", "truncate",
            "request-timeout", "expired-token"]
+# What only some operations answer, or some faults are of.
+PARTICULAR = [
+    *({"op": op, "action": "performed-late", "ms": 1000} for op in ("DeleteObject", "DeleteObjects", "DeleteObjects")),
+    *({"op": op, "action": action} for op in ("CompleteMultipartUpload", "CopyObject", "UploadPartCopy")
+      for action in ("200-error", "blanks")),
+    {"op": "UploadPart", "action": "no-such-upload"}, {"op": "GetObject", "action": "corrupt"},
+]
 LASTING = ["access-denied", "access-denied", "500", "400", "503"]
 
 
 class Author:
     """Writes the history of one seed, step by step, while it is played."""
 
-    def __init__(self, seed: int, excluded=lambda model, step: None, forced: dict | None = None) -> None:
+    def __init__(self, seed: int) -> None:
         self.dice = dice = random.Random(seed)
-        self.excluded = excluded
         self.weights = dict(WEIGHTS)
         # Each history does some things often and others not at all: so what belongs together comes together.
         for step in self.weights:
@@ -51,14 +61,14 @@ class Author:
         agents = dice.choice([2, 3, 4, 6])
         self.history = {"seed": seed, "mounts": mounts, "agents": [f"p{index}" for index in range(agents)],
                         "options": [self.options() for _ in range(mounts)], "steps": []}
-        self.history.update(forced or {})
         self.slots = self.tags = self.children = 0
         self.queue: list[dict] = []
         self.last: dict | None = None
 
     def options(self) -> list[str]:
         dice = self.dice
-        options = ["--compress", dice.choice(["auto", "none"]), "--direct-io", dice.choice(["auto", "auto", "always", "never"])]
+        options = ["--compress", dice.choice(["auto", "none"]),
+                   "--direct-io", dice.choice(["auto", "auto", "always", "never"])]
         if dice.random() < 0.4:
             options += ["--publish-interval", "100ms"]
         return options
@@ -69,9 +79,8 @@ class Author:
             self.queue = [{"do": "mkdir", "agent": "p0", "mount": 0, "path": path} for path in ("d", "e")]
         for _ in range(1000):
             step = self.queue.pop(0) if self.queue else self.any_step(model)
-            if step is not None and model.ready(step) and not self.excluded(model, step):
-                if step["do"] not in ("fault", "heal", "kill", "rest", "crash", "pause", "resume", "rename_tree", "remove_tree",
-                                      "mkdir") and "wait" not in step and self.dice.random() < self.overlap:
+            if step is not None and model.ready(step):
+                if step["do"] not in ALONE and "wait" not in step and self.dice.random() < self.overlap:
                     step["wait"] = self.dice.choice([0, 0, 0.02, 0.3])
                 elif model.faults and any(rule.get("ms", 0) > 1000 for rule in model.faults) and "wait" not in step \
                         and "agent" in step and step["do"] not in ("rename_tree", "remove_tree", "mkdir"):
@@ -120,9 +129,13 @@ class Author:
     def rename(self, model):
         return self.named(model, "rename", other=self.dice.choice(self.names))
 
+    def cut(self, model):
+        return self.named(model, "cut", size=self.dice.choice([0, 100, *self.sizes]))
+
     def storm(self, model):
         """Everybody opens one name at once."""
-        path, mount, flags = self.dice.choice(self.names), self.dice.randrange(model.mounts), self.dice.choice(["w", "w", "r"])
+        path, mount = self.dice.choice(self.names), self.dice.randrange(model.mounts)
+        flags = self.dice.choice(["w", "w", "r"])
         for agent in sorted(model.agents - set(model.calls)):
             self.slots += 1
             self.queue.append({"do": "open", "agent": agent, "mount": mount, "path": path, "flags": flags,
@@ -148,7 +161,11 @@ class Author:
 
     def fill(self, model):
         count = self.dice.choice([3, 20, 24])
-        return self.directory(model, "fill", count=count, tag=self.tag(count), size=self.dice.choice([1, 100, 3000]))
+        step = self.directory(model, "fill", count=count, tag=self.tag(count), size=self.dice.choice([1, 100, 3000]))
+        if step is not None and self.dice.random() < 0.15:
+            # Names that XML does not keep.
+            step["ending"] = "\r"
+        return step
 
     def remove_files(self, model):
         step = self.directory(model, "remove_files")
@@ -230,7 +247,7 @@ class Author:
         return {"do": "resume", "mount": self.dice.randrange(model.mounts)}
 
     def crash(self, model):
-        return {"do": "crash", "mount": self.dice.randrange(model.mounts)} if self.dice.random() < 0.3 else None
+        return {"do": "crash", "mount": self.dice.randrange(model.mounts)} if self.dice.random() < 0.6 else None
 
     def rest(self, model):
         return {"do": "rest"}
@@ -244,17 +261,22 @@ class Author:
             return None
         operation = dice.choice([*OPERATIONS, dice.choice(OPERATIONS), "*"])
         rule = {"op": operation}
-        if self.faults == "passing":
+        if self.faults == "passing" and dice.random() < 0.25:
+            rule.update(dice.choice(PARTICULAR), times=1, after=dice.choice([0, 0, 1]))
+            operation = rule["op"]
+        elif self.faults == "passing":
             rule.update(action=dice.choice(PASSING), times=dice.choice([1, 1, 2]), after=dice.choice([0, 0, 1, 2]))
         elif self.faults == "slow":
             action = dice.choice(["slow", "slow", "hang"])
             rule.update(action=action, ms=dice.choice([50, 300, 1500] if action == "slow" else [1500, 6000]))
+            if action == "slow" and dice.random() < 0.3:
+                rule["mbps"] = 5
         else:
             rule.update(action=dice.choice(LASTING))
         if dice.random() < 0.3 and operation not in ("ListObjectsV2", "DeleteObjects", "*"):
             rule["key"] = dice.choice(self.names)
         # A hang longer than --stall-timeout on every attempt is an outage.
-        hard = self.faults == "lasting" or rule.get("action") == "hang"
+        hard = self.faults == "lasting" or rule["action"] in ("hang", "corrupt")
         return {"do": "fault", "rules": [rule], "hard": hard}
 
 

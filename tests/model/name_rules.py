@@ -3,14 +3,14 @@
 
 import time
 
-from reference import ABSENT, BATCHED, GONE, KEPT, TTL, Outcome, bytes_of
+from reference import ABSENT, BATCHED, GONE, KEPT, TTL, Outcome, bytes_of, cut
 from rules import Call, Rules
 
 
 class NameRules(Rules):
     def save_ready(self, step):
         if step["flags"] in ("w", "w+"):
-            return self.parent_is_there(step["path"]) and not self.shares_an_empty_file(step)
+            return self.parent_is_there(step["path"])
         file = self.live(step["mount"], step["path"])
         if file is not None and (file.writers() or file.overtaken):
             return False
@@ -27,14 +27,18 @@ class NameRules(Rules):
     def save_ends(self, call, result, found):
         step = call.step
         file = self.live(step["mount"], step["path"])
-        if file is not None and result["ok"]:
-            if step["flags"] in ("a", "a+"):
-                file.contents |= call.touched[step["path"]]
-            else:
-                # The name has another inode now.
-                del self.nodes[step["mount"]][step["path"]]
+        if file is not None and step["flags"] in ("w", "w+"):
+            promised = self.saved_over(call, file, result["ok"])
+        else:
+            promised = True
+            if file is not None and result["ok"]:
+                if step["flags"] in ("a", "a+"):
+                    file.contents |= call.touched[step["path"]]
+                else:
+                    # The name has another inode now.
+                    self.nodes[step["mount"]].pop(step["path"], None)
         if result["ok"]:
-            return self.surely(call)
+            return self.surely(call) if promised else self.perhaps(call)
         allowed = []
         if step["flags"] in ("x", "x+") and (not self.names[step["path"]].before == {ABSENT}
                                             or self.names[step["path"]].mixed or self.live(step["mount"], step["path"])
@@ -47,6 +51,52 @@ class NameRules(Rules):
         self.refused(call, result, *allowed)
         self.failures.add(step["path"])
         return self.perhaps(call) if call.excused or self.names[step["path"]].mixed else None
+
+    def saved_over(self, call, file, ok) -> bool:
+        """What it truncated was open: where that was empty, it is written now.
+
+        True where its close was the last of the agent.
+        """
+        agent, saved = call.step["agent"], call.touched[call.step["path"]]
+        inherited = self.held_otherwise(agent, None, file)
+        clear = not (call.crossed or file.vague() or file.failed)
+        if ok and clear and file.contents == {b""} and file.first is None:
+            file.contents, file.first = set(saved), call
+            file.states |= saved
+            if inherited:
+                file.changed_by.add(agent)
+            else:
+                self.committed(file)
+            return not inherited
+        if b"" in file.contents or call.crossed:
+            file.contents |= saved
+            file.doubtful = file.doubtful or bool(file.writers())
+        self.nodes[file.mount].pop(call.step["path"], None)
+        return not inherited
+
+    def cut_ready(self, step):
+        path, file = step["path"], self.live(step["mount"], step["path"])
+        name = self.names[path]
+        return (self.parent_is_there(path) and name.settled() and self.ghosts_of(step["mount"], path) is None
+                and (file is None or not (file.busy or file.writers() or file.vague() or file.failed))
+                and not any((step["mount"], path) in self.places(call) for call in self.calls.values()))
+
+    def cut_begins(self, step):
+        contents = {cut(content, step["size"]) for content in self.names[step["path"]].may - {ABSENT}}
+        return Call(step, {step["path"]: contents}, self.live(step["mount"], step["path"]))
+
+    def cut_ends(self, call, result, found):
+        name, file = self.names[call.step["path"]], call.file
+        if file is not None:
+            # "So does who has it open already and has read nothing of it yet."
+            file.contents |= call.touched[call.step["path"]]
+            file.overtaken = True
+        if result["ok"]:
+            return self.surely(call) if call.touched[call.step["path"]] else None
+        recent = time.monotonic() < max(name.changed_at, self.renamed_at) + TTL and self.mounts > 1
+        self.refused(call, result, *(GONE if ABSENT in name.before or recent or name.mixed else ()),
+                     *(["ESTALE"] if file is not None else ()))
+        return self.perhaps(call)
 
     def unlink_ready(self, step):
         file = self.live(step["mount"], step["path"])
@@ -64,15 +114,26 @@ class NameRules(Rules):
                        or self.ghosts_of(mount, path) is not None)
             self.refused(call, result, *(GONE if missing else ()), *(["EIO"] if self.late(mount, False) else []))
             return self.perhaps(call)
-        self.unbind(call.file)
+        self.lose_name(call.file)
         for file in self.files():
             # Earlier versions of the mount under the same name may or may not go with it.
             if file.path == path and file.mount == mount:
                 file.doubtful = True
         if self.late(mount, True):
-            name.at_rest = None if call.excused else {ABSENT}
+            name.at_rest = None if call.excused or self.unseen(path) else {ABSENT}
             return self.perhaps(call)
         return self.surely(call)
+
+    def lose_name(self, file) -> None:
+        if file is not None and (file.crossed or file.overtaken or file.vague()):
+            # Another version may have had it by now.
+            file.doubtful = True
+        else:
+            self.unbind(file)
+
+    def unseen(self, path: str) -> bool:
+        """"A version that another mount has committed within --metadata-ttl before may stay"."""
+        return self.mounts > 1 and time.monotonic() < self.names[path].changed_at + TTL
 
     def late(self, mount: int, count: bool) -> bool:
         """Whether a removal may be acknowledged before it is made."""
@@ -87,7 +148,7 @@ class NameRules(Rules):
         path, other = step["path"], step["other"]
         files = [self.live(step["mount"], each) for each in (path, other)]
         return (path != other and self.parent_is_there(path) and self.parent_is_there(other)
-                and not any(file is not None and file.busy for file in files)
+                and not any(file is not None and (file.busy or file.crossed) for file in files)
                 and not self.names[path].active and not self.names[other].active
                 and not any(call.step.get("path") in (path, other) for call in self.calls.values())
                 and self.ghosts_of(step["mount"], path) is None)
@@ -105,7 +166,6 @@ class NameRules(Rules):
         step, file, target = call.step, call.file, call.other
         path, other = step["path"], step["other"]
         if not result["ok"]:
-            self.failed_renames |= {path, other}
             missing = ABSENT in self.names[path].before and (file is None or not file.changed_by)
             recent = time.monotonic() < self.renamed_at + TTL
             self.refused(call, result, *(GONE if missing or recent else ()),
@@ -117,12 +177,15 @@ class NameRules(Rules):
             if file is not None and file.writers():
                 self.failures |= {path, other}
             return self.perhaps(call) if call.excused or (file and (file.overtaken or file.failed)) else None
-        self.unbind(target)
+        self.lose_name(target)
         unsure = file is not None and (file.vague() or (file.fresh and not file.changed_by))
         if file is not None:
-            del self.nodes[step["mount"]][path]
+            # A version of its own, begun meanwhile, may have had the name instead.
+            self.nodes[step["mount"]].pop(path, None)
             file.path = other
-            file.kept = file.kept or other.endswith(KEPT)
+            # Of a log that has lost its name it depends on how it was opened.
+            file.perhaps_kept = file.perhaps_kept or file.kept
+            file.kept = other.endswith(KEPT)
             self.nodes[step["mount"]][other] = file
             if file.changed_by and not unsure:
                 self.committed(file)

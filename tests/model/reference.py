@@ -86,9 +86,12 @@ class File:
     # The manual does not say whether it is one of those.
     perhaps_kept: bool = False
     exclusive: bool = False
-    # Made or truncated by its open, and nothing of it published yet.
+    # Made or truncated by its open, and nothing of it published yet; by this process.
     fresh: bool = False
+    maker: str = ""
     changed_by: set = dataclasses.field(default_factory=set)
+    # Those, and those who opened the descriptors by which they did.
+    answering: set = dataclasses.field(default_factory=set)
     # A killed process has changed it; nothing else may publish that.
     half: bool = False
     failed: bool = False
@@ -96,21 +99,45 @@ class File:
     doubtful: bool = False
     # The name has changed below it, by another mount or version.
     overtaken: bool = False
-    twins: list = dataclasses.field(default_factory=list)
+    # What it has held since all of it was last known to be in the bucket: a log is published from time to time.
+    states: set = dataclasses.field(default_factory=set)
+    # Who wrote to it first, of those that share it while it is empty.
+    first: object = None
+    # It began as a version of its own, of those who shared this one while it was empty.
+    sibling: "File | None" = None
+    # Others that truncated it have versions of their own by now, behind one inode.
+    split: bool = False
+    # Opened while others were: which of them has the name is not known.
+    crossed: bool = False
+    # All of it may have been saved by a close that need not have.
+    perhaps_saved: bool = False
+    # Those that it may be one with: they may see what is written to it.
+    watchers: list = dataclasses.field(default_factory=list)
     busy: int = 0
     descriptions: list = dataclasses.field(default_factory=list)
 
     def vague(self) -> bool:
-        return self.half or self.doubtful or bool(self.twins)
+        return (self.half or self.doubtful or self.crossed or self.may_be_two()
+                or (self.sibling is not None and self.sibling.may_be_two()))
+
+    def may_be_two(self) -> bool:
+        return any(each.perhaps_own for each in self.descriptions)
+
+    @property
+    def inode(self) -> "File":
+        return self.sibling or self
 
     def writers(self) -> set:
         return {agent for each in self.descriptions if each.writable for agent in each.holders}
 
-    def change(self, agent: str, apply) -> None:
-        for each in [self, *self.twins]:
-            changed = {apply(content) for content in each.contents}
-            each.contents = changed if each is self and not self.twins else each.contents | changed
+    def change(self, agent: str, opener: str, apply) -> None:
+        self.contents = {apply(content) for content in self.contents}
+        self.states |= self.contents
+        for each in self.watchers:
+            each.contents |= self.contents
         self.changed_by.add(agent)
+        self.answering |= {agent, opener}
+        self.perhaps_saved = False
 
 
 @dataclasses.dataclass(eq=False)
@@ -122,6 +149,10 @@ class Description:
     # What reads of it may answer, beside what its file holds by now.
     seen: set
     position: int = 0
+    # It has only truncated what is empty: its first write may begin a version of its own.
+    unwritten: bool = False
+    # It was opened while others were: it may have a version of its own already.
+    perhaps_own: bool = False
     # How many descriptors each agent has.
     holders: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
@@ -149,6 +180,8 @@ class State:
     def __init__(self, mounts: int, retry_for: float) -> None:
         self.mounts = mounts
         self.retry_for = retry_for
+        # Mounts that write through the page cache.
+        self.cached: set[int] = set()
         self.names: dict[str, Name] = collections.defaultdict(Name)
         self.directories: set[str] = set()
         # What a mount has open under a name now. Older versions that are open still are only found by descriptors.
@@ -169,7 +202,12 @@ class State:
         self.renamed_at = 0.0
         # Names that may have left a record of their failure, and whether something may be lost at the end.
         self.failures: set[str] = set()
-        self.failed_renames: set[str] = set()
+        # What removals that the network delivers late may have named.
+        self.removed_late: dict[str, set] = collections.defaultdict(set)
+        # The store has sent damaged bytes: "finding bits that flip on the way ... of a plain object" is not promised.
+        self.flipped = False
+        # A directory was renamed while the store refused.
+        self.unfinished_renames = False
         self.tags = 0
         self.differences: list[tuple[str, str]] = []
 
@@ -242,7 +280,10 @@ class State:
 
     def committed(self, file: File) -> None:
         file.changed_by.clear()
+        file.answering.clear()
         file.fresh = False
+        file.states = set(file.contents)
+        file.perhaps_saved = False
 
     def note_kept(self, file: File) -> None:
         """A log is published while it grows: each of its states may be there."""
@@ -252,13 +293,16 @@ class State:
 
     def grown(self, path: str, content: bytes | None) -> bool:
         """A log that grows is published again, also over what others have saved meanwhile."""
-        return any(file.path == path and content in file.contents for file in self.files()
+        return any(file.path == path and content in file.contents | file.states for file in self.files()
                    if file.kept or file.perhaps_kept)
 
     def check_bucket(self, found: dict[str, bytes]) -> None:
         for path in {*found, *self.names}:
             name = self.names[path]
             content = found.get(path)
+            if content is ABSENT and name.may & self.removed_late[path]:
+                # Not promised: "that a file stays that another mount writes again with the same bytes".
+                name.may.add(ABSENT)
             if content not in name.may and not self.grown(path, content):
                 kind = "lost" if content is ABSENT else "bytes"
                 self.differ(kind, f"{path} in the bucket is {explain(content, self.tags)}, not {self.show(name.may)}")

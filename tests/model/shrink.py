@@ -59,4 +59,5 @@ def simpler(history: dict):
     acting = {step.get("agent") for step in history["steps"]} | {step.get("who") for step in history["steps"]}
     yield lambda h: {**h, "agents": [name for name in h["agents"] if name in acting] or h["agents"][:1]}
     yield lambda h: {**h, "options": [[] for _ in h["options"]]}
-    yield lambda h: {**h, "steps": [{word: value for word, value in step.items() if word != "wait"} for step in h["steps"]]}
+    yield lambda h: {**h, "steps": [{word: value for word, value in step.items() if word != "wait"}
+                                    for step in h["steps"]]}

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random histories on real mounts, and a model that says what each call may answer and what the bucket may hold.
 
-A history is a list of steps: processes (agent.py) open files in every mode, write, map, truncate, duplicate, fork, exec,
-sync, close, rename, unlink, and are killed; mounts are killed and made again, or stopped for a while; the store is slow, hangs,
-loses answers or refuses. Steps of different processes may overlap. After each step the bucket is read past ckptfs and compared
-with the model (reference.py; rules.py and tree_rules.py say what a step promises). Bytes name the write they come from
-(pattern.py). tests/run plays the kept histories; random ones are played by --full. histories.py makes histories from seeds, play.py plays them, world.py has the processes and mounts, shrink.py
-makes a failing one short. What is known to be broken is left out, and listed in unmended.py only.
+A history is a list of steps: processes (agent.py) open files in every mode, write, map, truncate, duplicate, fork,
+exec, sync, close, rename, unlink, and are killed; mounts are killed and made again, or stopped for a while; the store
+is slow, hangs, loses answers, damages bytes, delivers late or refuses. Steps of different processes may overlap. After
+each step the bucket is read past ckptfs and compared with the model (reference.py; rules.py, name_rules.py and
+tree_rules.py say what a step promises). Bytes name the write they come from (pattern.py). histories.py makes histories
+from seeds, play.py plays them, world.py has the processes and mounts, shrink.py makes a failing one short.
 
-CKPTFS_MODEL_SECONDS and CKPTFS_MODEL_SEED choose another run; hours of it:
+A seed is chosen anew each time; it is told with a failure, and the history as it was played is kept, shortened, in
+$CKPTFS_MODEL_FINDS (build/model-finds). CKPTFS_MODEL_SECONDS and CKPTFS_MODEL_SEED choose another run; hours of it:
 
-    CKPTFS_MODEL_SECONDS=14400 pytest -c tests/pytest.ini --rootdir tests -m full -o timeout=0 tests/model
+    CKPTFS_MODEL_SECONDS=14400 pytest -c tests/pytest.ini --rootdir tests -o timeout=0 tests/model/test_random.py
 
-A failure is shortened, and kept in $CKPTFS_MODEL_FINDS (build/model-finds); a file of histories/ is played by test_history.
+A file of histories/ is played by test_histories.py.
 """
 
 import itertools
@@ -28,7 +29,6 @@ from harness.simulator import Simulator
 from histories import Author
 from play import Player
 from shrink import replay, shrink
-from unmended import UNMENDED, unmended
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -47,9 +47,9 @@ def store():
 
 def write_history(simulator, seed: int) -> Player:
     """Writes the history of a seed while it is played."""
-    author = Author(seed, unmended)
+    author = Author(seed)
     simulator.clear_faults()
-    with Player(simulator, f"model{next(_prefixes)}/", author.history, unmended) as player:
+    with Player(simulator, f"model{next(_prefixes)}/", author.history) as player:
         player.play_on(lambda: author.next(player.model) if len(author.history["steps"]) < STEPS else None)
     return player
 
@@ -95,7 +95,5 @@ def test_random_histories(store):
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 def test_history(store, path):
     history = json.loads(path.read_text())
-    if history.get("unmended") in UNMENDED:
-        pytest.skip(f"known: {history['unmended']}")
     player = replay(store, history, 2)
     assert player is None, told(player)

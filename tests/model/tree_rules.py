@@ -21,13 +21,15 @@ class Model(NameRules):
         if result["ok"] or path in self.directories:
             self.directories.add(path)
             return
-        self.refused(call, result, *(["EEXIST"] if self.below(path) else []))
+        # "stat(2) of a name that was seen before" shows a removal by another mount "within --metadata-ttl".
+        seen = self.below(path) or time.monotonic() < self.renamed_at + TTL
+        self.refused(call, result, *(["EEXIST"] if seen else []))
 
     def fill_ready(self, step):
         return step["path"] in self.directories
 
     def filled(self, step):
-        return [f"{step['path']}/n{number:02}" for number in range(step["count"])]
+        return [f"{step['path']}/n{number:02}{step.get('ending', '')}" for number in range(step["count"])]
 
     def fill_begins(self, step):
         return Call(step, {path: {pattern(step["tag"] + number, 0, step["size"])}
@@ -38,7 +40,9 @@ class Model(NameRules):
             for path in call.touched:
                 self.nodes[call.step["mount"]].pop(path, None)
             return self.surely(call)
-        self.refused(call, result, *(["ENOENT", "ESTALE"] if time.monotonic() < self.renamed_at + TTL else []))
+        # What is removed while it is written may fail with ENOENT.
+        gone = time.monotonic() < self.renamed_at + TTL or any(self.names[path].mixed for path in call.touched)
+        self.refused(call, result, *(["ENOENT", "ESTALE"] if gone else []))
         self.failures |= set(call.touched)
         return self.perhaps(call)
 
@@ -71,10 +75,10 @@ class Model(NameRules):
             batched = self.late(mount, True) or number >= BATCHED
             outcomes[path] = Outcome({ABSENT}, not batched)
             if batched:
-                self.names[path].at_rest = None if call.excused else {ABSENT}
+                self.names[path].at_rest = None if call.excused or self.unseen(path) else {ABSENT}
                 self.last_remover[path] = mount
             file = self.live(mount, path)
-            self.unbind(file)
+            self.lose_name(file)
             for each in self.files():
                 if each.path == path and each.mount == mount:
                     each.doubtful = True
@@ -129,7 +133,8 @@ class Model(NameRules):
             self.differ("list", f"{sorted(missing)} not listed by {step}")
         for path in listed:
             name = self.names[path]
-            known = (name.may | name.before) - {ABSENT} or name.active or any(file.path == path for file in self.files())
+            known = ((name.may | name.before) - {ABSENT} or name.active
+                     or any(file.path == path for file in self.files()))
             if not known and self.ghosts_of(step["mount"], path) is None and name.changed_at < call.began - TTL:
                 self.differ("list", f"{path} listed by {step}")
 
@@ -151,6 +156,7 @@ class Model(NameRules):
         return Call(step, touched)
 
     def rename_tree_ends(self, call, result, found):
+        self.unfinished_renames = self.unfinished_renames or call.excused
         step, mount = call.step, call.step["mount"]
         moved = {path: step["other"] + path.removeprefix(step["path"]) for path in call.touched
                  if path.startswith(step["path"] + "/")}
@@ -215,7 +221,10 @@ class Model(NameRules):
 
     def kill_ready(self, step):
         who = step["who"]
-        return who in self.agents and not any(self.slots[who, slot].file.mount in self.paused for slot in self.slots_of(who))
+        held = {self.slots[who, slot].file.mount for slot in self.slots_of(who)} if who in self.agents else set()
+        if who in self.calls:
+            held.add(self.mount_of(self.calls[who].step))
+        return who in self.agents and not held & self.paused
 
     def kill_ends(self, call, result, found):
         """After the step that it was in, if any, has ended with "died"."""
@@ -239,24 +248,31 @@ class Model(NameRules):
         if file.failed:
             return
         if file.vague():
+            file.half = file.half or bool(others)
             name.may |= file.contents
             name.before |= file.contents
         elif file.fresh and not file.changed_by:
+            # It has made what others have open: "a sync, a rename and a commit marker fail too".
+            file.half = bool(others) and agent == file.maker
             # Truncated and not written: the earlier version stays. Where there is none, an empty log harms nobody.
             if (file.kept or file.perhaps_kept) and not others and name.may == {ABSENT}:
                 name.may |= file.contents
                 name.before |= file.contents
-        elif agent in file.changed_by and file.perhaps_kept and not others:
+        elif agent in file.answering and file.perhaps_kept and not others:
             name.may |= file.contents
             name.before |= file.contents
-        elif agent in file.changed_by and file.kept:
+        elif agent in file.answering and file.kept:
             if not others:
                 name.may |= file.contents
                 name.before |= file.contents
                 if not file.overtaken and not self.trouble and not name.active:
                     name.at_rest = set(file.contents)
-        elif agent in file.changed_by:
+        elif agent in file.answering:
+            # Without writers it ends: readers of it hold nothing that could be saved.
             file.half = bool(others)
+            if not others:
+                file.doubtful = True
+                self.nodes[file.mount].pop(file.path, None)
         elif file.changed_by and not others:
             # Those who changed it have closed it.
             name.may |= file.contents
@@ -287,6 +303,9 @@ class Model(NameRules):
 
     def fault_ends(self, call, result, found):
         self.faults += call.step["rules"]
+        self.flipped = self.flipped or any(rule["action"] == "corrupt" for rule in self.faults)
+        for each in self.calls.values():
+            self.note_late_removals(each)
         if call.step["hard"]:
             self.trouble = True
             for file in self.files():

@@ -118,7 +118,8 @@ class LivingMount(Mount):
         self.process = subprocess.Popen([CKPTFS, "mount", self.source, self.path, "-f", *options],
                                         env={**os.environ, **environment}, stdout=self._log.open("a"),
                                         stderr=subprocess.STDOUT)
-        wait_until(lambda: self.log().count(" is mounted at ") > mounted or self.process.poll() is not None, "the mount to answer again", 30)
+        wait_until(lambda: self.log().count(" is mounted at ") > mounted or self.process.poll() is not None,
+                   "the mount to answer again", 30)
         if self.process.poll() is not None:
             raise AssertionError(f"ckptfs mount failed: {self.log()}")
 
@@ -129,6 +130,8 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.pid = 0
+        # Readable once it has ended.
+        self.end: int | None = None
         self.socket: socket.socket | None = None
         self.started: subprocess.Popen | None = None
         self.received = b""
@@ -180,8 +183,10 @@ class Agents:
             self.poll(0.05)
 
     def tell(self, name: str, request: dict) -> None:
+        connection = self.processes[name].socket
         try:
-            self.processes[name].socket.sendall(json.dumps(request).encode() + b"\n")
+            if connection is not None:
+                connection.sendall(json.dumps(request).encode() + b"\n")
         except OSError:
             pass  # its end comes by poll()
 
@@ -190,7 +195,9 @@ class Agents:
         for key, _ in self.selector.select(max(seconds, 0)):
             if key.data is None:
                 self.accept()
-            else:
+            elif key.fd == key.data.end:
+                self.ended(key.data)
+            elif key.fileobj is key.data.socket:
                 self.receive(key.data)
 
     def accept(self) -> None:
@@ -200,9 +207,10 @@ class Agents:
             received += connection.recv(1)
         said = json.loads(received)
         process = self.processes[said["name"]]
-        if process.socket is not None:
-            self.selector.unregister(process.socket)
-            process.socket.close()
+        self.disconnect(process)
+        if process.end is None:
+            process.end = os.pidfd_open(said["pid"])
+            self.selector.register(process.end, selectors.EVENT_READ, process)
         process.pid, process.socket, process.received, process.head = said["pid"], connection, b"", None
         self.selector.register(connection, selectors.EVENT_READ, process)
         if said["after"] == "exec":
@@ -214,17 +222,27 @@ class Agents:
         except ConnectionError:
             data = b""
         if not data:
-            # Also the moment between exec and the new program's hello.
-            if process.ended():
-                self.selector.unregister(process.socket)
-                process.socket.close()
-                self.answers.append((process.name, {"died": True}))
-            else:
-                time.sleep(0.005)
+            # It ends, or its new program will say hello.
+            self.disconnect(process)
             return
         process.received += data
         while (answer := process.take()) is not None:
             self.answers.append((process.name, answer))
+
+    def ended(self, process: Process) -> None:
+        # What it answered before.
+        while process.socket is not None:
+            self.receive(process)
+        self.selector.unregister(process.end)
+        os.close(process.end)
+        process.end = None
+        self.answers.append((process.name, {"died": True}))
+
+    def disconnect(self, process: Process) -> None:
+        if process.socket is not None:
+            self.selector.unregister(process.socket)
+            process.socket.close()
+            process.socket = None
 
     def taken(self) -> list[tuple[str, dict]]:
         answers, self.answers = self.answers, []
@@ -243,6 +261,8 @@ class Agents:
         for process in self.processes.values():
             if process.socket is not None:
                 process.socket.close()
+            if process.end is not None:
+                os.close(process.end)
         self.selector.close()
         self.listener.close()
         shutil.rmtree(self.directory, ignore_errors=True)
