@@ -166,7 +166,7 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
             writer = node->writer;
         }
         if (possible && writer != nullptr && node->writer == writer) {
-            handle != nullptr ? node->version->fate.made(handle->opener) : node->version->fate.changed_by_mapping();
+            handle != nullptr ? node->version->fate.resized(handle->opener) : node->version->fate.changed_by_mapping();
         }
         const ObjectVersion version = node != nullptr ? node->committed.value_or(ObjectVersion{}) : ObjectVersion{};
         const bool changes = possible && version.size != size;

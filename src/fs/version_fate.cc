@@ -17,6 +17,12 @@ void VersionFate::made(pid_t opener) {
     maker_ = opener;
 }
 
+void VersionFate::resized(pid_t opener) {
+    const std::lock_guard lock(mutex_);
+    made_ = resized_ = generation_;
+    maker_ = resizer_ = opener;
+}
+
 void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
     const std::lock_guard lock(mutex_);
     left_ = false;
@@ -89,6 +95,9 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
         } else if (writer.process != kUnseenProcess) {
             state.other_writers.push_back(writer.process);
         }
+    }
+    if (is_unsaved(resized_) && resizer_ != process && resizer_ != kUnseenProcess) {
+        state.other_writers.push_back(resizer_);
     }
     state.unsaved = state.written || is_unsaved(made_);
     state.made = is_unsaved(made_) && maker_ == process;

@@ -55,7 +55,7 @@ struct VersionState {
     bool unseen_wrote = false;
     // A writer was killed, and no write has followed.
     bool left_by_killed_writer = false;
-    // Other processes with unsaved bytes in it.
+    // Other processes with unsaved bytes, or an unsaved size, in it.
     std::vector<pid_t> other_writers;
 };
 
@@ -68,6 +68,8 @@ public:
 
     // Created or truncated by this process, by open(2) or ftruncate(2).
     void made(pid_t opener);
+    // By ftruncate(2), to a size other than it had: it is at work on the version, as one that wrote.
+    void resized(pid_t opener);
     // By a descriptor of that opener. To be called before a write is handed over, and once more after it if the
     // generation has changed in between: it may have missed the commit.
     void wrote(pid_t process, pid_t opener, Place place);
@@ -103,7 +105,9 @@ private:
     std::optional<Generation> many_;
     std::optional<Generation> made_;
     std::optional<Generation> mapped_;
+    std::optional<Generation> resized_;
     pid_t maker_ = kUnseenProcess;
+    pid_t resizer_ = kUnseenProcess;
     bool written_inside_ = false;
     bool left_ = false;
 };

@@ -89,6 +89,25 @@ def test_who_truncated_and_sets_a_size_does_not_cut_what_another_wrote(mount, si
         assert simulator.content(prefix + "file") == bytes(size)
 
 
+def test_a_close_without_a_write_leaves_a_size_that_another_process_has_set_to_it(mount, simulator, prefix):
+    made = mount()
+    script = textwrap.dedent("""
+        import os, sys
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+        os.ftruncate(file, 20)
+        print(flush=True)
+        input()
+        os.write(file, b"1" * 20)
+    """)
+    with open(made / "file", "wb"):
+        other = subprocess.Popen([sys.executable, "-c", script, made / "file"], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE)
+        other.stdout.readline()
+    assert simulator.keys(prefix + "file") == []
+    other.communicate(b"\n")
+    assert simulator.content(prefix + "file") == b"1" * 20
+
+
 @pytest.mark.parametrize("direct_io", ["auto", "never"])
 def test_each_of_those_that_truncated_one_file_sees_its_own_size_and_bytes(mount, direct_io):
     made = mount("--direct-io", direct_io)

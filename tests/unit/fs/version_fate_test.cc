@@ -94,6 +94,17 @@ TEST(VersionFate, OnlyWhatNeverWasWrittenInsideIsALog) {
     EXPECT_FALSE(fate.state(kParent, kParent).only_appended);
 }
 
+TEST(VersionFate, WhoSetsASizeIsAtWorkUntilItIsSaved) {
+    VersionFate fate;
+    fate.made(kParent);
+    fate.resized(kChild);
+    EXPECT_EQ(fate.state(kParent, kParent).other_writers, std::vector<pid_t>{kChild});
+    EXPECT_TRUE(fate.state(kChild, kChild).other_writers.empty());
+    EXPECT_FALSE(fate.state(kParent, kParent).written);
+    fate.committed(fate.commit_begins());
+    EXPECT_TRUE(fate.state(kParent, kParent).other_writers.empty());
+}
+
 TEST(VersionFate, MoreWritersThanAreRememberedAreAllWriters) {
     VersionFate fate;
     for (pid_t process = 1; process <= 1000; ++process) {
