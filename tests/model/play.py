@@ -268,6 +268,11 @@ class Player:
         """What went wrong in which step, without the details."""
         return f"{self.model.differences[0][0]} {self.played[-1]['do'] if self.played else ''}"
 
+    def told(self) -> str:
+        """What it was, the last steps, and the logs of the mounts."""
+        logs = "\n".join(mount.log() for mount in self.mounts)
+        return "\n".join([*map(str, self.model.differences), *self.log[-60:], logs])
+
     def finish(self) -> None:
         """Closes everything, unmounts, and looks at what is left."""
         self.rest({"do": "rest"})

@@ -60,8 +60,14 @@ class Rules(State):
             for each in self.calls.values():
                 if self.places(each) & self.places(call):
                     each.crossed = call.crossed = True
+                each.crossed = each.crossed or self.looked_at(each) in self.places(call)
+                call.crossed = call.crossed or self.looked_at(call) in self.places(each)
             self.calls[step["agent"]] = call
         return call
+
+    @staticmethod
+    def looked_at(call: Call) -> tuple | None:
+        return (call.step["mount"], call.step["path"]) if call.step["do"] == "load" else None
 
     def note_late_removals(self, call: Call) -> None:
         if any(rule.get("action") == "performed-late" for rule in self.faults):
@@ -363,6 +369,9 @@ class Rules(State):
             file.change(step["agent"], description.opener, lambda content: put(content, at, data))
         if step["do"] == "write" and not description.appends:
             description.position = at + len(data)
+        if self.trouble and (file.kept or file.perhaps_kept):
+            # Publishing it while it grows may fail, "as fsync(2) would".
+            file.doubtful = True
         self.note_kept(file)
         if step["do"] != "map_write" or file.path is None:
             return None
@@ -394,7 +403,10 @@ class Rules(State):
     def read_ready(self, step):
         return self.slots[step["agent"], step["slot"]].flags in READABLE
 
-    map_read_ready = read_ready
+    def map_read_ready(self, step):
+        # Its end, by SIGBUS, would wait for a mount that is stopped.
+        held = {self.slots[step["agent"], slot].file.mount for slot in self.slots_of(step["agent"])}
+        return self.read_ready(step) and not held & self.paused
 
     def read_begins(self, step):
         description = self.slots[step["agent"], step["slot"]]
@@ -439,7 +451,8 @@ class Rules(State):
                 self.check_read(call, result["data"], seen, file)
             return
         ghost = self.ghosts_of(mount, path) is not None
-        allowed = ["EBUSY", "EOPNOTSUPP"] if ghost or (file is not None and file.writers()) else []
+        written = ghost or call.crossed or (file is not None and file.writers())
+        allowed = ["EBUSY", "EOPNOTSUPP"] if written else []
         if ABSENT in seen or ghost or time.monotonic() < self.renamed_at + TTL:
             allowed += GONE
         if file is not None:

@@ -26,7 +26,11 @@ class Model(NameRules):
         self.refused(call, result, *(["EEXIST"] if seen else []))
 
     def fill_ready(self, step):
-        return step["path"] in self.directories
+        removing = [call for call in self.calls.values() if call.step["do"] in ("remove_files", "remove_tree")
+                    and call.step["path"] == step["path"]]
+        # What is listed while it is made may be removed.
+        return step["path"] in self.directories and all(
+            path in call.touched for call in removing for path in self.filled(step))
 
     def filled(self, step):
         return [f"{step['path']}/n{number:02}{step.get('ending', '')}" for number in range(step["count"])]
