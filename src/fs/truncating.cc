@@ -140,6 +140,8 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
         }
         const bool can_read = (handle->flags & O_ACCMODE) != O_RDWR || handle->writer->readable();
         if (handle->node->removed || (is_first && can_read)) {
+            // It has truncated what it writes: who was first to open it does not answer for that any more.
+            handle->version->fate.made(handle->opener);
             return handle;
         }
         const NodeTable::Lock lock = state_.nodes.lock();

@@ -445,7 +445,9 @@ class Rules(State):
     def load_ends(self, call, result, found):
         step, path, mount = call.step, call.step["path"], call.step["mount"]
         file = self.live(mount, path)
-        seen = call.seen | self.names[path].may | (file.contents if file else set())
+        # What is being written shows itself as empty on its own mount.
+        empty = {b""} if call.crossed else set()
+        seen = call.seen | self.names[path].may | (file.contents if file else set()) | empty
         if result["ok"]:
             if not (file is not None and file.busy):
                 self.check_read(call, result["data"], seen, file)
@@ -486,6 +488,7 @@ class Rules(State):
         if file.path is None:
             return None
         if file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file):
+            file.perhaps_saved = True
             return self.perhaps(call)
         if not file.changed_by:
             return None
@@ -538,6 +541,7 @@ class Rules(State):
         if promise == "nothing":
             return None
         if promise == "perhaps":
+            file.perhaps_saved = True
             return self.perhaps(call)
         self.committed(file)
         return self.surely(call)

@@ -108,6 +108,19 @@ def test_a_close_without_a_write_leaves_a_size_that_another_process_has_set_to_i
     assert simulator.content(prefix + "file") == b"1" * 20
 
 
+def test_who_writes_is_not_harmed_by_the_death_of_one_that_only_truncated(mount, simulator, prefix):
+    made = mount()
+    script = "import sys; file = open(sys.argv[1], 'w'); print(flush=True); input()"
+    other = subprocess.Popen([sys.executable, "-c", script, made / "file"], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    other.stdout.readline()
+    with open(made / "file", "wb", buffering=0) as file:
+        file.write(b"whole")
+        other.kill()
+        other.communicate()
+    assert simulator.content(prefix + "file") == b"whole"
+
+
 @pytest.mark.parametrize("direct_io", ["auto", "never"])
 def test_each_of_those_that_truncated_one_file_sees_its_own_size_and_bytes(mount, direct_io):
     made = mount("--direct-io", direct_io)
