@@ -56,12 +56,13 @@ std::uint64_t NodeTable::free_inode(const Lock& lock, const Node& node) const {
 }
 
 // One that was removed or renamed, or whose directory was, while it had this number; or an earlier version that can
-// still be written: /proc tells descriptors apart by their inode numbers only.
+// still be written, also where that is a version of its own behind the same inode: /proc tells descriptors apart by
+// their inode numbers only.
 bool NodeTable::is_of_another_file(std::uint64_t inode, const Node& node) const {
     const auto [first, last] = by_inode_.equal_range(inode);
     return std::any_of(first, last, [&node](const auto& other) {
-        return other.second->removed || other.second->writable_handles > 0 || other.second->parent != node.parent ||
-               other.second->name != node.name;
+        return other.second->removed || other.second->writable_handles > 0 || other.second->shares_inode ||
+               other.second->parent != node.parent || other.second->name != node.name;
     });
 }
 

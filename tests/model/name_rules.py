@@ -91,9 +91,12 @@ class NameRules(Rules):
             # "So does who has it open already and has read nothing of it yet."
             file.contents |= call.touched[call.step["path"]]
             file.overtaken = True
-        if result["ok"]:
-            return self.surely(call) if call.touched[call.step["path"]] else None
         recent = time.monotonic() < max(name.changed_at, self.renamed_at) + TTL and self.mounts > 1
+        if result["ok"] and not recent:
+            return self.surely(call) if call.touched[call.step["path"]] else None
+        if result["ok"]:
+            # "truncate(2) goes by what stat(2) shows."
+            return self.perhaps(call)
         self.refused(call, result, *(GONE if ABSENT in name.before or recent or name.mixed else ()),
                      *(["ESTALE"] if file is not None else ()))
         return self.perhaps(call)

@@ -92,6 +92,8 @@ class Rules(State):
         if call.dead:
             outcomes = self.perhaps(call)
         elif "died" in result:
+            if "path" in step:
+                self.failures.add(step["path"])
             opened = self.live(step["mount"], step["path"]) if step["do"] in ("open", "save") else None
             if opened is not None:
                 # It may have had it open.
