@@ -43,7 +43,8 @@ bool OpenFiles::wants_direct_io(int flags) const {
         case DirectIo::kAlways:
             return true;
         case DirectIo::kNever:
-            return false;
+            // Several versions may come to be behind the inode of what is truncated: they must not share pages.
+            return writes(flags) && (flags & O_TRUNC) != 0;
         case DirectIo::kAuto:
             break;
     }

@@ -134,6 +134,21 @@ def test_each_of_those_that_truncated_one_file_sees_its_own_size_and_bytes(mount
     os.close(other)
 
 
+def test_versions_behind_one_inode_share_no_page(mount):
+    made = mount("--direct-io", "never")
+    with open(made / "file", "wb"):
+        with open(made / "file", "wb"):
+            pass
+        # Nothing is left to save now.
+        one, other = (os.open(made / "file", os.O_RDWR | os.O_TRUNC) for _ in range(2))
+        os.write(one, b"1" * 20)
+        os.write(other, b"2" * 30)
+        assert os.pread(one, 100, 0) == b"1" * 20
+        assert os.pread(other, 100, 0) == b"2" * 30
+        os.close(one)
+        os.close(other)
+
+
 def test_an_empty_file_that_is_truncated_while_its_name_is_written_reads_as_empty(mount):
     made = mount("--direct-io", "always")
     with open(made / "file", "wb", buffering=0) as writer:
