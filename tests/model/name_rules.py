@@ -3,8 +3,9 @@
 
 import time
 
+from calls import Call
 from reference import ABSENT, BATCHED, GONE, KEPT, TTL, Outcome, bytes_of, cut
-from rules import Call, Rules
+from rules import Rules
 
 
 class NameRules(Rules):

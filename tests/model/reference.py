@@ -92,6 +92,8 @@ class File:
     changed_by: set = dataclasses.field(default_factory=set)
     # Those, and those who opened the descriptors by which they did.
     answering: set = dataclasses.field(default_factory=set)
+    # Not only cut or stretched.
+    written: bool = False
     # A killed process has changed it; nothing else may publish that.
     half: bool = False
     failed: bool = False
@@ -280,6 +282,7 @@ class State:
 
     def committed(self, file: File) -> None:
         file.changed_by.clear()
+        file.written = False
         file.answering.clear()
         file.fresh = False
         file.states = set(file.contents)

@@ -4,8 +4,8 @@
 A history is a list of steps: processes (agent.py) open files in every mode, write, map, truncate, duplicate, fork,
 exec, sync, close, rename, unlink, and are killed; mounts are killed and made again, or stopped for a while; the store
 is slow, hangs, loses answers, damages bytes, delivers late or refuses. Steps of different processes may overlap. After
-each step the bucket is read past ckptfs and compared with the model (reference.py; rules.py, name_rules.py and
-tree_rules.py say what a step promises). Bytes name the write they come from (pattern.py). histories.py makes histories
+each step the bucket is read past ckptfs and compared with the model (reference.py; the files of rules say
+what a step promises). Bytes name the write they come from (pattern.py). histories.py makes histories
 from seeds, play.py plays them, world.py has the processes and mounts, shrink.py makes a failing one short.
 
 A seed is chosen anew each time; it is told with a failure, and the history as it was played is kept, shortened, in

@@ -3,10 +3,10 @@
 
 import time
 
+from calls import Call
 from name_rules import NameRules
 from pattern import pattern
 from reference import ABSENT, BATCHED, TTL, Outcome
-from rules import Call
 
 
 class Model(NameRules):
@@ -269,7 +269,8 @@ class Model(NameRules):
             if not others:
                 name.may |= file.contents
                 name.before |= file.contents
-                if not file.overtaken and not self.trouble and not name.active:
+                # "One that was truncated and not written keeps its version."
+                if file.written and not file.overtaken and not self.trouble and not name.active:
                     name.at_rest = set(file.contents)
         elif agent in file.answering:
             # Without writers it ends: readers of it hold nothing that could be saved.

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps under way: when they make sense, which cross one another, and how they end."""
+
+import dataclasses
+import time
+
+from reference import ABSENT, File, Outcome, State, bytes_of, cut, put
+
+
+@dataclasses.dataclass
+class Call:
+    """A step under way."""
+    step: dict
+    touched: dict[str, set]
+    file: File | None = None
+    # Began or ran while faults struck that it need not survive.
+    excused: bool = False
+    seen: set = dataclasses.field(default_factory=set)
+    other: File | None = None
+    # Its mount was killed meanwhile: what it answers means nothing.
+    dead: bool = False
+    # Another call concerned the same name on the same mount meanwhile: which was first is not known.
+    crossed: bool = False
+    # The process of one of those was killed in it.
+    haunted: bool = False
+    # Operations of the store that were slow or hung meanwhile.
+    slowed: set = dataclasses.field(default_factory=set)
+    began: float = dataclasses.field(default_factory=time.monotonic)
+
+
+class Calls(State):
+    """What begins and ends, by methods named after the steps: *_ready, *_begins and *_ends."""
+
+    def ready(self, step: dict) -> bool:
+        """Whether the step means anything now; in a shortened history many do not."""
+        agent = step.get("agent")
+        if agent is not None and (agent not in self.agents or agent in self.calls):
+            return False
+        if "slot" in step and step["do"] != "open" and (agent, step["slot"]) not in self.slots:
+            return False
+        if agent is not None and self.mount_of(step) in self.paused:
+            return False
+        check = getattr(self, step["do"] + "_ready", None)
+        return check is None or bool(check(step))
+
+    def mount_of(self, step: dict) -> int | None:
+        description = self.slots.get((step.get("agent"), step.get("slot")))
+        return step.get("mount") if description is None else description.file.mount
+
+    def begin(self, step: dict) -> Call:
+        call = getattr(self, step["do"] + "_begins", lambda each: Call(each, {}))(step)
+        call.excused = self.trouble
+        for path, possible in call.touched.items():
+            self.names[path].begin(possible)
+        for file in {id(each): each for each in (call.file, call.other) if each}.values():
+            file.busy += 1
+        self.note_late_removals(call)
+        if "agent" in step:
+            for each in self.calls.values():
+                if self.places(each) & self.places(call):
+                    each.crossed = call.crossed = True
+                each.crossed = each.crossed or self.looked_at(each) in self.places(call)
+                call.crossed = call.crossed or self.looked_at(call) in self.places(each)
+            self.calls[step["agent"]] = call
+        return call
+
+    @staticmethod
+    def looked_at(call: Call) -> tuple | None:
+        return (call.step["mount"], call.step["path"]) if call.step["do"] == "load" else None
+
+    def note_late_removals(self, call: Call) -> None:
+        if any(rule.get("action") == "performed-late" for rule in self.faults):
+            for path, possible in call.touched.items():
+                if ABSENT in possible:
+                    self.removed_late[path] |= self.names[path].before - {ABSENT}
+
+    def places(self, call: Call) -> set:
+        """The names that it may change, with their mount."""
+        if call.step["do"] in ("load", "list"):
+            return set()
+        paths = {call.step.get("path"), call.step.get("other"), *call.touched,
+                 *(each.path for each in (call.file, call.other) if each)}
+        return {(self.mount_of(call.step), path) for path in paths if path}
+
+    def end(self, call: Call, result: dict, found: dict[str, bytes]) -> None:
+        step = call.step
+        call.excused = call.excused or self.trouble
+        self.calls.pop(step.get("agent"), None)
+        for file in {id(each): each for each in (call.file, call.other) if each}.values():
+            file.busy -= 1
+        if call.dead:
+            outcomes = self.perhaps(call)
+        elif "died" in result:
+            if "path" in step:
+                self.failures.add(step["path"])
+            opened = self.live(step["mount"], step["path"]) if step["do"] in ("open", "save") else None
+            if opened is not None:
+                # It may have had it open.
+                opened.doubtful = True
+            for each in self.calls.values():
+                each.haunted = each.haunted or bool(self.places(each) & self.places(call))
+            self.half_written(call)
+            if step["do"] == "save" and self.names[step["path"]].before == {ABSENT}:
+                # An empty log harms nobody.
+                call.touched[step["path"]].add(b"")
+            outcomes = self.perhaps(call)
+            for file in filter(None, (call.file, call.other)):
+                file.doubtful = True
+            self.died(call)
+        else:
+            ending = getattr(self, step["do"] + "_ends", None)
+            outcomes = (ending(call, result, found) if ending else None) or {}
+        for path in call.touched:
+            outcome = outcomes.get(path, Outcome(set(), False))
+            self.names[path].end(outcome)
+            if outcome.contents:
+                self.overtake(path, call.file)
+
+    def half_written(self, call: Call) -> None:
+        """What grows may be published with what was being written."""
+        step, file = call.step, call.file
+        if step["do"] in ("write", "pwrite") and (file.kept or file.perhaps_kept):
+            appends = self.slots[step["agent"], step["slot"]].appends
+            file.contents |= {put(content, len(content) if appends else step["at"], bytes_of(step))
+                              for content in file.contents}
+        elif step["do"] == "truncate" and (file.kept or file.perhaps_kept):
+            file.contents |= {cut(content, step["size"]) for content in file.contents}
+
+    def died(self, call: Call) -> None:
+        """SIGBUS, unless it was killed: the version that it has mapped is gone."""
+        description = self.slots.get((call.step["agent"], call.step.get("slot")))
+        file = description.file if description else None
+        # "Reading back what has been written to a new file that is open for writing only" is not promised.
+        gone = file is not None and (file.path is None or file.overtaken or file.vague() or file.failed or file.ordered)
+        if not call.excused and not (call.step["do"] in ("map_read", "map_write") and gone):
+            self.differ("died", f"{call.step['agent']} died in {call.step}")
+
+    def refused(self, call: Call, result: dict, *allowed: str) -> None:
+        if not call.excused and result["errno"] not in allowed:
+            self.differ("errno", f"{result['errno']} by {call.step}")
+
+    def may_conflict(self, file: File) -> list[str]:
+        """What a commit may answer that comes after another one of the name."""
+        allowed = []
+        if self.contested(file):
+            allowed += ["ESTALE", "ENOENT", "EEXIST", "EIO"]
+        if file.failed or file.doubtful or file.half:
+            allowed += [file_error for file_error in ("EIO", "ESTALE", "ENOENT", "EEXIST", "EOPNOTSUPP", "ENOSPC",
+                                                       "EACCES", "EBUSY", "EINVAL")]
+        return allowed
+
+    def contested(self, file: File) -> bool:
+        """Something else has got its name, or may have: logs are published while they grow."""
+        return file.overtaken or any(each is not file and each.path == file.path and (each.kept or each.perhaps_kept)
+                                     and each.writers() for each in self.files())
+
+    def fail(self, file: File) -> None:
+        file.failed = True
+        if file.path is not None:
+            self.failures.add(file.path)
+
+    def sticky(self, call: Call, file: File) -> None:
+        if file.failed and not file.doubtful and not file.half and file.path is not None:
+            self.differ("sticky", f"success after a failure by {call.step}")

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What open(2) may do, and of which version the descriptor is."""
+
+import time
+
+from calls import Call, Calls
+from reference import ABSENT, CREATES, GONE, KEPT, PERHAPS_KEPT, READABLE, TRUNCATES, TTL, WRITABLE, Description, File
+
+
+class OpenRules(Calls):
+    def open_ready(self, step):
+        path, flags = step["path"], step["flags"]
+        name, file = self.names[path], self.live(step["mount"], path)
+        if not self.parent_is_there(path) or (step["agent"], step["slot"]) in self.slots:
+            return False
+        if any(path in call.touched and call.step["do"] not in ("save", "fill", "fsync", "close")
+               for call in self.calls.values()):
+            # Which of the two comes first decides what becomes of the file.
+            return False
+        if flags in ("r", "w", "w+"):
+            return True
+        if any(call.step["do"] in ("open", "save") and (step["mount"], path) in self.places(call)
+               for call in self.calls.values()):
+            # Which of the two comes first decides whether they have one file.
+            return False
+        if file is not None and (file.busy or len(file.contents) > 1 or file.failed or file.vague()):
+            return False
+        return name.settled() and self.ghosts_of(step["mount"], path) is None
+
+    def open_begins(self, step):
+        path = step["path"]
+        file = self.live(step["mount"], path)
+        seen = set(self.names[path].may) | (self.ghosts_of(step["mount"], path) or set())
+        if file is not None:
+            seen |= file.contents
+        return Call(step, {}, seen=seen)
+
+    def open_ends(self, call, result, found):
+        step, path, flags, mount = call.step, call.step["path"], call.step["flags"], call.step["mount"]
+        file = self.live(mount, path)
+        seen = call.seen | self.names[path].may | (file.contents if file else set())
+        may_be_missing = ABSENT in seen
+        if not result["ok"]:
+            busy = file is not None or call.crossed or self.ghosts_of(mount, path) is not None
+            allowed = ["EBUSY"] if busy else []
+            if may_be_missing and flags not in CREATES:
+                allowed += GONE
+            known = seen != {ABSENT} or time.monotonic() < self.names[path].changed_at + TTL
+            if known and flags in ("x", "x+"):
+                allowed += ["EEXIST"]
+            if time.monotonic() < self.renamed_at + TTL or not self.parent_is_there(path):
+                allowed += GONE
+            if file is not None and (file.failed or file.vague()):
+                allowed += self.may_conflict(file)
+            self.refused(call, result, *allowed)
+            return
+        # "A name that another mount has removed is made anew by O_CREAT, also while stat(2) still shows it; until then
+        # O_TRUNC makes it anew without O_CREAT as well".
+        believed = (flags in TRUNCATES and self.mounts > 1
+                    and time.monotonic() < max(self.names[path].changed_at, self.renamed_at) + TTL)
+        if seen == {ABSENT} and flags not in CREATES and not believed and not call.crossed:
+            self.differ("open", f"opened what is not there: {step}")
+        if flags in ("x", "x+") and (file is not None or not may_be_missing) and path in found:
+            self.differ("open", f"made what was there: {step}")
+        if flags in TRUNCATES:
+            description = self.truncated(call, file)
+        else:
+            opened = self.file_to_open(call, file, seen - {ABSENT})
+            description = Description(opened, flags, step["agent"], seen - {ABSENT})
+        self.attach(step["agent"], step["slot"], description)
+
+    def truncated(self, call, file) -> Description:
+        """"O_TRUNC of a file that others have open gives it another version; but not where it is empty"."""
+        step = call.step
+        path, flags, mount = step["path"], step["flags"], step["mount"]
+        certain = file is not None and not call.crossed and not file.may_be_two() and file.contents == {b""}
+        joins = certain or (file is not None and not file.failed and (call.crossed or b"" in file.contents))
+        if file is None or not joins or file.half or file.doubtful:
+            fresh = self.version(mount, path, flags, step["agent"])
+            fresh.doubtful = (file is not None and joins) or call.haunted
+            return Description(fresh, flags, step["agent"], set(file.contents) if file is not None and joins else set(),
+                               unwritten=True, perhaps_own=call.crossed)
+        file.doubtful = call.haunted
+        if not file.writers():
+            file.fresh, file.maker = True, step["agent"]
+            file.ordered = flags not in READABLE
+        self.opened_otherwise(file, flags)
+        return Description(file, flags, step["agent"], set() if certain else {b""}, unwritten=True,
+                           perhaps_own=not certain)
+
+    def version(self, mount: int, path: str, flags: str, maker: str) -> File:
+        """A new one, which has the name."""
+        fresh = File(mount, path, {b""}, fresh=True, maker=maker, ordered=flags not in READABLE)
+        fresh.kept = path.endswith(KEPT) or flags in ("a", "a+")
+        fresh.perhaps_kept = path.endswith(PERHAPS_KEPT)
+        fresh.exclusive = flags in ("x", "x+")
+        self.nodes[mount][path] = fresh
+        return fresh
+
+    @staticmethod
+    def opened_otherwise(file: File, flags: str) -> None:
+        """What is not only appended to is no log any more, unless it has the name of one."""
+        if file.kept and flags not in ("a", "a+") and not (file.path or "").endswith(KEPT):
+            file.kept, file.perhaps_kept = False, True
+
+    def written_version(self, description: Description) -> File:
+        """Of those who truncated one empty file, who writes first has its version; others get their own."""
+        file = description.file
+        unwritten, crossed = description.unwritten, description.perhaps_own
+        description.unwritten = description.perhaps_own = False
+        is_first, file.first = file.first is None, file.first or description
+        can_read = description.flags not in READABLE or not file.ordered
+        if not unwritten or file.path is None or (is_first and can_read and not crossed):
+            return file
+        own = self.version(file.mount, file.path, description.flags, description.opener)
+        own.doubtful, own.sibling = file.doubtful or (is_first and file.half), file.inode
+        own.crossed, file.split = crossed, True
+        own.watchers = [file] if crossed and is_first else []
+        file.descriptions.remove(description)
+        own.descriptions.append(description)
+        description.file = own
+        if not file.writers():
+            # What others wrote and did not save, or left, is saved now if at all.
+            self.names[file.path].may |= file.contents
+            self.names[file.path].before |= file.contents
+        return own
+
+    def file_to_open(self, call, file, seen) -> File:
+        path, flags, mount = call.step["path"], call.step["flags"], call.step["mount"]
+        if flags in WRITABLE:
+            if file is not None and (file.writers() or not file.overtaken):
+                self.opened_otherwise(file, flags)
+                return file
+            if ABSENT in self.names[path].may:
+                return self.version(mount, path, flags, call.step["agent"])
+            return self.changed(mount, path, flags)
+        if call.crossed:
+            # The file that it has opened may be another one, and grow if it is empty.
+            return File(mount, path, set(seen), doubtful=True)
+        if file is not None and (file.changed_by or not file.overtaken):
+            return file
+        fresh = self.nodes[mount][path] = File(mount, path, set(seen))
+        return fresh
+
+    def changed(self, mount: int, path: str, flags: str) -> File:
+        """Of what is in the bucket."""
+        file = self.version(mount, path, flags, "")
+        file.contents, file.fresh, file.ordered = set(self.names[path].may), False, False
+        return file
