@@ -161,6 +161,7 @@ private:
     bool reopen_and_read(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader);
     void reopened(const std::shared_ptr<Reading>& reading, const std::string& key,
                   Result<std::shared_ptr<FileReader>> opened);
+    [[nodiscard]] static bool is_unreadable(const Handle& handle);
     // It was opened before anything was written.
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
 

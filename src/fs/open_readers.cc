@@ -9,6 +9,8 @@
 // Appending changes nothing that was read. Those that have the file open follow it (Node::grows_as): each commit drops
 // what the kernel has of their node, above all the page in which the file ended and that is zeros from there on, and
 // only then shows the new size.
+#include <fcntl.h>
+
 #include <utility>
 
 #include "ckptfs/log.h"
@@ -20,6 +22,10 @@ namespace {
 
 constexpr int kMostReopens = 5;
 
+Failure cannot_read_back() {
+    return failure(EOPNOTSUPP, "what is being written cannot be read before it is closed or synced");
+}
+
 }  // namespace
 
 void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<Payload> reply) {
@@ -28,7 +34,9 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
         reply(failure(EBADF, "not an open file"));
         return;
     }
-    if (const std::shared_ptr<FileWriter> writer = changing(*handle)) {
+    if (is_unreadable(*handle)) {
+        reply(cannot_read_back());
+    } else if (const std::shared_ptr<FileWriter> writer = changing(*handle)) {
         writer->read(offset, size, [this, reply = std::move(reply)](Result<Payload> data) {
             counters_.read(data ? data->size() : 0);
             reply(std::move(data));
@@ -36,6 +44,12 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
     } else {
         read_with(std::make_shared<Reading>(Reading{handle, offset, size, 0, std::move(reply)}));
     }
+}
+
+// It has joined a writer that keeps nothing to read, and wrote: the version before would not show what it wrote.
+bool OpenFiles::is_unreadable(const Handle& handle) {
+    return handle.writer != nullptr && !handle.writer->readable() && (handle.flags & O_APPEND) == 0 &&
+           handle.noted != VersionFate::kNever && handle.writer->dirty();
 }
 
 std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
@@ -96,7 +110,7 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
             return;
         }
         if (reader == nullptr) {
-            reading->reply(failure(EOPNOTSUPP, "what is being written cannot be read before it is closed or synced"));
+            reading->reply(cannot_read_back());
             return;
         }
     }

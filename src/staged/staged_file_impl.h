@@ -122,6 +122,7 @@ private:
     void deliver(std::unique_lock<std::mutex>& lock);
 
     // --- streaming.cc: the way through a writer while bytes come in order.
+    [[nodiscard]] bool may_stream() const;
     [[nodiscard]] bool should_stream(std::uint64_t end) const;
     // Whether a write at `offset` goes on in order.
     [[nodiscard]] bool can_stream(std::uint64_t offset) const;

@@ -17,14 +17,19 @@ constexpr std::uint64_t kLargestGap = kFrameSize;
 
 }  // namespace
 
+// A stream begins with what is kept of the base, which has gone with the name of a file that lost it.
+bool StagedFile::may_stream() const {
+    return may_stream_ && !(orphaned_ && content_.unchanged_prefix() > 0);
+}
+
 bool StagedFile::should_stream(std::uint64_t end) const {
     const std::optional<ByteRun> run = content_.run_behind_base();
-    return may_stream_ && run && run->end == end && run->end - run->begin >= kStagedAtFirst;
+    return may_stream() && run && run->end == end && run->end - run->begin >= kStagedAtFirst;
 }
 
 bool StagedFile::can_stream(std::uint64_t offset) const {
     const std::optional<ByteRun> run = content_.run_behind_base();
-    return may_stream_ && offset == (run ? run->end : content_.unchanged_prefix()) && (run || !content_.any_staged());
+    return may_stream() && offset == (run ? run->end : content_.unchanged_prefix()) && (run || !content_.any_staged());
 }
 
 void StagedFile::start_stream(const PendingPointer& pending) {

@@ -178,6 +178,21 @@ def test_a_file_without_a_name_is_read_and_changed_until_it_is_closed(mount, sim
     assert "warning" not in made.log() and "error" not in made.log()
 
 
+@pytest.mark.parametrize("size", [2 * MIB, 6 * MIB])
+def test_a_file_without_a_name_grows_far_beyond_what_it_began_from(mount, simulator, prefix, size):
+    """Nothing that was committed under the name it had is there to go on from."""
+    made = mount()
+    with open(made / "file", "x+b", buffering=0) as file:
+        file.write(os.urandom(size))
+        os.fsync(file.fileno())
+        (made / "file").unlink()
+        more = os.urandom(MIB)
+        for offset in range(size, size + 12 * MIB, MIB):
+            assert os.pwrite(file.fileno(), more, offset) == MIB
+        assert os.pread(file.fileno(), MIB, size + 11 * MIB) == more
+    wait_until(lambda: (simulator.keys(prefix), simulator.open_uploads(prefix)) == ([], []), "nothing to be left")
+
+
 @pytest.mark.parametrize("size", [1 * MIB, 20 * MIB])
 def test_shared_writable_mapping(mount, simulator, prefix, size):
     made = mount()

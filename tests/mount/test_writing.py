@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ways to write a file that are not one write after the other: append, sync, truncate, patch."""
 
+import errno
 import os
 
 import pytest
@@ -73,6 +74,24 @@ def test_what_was_synced_is_visible_and_writing_goes_on(mount, simulator, prefix
         assert simulator.content(prefix + "file") == content[:first]
     assert simulator.content(prefix + "file") == content
     assert simulator.open_uploads(prefix) == []
+
+
+def test_what_was_written_is_never_read_as_the_version_before(mount, simulator, prefix):
+    """By a descriptor for both, of a file that another had opened for writing only and has published once."""
+    made = mount()
+    writer = os.open(made / "file", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    both = os.open(made / "file", os.O_RDWR | os.O_CREAT)
+    os.write(writer, b"first")
+    os.close(writer)
+    assert os.pread(both, 100, 0) == b"first"
+    os.pwrite(both, b" and second", 5)
+    with pytest.raises(OSError) as refused:
+        os.pread(both, 100, 0)
+    assert refused.value.errno == errno.EOPNOTSUPP
+    os.fsync(both)
+    assert os.pread(both, 100, 0) == b"first and second"
+    os.close(both)
+    assert simulator.content(prefix + "file") == b"first and second"
 
 
 def test_many_syncs_in_one_file(mount, simulator, prefix):
