@@ -223,8 +223,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          return {};
      }},
 
-    {kReading, "direct-io", "", "WHEN", "auto", "pass by the kernel's page cache: auto, always or never", "",
-     set_direct_io},
+    {kReading, "direct-io", "", "WHEN", "auto", "bypass the kernel's page cache: auto, always or never",
+     "Files opened with O_TRUNC always bypass it.", set_direct_io},
     {kReading, "max-read-ahead", "", "SIZE", "by memory", "data fetched ahead of one reader at most", "",
      [](Config& c, std::string_view v) { return set(c.read.max_read_ahead, parse_size(v)); }},
 
