@@ -4,7 +4,7 @@
 import dataclasses
 import time
 
-from reference import ABSENT, File, Outcome, State, bytes_of, cut, put
+from reference import ABSENT, File, Outcome, State, bytes_of, changes, cut, put
 
 
 @dataclasses.dataclass
@@ -25,6 +25,7 @@ class Call:
     haunted: bool = False
     # Operations of the store that were slow or hung meanwhile.
     slowed: set = dataclasses.field(default_factory=set)
+    number: int = dataclasses.field(default_factory=changes.__next__)
     began: float = dataclasses.field(default_factory=time.monotonic)
 
 
@@ -115,6 +116,8 @@ class Calls(State):
             self.names[path].end(outcome)
             if outcome.contents:
                 self.overtake(path, call.file)
+                self.cut_away(path, self.mount_of(step), call.file if step["do"] != "cut" else None,
+                              step.get("agent", ""), call.number, outcome.certain)
 
     def half_written(self, call: Call) -> None:
         """What grows may be published with what was being written."""

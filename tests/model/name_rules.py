@@ -84,7 +84,13 @@ class NameRules(Rules):
 
     def cut_begins(self, step):
         contents = {cut(content, step["size"]) for content in self.names[step["path"]].may - {ABSENT}}
+        if step["size"] == 0 and self.changed_elsewhere(step["path"]):
+            # "truncate(2) goes by what stat(2) shows", and of nothing nothing is needed.
+            contents.add(b"")
         return Call(step, {step["path"]: contents}, self.live(step["mount"], step["path"]))
+
+    def changed_elsewhere(self, path: str) -> bool:
+        return self.mounts > 1 and time.monotonic() < max(self.names[path].changed_at, self.renamed_at) + TTL
 
     def cut_ends(self, call, result, found):
         name, file = self.names[call.step["path"]], call.file
@@ -92,7 +98,7 @@ class NameRules(Rules):
             # "So does who has it open already and has read nothing of it yet."
             file.contents |= call.touched[call.step["path"]]
             file.overtaken = True
-        recent = time.monotonic() < max(name.changed_at, self.renamed_at) + TTL and self.mounts > 1
+        recent = self.changed_elsewhere(call.step["path"])
         if result["ok"] and not recent:
             return self.surely(call) if call.touched[call.step["path"]] else None
         if result["ok"]:
@@ -119,10 +125,7 @@ class NameRules(Rules):
             self.refused(call, result, *(GONE if missing else ()), *(["EIO"] if self.late(mount, False) else []))
             return self.perhaps(call)
         self.lose_name(call.file)
-        for file in self.files():
-            # Earlier versions of the mount under the same name may or may not go with it.
-            if file.path == path and file.mount == mount:
-                file.doubtful = True
+        self.lose_earlier(mount, path)
         if self.late(mount, True):
             name.at_rest = None if call.excused or self.unseen(path) else {ABSENT}
             return self.perhaps(call)
@@ -134,6 +137,23 @@ class NameRules(Rules):
             file.doubtful = True
         else:
             self.unbind(file)
+
+    def lose_earlier(self, mount: int, path: str, renamed=None) -> None:
+        """"A name that is removed, or replaced by a rename, takes earlier versions along"."""
+        for file in self.files():
+            if file.path == path and file.mount == mount and file is not renamed:
+                if file.crossed or file.vague():
+                    file.doubtful = True
+                else:
+                    file.path = None
+
+    def lose_renamed(self, mount: int, path: str, renamed) -> None:
+        """"Where a name ... is renamed while an earlier version of it is being written, that version fails"."""
+        for file in self.files():
+            if file.path == path and file.mount == mount and file is not renamed:
+                file.failed = file.doubtful = True
+                if not file.crossed and not file.half:
+                    file.path = None
 
     def unseen(self, path: str) -> bool:
         """"A version that another mount has committed within --metadata-ttl before may stay"."""
@@ -193,9 +213,8 @@ class NameRules(Rules):
             self.nodes[step["mount"]][other] = file
             if file.changed_by and not unsure:
                 self.committed(file)
-        for each in self.files():
-            if each.mount == step["mount"] and each is not file and each.path in (path, other):
-                each.doubtful = True
+        self.lose_renamed(step["mount"], path, file)
+        self.lose_earlier(step["mount"], other, file)
         outcomes = self.perhaps(call) if unsure else self.surely(call)
         if unsure:
             outcomes[other].contents.add(ABSENT)

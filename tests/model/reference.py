@@ -11,6 +11,7 @@ What two sentences of the manual leave open is allowed both ways ("either"), so 
 
 import collections
 import dataclasses
+import itertools
 import time
 
 from pattern import explain, pattern
@@ -26,6 +27,8 @@ KEPT = (".log", ".out", ".err", ".jsonl")
 PERHAPS_KEPT = (".txt",)
 GONE = {"ENOENT", "ESTALE"}
 WRITABLE = {"r+", "wo", "a", "a+", "w", "w+", "x", "x+", "rt", "c"}
+# Numbers of what happens to files, in order.
+changes = itertools.count(1)
 READABLE = {"r", "r+", "a+", "w+", "x+", "rt", "c"}
 TRUNCATES = {"w", "w+", "rt"}
 CREATES = {"a", "a+", "w", "w+", "x", "x+", "c"}
@@ -111,12 +114,20 @@ class File:
     split: bool = False
     # Opened while others were: which of them has the name is not known.
     crossed: bool = False
+    # A later version of the name on its mount was committed, and cut away what this one held: None where that is not
+    # known.
+    cut_away: bool | None = False
     # All of it may have been saved by a close that need not have.
     perhaps_saved: bool = False
     # Those that it may be one with: they may see what is written to it.
     watchers: list = dataclasses.field(default_factory=list)
     busy: int = 0
     descriptions: list = dataclasses.field(default_factory=list)
+    # Processes that opened it for writing.
+    openers: set = dataclasses.field(default_factory=set)
+    # Counted in changes of files.
+    born: int = dataclasses.field(default_factory=changes.__next__)
+    changed: int = 0
 
     def vague(self) -> bool:
         return (self.half or self.doubtful or self.crossed or self.may_be_two()
@@ -140,6 +151,7 @@ class File:
         self.changed_by.add(agent)
         self.answering |= {agent, opener}
         self.perhaps_saved = False
+        self.cut_away, self.changed = False, next(changes)
 
 
 @dataclasses.dataclass(eq=False)
@@ -155,6 +167,8 @@ class Description:
     unwritten: bool = False
     # It was opened while others were: it may have a version of its own already.
     perhaps_own: bool = False
+    # Its opener has saved the name since: "takes no more writes".
+    perhaps_given_up: bool = False
     # How many descriptors each agent has.
     holders: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
@@ -250,10 +264,30 @@ class State:
             if file is not by and file.path == path:
                 file.overtaken = True
 
+    def cut_away(self, path: str, mount: int, by: File | None, saver: str, began: int,
+                 certain: bool) -> None:
+        """What a commit under the name does to other versions of its mount: `by`, or one saved at a stretch."""
+        openers = by.openers if by is not None else {saver}
+        opened = by.born if by is not None else began
+        for file in self.files():
+            if file.mount != mount or file.path != path:
+                continue
+            for each in file.descriptions:
+                each.perhaps_given_up = each.perhaps_given_up or each.opener in openers
+            if file is by:
+                continue
+            if file.changed > opened:
+                continue
+            known = certain and not (file.vague() or file.failed or file.busy or file.kept or file.perhaps_kept or file.split
+                         or file.sibling or b"" in file.contents or (by is not None and (by.vague() or by.split)))
+            file.cut_away = True if known else None
+
     # --- descriptors
 
     def attach(self, agent: str, slot: str, description: Description) -> None:
         description.holders[agent] += 1
+        if description.writable:
+            description.file.openers.add(description.opener)
         self.slots[agent, slot] = description
         if description not in description.file.descriptions:
             description.file.descriptions.append(description)

@@ -60,6 +60,8 @@ class Rules(OpenRules):
         step, file = call.step, call.file
         description = self.slots[step["agent"], step["slot"]]
         data, at = bytes_of(step), step["at"]
+        if not result["ok"] and result["errno"] == "ESTALE" and description.perhaps_given_up:
+            return None
         if not result["ok"]:
             back = file.ordered and any(at < len(content) for content in file.contents)
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP"] if back else []))
@@ -93,6 +95,9 @@ class Rules(OpenRules):
 
     def truncate_ends(self, call, result, found):
         file, size = call.file, call.step["size"]
+        if not result["ok"] and result["errno"] == "ESTALE" and \
+                self.slots[call.step["agent"], call.step["slot"]].perhaps_given_up:
+            return
         if not result["ok"]:
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP", "EINVAL"] if file.ordered else []))
             file.doubtful = True
@@ -196,7 +201,10 @@ class Rules(OpenRules):
         self.sticky(call, file)
         if file.path is None:
             return None
-        if file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file):
+        if file.cut_away:
+            return None
+        if (file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file)
+                or file.cut_away is None):
             file.perhaps_saved = True
             return self.perhaps(call)
         if not file.changed_by:
@@ -264,6 +272,10 @@ class Rules(OpenRules):
     def close_promises(self, agent, file, description) -> str:
         """Of the last writable descriptor of the agent, when close(2) returned 0."""
         others = file.writers()
+        if file.cut_away:
+            return "nothing"
+        if file.cut_away is None:
+            return "perhaps"
         if file.failed or file.doubtful or description.perhaps_own or self.may_be_published(file):
             return "perhaps"
         if file.half:

@@ -83,9 +83,7 @@ class Model(NameRules):
                 self.last_remover[path] = mount
             file = self.live(mount, path)
             self.lose_name(file)
-            for each in self.files():
-                if each.path == path and each.mount == mount:
-                    each.doubtful = True
+            self.lose_earlier(mount, path)
         if result["ok"] and step["do"] == "remove_tree":
             # rmdir(2) waits for what was removed before.
             self.directories.discard(step["path"])
@@ -184,8 +182,10 @@ class Model(NameRules):
                 del self.nodes[mount][path]
                 file.path = other
                 self.nodes[mount][other] = file
+        for path in moved:
+            self.lose_renamed(mount, path, None)
         for file in below:
-            # An earlier version of the name, or one of another mount, has no place any more.
+            # One of another mount has no place any more.
             if file.path in moved:
                 file.doubtful = True
         return outcomes
