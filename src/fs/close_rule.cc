@@ -84,8 +84,10 @@ CloseDecision decide_close(const CloseFacts& facts) {
     return {is_opener && !facts.others_at_work ? CloseAction::kCommit : CloseAction::kWait};
 }
 
-ReleaseAction decide_release(const VersionState& version, bool is_disowned) {
-    const bool is_lost = version.left_by_killed_writer || version.unseen_wrote || (is_disowned && !version.written);
+ReleaseAction decide_release(const VersionState& version, bool is_disowned, ExitState opener) {
+    const bool is_cut_short = version.mapped && (opener == ExitState::kKilledBySignal || opener == ExitState::kUnknown);
+    const bool is_lost =
+        version.left_by_killed_writer || version.unseen_wrote || is_cut_short || (is_disowned && !version.written);
     return is_lost ? ReleaseAction::kAbort : ReleaseAction::kCommit;
 }
 

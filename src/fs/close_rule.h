@@ -68,7 +68,9 @@ struct CloseDecision {
 enum class ReleaseAction : std::uint8_t { kCommit, kAbort };
 
 // At the last RELEASE, for what no close has committed. A disowned handle is that of a process which was killed in
-// its open(2), and no FLUSH has come before.
-[[nodiscard]] ReleaseAction decide_release(const VersionState& version, bool is_disowned = false);
+// its open(2), and no FLUSH has come before. `opener`: how the process ends that has opened it. Of a mapping it tells
+// whether all was written that was to be: one that is killed ends there, and of one that is gone nothing is known.
+[[nodiscard]] ReleaseAction decide_release(const VersionState& version, bool is_disowned = false,
+                                           ExitState opener = ExitState::kRunning);
 
 }  // namespace ckptfs

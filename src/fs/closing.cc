@@ -31,6 +31,12 @@ Error removed_error(const FileWriter& writer) {
     return why;
 }
 
+Error replaced_error(const FileWriter& writer) {
+    Error why;
+    why.message = writer.key() + " was written anew, and saved, since this was written to it";
+    return why;
+}
+
 }  // namespace
 
 Error lost_error(const FileWriter& writer) {
@@ -43,6 +49,7 @@ Error lost_error(const FileWriter& writer) {
 
 // What has been noted of this thread since the last commit need not be looked up again.
 void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
+    handle.version->changed_at = state_.truncations.load();
     VersionFate& fate = handle.version->fate;
     const VersionFate::Generation generation = fate.generation();
     if (caller.is_page_cache) {
@@ -133,6 +140,10 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
     }
     if (facts.version.wrote && facts.opener != kUnseenProcess && facts.opener != process) {
         facts.opener_descriptors = processes.writable_descriptors(facts.opener, inode);
+        if (facts.opener_descriptors.value_or(0) > 0) {
+            facts.opener_descriptors =
+                std::max(0, *facts.opener_descriptors - count_other_handles(handle, facts.opener));
+        }
     }
     if (asks_who_holds_it(facts)) {
         facts.held_elsewhere = other_handles || processes.written_by_others(inode, process);
@@ -164,7 +175,8 @@ void OpenFiles::decide_and_close(Closing& closing) {
         case CloseAction::kCommit:
             commit_in_order(handle->node, handle->writer, CommitReason::kClose,
                             [this, handle, reply](Status committed) {
-                                if (committed) {
+                                // What is written to a file that was removed leads nowhere.
+                                if (committed || handle->node->removed) {
                                     reply({});
                                     return;
                                 }
@@ -231,7 +243,10 @@ void OpenFiles::fsync(HandleId id, Reply<void> reply) {
     if (written.writer == nullptr || written.node->removed) {
         reply({});
     } else {
-        commit_in_order(written.node, written.writer, CommitReason::kFsync, std::move(reply));
+        commit_in_order(written.node, written.writer, CommitReason::kFsync,
+                        [node = written.node, reply = std::move(reply)](const Status& committed) {
+                            reply(node->removed ? Status() : committed);
+                        });
     }
 }
 
@@ -273,8 +288,15 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
         finish_release(handle, {}, reply);
         return;
     }
+    if (handle->version->is_truncated_away()) {
+        writer->abort(replaced_error(*writer),
+                      [this, handle, reply](const Status&) { finish_release(handle, {}, reply); });
+        return;
+    }
     const VersionState version = handle->version->fate.state(kUnseenProcess, handle->opener);
-    if (decide_release(version, handle->is_disowned) == ReleaseAction::kAbort) {
+    // A mapping outlives its descriptors: it ends with no close(2), as its process does or by munmap(2).
+    const ExitState opener = version.mapped ? state_.env.processes.exit_state(handle->opener) : ExitState::kRunning;
+    if (decide_release(version, handle->is_disowned, opener) == ReleaseAction::kAbort) {
         abort_killed(*handle, [this, handle, reply] { finish_release(handle, {}, reply); });
         return;
     }
@@ -290,6 +312,7 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
         const NodePtr& node = handle->node;
         --node->open_handles;
         node->readers -= handle->has_read ? 1 : 0;
+        node->cached_handles -= handle->is_cached ? 1 : 0;
         if (node->open_handles == 0) {
             state_.nodes.stop_following(lock, node);
         }
@@ -310,6 +333,28 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
     }
     reply(std::move(saved));
     answer_drain();
+}
+
+void OpenFiles::end_versions(const std::vector<NodePtr>& overtaken) {
+    for (const NodePtr& node : overtaken) {
+        std::shared_ptr<FileWriter> writer;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            writer = node->writer;
+            node->removed = node->removed || node->version->is_truncated_away();
+        }
+        if (writer == nullptr) {
+            continue;
+        }
+        if (node->removed) {
+            orphan(writer);
+            continue;
+        }
+        Error why;
+        why.message = writer->key() + " was renamed while an earlier version of it was being written; write it anew";
+        log_warning(escaped(why.message));
+        static_cast<void>(wait_for<void>([&](auto done) { writer->abort(why, std::move(done)); }));
+    }
 }
 
 void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {

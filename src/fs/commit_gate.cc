@@ -40,7 +40,7 @@ const std::string* marker_over(const std::string& key, const std::vector<std::st
 
 void CommitGate::check(std::string marker_key, Reply<void> reply) {
     state_.env.blocking.post([this, marker_key = std::move(marker_key), reply = std::move(reply)] {
-        reply(check_now(directory_of(marker_key), {marker_key}));
+        reply(check_markers(directory_of(marker_key), {marker_key}));
     });
 }
 
@@ -51,10 +51,10 @@ Status CommitGate::check_tree(const std::string& directory, const std::vector<Ob
             markers.push_back(object.key);
         }
     }
-    return markers.empty() ? Status() : check_now(directory, markers);
+    return markers.empty() ? Status() : check_markers(directory, markers);
 }
 
-Status CommitGate::check_now(const std::string& directory, const std::vector<std::string>& markers) {
+Status CommitGate::check_markers(const std::string& directory, const std::vector<std::string>& markers) {
     for (int looks_left = kLooksAtLostUploads;; --looks_left) {
         std::optional<UploadId> in_the_way;
         Status allowed = check_once(directory, markers, in_the_way);

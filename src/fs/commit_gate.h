@@ -36,6 +36,8 @@ public:
     void check(std::string marker_key, Reply<void> reply);
     // Before a directory gets another name: for each marker among the objects below it. Blocks.
     Status check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects);
+    // For markers below `directory`, which is listed once. Blocks.
+    Status check_markers(const std::string& directory, const std::vector<std::string>& markers);
 
 private:
     struct Evidence {
@@ -46,8 +48,6 @@ private:
     // What the bucket holds under each key.
     using States = std::map<std::string, std::optional<ObjectInfo>>;
 
-    // For markers below `directory`, which is listed once. Blocks.
-    Status check_now(const std::string& directory, const std::vector<std::string>& markers);
     // `in_the_way`: the upload that it fails for.
     Status check_once(const std::string& directory, const std::vector<std::string>& markers,
                       std::optional<UploadId>& in_the_way);

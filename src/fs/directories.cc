@@ -81,7 +81,7 @@ Status Directories::put_marker(const std::string& key) {
     return {};
 }
 
-void Directories::rmdir(NodeId parent, std::string name, Reply<void> reply) {
+void Directories::rmdir(NodeId parent, std::string name, Orphan orphan, Reply<void> reply) {
     NodePtr parent_node;
     NodeId id = 0;
     {
@@ -98,20 +98,21 @@ void Directories::rmdir(NodeId parent, std::string name, Reply<void> reply) {
     }
     // What is removed one after the other may be directories, too.
     static_cast<void>(batches_.removal_begins(parent_node));
-    batches_.when_settled(id, [this, parent, parent_node, name, id, reply = std::move(reply)] {
-        if (std::optional<Error> failed = batches_.take_failure(id)) {
-            reply(failure(std::move(*failed)));
-            return;
-        }
-        answer_in_order<void>(state_, {{parent, name}}, reply, [this, parent, parent_node, name] {
-            Status removed = rmdir_now(parent, name);
-            batches_.removal_ends(parent_node);
-            return removed;
+    batches_.when_settled(
+        id, [this, parent, parent_node, name, id, orphan = std::move(orphan), reply = std::move(reply)] {
+            if (std::optional<Error> failed = batches_.take_failure(id)) {
+                reply(failure(std::move(*failed)));
+                return;
+            }
+            answer_in_order<void>(state_, {{parent, name}}, reply, [this, parent, parent_node, name, orphan] {
+                Status removed = rmdir_now(parent, name, orphan);
+                batches_.removal_ends(parent_node);
+                return removed;
+            });
         });
-    });
 }
 
-Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
+Status Directories::rmdir_now(NodeId parent_id, const std::string& name, const Orphan& orphan) {
     if (state_.env.names.read_only) {
         return failure(EROFS, "mounted read-only");
     }
@@ -156,17 +157,30 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name) {
             return removed;
         }
     }
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        lookups_.found_nothing(lock, parent_node, name);
-        state_.note_names_changed(lock, *parent_node);
+    for (const std::shared_ptr<FileWriter>& writer : note_removed(parent_node, name)) {
+        orphan(writer);
     }
     keep_when_empty(parent_node);
     return {};
 }
 
-void Directories::unlink(NodeId parent_id, std::string name,
-                         std::function<void(const std::shared_ptr<FileWriter>&)> orphan, Reply<void> reply) {
+std::vector<std::shared_ptr<FileWriter>> Directories::note_removed(const NodePtr& parent, const std::string& name) {
+    std::vector<std::shared_ptr<FileWriter>> writers;
+    const NodeTable::Lock lock = state_.nodes.lock();
+    if (const NodePtr directory = state_.nodes.child(lock, parent, name)) {
+        for (const NodePtr& node : state_.nodes.overtaken(lock)) {
+            if (state_.nodes.is_below(lock, *node, *directory)) {
+                node->removed = true;
+                writers.push_back(node->writer);
+            }
+        }
+    }
+    lookups_.found_nothing(lock, parent, name);
+    state_.note_names_changed(lock, *parent);
+    return writers;
+}
+
+void Directories::unlink(NodeId parent_id, std::string name, Orphan orphan, Reply<void> reply) {
     if (state_.env.names.read_only) {
         reply(failure(EROFS, "mounted read-only"));
         return;
@@ -185,15 +199,15 @@ void Directories::unlink(NodeId parent_id, std::string name,
     }
 }
 
-bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name,
-                                  const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan,
+bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name, const Orphan& orphan,
                                   const Reply<void>& reply) {
     std::string etag;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr node = state_.nodes.child(lock, parent, name);
         // Without an ETag nothing would pin it.
-        if (node == nullptr || node->writer != nullptr || !node->committed || node->committed->etag.empty()) {
+        if (node == nullptr || node->writer != nullptr || !node->committed || node->committed->etag.empty() ||
+            !state_.nodes.overtaken(lock, parent, name).empty()) {
             return false;
         }
         etag = node->committed->etag;
@@ -206,7 +220,7 @@ bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name
     if (added == UnlinkBatches::Added::kNo) {
         return false;
     }
-    if (const std::shared_ptr<FileWriter> writer = note_unlinked(parent, name)) {
+    for (const std::shared_ptr<FileWriter>& writer : note_unlinked(parent, name)) {
         // Opened meanwhile.
         state_.env.blocking.post([orphan, writer] { orphan(writer); });
     }
@@ -215,8 +229,7 @@ bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name
     return true;
 }
 
-void Directories::unlink_alone(const NodePtr& parent, std::string name,
-                               std::function<void(const std::shared_ptr<FileWriter>&)> orphan, Reply<void> reply) {
+void Directories::unlink_alone(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply) {
     auto unlink = std::make_shared<Unlink>();
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -252,23 +265,17 @@ Status Directories::unlink_now(const Unlink& unlink) {
     if (const Status removed = remove_current(state_.env.store, key, known); !removed) {
         return removed;
     }
-    if (const std::shared_ptr<FileWriter> writer = note_unlinked(unlink.parent, unlink.name)) {
+    for (const std::shared_ptr<FileWriter>& writer : note_unlinked(unlink.parent, unlink.name)) {
         unlink.orphan(writer);
     }
     return {};
 }
 
-std::shared_ptr<FileWriter> Directories::note_unlinked(const NodePtr& parent, const std::string& name) {
+std::vector<std::shared_ptr<FileWriter>> Directories::note_unlinked(const NodePtr& parent, const std::string& name) {
     lookups_.forget_listed(parent->id, name);
-    std::shared_ptr<FileWriter> writer;
     const NodeTable::Lock lock = state_.nodes.lock();
-    if (const NodePtr node = state_.nodes.child(lock, parent, name)) {
-        writer = node->writer;
-        node->removed = true;
-        state_.nodes.unlink(lock, node);
-    }
     state_.note_names_changed(lock, *parent);
-    return writer;
+    return state_.nodes.remove(lock, parent, name);
 }
 
 Status Directories::unlink_again(const Unlink& unlink) {

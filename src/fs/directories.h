@@ -26,10 +26,12 @@ public:
     ~Directories();
 
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply);
-    void rmdir(NodeId parent, std::string name, Reply<void> reply);
-    // `orphan` is told of a writer whose file is removed while it is open.
-    void unlink(NodeId parent, std::string name, std::function<void(const std::shared_ptr<FileWriter>&)> orphan,
-                Reply<void> reply);
+    // Told of a writer whose file is removed while it is open; may block.
+    using Orphan = std::function<void(const std::shared_ptr<FileWriter>&)>;
+    void rmdir(NodeId parent, std::string name, Orphan orphan, Reply<void> reply);
+    void unlink(NodeId parent, std::string name, Orphan orphan, Reply<void> reply);
+    // That of removals from the directory which were acknowledged before they were made; told once.
+    [[nodiscard]] std::optional<Error> take_failure(NodeId directory) { return batches_.take_failure(directory); }
 
     void open(NodeId node, Reply<HandleId> reply);
     void read(HandleId handle, std::uint64_t offset, std::size_t max_entries, bool with_attributes,
@@ -45,20 +47,20 @@ private:
         NodePtr parent;
         std::string name;
         KeyOrder::Place place = 0;
-        std::function<void(const std::shared_ptr<FileWriter>&)> orphan;
+        Orphan orphan;
         Reply<void> reply;
     };
 
     Result<Entry> mkdir_now(NodeId parent_id, const std::string& name);
-    Status rmdir_now(NodeId parent_id, const std::string& name);
+    Status rmdir_now(NodeId parent_id, const std::string& name, const Orphan& orphan);
+    // The directory's name leads nowhere any more, nor do versions that were overtaken below it.
+    std::vector<std::shared_ptr<FileWriter>> note_removed(const NodePtr& parent, const std::string& name);
     // True where the removal is acknowledged, or will be.
-    bool unlink_in_batch(const NodePtr& parent, const std::string& name,
-                         const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan,
+    bool unlink_in_batch(const NodePtr& parent, const std::string& name, const Orphan& orphan,
                          const Reply<void>& reply);
-    void unlink_alone(const NodePtr& parent, std::string name,
-                      std::function<void(const std::shared_ptr<FileWriter>&)> orphan, Reply<void> reply);
+    void unlink_alone(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply);
     // The name leads nowhere any more; returns who is writing the file.
-    std::shared_ptr<FileWriter> note_unlinked(const NodePtr& parent, const std::string& name);
+    std::vector<std::shared_ptr<FileWriter>> note_unlinked(const NodePtr& parent, const std::string& name);
     Status unlink_now(const Unlink& unlink);
     // A commit or a rename that was on its way has brought the name back.
     Status unlink_again(const Unlink& unlink);

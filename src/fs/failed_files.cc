@@ -39,7 +39,10 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
         if (node.removed || !node.linked) {
             return;
         }
-        file.etag_before = node.committed ? node.committed->etag : "";
+        // A failed rename has given it another name, and what is there is not known.
+        if (state_.key(lock, node) == file.key) {
+            file.etag_before = node.committed ? node.committed->etag : "";
+        }
     }
     state_.failed.add(std::move(file));
 }

@@ -37,8 +37,8 @@ struct RecordPlace {
 struct FailedFile {
     std::string key;
     std::string reason;
-    // The version that stays; empty where there is none.
-    std::string etag_before;
+    // The version that stays, empty where there is none; absent where that is not known.
+    std::optional<std::string> etag_before;
     pid_t process = 0;
 };
 

@@ -17,12 +17,20 @@ Failure bad_handle() {
     return failure(EBADF, "not an open file");
 }
 
+Failure given_up(const Handle& handle) {
+    return failure(ESTALE, handle.writer->key() + ": this process has written the file anew since it was opened here");
+}
+
 }  // namespace
 
 // --- writing
 
 void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) {
     const HandlePtr found = handles_.find(id);
+    if (found != nullptr && found->is_given_up) {
+        reply(given_up(*found));
+        return;
+    }
     const HandlePtr handle = found == nullptr || found->writer == nullptr ? found : before_writing(id, found);
     if (handle == nullptr || handle->writer == nullptr) {
         reply(bad_handle());
@@ -79,6 +87,11 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         ended();
         return;
     }
+    if (version != nullptr && version->is_truncated_away()) {
+        reply({});
+        ended();
+        return;
+    }
     const VersionFate::Generation begun = version != nullptr ? version->fate.commit_begins() : 0;
     writer->commit(reason, [this, node, writer, version, begun, reason, reply = std::move(reply),
                             ended = std::move(ended)](Result<CommittedObject> object) {
@@ -86,6 +99,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
             // fsync before the first write publishes nothing.
             if (version != nullptr && !object->etag.empty()) {
                 version->fate.committed(begun);
+                replace_earlier_versions(node);
             }
             state_.contents.remember(writer->key(), object->etag, {FileType::kFile, object->size});
             note_committed(node, *object);
@@ -130,7 +144,8 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
                 state_.nodes.stop_following(lock, follower);
             }
         }
-        pages_are_old = !std::exchange(node->pages_etag, "").empty();
+        pages_are_old = !node->pages_etag.empty();
+        node->forget_pages();
         const SteadyTime now = state_.env.clock.now();
         node->checked = node->linked ? now : SteadyTime{};
         if (!node->linked) {
@@ -150,6 +165,10 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
 
 void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
     HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
+    if (handle != nullptr && handle->is_given_up) {
+        reply(given_up(*handle));
+        return;
+    }
     if (handle != nullptr && handle->writer != nullptr && handle->writer->size() != size) {
         handle = before_writing(*handle_id, handle);
     }
@@ -166,12 +185,13 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
             writer = node->writer;
         }
         if (possible && writer != nullptr && node->writer == writer) {
+            node->version->changed_at = state_.truncations.load();
             handle != nullptr ? node->version->fate.resized(handle->opener) : node->version->fate.changed_by_mapping();
         }
         const ObjectVersion version = node != nullptr ? node->committed.value_or(ObjectVersion{}) : ObjectVersion{};
         const bool changes = possible && version.size != size;
         const bool expected = changes && take_expected(lock, *node, ExpectedOpen::kByName, true);
-        if (changes && writer == nullptr && node->readers > 0 && !expected) {
+        if (changes && writer == nullptr && node->is_read() && !expected) {
             possible = give_writers_node(lock, node, {ExpectedOpen::kByName, true, state_.env.clock.now()}, O_RDWR);
         } else if (changes && writer == nullptr) {
             // truncate(2) by name: published at once.

@@ -18,7 +18,7 @@ std::vector<UploadProgress> OpenFiles::uploads() const {
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const NodePtr& node : state_.nodes.with_writers(lock)) {
         const FileWriter& writer = *node->writer;
-        uploads.push_back(UploadProgress{writer.key(), writer.progress(), writer.dirty(), writer.failed()});
+        uploads.push_back(UploadProgress{writer.key(), writer.progress(), node->is_unsaved(), writer.failed()});
     }
     return uploads;
 }

@@ -36,10 +36,8 @@ void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_par
         node = directory ? state_.nodes.child(lock, *directory, name) : nullptr;
     }
     if (node != nullptr && is_special(node->type)) {
-        specials_.rename(
-            {parent, name}, {new_parent, new_name}, flags,
-            [this](const std::shared_ptr<FileWriter>& writer) { open_files_.orphan(writer); },
-            then_forget(key(new_parent, new_name), std::move(reply)));
+        specials_.rename({parent, name}, {new_parent, new_name}, flags, orphan(),
+                         then_forget(key(new_parent, new_name), std::move(reply)));
         return;
     }
     const bool is_directory = node != nullptr && node->type == FileType::kDirectory;
@@ -100,14 +98,16 @@ Reply<T> GuardedNames::then_make_good(RenamedFile renamed, bool is_directory, Re
     };
 }
 
+Directories::Orphan GuardedNames::orphan() {
+    return [this](const std::shared_ptr<FileWriter>& writer) { open_files_.orphan(writer); };
+}
+
 void GuardedNames::unlink(NodeId parent, const std::string& name, Reply<void> reply) {
     if (specials_.unlink(parent, name)) {
         reply({});
         return;
     }
-    directories_.unlink(
-        parent, name, [this](const std::shared_ptr<FileWriter>& writer) { open_files_.orphan(writer); },
-        then_forget(key(parent, name), std::move(reply)));
+    directories_.unlink(parent, name, orphan(), then_forget(key(parent, name), std::move(reply)));
 }
 
 // A file that failed under this name, where it is gone.
@@ -122,13 +122,14 @@ Reply<void> GuardedNames::then_forget(std::string key, Reply<void> reply) {
 }
 
 void GuardedNames::rmdir(NodeId parent, const std::string& name, Reply<void> reply) {
-    directories_.rmdir(parent, name, [this, key = key(parent, name), reply = std::move(reply)](const Status& removed) {
-        if (removed) {
-            state_.failed.clear_below(key + "/", [reply] { reply({}); });
-        } else {
-            reply(removed);
-        }
-    });
+    directories_.rmdir(parent, name, orphan(),
+                       [this, key = key(parent, name), reply = std::move(reply)](const Status& removed) {
+                           if (removed) {
+                               state_.failed.clear_below(key + "/", [reply] { reply({}); });
+                           } else {
+                               reply(removed);
+                           }
+                       });
 }
 
 }  // namespace ckptfs

@@ -48,6 +48,7 @@ private:
     [[nodiscard]] Reply<T> then_make_good(RenamedFile renamed, bool is_directory, Reply<T> reply);
 
     [[nodiscard]] Reply<void> then_forget(std::string key, Reply<void> reply);
+    [[nodiscard]] Directories::Orphan orphan();
 
     SharedState& state_;
     CommitGate& gate_;

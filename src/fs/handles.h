@@ -26,10 +26,14 @@ struct Handle {
     pid_t opener = 0;
     // Of the node by which the kernel knows it, which is another where it has a version of its own.
     std::uint64_t inode = 0;
+    // When it truncated the file; 0 where it did not.
+    WrittenVersion::Moment truncated_at = 0;
     // It truncated a file that others had open, and has written nothing yet.
     std::atomic<bool> has_only_truncated = false;
     // No process ever had it.
     std::atomic<bool> is_disowned = false;
+    // The process that opened it has truncated the name once more since, and committed that.
+    std::atomic<bool> is_given_up = false;
     // Set once at open; empty for handles that only read.
     std::shared_ptr<FileWriter> writer;
     // Those that only read, guarded by NodeTable::mutex(): the first read decides what the others see. Who answers for
@@ -38,6 +42,10 @@ struct Handle {
     bool has_read = false;
     // Opened while a writer was on its way.
     bool may_change = false;
+    // Reads through the page cache, and only reads.
+    bool is_cached = false;
+    // Of what another mount has put in place of what is being written here: it is no version of the node.
+    bool is_of_another_mount = false;
 
     // Set once at open, with `writer`.
     std::shared_ptr<WrittenVersion> version;

@@ -55,7 +55,7 @@ void OpenFiles::answer_drain() {
         const NodeTable::Lock lock = state_.nodes.lock();
         const auto writers = state_.nodes.with_writers(lock);
         if (std::any_of(writers.begin(), writers.end(), [this](const NodePtr& node) {
-                return !state_.disconnected || (node->writer->dirty() && !node->writer->failed());
+                return !state_.disconnected || (node->is_unsaved() && !node->writer->failed());
             })) {
             return;
         }
@@ -74,17 +74,17 @@ void OpenFiles::answer_drain() {
 }
 
 std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
-    std::vector<std::shared_ptr<FileWriter>> writers;
+    std::vector<std::pair<std::shared_ptr<FileWriter>, bool>> writers;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         for (const NodePtr& node : state_.nodes.with_writers(lock)) {
-            writers.push_back(node->writer);
+            writers.emplace_back(node->writer, node->is_unsaved());
         }
     }
     std::vector<std::string> lost;
     const auto all_ended = std::make_shared<AllEnded>(writers.size(), std::move(ended));
-    for (const std::shared_ptr<FileWriter>& writer : writers) {
-        if (writer->dirty()) {
+    for (const auto& [writer, is_unsaved] : writers) {
+        if (is_unsaved) {
             lost.push_back(writer->key());
         } else {
             writer->when_failed(nullptr);

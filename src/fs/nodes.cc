@@ -86,6 +86,9 @@ void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
         return;
     }
     node->linked = false;
+    if (node->writer != nullptr && !node->removed) {
+        overtaken_.push_back(node);
+    }
     const NodePtr parent = node->parent;
     const auto found = parent->children.find(node->name);
     if (found != parent->children.end() && found->second == node.get()) {
@@ -97,6 +100,25 @@ void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
         unlink_specials_below(lock, node);
     }
     drop_if_unused(lock, node);
+}
+
+std::vector<NodePtr> NodeTable::overtaken(const Lock&) const {
+    std::vector<NodePtr> versions;
+    std::erase_if(overtaken_, [&versions](const std::weak_ptr<Node>& weak) {
+        NodePtr node = weak.lock();
+        const bool is_over = node == nullptr || node->writer == nullptr || node->removed || node->linked;
+        if (!is_over) {
+            versions.push_back(std::move(node));
+        }
+        return is_over;
+    });
+    return versions;
+}
+
+std::vector<NodePtr> NodeTable::overtaken(const Lock& lock, const NodePtr& parent, std::string_view name) const {
+    std::vector<NodePtr> versions = overtaken(lock);
+    std::erase_if(versions, [&](const NodePtr& version) { return version->parent != parent || version->name != name; });
+    return versions;
 }
 
 void NodeTable::unlink_specials_below(const Lock& lock, const NodePtr& directory) {
@@ -139,6 +161,23 @@ void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_p
     own(node);
     drop_if_unused(lock, old_parent);
     drop_if_unused(lock, node);
+}
+
+std::vector<std::shared_ptr<FileWriter>> NodeTable::remove(const Lock& lock, const NodePtr& parent,
+                                                           const std::string& name) {
+    std::vector<std::shared_ptr<FileWriter>> writers;
+    std::vector<NodePtr> versions = overtaken(lock, parent, name);
+    if (NodePtr node = child(lock, parent, name)) {
+        versions.push_back(std::move(node));
+    }
+    for (const NodePtr& node : versions) {
+        node->removed = true;
+        if (node->writer != nullptr) {
+            writers.push_back(node->writer);
+        }
+        unlink(lock, node);
+    }
+    return writers;
 }
 
 std::string NodeTable::path(const Lock&, const Node& node) const {

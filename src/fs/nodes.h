@@ -113,6 +113,9 @@ public:
 
     // Handles that only read, and have: what they see of this version stays as it is.
     int readers = 0;
+    // Handles that only read, through the page cache: once one of them has, the others find what it read there.
+    int cached_handles = 0;
+    bool pages_were_read = false;
     // All of its writers only append.
     bool only_appended = false;
     // A file that is appended to while others have it open gets a new node as well: they see what was committed, and
@@ -137,6 +140,16 @@ public:
     // The marker object is known to exist, so that the directory outlives its last entry.
     bool has_marker = false;
 
+    // The kernel is to drop what it has of them.
+    void forget_pages() {
+        pages_etag.clear();
+        pages_were_read = false;
+    }
+    [[nodiscard]] bool is_read() const { return readers > 0 || (cached_handles > 0 && pages_were_read); }
+    // Something that is not in the bucket, and is to be.
+    [[nodiscard]] bool is_unsaved() const {
+        return writer != nullptr && writer->dirty() && !(version != nullptr && version->is_truncated_away());
+    }
     // Whatever the bucket shows under its name.
     [[nodiscard]] bool is_known_here() const { return writer != nullptr || moving || is_special(type); }
 };
@@ -157,8 +170,16 @@ public:
     NodePtr link_new(const Lock&, const NodePtr& parent, const std::string& name, FileType type);
     // The name leads nowhere any more.
     void unlink(const Lock&, const NodePtr& node);
+    // Versions that lost their name to a later one of this mount, and can still be written and published.
+    [[nodiscard]] std::vector<NodePtr> overtaken(const Lock&) const;
+    // Those of one name.
+    [[nodiscard]] std::vector<NodePtr> overtaken(const Lock& lock, const NodePtr& parent, std::string_view name) const;
     // Gives the node another name; a node that had it is removed.
     void move(const Lock&, const NodePtr& node, const NodePtr& new_parent, const std::string& new_name);
+    // The name is removed, with every version that is open under it. Returns those who write: nothing of theirs is to
+    // be published any more, once the lock is gone.
+    [[nodiscard]] std::vector<std::shared_ptr<FileWriter>> remove(const Lock& lock, const NodePtr& parent,
+                                                                  const std::string& name);
     // Path relative to the mount; directories end in '/'.
     [[nodiscard]] std::string path(const Lock&, const Node& node) const;
     [[nodiscard]] bool is_below(const Lock&, const Node& node, const Node& directory) const;
@@ -209,6 +230,8 @@ private:
     // Where take_unused() goes on.
     mutable NodeId swept_ = kRootNode;
     std::unordered_map<NodeId, NodePtr> nodes_;
+    // May hold some that are it no more.
+    mutable std::vector<std::weak_ptr<Node>> overtaken_;
     // Of all nodes; versions of one file share a number.
     std::unordered_multimap<std::uint64_t, const Node*> by_inode_;
 };

@@ -183,6 +183,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     handle->node = node;
     handle->opener = request.opener;
     handle->inode = node->inode;
+    handle->truncated_at = (request.flags & O_TRUNC) != 0 ? ++state_.truncations : 0;
     handle->writer = writer;
     if (node->writer != nullptr && node->writer->readable()) {
         handle->changing = node->writer;
@@ -201,7 +202,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         ++node->writable_handles;
         if (node->writer != writer) {
             watch(node, writer, request.opener);
-            node->version = std::make_shared<WrittenVersion>();
+            node->version = std::make_shared<WrittenVersion>(handle->truncated_at);
             node->only_appended = true;
         }
         handle->version = node->version;
@@ -214,11 +215,28 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         handle->stream = reader->open_stream();
         if (!opened.direct_io) {
             opened.keep_cache = node->pages_etag == reader->object().etag;
+            node->pages_were_read = node->pages_were_read && opened.keep_cache;
             node->pages_etag = reader->object().etag;
         }
         handle->reader = std::move(reader);
     }
+    handle->is_cached = handle->writer == nullptr && !opened.direct_io;
+    node->cached_handles += handle->is_cached ? 1 : 0;
     opened.handle = handles_.add(std::move(handle));
+    return opened;
+}
+
+// Another mount has replaced what is being written here: the name stays with the writer, which is yet to publish.
+OpenedFile OpenFiles::add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
+                                                  const std::shared_ptr<FileReader>& reader) {
+    OpenedFile opened = add_handle(lock, request, nullptr, nullptr);
+    const HandlePtr handle = handles_.find(opened.handle);
+    handle->changing = nullptr;
+    handle->is_of_another_mount = handle->has_read = true;
+    ++request.node->readers;
+    const std::lock_guard guard(handle->mutex);
+    handle->stream = reader->open_stream();
+    handle->reader = reader;
     return opened;
 }
 
@@ -371,6 +389,8 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
                    ++request->attempts < kMostAttempts) {
             // What this node's writer is committing just now, whose answer is not here yet.
             commits_to = (*reader)->object().key;
+        } else if (node->linked && node->writer != nullptr && node->writer->dirty()) {
+            answer = add_handle_on_other_version(lock, *request, *reader);
         } else if (node->linked) {
             const ObjectInfo& object = (*reader)->object();
             const ObjectContent content = content_of(object, (*reader)->size());
@@ -451,7 +471,7 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
             node->checked = state_.env.clock.now();
             auto writer = state_.make_writer(object->key, request->flags, committed_object(*node->committed));
             // Who has not read yet can see every change; what is only appended cannot be read before it is committed.
-            const bool is_read = writer->readable() ? node->readers > 0 : node->open_handles > 0;
+            const bool is_read = writer->readable() ? node->is_read() : node->open_handles > 0;
             if (is_read && !request->expected) {
                 answer = give_writers_node(lock, node, expectation(*request), request->flags);
             } else {

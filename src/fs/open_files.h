@@ -77,6 +77,9 @@ public:
 
     void drain(Reply<void> reply);
     void disconnected();
+    // Versions that were open under a name which a rename has moved: what they hold has no place any more.
+    void end_versions(const std::vector<NodePtr>& overtaken);
+
     [[nodiscard]] std::vector<UploadProgress> uploads() const;
     [[nodiscard]] std::vector<ReadProgress> reads() const;
     [[nodiscard]] std::vector<std::string> renames() const;
@@ -137,9 +140,14 @@ private:
     void expect_second_try(const NodeTable::Lock& lock, const OpenRequest& request);
     // That this process opened on the same inode to write.
     [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;
+    // The node's version is committed: it has cut away what earlier ones held when it was opened.
+    void replace_earlier_versions(const NodePtr& node);
+    void give_up_attempts(const std::vector<NodePtr>& versions);
 
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
                           std::shared_ptr<FileReader> reader);
+    OpenedFile add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
+                                           const std::shared_ptr<FileReader>& reader);
     [[nodiscard]] bool wants_direct_io(int flags) const;
     [[nodiscard]] pid_t opener(const Caller& caller, int flags) const;
 

@@ -78,6 +78,7 @@ void OpenFiles::begin_reading(const NodeTable::Lock& /*lock*/, Handle& handle) c
     Node& node = *handle.node;
     handle.has_read = true;
     ++node.readers;
+    node.pages_were_read = node.pages_were_read || handle.is_cached;
     if (node.removed) {
         return;
     }
@@ -146,7 +147,7 @@ bool OpenFiles::reopen_and_read(const std::shared_ptr<Reading>& reading, const s
         const Node& node = own.grows_as != nullptr ? *own.grows_as : own;
         const bool may_be_there = node.linked || (reader == nullptr && !node.removed);
         // Without an ETag nothing is in the bucket: it was truncated before any commit.
-        if (!may_be_there || !node.committed || node.committed->etag.empty()) {
+        if (!may_be_there || reading->handle->is_of_another_mount || !node.committed || node.committed->etag.empty()) {
             return false;
         }
         key = state_.key(lock, node);

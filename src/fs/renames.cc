@@ -51,6 +51,9 @@ Status Renames::rename_now(const Request& request) {
         state_.note_names_changed(lock, *move->old_parent);
         state_.note_names_changed(lock, *move->new_parent);
     }
+    if (move->node->type != FileType::kDirectory) {
+        end_overtaken(*move);
+    }
     lookups_.forget_listed(move->old_parent->id, request.name);
     directories_.keep_when_empty(move->old_parent);
     return {};
@@ -141,6 +144,10 @@ Status Renames::rename_file(const Move& move) {
     if (*published) {
         return {};
     }
+    const std::optional<ObjectVersion> known = committed_version(*move.node);
+    if (known && is_leftover(move, known->etag)) {
+        return remove_leftover(move, known->etag);
+    }
     const Result<Copied> copied =
         copy_object(state_.env.store, move.old_key, move.new_key, CopyOptions{move.no_replace});
     if (!copied) {
@@ -175,24 +182,35 @@ std::optional<ObjectVersion> Renames::committed_version(const Node& node) const 
 void Renames::note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name,
                              const Copied& copied) {
     std::function<void()> tell_writer;
-    std::shared_ptr<FileWriter> replaced;
+    std::vector<std::shared_ptr<FileWriter>> replaced;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         replaced = take_name(lock, node, parent, name);
         tell_writer = note_moved_file(lock, node, copied);
     }
     tell_writer();
-    if (replaced != nullptr) {
-        open_files_.orphan(replaced);
+    for (const std::shared_ptr<FileWriter>& writer : replaced) {
+        open_files_.orphan(writer);
     }
 }
 
-std::shared_ptr<FileWriter> Renames::take_name(const NodeTable::Lock& lock, const NodePtr& node, const NodePtr& parent,
-                                               const std::string& name) {
-    const NodePtr target = state_.nodes.child(lock, parent, name);
-    std::shared_ptr<FileWriter> replaced = target != nullptr && target != node ? target->writer : nullptr;
+std::vector<std::shared_ptr<FileWriter>> Renames::take_name(const NodeTable::Lock& lock, const NodePtr& node,
+                                                            const NodePtr& parent, const std::string& name) {
+    std::vector<std::shared_ptr<FileWriter>> replaced;
+    if (state_.nodes.child(lock, parent, name) != node) {
+        replaced = state_.nodes.remove(lock, parent, name);
+    }
     state_.nodes.move(lock, node, parent, name);
     return replaced;
+}
+
+void Renames::end_overtaken(const Move& move) {
+    std::vector<NodePtr> overtaken;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        overtaken = state_.nodes.overtaken(lock, move.old_parent, move.old_name);
+    }
+    open_files_.end_versions(overtaken);
 }
 
 Result<bool> Renames::publish_under_new_name(const Move& move) {
@@ -217,27 +235,53 @@ Result<bool> Renames::publish_under_new_name(const Move& move) {
     if (!writer->dirty()) {
         return false;
     }
-    const bool moved = writer->move_to(move.new_key);
+    // Where nothing is to be replaced the copy that follows looks once more.
+    const bool moved = !move.no_replace && writer->move_to(move.new_key);
     if (const Status committed = commit_writer(move.node, writer); !committed) {
         return failure(committed.error());
     }
     if (!moved) {
         return false;
     }
-    std::shared_ptr<FileWriter> replaced;
+    std::vector<std::shared_ptr<FileWriter>> replaced;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         replaced = take_name(lock, move.node, move.new_parent, move.new_name);
     }
-    if (replaced != nullptr) {
-        open_files_.orphan(replaced);
+    for (const std::shared_ptr<FileWriter>& other : replaced) {
+        open_files_.orphan(other);
     }
     if (in_bucket) {
-        if (const Status removed = remove_version(state_.env.store, move.old_key, in_bucket->etag); !removed) {
+        if (const Status removed = remove_leftover(move, in_bucket->etag); !removed) {
             return failure(removed.error());
         }
     }
     return true;
+}
+
+Status Renames::remove_leftover(const Move& move, const std::string& etag) {
+    Status removed = remove_version(state_.env.store, move.old_key, etag);
+    {
+        const std::lock_guard lock(mutex_);
+        leftovers_.erase(move.old_key);
+        if (!removed && leftovers_.size() < kMostLeftovers) {
+            leftovers_.emplace(move.old_key, Leftover{etag, move.new_key});
+        }
+    }
+    if (removed) {
+        // The kernel takes the target for what was removed, until it looks again.
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (const NodePtr left = state_.nodes.child(lock, move.old_parent, move.old_name)) {
+            state_.nodes.unlink(lock, left);
+        }
+    }
+    return removed;
+}
+
+bool Renames::is_leftover(const Move& move, const std::string& etag) {
+    const std::lock_guard lock(mutex_);
+    const auto found = leftovers_.find(move.old_key);
+    return found != leftovers_.end() && found->second.etag == etag && found->second.new_key == move.new_key;
 }
 
 Status Renames::commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer) {
@@ -295,6 +339,9 @@ std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, c
 // --- directories
 
 Status Renames::rename_directory(const Move& move) {
+    if (std::optional<Error> failed = directories_.take_failure(move.node->id)) {
+        return failure(std::move(*failed));
+    }
     const FileSystemEnvironment& env = state_.env;
     DirectoryRename rename(env.store, env.clock, env.names.rename_repair_after,
                            {env.prefix, move.old_key + "/", move.new_key + "/", move.replaced_marker});
@@ -302,7 +349,7 @@ Status Renames::rename_directory(const Move& move) {
     // Known when it comes to removing the source.
     static_cast<void>(state_.deletes->honoured());
     Status renamed = rename.run(
-        {[&] { return commit_writers_below(move.node); },
+        {[&] { return commit_writers_below(move); },
          [&](const std::vector<ObjectInfo>& sources) { return gate_.check_tree(move.old_key + "/", sources); },
          [&](const Copies& copies) { note_moved_directory(move, copies); },
          [&] { return state_.deletes->honoured(); }});
@@ -317,8 +364,11 @@ void Renames::set_moving(Node& directory, bool moving) {
 
 void Renames::note_moved_directory(const Move& move, const Copies& copies) {
     std::vector<std::function<void()>> tell_writers;
+    std::vector<NodePtr> overtaken;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
+        overtaken = state_.nodes.overtaken(lock);
+        std::erase_if(overtaken, [&](const NodePtr& node) { return !state_.nodes.is_below(lock, *node, *move.node); });
         std::vector<std::pair<NodePtr, std::string>> files;
         for (const NodePtr& node : state_.nodes.files_below(lock, move.node)) {
             files.emplace_back(node, state_.key(lock, *node));
@@ -336,6 +386,7 @@ void Renames::note_moved_directory(const Move& move, const Copies& copies) {
     for (const std::function<void()>& tell : tell_writers) {
         tell();
     }
+    open_files_.end_versions(overtaken);
 }
 
 std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const Node& node) {
@@ -352,16 +403,36 @@ std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, co
     };
 }
 
-Status Renames::commit_writers_below(const NodePtr& directory) {
-    std::vector<std::pair<NodePtr, std::shared_ptr<FileWriter>>> writing;
+// Commit markers after all else, and only where nothing else has failed.
+Status Renames::commit_writers_below(const Move& move) {
+    Writing writing;
+    Writing markers;
+    std::vector<std::string> marker_keys;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        for (const NodePtr& node : state_.nodes.files_below(lock, directory)) {
-            if (node->writer != nullptr) {
+        for (const NodePtr& node : state_.nodes.files_below(lock, move.node)) {
+            if (node->writer == nullptr) {
+                continue;
+            }
+            std::string key = state_.key(lock, *node);
+            if (gate_.is_marker(key) && node->writer->dirty()) {
+                markers.emplace_back(node, node->writer);
+                marker_keys.push_back(std::move(key));
+            } else {
                 writing.emplace_back(node, node->writer);
             }
         }
     }
+    if (Status committed = commit_all(writing); !committed || markers.empty()) {
+        return committed;
+    }
+    if (Status allowed = gate_.check_markers(move.old_key + "/", marker_keys); !allowed) {
+        return allowed;
+    }
+    return commit_all(markers);
+}
+
+Status Renames::commit_all(const Writing& writing) {
     return for_each_in_parallel(writing.size(), writing.size(),
                                 [&](std::size_t index, std::function<void(Status)> done) {
                                     const auto& [node, writer] = writing[index];

@@ -12,8 +12,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fs/commit_gate.h"
@@ -60,13 +63,19 @@ private:
     Status rename_file(const Move& move);
     // Done where the file could be published under its new name at once.
     Result<bool> publish_under_new_name(const Move& move);
+    // What stayed under the old name where a file was published under its new one. The same rename, tried again,
+    // removes it: it is an earlier version, and is not to replace the later one.
+    Status remove_leftover(const Move& move, const std::string& etag);
+    [[nodiscard]] bool is_leftover(const Move& move, const std::string& etag);
     [[nodiscard]] std::optional<ObjectVersion> committed_version(const Node& node) const;
     // The node is this version, and the name leads to it.
     void note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name, const Copied& copied);
     // The name is the node's from now on. Returns who is writing the file that had it: nothing of that is to arrive any
     // more, once the lock is gone.
-    [[nodiscard]] std::shared_ptr<FileWriter> take_name(const NodeTable::Lock& lock, const NodePtr& node,
-                                                        const NodePtr& parent, const std::string& name);
+    [[nodiscard]] std::vector<std::shared_ptr<FileWriter>> take_name(const NodeTable::Lock& lock, const NodePtr& node,
+                                                                     const NodePtr& parent, const std::string& name);
+    // Versions of the old name that were overtaken have no name any more.
+    void end_overtaken(const Move& move);
     Status commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer);
     // `done` comes when nothing is in flight any more.
     void start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, std::function<void(Status)> done);
@@ -80,13 +89,24 @@ private:
     void set_moving(Node& directory, bool moving);
     // The names lead to the copies.
     void note_moved_directory(const Move& move, const Copies& copies);
-    Status commit_writers_below(const NodePtr& directory);
+    Status commit_writers_below(const Move& move);
+    using Writing = std::vector<std::pair<NodePtr, std::shared_ptr<FileWriter>>>;
+    Status commit_all(const Writing& writing);
 
     SharedState& state_;
     Lookups& lookups_;
     Directories& directories_;
     OpenFiles& open_files_;
     CommitGate& gate_;
+
+    struct Leftover {
+        std::string etag;
+        std::string new_key;
+    };
+    static constexpr std::size_t kMostLeftovers = 1024;
+    std::mutex mutex_;
+    // By old key. --- guarded by `mutex_`
+    std::map<std::string, Leftover> leftovers_;
 };
 
 }  // namespace ckptfs

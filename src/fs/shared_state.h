@@ -38,6 +38,7 @@ struct SharedState {
     const WallTime mounted;
     // In the keys of files that have no name yet.
     const std::string mount_id = random_uuid();
+    std::atomic<WrittenVersion::Moment> truncations = 0;
     std::atomic<bool> draining = false;
     // No more requests will come: some of those that release files may have been lost.
     std::atomic<bool> disconnected = false;

@@ -101,21 +101,18 @@ Status SpecialNodes::rename_now(const NameInDirectory& from, const NameInDirecto
         return room;
     }
     lookups_.forget_listed(move->new_parent->id, move->new_name);
-    std::shared_ptr<FileWriter> replaced;
+    std::vector<std::shared_ptr<FileWriter>> replaced;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (!move->node->linked) {
             return failure(ENOENT, from.name + " is gone");
         }
-        const NodePtr there = state_.nodes.child(lock, move->new_parent, move->new_name);
-        replaced = there != nullptr ? there->writer : nullptr;
+        replaced = state_.nodes.remove(lock, move->new_parent, move->new_name);
         state_.note_names_changed(lock, *move->old_parent);
         state_.note_names_changed(lock, *move->new_parent);
         state_.nodes.move(lock, move->node, move->new_parent, move->new_name);
     }
-    if (replaced != nullptr) {
-        orphan(replaced);
-    }
+    std::for_each(replaced.begin(), replaced.end(), orphan);
     return {};
 }
 

@@ -11,8 +11,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "base/globs.h"
 #include "fs/open_files.h"
 
 namespace ckptfs {
@@ -63,7 +65,11 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             std::shared_ptr<FileWriter> writer = node->writer;
             const bool is_joined = writer != nullptr;
             if (!is_joined) {
-                node->pages_etag.clear();
+                node->forget_pages();
+                // What others have followed so far ends here.
+                for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
+                    state_.nodes.stop_following(lock, follower);
+                }
                 writer = state_.make_writer(state_.key(lock, *node), request->flags, std::nullopt);
             }
             answer = add_handle(lock, *request, std::move(writer), nullptr);
@@ -77,6 +83,7 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             opened.node = node;
             opened.opener = request->opener;
             opened.inode = node->inode;
+            opened.truncated_at = ++state_.truncations;
             const HandlePtr own = own_version(lock, opened);
             node->shares_inode = own->node->shares_inode = true;
             own->has_only_truncated = true;
@@ -104,7 +111,7 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
     const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, FileType::kFile);
     fresh->committed = node->committed;
     fresh->checked = state_.env.clock.now();
-    fresh->version = std::make_shared<WrittenVersion>();
+    fresh->version = std::make_shared<WrittenVersion>(opened.truncated_at);
     fresh->version->fate.made(opened.opener);
     fresh->only_appended = (opened.flags & O_APPEND) != 0;
     fresh->written = state_.env.clock.wall_now();
@@ -114,6 +121,7 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
     handle->node = fresh;
     handle->opener = opened.opener;
     handle->inode = opened.inode;
+    handle->truncated_at = opened.truncated_at;
     handle->version = fresh->version;
     handle->writer = state_.make_writer(state_.key(lock, *fresh), handle->flags, std::nullopt);
     if (handle->writer->readable()) {
@@ -154,6 +162,53 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
     // As if it had been closed: what others wrote by the version is theirs to publish.
     handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
     return own;
+}
+
+void OpenFiles::replace_earlier_versions(const NodePtr& node) {
+    std::vector<NodePtr> earlier;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (node->removed || node->version == nullptr) {
+            return;
+        }
+        const WrittenVersion::Moment made = node->version->made_at;
+        earlier = state_.nodes.overtaken(lock, node->parent, node->name);
+        std::erase_if(earlier, [&node](const NodePtr& version) { return version->id >= node->id; });
+        for (const NodePtr& version : earlier) {
+            WrittenVersion& written = *version->version;
+            written.replaced_at = std::max(written.replaced_at.load(), made);
+        }
+        const bool is_log = matches_any(node->name, state_.env.write.config.keep_on_kill);
+        if (is_log || (earlier.empty() && node->writable_handles <= 1)) {
+            return;
+        }
+    }
+    earlier.push_back(node);
+    give_up_attempts(earlier);
+}
+
+// The last of the versions is committed. What the same process has opened before, to write the same, was for an attempt
+// that failed: an exception that is kept, or a collector that is late, closes it in the end, and what it has buffered
+// would replace the file.
+void OpenFiles::give_up_attempts(const std::vector<NodePtr>& versions) {
+    const NodePtr& committed = versions.back();
+    const std::vector<HandlePtr> handles = handles_.all();
+    std::set<pid_t> openers;
+    for (const HandlePtr& handle : handles) {
+        if (handle->node == committed && handle->noted != VersionFate::kNever) {
+            openers.insert(handle->opener);
+        }
+    }
+    openers.erase(kUnseenProcess);
+    for (const HandlePtr& handle : handles) {
+        const bool is_earlier = handle->node == committed
+                                    ? handle->has_only_truncated.load()
+                                    : handle->version != nullptr && handle->version->is_truncated_away();
+        if (is_earlier && (handle->flags & O_APPEND) == 0 && openers.contains(handle->opener) &&
+            std::find(versions.begin(), versions.end(), handle->node) != versions.end()) {
+            handle->is_given_up = true;
+        }
+    }
 }
 
 Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node,

@@ -79,6 +79,7 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     const std::lock_guard lock(mutex_);
     VersionState state;
     const bool mapped = is_unsaved(mapped_);
+    state.mapped = mapped;
     state.written = mapped || is_unsaved(many_);
     state.unseen_wrote = mapped && opener == kUnseenProcess;
     state.wrote = (mapped && process == opener) || is_unsaved(many_);

@@ -51,6 +51,8 @@ struct VersionState {
     bool answers_for_it = false;
     // Never written but at its end.
     bool only_appended = false;
+    // Some of what is unsaved came through a mapping.
+    bool mapped = false;
     // Processes unseen have unsaved bytes in it.
     bool unseen_wrote = false;
     // A writer was killed, and no write has followed.

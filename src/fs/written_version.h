@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -52,10 +53,26 @@ private:
 };
 
 struct WrittenVersion {
+    // Counted in opens with O_TRUNC on this mount (SharedState::truncations).
+    using Moment = std::uint64_t;
+
+    explicit WrittenVersion(Moment truncated) : made_at(truncated), changed_at(truncated) {}
+
+    // When it cut away what was there; 0 where it did not.
+    const Moment made_at;
+
     VersionFate fate;
     UndecidedCloses closes;
+    // When it was last made, written or cut.
+    std::atomic<Moment> changed_at;
+    // When it was cut away by the latest version that is committed.
+    std::atomic<Moment> replaced_at = 0;
     // The handle by which it was written first; only compared.
     std::atomic<const void*> first_written_by = nullptr;
+
+    // What it holds was cut away by a later version that is committed, as on a local disk: it is published only if
+    // it is written to again.
+    [[nodiscard]] bool is_truncated_away() const { return changed_at < replaced_at; }
 
     // Whether it is, or becomes, what this handle writes first.
     bool is_first_written_by(const void* handle) {

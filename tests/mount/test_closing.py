@@ -49,6 +49,56 @@ def test_a_bystander_that_closes_does_not_publish_a_killed_writers_half(mount, s
     wait_until(lambda: (made / "file").read_bytes() == OLD, "the name to show it again")
 
 
+# mmap.mmap() keeps a descriptor.
+MAP_AND_CLOSE = """
+    import ctypes, os, sys
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    file = os.open(sys.argv[1], os.O_RDWR)
+    pages = libc.mmap(None, 1 << 20, 3, 1, file, 0)
+    os.close(file)
+    ctypes.memset(pages, ord("X"), 1 << 19)
+    print("ready", flush=True)
+    if sys.stdin.readline() == "unmap\\n":
+        ctypes.memset(pages, ord("X"), 1 << 20)
+        libc.munmap(pages, 1 << 20)
+        print("unmapped", flush=True)
+        sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("ends", ["killed", "unmaps"])
+def test_a_mapping_that_outlives_its_descriptor_is_not_published_where_its_writer_is_killed(mount, simulator, prefix,
+                                                                                            ends):
+    made = mount()
+    (made / "file").write_bytes(b"g" * MIB)
+    writer = start(MAP_AND_CLOSE, made / "file")
+    wait_ready(writer)
+    if ends == "killed":
+        kill(writer)
+        wait_until(lambda: "its writer was killed" in made.log(), "the version to be given up")
+        assert simulator.content(prefix + "file") == b"g" * MIB
+        wait_until(lambda: (made / "file").read_bytes() == b"g" * MIB, "the name to show it again")
+    else:
+        writer.stdin.write("unmap\n")
+        writer.stdin.flush()
+        assert writer.stdout.readline() == "unmapped\n"
+        wait_until(lambda: simulator.content(prefix + "file") == b"X" * MIB, "what was mapped to be published")
+        writer.communicate("\n")
+
+
+def test_a_child_commits_though_its_parent_has_the_file_open_otherwise(mount, simulator, prefix):
+    made = mount()
+    (made / "file").write_bytes(b"old bytes")
+    with open(made / "file", "r+b", buffering=0):
+        with open(made / "file", "r+b", buffering=0) as handed_down:
+            child = subprocess.Popen(["sh", "-c", "printf new"], stdout=handed_down)
+        assert child.wait() == 0
+        assert simulator.content(prefix + "file") == b"new bytes"
+
+
 def test_what_a_killed_writer_left_is_not_published_by_a_sync_or_a_rename(mount, simulator, prefix):
     made = mount()
     make_old(made)

@@ -218,6 +218,24 @@ def test_a_failed_rename_tells_what_the_file_was_to_be(mount, simulator, prefix)
     commit(directory)
 
 
+def test_a_failed_rename_over_an_earlier_file_holds_the_marker_back(mount, simulator, prefix):
+    """The earlier file is whole, and is not what the checkpoint was to hold."""
+    made, other = mount(), mount()
+    (made / "step").mkdir()
+    (made / "step/model").write_bytes(b"of the checkpoint before")
+    with open(made / "step/model.tmp", "wb", buffering=0) as file:
+        file.write(b"next")
+        simulator.inject({"op": "PutObject", "key": prefix + "step/model", "action": "403"})
+        assert errno_of(os.rename, made / "step/model.tmp", made / "step/model") == errno.EIO
+        simulator.clear_faults()
+        assert errno_of(os.fsync, file.fileno()) == errno.EIO
+        assert errno_of(file.close) == errno.EIO
+    for each in (made, other):
+        refuse_to_commit(each / "step")
+    (made / "step/model").write_bytes(b"next")
+    commit(made / "step")
+
+
 def test_a_killed_writer_counts_until_its_file_is_written_again(mount, simulator, prefix):
     made = mount()
     (made / "step").mkdir()
@@ -271,6 +289,23 @@ def test_a_directory_with_a_marker_is_not_renamed_over_a_failed_file(mount, simu
     write_large(made / "step.tmp/shard")
     os.rename(made / "step.tmp", made / "step")
     assert sorted(os.listdir(made / "step")) == ["commit_success.txt", "shard"]
+
+
+@pytest.mark.parametrize("failed", ["before", "meanwhile"])
+def test_a_marker_that_is_open_is_not_published_by_a_rename_of_its_directory(mount, simulator, prefix, failed):
+    made = mount()
+    (made / "new").mkdir()
+    simulator.inject({"op": "PutObject", "key": prefix + "new/shard", "action": "403"})
+    shard = open(made / "new/shard", "wb", buffering=0)
+    shard.write(b"data")
+    if failed == "before":
+        assert errno_of(shard.close) == errno.EIO
+    marker = open(made / "new/.metadata", "wb", buffering=0)
+    marker.write(b"what makes it a checkpoint")
+    assert errno_of(os.rename, made / "new", made / "step") == errno.EIO
+    assert errno_of(marker.close) == errno.EIO
+    errno_of(shard.close)
+    assert [key for key in simulator.keys(prefix) if key.endswith(".metadata")] == []
 
 
 def test_a_failed_file_goes_with_its_directory(mount, step, simulator, prefix):

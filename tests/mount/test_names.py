@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names: rename, removal, listings, links that are refused, attributes that are accepted."""
 
-import ctypes
 import collections
+import concurrent.futures
+import ctypes
 import errno
 import os
 import shutil
@@ -59,6 +60,22 @@ def test_a_new_directory_whose_reply_was_lost_is_a_success(mount, simulator, pre
     with pytest.raises(FileExistsError):
         (made / "directory").mkdir()
     assert simulator.keys(prefix) == [prefix + "directory/"]
+
+
+def test_rename_noreplace_of_an_open_file_replaces_no_file_that_another_mount_makes_meanwhile(mount, simulator, prefix):
+    made, other = mount(), mount()
+    with open(made / "source", "wb", buffering=0) as file:
+        file.write(b"of this mount")
+        # Looked up before, and again while it is sent.
+        simulator.inject({"op": "PutObject", "key": prefix + "source", "action": "slow", "ms": 1500})
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            renamed = threads.submit(renameat2_noreplace, made / "source", made / "target")
+            wait_until(simulator.fault_hits, "the source to be sent")
+            (other / "target").write_bytes(b"of the other")
+            assert renamed.result() == errno.EEXIST
+    simulator.clear_faults()
+    assert simulator.content(prefix + "target") == b"of the other"
+    assert simulator.content(prefix + "source") == b"of this mount"
 
 
 @pytest.mark.parametrize("writer", ["this mount", "another client"])

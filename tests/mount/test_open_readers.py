@@ -62,6 +62,28 @@ def test_readers_of_two_versions_share_no_page(made, simulator, prefix, how):
     assert (made / "file").read_bytes() == NEW
 
 
+@pytest.mark.parametrize("how", ["read", "map", "truncate"])
+def test_a_reader_served_by_the_page_cache_keeps_its_version(made, simulator, prefix, how):
+    """The mount has not heard of its reads: others have read the same before."""
+    size = 8 * MIB
+    simulator.put(prefix + "file", b"g" * size)
+    assert (made / "file").read_bytes() == b"g" * size
+    with open(made / "file", "rb", buffering=0) as reader:
+        mapped = mmap.mmap(reader.fileno(), size, prot=mmap.PROT_READ) if how == "map" else None
+        assert (os.pread(reader.fileno(), 4096, 0) if mapped is None else mapped[:4096]) == b"g" * 4096
+        if how == "truncate":
+            os.truncate(made / "file", 1000)
+            assert os.fstat(reader.fileno()).st_size == size
+        else:
+            replace_in_place(made / "file", b"X" * size)
+        if mapped is None:
+            assert set(pieces(reader, size)) <= {ord("g")}
+        else:
+            # What is not in the page cache is SIGBUS.
+            assert mapped[:4096] == b"g" * 4096
+    assert (made / "file").read_bytes() == (b"g" * 1000 if how == "truncate" else b"X" * size)
+
+
 def test_a_reader_keeps_its_version_while_the_file_is_changed_in_place(made, simulator, prefix):
     simulator.put(prefix + "file", OLD)
     with open(made / "file", "rb", buffering=0) as reader:

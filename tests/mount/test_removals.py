@@ -108,6 +108,38 @@ def test_a_failed_batch_is_told_and_its_names_are_there_again(mount, simulator, 
     assert simulator.keys(prefix) == []
 
 
+def test_renaming_the_directory_tells_of_a_failed_batch(mount, simulator, prefix):
+    made = mount()
+    start_a_run(made, simulator, prefix)
+    put_files(simulator, prefix, 60)
+    names = sorted(os.listdir(made / "tree/0"))
+    simulator.inject({"op": "DeleteObjects", "action": "access-denied"})
+    for name in names[:40]:
+        (made / "tree/0" / name).unlink()
+    with pytest.raises(PermissionError):
+        (made / "tree/0").rename(made / "tree/1")
+    simulator.clear_faults()
+    assert set(names[20:]) <= set(os.listdir(made / "tree/0"))
+
+
+@pytest.mark.parametrize("way", [os.O_WRONLY | os.O_TRUNC, os.O_RDWR], ids=["anew", "in place"])
+def test_a_rename_of_an_open_file_that_left_its_old_name_can_be_tried_again(mount, simulator, prefix, way):
+    """What is left is an earlier version, and does not replace the later one."""
+    made = mount("--metadata-ttl", "0")
+    (made / "file.tmp").write_bytes(b"version one")
+    writer = os.open(made / "file.tmp", way)
+    os.write(writer, b"version two")
+    simulator.inject({"op": "DeleteObject", "key": prefix + "file.tmp", "action": "403"})
+    with pytest.raises(OSError):
+        (made / "file.tmp").rename(made / "file")
+    simulator.clear_faults()
+    assert (made / "file.tmp").read_bytes() == b"version one"
+    (made / "file.tmp").rename(made / "file")
+    os.close(writer)
+    assert {key: simulator.content(key) for key in simulator.keys(prefix)} == {prefix + "file": b"version two"}
+    assert (made / "file").read_bytes() == b"version two"
+
+
 def test_unmounting_waits_for_the_batch(mount, simulator, prefix):
     made = mount()
     start_a_run(made, simulator, prefix)

@@ -174,6 +174,17 @@ TEST(CloseRule, WhoIsKilledInItsOpenPublishesNothing) {
     EXPECT_EQ(decide_release(made, true), ReleaseAction::kCommit);
 }
 
+TEST(CloseRule, AMappingWithoutADescriptorIsPublishedWhereItsProcessGoesOnOrEndsByItself) {
+    VersionState mapped;
+    mapped.unsaved = mapped.written = mapped.mapped = true;
+    EXPECT_EQ(decide_release(mapped, false, ExitState::kRunning), ReleaseAction::kCommit);
+    EXPECT_EQ(decide_release(mapped, false, ExitState::kExiting), ReleaseAction::kCommit);
+    EXPECT_EQ(decide_release(mapped, false, ExitState::kKilledBySignal), ReleaseAction::kAbort);
+    EXPECT_EQ(decide_release(mapped, false, ExitState::kUnknown), ReleaseAction::kAbort);
+    mapped.mapped = false;
+    EXPECT_EQ(decide_release(mapped, false, ExitState::kUnknown), ReleaseAction::kCommit);
+}
+
 TEST(CloseRule, AnInterruptedCloseUnseenIsThatOfAKilledProcess) {
     CloseFacts facts = unseen();
     facts.interrupted = true;

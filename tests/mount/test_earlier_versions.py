@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A name that is written anew while an earlier version of it is still open: by a retry, a leak, or another program."""
+
+import errno
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from harness.programs import wait_until
+
+pytestmark = pytest.mark.sanitized
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+
+
+def begin(path, content, flags=NEW):
+    descriptor = os.open(path, flags)
+    os.write(descriptor, content)
+    return descriptor
+
+
+def another_process(script, *arguments):
+    """Runs until a line is sent to it; it has said one itself when this returns."""
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout.readline()
+    return process
+
+
+def commit_marker(directory):
+    (directory / ".metadata.tmp").write_bytes(b"marker")
+    (directory / ".metadata.tmp").rename(directory / ".metadata")
+
+
+@pytest.fixture
+def step(mount):
+    directory = mount("--publish-interval", "200ms") / "step"
+    directory.mkdir()
+    return directory
+
+
+def test_a_leaked_attempt_is_not_published_with_the_marker(step, simulator, prefix):
+    leaked = begin(step / "shard", b"half of the first attempt")
+    (step / "shard").write_bytes(b"whole")
+    commit_marker(step)
+    os.close(leaked)
+    assert simulator.content(prefix + "step/shard") == b"whole"
+    assert simulator.content(prefix + "step/.metadata") == b"marker"
+    assert simulator.open_uploads(prefix) == []
+
+
+@pytest.mark.parametrize("size", [100, 300_000])
+def test_what_a_kept_exception_has_buffered_does_not_replace_the_next_attempt(step, simulator, prefix, size):
+    """Python writes it when the exception, or the process, is gone."""
+    writer = another_process("""
+        import sys
+        kept = []
+        def save(attempt):
+            file = open(sys.argv[1], "wb")
+            file.write(attempt * int(sys.argv[2]))
+            if attempt == b"1":
+                raise RuntimeError
+            file.close()
+        try:
+            save(b"1")
+        except RuntimeError as error:
+            kept.append(error)
+        save(b"2")
+        print(flush=True)
+        sys.stdin.readline()
+    """, step / "shard", size)
+    assert simulator.content(prefix + "step/shard") == b"2" * size
+    writer.communicate(b"\n")
+    assert simulator.content(prefix + "step/shard") == b"2" * size
+
+
+def test_a_process_that_wrote_a_file_anew_cannot_go_on_with_the_earlier_attempt(step, simulator, prefix):
+    leaked = begin(step / "shard", b"half")
+    (step / "shard").write_bytes(b"whole")
+    with pytest.raises(OSError) as refused:
+        os.write(leaked, b"the rest")
+    assert refused.value.errno == errno.ESTALE
+    os.close(leaked)
+    assert simulator.content(prefix + "step/shard") == b"whole"
+
+
+def test_who_writes_on_after_another_process_wrote_the_name_wins(step, simulator, prefix):
+    other = another_process("""
+        import os, sys
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(file, b"first ")
+        print(flush=True)
+        sys.stdin.readline()
+        os.write(file, b"and last")
+    """, step / "shard")
+    (step / "shard").write_bytes(b"between")
+    assert simulator.content(prefix + "step/shard") == b"between"
+    other.communicate(b"\n")
+    assert simulator.content(prefix + "step/shard") == b"first and last"
+
+
+def test_a_log_goes_on_after_it_was_emptied(step, simulator, prefix):
+    """exec > train.log; : > train.log: the process writes on by its first descriptor."""
+    log = begin(step / "train.log", b"first\n")
+    (step / "train.log").write_bytes(b"")
+    os.write(log, b"second\n")
+    os.close(log)
+    assert simulator.content(prefix + "step/train.log").endswith(b"second\n")
+
+
+def test_a_leaked_log_is_not_published_over_a_later_one(step, simulator, prefix):
+    leaked = begin(step / "train.log", b"half")
+    (step / "train.log").write_bytes(b"whole")
+    # Published once more, after what the earlier one would have been.
+    with open(step / "other.log", "w") as other:
+        for lines in range(1, 4):
+            other.write("line\n")
+            other.flush()
+            wait_until(lambda: simulator.keys(prefix + "step/other.log")
+                       and simulator.content(prefix + "step/other.log") == b"line\n" * lines, "the log to appear")
+    assert simulator.content(prefix + "step/train.log") == b"whole"
+    os.close(leaked)
+    assert simulator.content(prefix + "step/train.log") == b"whole"
+
+
+@pytest.mark.parametrize("written", ["before", "after"])
+@pytest.mark.parametrize("how", ["unlink", "replace", "remove the tree", "rename", "rename the directory"])
+def test_what_removes_or_renames_a_name_ends_earlier_versions(step, simulator, prefix, how, written):
+    """Also where the earlier one was written to after the later one was saved."""
+    earlier = another_process("""
+        import os, sys
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(file, b"earlier ")
+        print(flush=True)
+        sys.stdin.readline()
+        if sys.argv[2] == "after":
+            os.write(file, b"and more")
+        print(flush=True)
+        sys.stdin.readline()
+        try:
+            os.close(file)
+        except OSError as error:
+            print(error.errno)
+    """, step / "file", written)
+    (step / "file").write_bytes(b"later")
+    earlier.stdin.write(b"\n")
+    earlier.stdin.flush()
+    assert earlier.stdout.readline()
+    expected = {prefix + "step/": b""}
+    if how == "unlink":
+        (step / "file").unlink()
+    elif how == "replace":
+        (step / "new").write_bytes(b"third")
+        (step / "new").rename(step / "file")
+        expected[prefix + "step/file"] = b"third"
+    elif how == "remove the tree":
+        (step / "file").unlink()
+        step.rmdir()
+        expected = {}
+    elif how == "rename":
+        (step / "file").rename(step / "name")
+        expected[prefix + "step/name"] = b"later"
+    else:
+        step.rename(step.parent / "done")
+        expected = {prefix + "done/": b"", prefix + "done/file": b"later"}
+    said, _ = earlier.communicate(b"\n")
+    assert {key: simulator.content(key) for key in simulator.keys(prefix)} == expected
+    # What cannot be saved any more is told, but for what was cut away or removed.
+    assert said.split() == ([b"%d" % errno.EIO] if written == "after" and how.startswith("rename") else [])
+
+
+def test_what_another_mount_replaced_is_read_while_it_is_written_here(mount, simulator, prefix):
+    """And the name stays with the writer: renaming the directory takes its bytes along."""
+    made, other = mount("--metadata-ttl", "0"), mount("--metadata-ttl", "0")
+    (made / "step").mkdir()
+    (made / "step/file").write_bytes(b"old")
+    writer = begin(made / "step/file", b"written here")
+    (other / "step/file").write_bytes(b"written elsewhere")
+    for _ in range(2):
+        assert (made / "step/file").read_bytes() == b"written elsewhere"
+    (made / "step").rename(made / "done")
+    os.write(writer, b", more")
+    os.close(writer)
+    assert simulator.content(prefix + "done/file") == b"written here, more"
+    assert simulator.keys(prefix + "step") == []
+
+
+def test_a_follower_of_a_log_does_not_follow_the_next_one(mount):
+    made = mount()
+    (made / "log").write_bytes(b"a" * 1000)
+    with open(made / "log", "rb", buffering=0) as reader:
+        assert reader.read(10) == b"a" * 10
+        os.close(begin(made / "log", b"b" * 1000, os.O_WRONLY | os.O_APPEND))
+        wait_until(lambda: os.fstat(reader.fileno()).st_size == 2000, "the log to grow")
+        os.close(begin(made / "log", b"N" * 5000, os.O_WRONLY | os.O_APPEND | os.O_TRUNC))
+        assert os.fstat(reader.fileno()).st_size == 2000
+        try:
+            assert b"N" not in os.pread(reader.fileno(), 8000, 0)
+        except OSError as error:
+            assert error.errno == errno.ESTALE
