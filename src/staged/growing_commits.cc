@@ -169,6 +169,7 @@ void GrowingFile::succeeded(const Commit& commit, const CommittedObject& object)
     starts_over_ = false;
     overwrite_ = Overwrite::kAllowed;
     failed_commits_.clear();
+    publish_failed_ = false;
     staging_is_full_ = false;
     dirty_ = commit.outdated;
     for (const PendingCommit& waiting : commit.waiting) {
@@ -220,6 +221,7 @@ void GrowingFile::failure_ended(const CommitPointer& commit, const Error& error)
     for (const PendingCommit& waiting : commit->waiting) {
         outbox_.add([done = waiting.done, error] { done(failure(error)); });
     }
+    publish_failed_ = true;
     commit_.reset();
     start_commit();
 }

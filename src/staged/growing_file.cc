@@ -211,7 +211,7 @@ std::uint64_t GrowingFile::unpublished() const {
 bool GrowingFile::should_stream(std::uint64_t end) const {
     const std::uint64_t more = end - std::min(end, size_);
     // What is to be sent again has to stay here.
-    const std::uint64_t most = failed_commits_.empty() ? kStreamsFrom : kMostUnpublished;
+    const std::uint64_t most = publish_failed_ ? kMostUnpublished : kStreamsFrom;
     return staging_is_full_ || more > kStreamsFrom || unpublished() + more > most;
 }
 

@@ -174,6 +174,8 @@ private:
     // Nothing of what is in the bucket matters any more.
     bool starts_over_;
     std::vector<FailedCommit> failed_commits_;
+    // The latest commit has failed, whether or not anything of it was sent, and is tried again.
+    bool publish_failed_ = false;
 
     std::uint64_t size_ = 0;
     // Bytes from here on are staged, but for those that a stream was given.

@@ -110,6 +110,26 @@ def test_a_publish_that_fails_is_tried_again_and_is_no_error(made, simulator, pr
     assert simulator.open_uploads(prefix) == []
 
 
+def test_what_is_written_during_an_outage_waits_for_its_end(made, simulator, prefix, appears):
+    """Also where a publish does not even come to know what is there."""
+    log = Log(made / "run.log")
+    log.line()
+    appears(log)
+    simulator.inject({"op": "*", "key": prefix + "run.log", "action": "503"})
+    log.lines_until(lambda: made.log().count("is published later") > 0, "a publish to fail")
+    log.longest = 0.0
+    for _ in range(40):
+        log.write(os.urandom(MIB))
+    failures = made.log().count("is published later")
+    wait_until(lambda: made.log().count("is published later") > failures, "another one to fail")
+    log.line()
+    assert log.longest < LONGEST_WRITE_S
+    simulator.clear_faults()
+    appears(log)
+    log.file.close()
+    assert simulator.open_uploads(prefix) == []
+
+
 @pytest.mark.parametrize("how", ["close", "fsync"])
 def test_close_and_fsync_tell_what_is_not_saved(made, simulator, prefix, appears, how):
     log = Log(made / "run.log")

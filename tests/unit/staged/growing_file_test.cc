@@ -156,6 +156,25 @@ TEST_P(GrowingFileTest, APublishThatFailsIsNoFailure) {
     }
 }
 
+TEST_P(GrowingFileTest, WhatIsWrittenStaysWhileTheStoreIsNotEvenAsked) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, "one");
+    ASSERT_TRUE(publish(*log));
+    add(*log, text, "two");
+    lose(Operation::kHead, 100);
+    EXPECT_FALSE(publish(*log));
+    add(*log, text, bytes(40 * kMiB));
+    EXPECT_FALSE(log->failed());
+    EXPECT_FALSE(publish(*log));
+    add(*log, text, "three");
+    EXPECT_FALSE(log->failed());
+    store.clear_faults();
+    ASSERT_TRUE(publish(*log));
+    EXPECT_TRUE(saved() == text);
+    expect_nothing_else_is_left();
+}
+
 TEST_P(GrowingFileTest, ACommitThatSomebodyWaitsForTellsItsFailure) {
     for (const CommitReason reason : {CommitReason::kClose, CommitReason::kFsync, CommitReason::kRename}) {
         std::string text;
