@@ -196,6 +196,8 @@ void GrowingFile::failed(const CommitPointer& commit, Error error) {
             failed_commits_.erase(failed_commits_.begin());
         }
     }
+    // Not so where what was staged could not be read, or another version is there.
+    commit->is_logged = commit->writer->failed().has_value();
     outbox_.add([keep = self(), commit, error = std::move(error)] {
         commit->writer->abort(error, [keep, commit, error](const Status&) {
             std::unique_lock lock(keep->mutex_);
@@ -212,8 +214,7 @@ void GrowingFile::failure_ended(const CommitPointer& commit, const Error& error)
         std::any_of(commit->waiting.begin(), commit->waiting.end(),
                     [](const PendingCommit& waiting) { return waiting.reason != CommitReason::kPublish; });
     if (is_waited_for || commit->streamed || is_final(error)) {
-        // A writer has told of it itself.
-        commit->writer ? stop(error) : fail(error);
+        commit->is_logged ? stop(error) : fail(error);
         return;
     }
     outbox_.add([line = format("{} is published later, with all that was written to it: {}", escaped(key_),

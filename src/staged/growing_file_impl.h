@@ -77,6 +77,8 @@ private:
         bool streamed = false;
         // Something was changed since it began.
         bool outdated = false;
+        // Its writer has failed, and has told the log of it.
+        bool is_logged = false;
     };
     using CommitPointer = std::shared_ptr<Commit>;
 

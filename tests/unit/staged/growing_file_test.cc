@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "ckptfs/log.h"
+#include "support/temporary_directory.h"
+#include "support/unlinked_files.h"
 #include "unit/write/writer_fixture.h"
 
 namespace ckptfs::testing {
@@ -38,7 +41,7 @@ std::string words(std::uint64_t size) {
 
 class GrowingFileTest : public ::testing::TestWithParam<const char*>, protected WriterFixture {
 protected:
-    GrowingFileTest() : WriterFixture(256 * kMiB, {}, GetParam()) {}
+    GrowingFileTest() : WriterFixture(256 * kMiB, {}, GetParam()) { environment.config.staging_dir = disk.path(); }
     ~GrowingFileTest() override {
         staging.stop();
         executor.stop();
@@ -67,10 +70,17 @@ protected:
     void lose(Operation operation, int times, bool after_effect = false) {
         store.inject(Fault{operation, "", store_error(EIO, "ServiceUnavailable", 503), 0, times, after_effect});
     }
+    void flip_a_staged_bit() const {
+        const auto files = unlinked_files(disk.path());
+        ASSERT_EQ(files.size(), 1U);
+        ASSERT_TRUE(flip_a_bit(files[0], 0));
+    }
     void expect_nothing_else_is_left() {
         EXPECT_TRUE(no_upload_left());
         EXPECT_EQ(store.keys(), std::vector<std::string>{kKey});
     }
+
+    const TemporaryDirectory disk;
 };
 INSTANTIATE_TEST_SUITE_P(Codecs, GrowingFileTest, ::testing::Values("none", "auto"));
 
@@ -190,6 +200,19 @@ TEST_P(GrowingFileTest, ACommitThatSomebodyWaitsForTellsItsFailure) {
         EXPECT_FALSE(publish(*log));
         EXPECT_FALSE(store.exists(kKey));
     }
+}
+
+TEST_P(GrowingFileTest, DamageInStagingThatFailsAFileIsLogged) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, "one");
+    flip_a_staged_bit();
+    const LogCounts before = log_counts();
+    const auto synced = commit(*log, CommitReason::kFsync);
+    ASSERT_FALSE(synced);
+    EXPECT_EQ(synced.error().errno_value, EIO);
+    EXPECT_EQ(log_counts().errors, before.errors + 1);
+    EXPECT_FALSE(store.exists(kKey));
 }
 
 TEST_P(GrowingFileTest, WhoSyncsWhileAPublishFailsIsNotToldThat) {

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staged/staged_bytes.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <string>
 
-#include "base/file_descriptor.h"
 #include "support/pattern.h"
 #include "support/temporary_directory.h"
+#include "support/unlinked_files.h"
 
 namespace ckptfs::testing {
 namespace {
@@ -24,21 +22,10 @@ struct StagedBytesTest : ::testing::Test {
         return got ? Result<std::string>(std::move(text)) : failure(got.error());
     }
 
-    // Of the only file in the directory, which has no name any more.
     void flip_a_bit_at(std::uint64_t offset) const {
-        for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-            std::error_code gone;
-            if (!std::filesystem::read_symlink(entry, gone).string().starts_with(path.string() + "/")) {
-                continue;
-            }
-            const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
-            char byte = 0;
-            ASSERT_EQ(::pread(file.get(), &byte, 1, static_cast<off_t>(offset)), 1);
-            byte = static_cast<char>(byte ^ 1);
-            ASSERT_EQ(::pwrite(file.get(), &byte, 1, static_cast<off_t>(offset)), 1);
-            return;
-        }
-        FAIL() << "no file in " << path;
+        const auto files = unlinked_files(path);
+        ASSERT_EQ(files.size(), 1U);
+        ASSERT_TRUE(flip_a_bit(files[0], offset));
     }
 
     const TemporaryDirectory directory;
