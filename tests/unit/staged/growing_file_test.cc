@@ -3,85 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <random>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "ckptfs/log.h"
-#include "support/temporary_directory.h"
-#include "support/unlinked_files.h"
-#include "unit/write/writer_fixture.h"
+#include "unit/staged/growing_file_fixture.h"
 
 namespace ckptfs::testing {
 namespace {
 
-constexpr char kKey[] = "dir/file";
-
-std::string bytes(std::uint64_t size, std::uint64_t seed = 0) {
-    std::mt19937_64 random(seed);
-    std::string text(size, '\0');
-    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= size; at += sizeof(std::uint64_t)) {
-        const std::uint64_t bits = random();
-        std::memcpy(text.data() + at, &bits, sizeof bits);
-    }
-    return text;
-}
-
-std::string words(std::uint64_t size) {
-    std::string text;
-    for (std::uint64_t word = 0; text.size() < size; ++word) {
-        text += std::to_string(word * word % 100'003) + " ";
-    }
-    text.resize(size);
-    return text;
-}
-
-class GrowingFileTest : public ::testing::TestWithParam<const char*>, protected WriterFixture {
-protected:
-    GrowingFileTest() : WriterFixture(256 * kMiB, {}, GetParam()) { environment.config.staging_dir = disk.path(); }
-    ~GrowingFileTest() override {
-        staging.stop();
-        executor.stop();
-    }
-
-    std::shared_ptr<FileWriter> grow(std::optional<CommittedObject> base = std::nullopt,
-                                     Overwrite overwrite = Overwrite::kAllowed) {
-        return make_growing_file(environment, kKey, std::move(base), overwrite);
-    }
-    CommittedObject save(std::string_view content) {
-        const auto writer = open();
-        EXPECT_TRUE(write(*writer, 0, content));
-        CommittedObject object = commit(*writer).value();
-        store.reset_calls();
-        return object;
-    }
-    void add(FileWriter& file, std::string& text, const std::string& more) {
-        for (std::size_t at = 0; at < more.size(); at += kMiB) {
-            ASSERT_TRUE(append(file, std::string_view(more).substr(at, kMiB)));
-        }
-        text += more;
-        EXPECT_EQ(file.size(), text.size());
-    }
-    static Result<CommittedObject> publish(FileWriter& file) { return commit(file, CommitReason::kPublish); }
-    [[nodiscard]] std::string saved() const { return file(kKey); }
-    void lose(Operation operation, int times, bool after_effect = false) {
-        store.inject(Fault{operation, "", store_error(EIO, "ServiceUnavailable", 503), 0, times, after_effect});
-    }
-    void flip_a_staged_bit() const {
-        const auto files = unlinked_files(disk.path());
-        ASSERT_EQ(files.size(), 1U);
-        ASSERT_TRUE(flip_a_bit(files[0], 0));
-    }
-    void expect_nothing_else_is_left() {
-        EXPECT_TRUE(no_upload_left());
-        EXPECT_EQ(store.keys(), std::vector<std::string>{kKey});
-    }
-
-    const TemporaryDirectory disk;
-};
 INSTANTIATE_TEST_SUITE_P(Codecs, GrowingFileTest, ::testing::Values("none", "auto"));
 
 TEST_P(GrowingFileTest, EachCommitPublishesAllAndFetchesNothing) {
@@ -143,151 +74,6 @@ TEST_P(GrowingFileTest, WritingGoesOnWhileItIsPublished) {
     }
 }
 
-TEST_P(GrowingFileTest, APublishThatFailsIsNoFailure) {
-    for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB}) {
-        for (const Operation operation :
-             {Operation::kPut, Operation::kCreateUpload, Operation::kUploadPart, Operation::kUploadPartCopy,
-              Operation::kCompleteUpload, Operation::kHead, Operation::kGet}) {
-            std::string text = bytes(size);
-            const auto log = grow(save(text));
-            add(*log, text, "one");
-            lose(operation, 100);
-            static_cast<void>(publish(*log));
-            add(*log, text, "two");
-            EXPECT_EQ(log->dirty(), true);
-            EXPECT_EQ(log->dirty(), !publish(*log)) << "not all need each request";
-            EXPECT_FALSE(log->failed());
-            store.clear_faults();
-            add(*log, text, "three");
-            ASSERT_TRUE(publish(*log));
-            EXPECT_EQ(saved(), text) << size;
-            expect_nothing_else_is_left();
-        }
-    }
-}
-
-TEST_P(GrowingFileTest, WhatIsWrittenStaysWhileTheStoreIsNotEvenAsked) {
-    std::string text;
-    const auto log = grow();
-    add(*log, text, "one");
-    ASSERT_TRUE(publish(*log));
-    add(*log, text, "two");
-    lose(Operation::kHead, 100);
-    EXPECT_FALSE(publish(*log));
-    add(*log, text, bytes(40 * kMiB));
-    EXPECT_FALSE(log->failed());
-    EXPECT_FALSE(publish(*log));
-    add(*log, text, "three");
-    EXPECT_FALSE(log->failed());
-    store.clear_faults();
-    ASSERT_TRUE(publish(*log));
-    EXPECT_TRUE(saved() == text);
-    expect_nothing_else_is_left();
-}
-
-TEST_P(GrowingFileTest, ACommitThatSomebodyWaitsForTellsItsFailure) {
-    for (const CommitReason reason : {CommitReason::kClose, CommitReason::kFsync, CommitReason::kRename}) {
-        std::string text;
-        const auto log = grow();
-        add(*log, text, "one");
-        lose(Operation::kPut, 100);
-        EXPECT_FALSE(publish(*log));
-        EXPECT_FALSE(log->failed());
-        EXPECT_FALSE(commit(*log, reason));
-        EXPECT_TRUE(log->failed());
-        EXPECT_FALSE(append(*log, "two"));
-        store.clear_faults();
-        EXPECT_FALSE(publish(*log));
-        EXPECT_FALSE(store.exists(kKey));
-    }
-}
-
-TEST_P(GrowingFileTest, DamageInStagingThatFailsAFileIsLogged) {
-    std::string text;
-    const auto log = grow();
-    add(*log, text, "one");
-    flip_a_staged_bit();
-    const LogCounts before = log_counts();
-    const auto synced = commit(*log, CommitReason::kFsync);
-    ASSERT_FALSE(synced);
-    EXPECT_EQ(synced.error().errno_value, EIO);
-    EXPECT_EQ(log_counts().errors, before.errors + 1);
-    EXPECT_FALSE(store.exists(kKey));
-}
-
-TEST_P(GrowingFileTest, WhoSyncsWhileAPublishFailsIsNotToldThat) {
-    std::string text;
-    const auto log = grow();
-    add(*log, text, "one");
-    store.hold(Operation::kPut);
-    lose(Operation::kPut, 1);
-    Answer<Result<CommittedObject>> published;
-    log->commit(CommitReason::kPublish, published.callback());
-    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
-    Answer<Result<CommittedObject>> synced;
-    log->commit(CommitReason::kFsync, synced.callback());
-    store.release(Operation::kPut);
-    EXPECT_FALSE(published.get());
-    EXPECT_TRUE(synced.get());
-    EXPECT_EQ(saved(), text);
-}
-
-TEST_P(GrowingFileTest, ACommitWhoseAnswerWasLostIsRecognised) {
-    for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1000}, 9 * kMiB}) {
-        for (const Overwrite overwrite : {Overwrite::kAllowed, Overwrite::kRefused}) {
-            std::string text = bytes(size);
-            const auto log = size == 0 ? grow(std::nullopt, overwrite) : grow(save(text));
-            if (size == 0 && store.exists(kKey)) {
-                store.remove(std::string(kKey), [](const Status&) {});
-            }
-            add(*log, text, "one");
-            lose(Operation::kPut, 1, true);
-            lose(Operation::kCompleteUpload, 1, true);
-            EXPECT_FALSE(publish(*log));
-            EXPECT_EQ(saved(), text) << "it took effect";
-            store.clear_faults();
-            add(*log, text, "two");
-            ASSERT_TRUE(publish(*log));
-            EXPECT_EQ(saved(), text);
-            add(*log, text, "three");
-            ASSERT_TRUE(commit(*log));
-            EXPECT_EQ(saved(), text);
-            expect_nothing_else_is_left();
-        }
-    }
-}
-
-TEST_P(GrowingFileTest, AnotherVersionIsNotReplaced) {
-    for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB}) {
-        for (const bool published : {false, true}) {
-            std::string text = bytes(size);
-            const auto log = grow(save(text));
-            add(*log, text, "one");
-            if (published) {
-                ASSERT_TRUE(publish(*log));
-                add(*log, text, "two");
-            }
-            save("another version");
-            const auto result = publish(*log);
-            ASSERT_FALSE(result);
-            EXPECT_EQ(result.error().errno_value, ESTALE);
-            EXPECT_TRUE(log->failed());
-            EXPECT_FALSE(append(*log, "three"));
-            EXPECT_EQ(saved(), "another version");
-        }
-    }
-}
-
-TEST_P(GrowingFileTest, ADamagedFetchIsNotSentOn) {
-    std::string text = bytes(3 * kMiB);
-    const auto log = grow(save(text));
-    add(*log, text, "one");
-    lose(Operation::kGet, 100);
-    EXPECT_FALSE(publish(*log));
-    EXPECT_FALSE(commit(*log));
-    EXPECT_EQ(saved(), bytes(3 * kMiB));
-}
-
 TEST_P(GrowingFileTest, WhatGrowsByMuchIsStreamed) {
     std::string text;
     const auto log = grow();
@@ -333,20 +119,6 @@ TEST_P(GrowingFileTest, PartsOfOneSizeAreKept) {
         ASSERT_TRUE(saved() == text) << step;
     }
     expect_nothing_else_is_left();
-}
-
-TEST_P(GrowingFileTest, WithoutADiskItIsWrittenAsAnyOtherFile) {
-    environment.config.staging_dir = "/proc/self";
-    for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1000}, 9 * kMiB}) {
-        std::string text = bytes(size);
-        const auto log = size == 0 ? grow() : grow(save(text));
-        for (int round = 0; round < 3; ++round) {
-            add(*log, text, bytes(3 * kMiB, static_cast<std::uint64_t>(round)));
-            ASSERT_TRUE(publish(*log));
-            ASSERT_EQ(saved(), text) << size << ", " << round;
-        }
-        expect_nothing_else_is_left();
-    }
 }
 
 TEST_P(GrowingFileTest, IsChangedAndCutAnywhereWhileItIsSmall) {
@@ -438,29 +210,6 @@ TEST_P(GrowingFileTest, GoesOnWhereItsObjectWasCopied) {
         ASSERT_TRUE(commit(*log));
         EXPECT_EQ(file("dir/copy"), text);
     }
-}
-
-TEST_P(GrowingFileTest, AbortLeavesNothingBehind) {
-    for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB, 40 * kMiB}) {
-        std::string text = bytes(size);
-        const auto log = grow(save("before"));
-        add(*log, text = "before", bytes(size));
-        store.hold(Operation::kPut);
-        store.hold(Operation::kCompleteUpload);
-        log->commit(CommitReason::kPublish, [](const auto&) {});
-        Answer<Status> aborted;
-        Error why;
-        why.message = "given up";
-        log->abort(why, aborted.callback());
-        store.release(Operation::kPut);
-        store.release(Operation::kCompleteUpload);
-        EXPECT_TRUE(aborted.get());
-        EXPECT_TRUE(no_upload_left());
-        EXPECT_FALSE(append(*log, "more"));
-        EXPECT_FALSE(commit(*log));
-        EXPECT_TRUE(saved() == "before" || saved() == text);
-    }
-    EXPECT_TRUE(all_buffers_returned());
 }
 
 }  // namespace

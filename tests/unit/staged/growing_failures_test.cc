@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a log does where the store, the disk or another mount gets in its way.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "ckptfs/log.h"
+#include "unit/staged/growing_file_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+class GrowingFailuresTest : public GrowingFileTest {};
+INSTANTIATE_TEST_SUITE_P(Codecs, GrowingFailuresTest, ::testing::Values("none", "auto"));
+
+TEST_P(GrowingFailuresTest, APublishThatFailsIsNoFailure) {
+    for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB}) {
+        for (const Operation operation :
+             {Operation::kPut, Operation::kCreateUpload, Operation::kUploadPart, Operation::kUploadPartCopy,
+              Operation::kCompleteUpload, Operation::kHead, Operation::kGet}) {
+            std::string text = bytes(size);
+            const auto log = grow(save(text));
+            add(*log, text, "one");
+            lose(operation, 100);
+            static_cast<void>(publish(*log));
+            add(*log, text, "two");
+            EXPECT_EQ(log->dirty(), true);
+            EXPECT_EQ(log->dirty(), !publish(*log)) << "not all need each request";
+            EXPECT_FALSE(log->failed());
+            store.clear_faults();
+            add(*log, text, "three");
+            ASSERT_TRUE(publish(*log));
+            EXPECT_EQ(saved(), text) << size;
+            expect_nothing_else_is_left();
+        }
+    }
+}
+
+TEST_P(GrowingFailuresTest, WhatIsWrittenStaysWhileTheStoreIsNotEvenAsked) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, "one");
+    ASSERT_TRUE(publish(*log));
+    add(*log, text, "two");
+    lose(Operation::kHead, 100);
+    EXPECT_FALSE(publish(*log));
+    add(*log, text, bytes(40 * kMiB));
+    EXPECT_FALSE(log->failed());
+    EXPECT_FALSE(publish(*log));
+    add(*log, text, "three");
+    EXPECT_FALSE(log->failed());
+    store.clear_faults();
+    ASSERT_TRUE(publish(*log));
+    EXPECT_TRUE(saved() == text);
+    expect_nothing_else_is_left();
+}
+
+TEST_P(GrowingFailuresTest, ACommitThatSomebodyWaitsForTellsItsFailure) {
+    for (const CommitReason reason : {CommitReason::kClose, CommitReason::kFsync, CommitReason::kRename}) {
+        std::string text;
+        const auto log = grow();
+        add(*log, text, "one");
+        lose(Operation::kPut, 100);
+        EXPECT_FALSE(publish(*log));
+        EXPECT_FALSE(log->failed());
+        EXPECT_FALSE(commit(*log, reason));
+        EXPECT_TRUE(log->failed());
+        EXPECT_FALSE(append(*log, "two"));
+        store.clear_faults();
+        EXPECT_FALSE(publish(*log));
+        EXPECT_FALSE(store.exists(kKey));
+    }
+}
+
+TEST_P(GrowingFailuresTest, DamageInStagingThatFailsAFileIsLogged) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, "one");
+    flip_a_staged_bit();
+    const LogCounts before = log_counts();
+    const auto synced = commit(*log, CommitReason::kFsync);
+    ASSERT_FALSE(synced);
+    EXPECT_EQ(synced.error().errno_value, EIO);
+    EXPECT_EQ(log_counts().errors, before.errors + 1);
+    EXPECT_FALSE(store.exists(kKey));
+}
+
+TEST_P(GrowingFailuresTest, WhoSyncsWhileAPublishFailsIsNotToldThat) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, "one");
+    store.hold(Operation::kPut);
+    lose(Operation::kPut, 1);
+    Answer<Result<CommittedObject>> published;
+    log->commit(CommitReason::kPublish, published.callback());
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    Answer<Result<CommittedObject>> synced;
+    log->commit(CommitReason::kFsync, synced.callback());
+    store.release(Operation::kPut);
+    EXPECT_FALSE(published.get());
+    EXPECT_TRUE(synced.get());
+    EXPECT_EQ(saved(), text);
+}
+
+TEST_P(GrowingFailuresTest, ACommitWhoseAnswerWasLostIsRecognised) {
+    for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1000}, 9 * kMiB}) {
+        for (const Overwrite overwrite : {Overwrite::kAllowed, Overwrite::kRefused}) {
+            std::string text = bytes(size);
+            const auto log = size == 0 ? grow(std::nullopt, overwrite) : grow(save(text));
+            if (size == 0 && store.exists(kKey)) {
+                store.remove(std::string(kKey), [](const Status&) {});
+            }
+            add(*log, text, "one");
+            lose(Operation::kPut, 1, true);
+            lose(Operation::kCompleteUpload, 1, true);
+            EXPECT_FALSE(publish(*log));
+            EXPECT_EQ(saved(), text) << "it took effect";
+            store.clear_faults();
+            add(*log, text, "two");
+            ASSERT_TRUE(publish(*log));
+            EXPECT_EQ(saved(), text);
+            add(*log, text, "three");
+            ASSERT_TRUE(commit(*log));
+            EXPECT_EQ(saved(), text);
+            expect_nothing_else_is_left();
+        }
+    }
+}
+
+TEST_P(GrowingFailuresTest, AnotherVersionIsNotReplaced) {
+    for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB}) {
+        for (const bool published : {false, true}) {
+            std::string text = bytes(size);
+            const auto log = grow(save(text));
+            add(*log, text, "one");
+            if (published) {
+                ASSERT_TRUE(publish(*log));
+                add(*log, text, "two");
+            }
+            save("another version");
+            const auto result = publish(*log);
+            ASSERT_FALSE(result);
+            EXPECT_EQ(result.error().errno_value, ESTALE);
+            EXPECT_TRUE(log->failed());
+            EXPECT_FALSE(append(*log, "three"));
+            EXPECT_EQ(saved(), "another version");
+        }
+    }
+}
+
+TEST_P(GrowingFailuresTest, ADamagedFetchIsNotSentOn) {
+    std::string text = bytes(3 * kMiB);
+    const auto log = grow(save(text));
+    add(*log, text, "one");
+    lose(Operation::kGet, 100);
+    EXPECT_FALSE(publish(*log));
+    EXPECT_FALSE(commit(*log));
+    EXPECT_EQ(saved(), bytes(3 * kMiB));
+}
+
+TEST_P(GrowingFailuresTest, WithoutADiskItIsWrittenAsAnyOtherFile) {
+    environment.config.staging_dir = "/proc/self";
+    for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1000}, 9 * kMiB}) {
+        std::string text = bytes(size);
+        const auto log = size == 0 ? grow() : grow(save(text));
+        for (int round = 0; round < 3; ++round) {
+            add(*log, text, bytes(3 * kMiB, static_cast<std::uint64_t>(round)));
+            ASSERT_TRUE(publish(*log));
+            ASSERT_EQ(saved(), text) << size << ", " << round;
+        }
+        expect_nothing_else_is_left();
+    }
+}
+
+TEST_P(GrowingFailuresTest, AbortLeavesNothingBehind) {
+    for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB, 40 * kMiB}) {
+        std::string text = bytes(size);
+        const auto log = grow(save("before"));
+        add(*log, text = "before", bytes(size));
+        store.hold(Operation::kPut);
+        store.hold(Operation::kCompleteUpload);
+        log->commit(CommitReason::kPublish, [](const auto&) {});
+        Answer<Status> aborted;
+        Error why;
+        why.message = "given up";
+        log->abort(why, aborted.callback());
+        store.release(Operation::kPut);
+        store.release(Operation::kCompleteUpload);
+        EXPECT_TRUE(aborted.get());
+        EXPECT_TRUE(no_upload_left());
+        EXPECT_FALSE(append(*log, "more"));
+        EXPECT_FALSE(commit(*log));
+        EXPECT_TRUE(saved() == "before" || saved() == text);
+    }
+    EXPECT_TRUE(all_buffers_returned());
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
