@@ -47,7 +47,9 @@ std::uint64_t GrowingFile::prefix() const {
 }
 
 void GrowingFile::check_base(Done checked) {
-    const bool names_version = committed_ && !starts_over_ && prefix() == 0;
+    // What was streamed named it when that began, and may have been long on its way.
+    const bool is_stream = commit_ && commit_->streamed;
+    const bool names_version = committed_ && !starts_over_ && (is_stream || prefix() == 0);
     if (!names_version && failed_commits_.empty()) {
         outbox_.add([checked = std::move(checked)] { checked({}); });
         return;
@@ -125,16 +127,24 @@ void GrowingFile::start_commit() {
         commit_->writer = std::exchange(stream_, nullptr);
         commit_->streamed = true;
         discard_staged(size_);
-        publish(commit_);
-        return;
     }
     check_base([keep = self(), commit = commit_](const Status& checked) {
         std::unique_lock lock(keep->mutex_);
         if (commit == keep->commit_) {
-            checked ? keep->send(commit) : keep->failed(commit, checked.error());
+            keep->base_checked(commit, checked);
         }
         keep->deliver(lock);
     });
+}
+
+void GrowingFile::base_checked(const CommitPointer& commit, const Status& checked) {
+    if (!checked) {
+        failed(commit, checked.error());
+    } else if (commit->streamed) {
+        publish(commit);
+    } else {
+        send(commit);
+    }
 }
 
 void GrowingFile::send(const CommitPointer& commit) {
@@ -199,6 +209,7 @@ void GrowingFile::failed(const CommitPointer& commit, Error error) {
     // Not so where what was staged could not be read, or another version is there.
     commit->is_logged = commit->writer->failed().has_value();
     outbox_.add([keep = self(), commit, error = std::move(error)] {
+        commit->writer->when_failed(nullptr);
         commit->writer->abort(error, [keep, commit, error](const Status&) {
             std::unique_lock lock(keep->mutex_);
             if (commit == keep->commit_) {

@@ -71,7 +71,7 @@ private:
     struct Commit {
         std::vector<PendingCommit> waiting;
         std::uint64_t size = 0;
-        // Empty while the store is asked what is there.
+        // Empty while the store is asked what is there, but where it was streamed.
         std::shared_ptr<StreamWriter> writer;
         // What it was given is nowhere else.
         bool streamed = false;
@@ -147,6 +147,7 @@ private:
     [[nodiscard]] std::shared_ptr<StreamWriter> make_writer(std::uint64_t begin);
     void feed_staged(const std::shared_ptr<StreamWriter>& writer, ByteRun run, Done done);
     void start_commit();
+    void base_checked(const CommitPointer& commit, const Status& checked);
     void send(const CommitPointer& commit);
     void publish(const CommitPointer& commit);
     void succeeded(const Commit& commit, const CommittedObject& object);

@@ -240,3 +240,20 @@ def test_another_mount_that_replaces_a_log_is_not_overwritten(made, simulator, p
     with pytest.raises(OSError):
         log.file.close()
     assert simulator.content(prefix + "run.log") == b"of another"
+
+
+def test_a_log_that_grows_by_much_replaces_no_version_of_another_mount(mount, simulator, prefix):
+    made = mount("--publish-interval", "1h", "--compress", "none")
+    log = Log(made / "run.log")
+    log.line()
+    os.fsync(log.file.fileno())
+    for _ in range(40):
+        log.write(os.urandom(MIB))
+    wait_until(lambda: simulator.open_uploads(prefix), "it to be sent while it is written")
+    simulator.put(prefix + "run.log", b"of another")
+    with pytest.raises(OSError) as told:
+        log.file.close()
+    assert told.value.errno == errno.ESTALE
+    assert simulator.content(prefix + "run.log") == b"of another"
+    assert made.log().count("another version is there now") == 1
+    assert simulator.open_uploads(prefix) == []

@@ -151,6 +151,40 @@ TEST_P(GrowingFailuresTest, AnotherVersionIsNotReplaced) {
     }
 }
 
+TEST_P(GrowingFailuresTest, AStreamReplacesNoOtherVersion) {
+    for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB}) {
+        for (const bool removed : {false, true}) {
+            std::string text;
+            const auto log = grow();
+            add(*log, text, bytes(size));
+            ASSERT_TRUE(publish(*log));
+            store.reset_calls();
+            add(*log, text, bytes(40 * kMiB));
+            EXPECT_TRUE(eventually([&] { return store.calls(Operation::kUploadPart) > 0; }));
+            save("another version");
+            if (removed) {
+                store.remove(std::string(kKey), [](const Status&) {});
+            }
+            const auto result = publish(*log);
+            ASSERT_FALSE(result);
+            EXPECT_EQ(result.error().errno_value, removed ? ENOENT : ESTALE);
+            EXPECT_FALSE(append(*log, "three"));
+            EXPECT_EQ(saved(), removed ? "" : "another version");
+            EXPECT_TRUE(no_upload_left());
+        }
+    }
+}
+
+TEST_P(GrowingFailuresTest, AStreamThatStartsOverReplacesWhatIsThere) {
+    const auto log = grow(save(bytes(1000)));
+    std::string text;
+    ASSERT_TRUE(truncate(*log, 0));
+    add(*log, text, bytes(40 * kMiB));
+    save("another version");
+    ASSERT_TRUE(publish(*log));
+    EXPECT_TRUE(saved() == text);
+}
+
 TEST_P(GrowingFailuresTest, ADamagedFetchIsNotSentOn) {
     std::string text = bytes(3 * kMiB);
     const auto log = grow(save(text));
