@@ -39,11 +39,15 @@ FeedSource staged_source(const std::shared_ptr<StagedBytes>& staged, ByteRun run
 
 // --- what it starts from
 
-std::uint64_t GrowingFile::prefix() const {
-    if (!committed_ || !frames_) {
-        return staged_from_;
+std::uint64_t GrowingFile::copied_until() const {
+    if (!committed_ || !frames_ || environment_.store.lacks_part_copy()) {
+        return 0;
     }
-    return std::max(staged_from_, plan_kept_copy(*frames_, kept_, group_->plan()).fetch_from);
+    return plan_kept_copy(*frames_, kept_, group_->plan()).fetch_from;
+}
+
+std::uint64_t GrowingFile::prefix() const {
+    return std::max(staged_from_, copied_until());
 }
 
 void GrowingFile::check_base(Done checked) {

@@ -157,10 +157,13 @@ std::uint64_t GrowingFile::sent_again() const {
     if (!committed_ || kept_ == 0) {
         return 0;
     }
-    if (!frames_) {
-        return committed_->stored_size < kMinPartSize ? committed_->stored_size : 0;
+    if (committed_->stored_size < kMinPartSize || environment_.store.lacks_part_copy()) {
+        return committed_->stored_size;
     }
-    const std::uint64_t copied = plan_kept_copy(*frames_, kept_, group_->plan()).fetch_from;
+    if (!frames_) {
+        return 0;
+    }
+    const std::uint64_t copied = copied_until();
     const std::uint64_t stored = frames_->plain() ? copied : frames_->stored_offset(copied / kFrameSize);
     return committed_->stored_size - std::min(stored, committed_->stored_size);
 }

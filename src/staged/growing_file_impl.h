@@ -138,6 +138,8 @@ private:
     void truncate_through(const PendingPointer& pending, std::uint64_t size);
 
     // --- growing_commits.cc
+    // What the next commit copies within the store; 0 also where that is not known.
+    [[nodiscard]] std::uint64_t copied_until() const;
     // From here on the next commit sends what is staged: what lies before is copied, or fetched by its writer.
     [[nodiscard]] std::uint64_t prefix() const;
     // Whether what a commit replaces is there, where its requests do not ask themselves. With the mutex held; `checked`

@@ -9,7 +9,9 @@ import sys
 import time
 
 import pytest
+from harness.mounts import Mount
 from harness.programs import wait_until
+from harness.simulator import BUCKET, Simulator
 
 MIB = 1 << 20
 INTERVAL = "200ms"
@@ -193,6 +195,27 @@ def test_what_was_there_is_fetched_once(mount, simulator, prefix, appears):
     log.file.close()
     assert "GetObject" not in simulator.counters()["operations"]
     assert simulator.content(prefix + "run.log") == log.content
+
+
+def test_without_part_copies_a_log_is_fetched_once_and_sent_less_often(request):
+    simulator = Simulator("--lacks", "part-copy")
+    made = Mount(f"s3://{BUCKET}/run/", simulator.environment(), "--publish-interval", INTERVAL, "--compress", "none")
+    request.node.mounts = [made]
+    try:
+        log = Log(made / "run.log", 9 * MIB)
+        for _ in range(100):
+            log.line()
+            time.sleep(0.02)
+        log.file.close()
+        operations = simulator.counters()["operations"]
+        # For its checksums, and to be staged.
+        assert operations["GetObject"]["bytes_out"] <= 2 * len(log.content) + MIB
+        # When it is first published, when that is found out, and at its end.
+        assert operations["UploadPart"]["bytes_in"] <= 3.5 * len(log.content)
+        assert simulator.content("run/run.log") == log.content
+    finally:
+        made.remove()
+        simulator.stop()
 
 
 WRITER = """

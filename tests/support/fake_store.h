@@ -68,6 +68,8 @@ public:
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override;
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override;
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override;
+    [[nodiscard]] bool lacks_part_copy() const override;
+    void find_part_copy(std::string key, std::function<void()> found) override;
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override;
     void abort_upload(UploadId upload, StoreDone<void> done) override;
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override;
@@ -84,6 +86,8 @@ public:
     void answer_from_threads(int threads);
     // Complete refuses parts of different sizes, the last one aside, as Cloudflare R2 does.
     void require_equal_parts();
+    // Callers that ask are told that it has no UploadPartCopy; it is known once it was looked for.
+    void lack_part_copy();
     // If-Match of deletes is passed over, as most stores of other makers do.
     void ignore_delete_conditions();
     // Each removal is changed by this before it takes effect.
@@ -144,6 +148,8 @@ private:
     const std::uint64_t minimum_part_size_;
     bool equal_parts_required_ = false;
     bool delete_conditions_ignored_ = false;
+    bool part_copy_lacking_ = false;
+    bool part_copy_sought_ = false;
     std::function<void(RemoveRequest&)> change_removal_ = [](RemoveRequest&) {};
 
     mutable std::mutex mutex_;

@@ -51,6 +51,24 @@ void FakeStore::require_equal_parts() {
     equal_parts_required_ = true;
 }
 
+void FakeStore::lack_part_copy() {
+    std::lock_guard lock(mutex_);
+    part_copy_lacking_ = true;
+}
+
+bool FakeStore::lacks_part_copy() const {
+    std::lock_guard lock(mutex_);
+    return part_copy_lacking_ && part_copy_sought_;
+}
+
+void FakeStore::find_part_copy(std::string /*key*/, std::function<void()> found) {
+    {
+        std::lock_guard lock(mutex_);
+        part_copy_sought_ = true;
+    }
+    found();
+}
+
 void FakeStore::ignore_delete_conditions() {
     std::lock_guard lock(mutex_);
     delete_conditions_ignored_ = true;

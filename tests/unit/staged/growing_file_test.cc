@@ -48,6 +48,27 @@ TEST_P(GrowingFileTest, WhatIsThereIsFetchedOnce) {
     }
 }
 
+TEST_P(GrowingFileTest, WithoutPartCopiesItIsFetchedOnce) {
+    store.lack_part_copy();
+    for (const std::uint64_t size : {3 * kMiB, 20 * kMiB}) {
+        std::string text = bytes(size);
+        const auto log = grow(save(text));
+        add(*log, text, "one");
+        ASSERT_TRUE(publish(*log));
+        ASSERT_TRUE(saved() == text);
+        EXPECT_GE(log->sent_again(), size);
+        store.reset_calls();
+        for (int round = 0; round < 3; ++round) {
+            add(*log, text, "more");
+            ASSERT_TRUE(publish(*log));
+            ASSERT_TRUE(saved() == text);
+        }
+        EXPECT_EQ(store.calls(Operation::kGet), 0) << size;
+        EXPECT_EQ(store.calls(Operation::kUploadPartCopy), 0) << size;
+        expect_nothing_else_is_left();
+    }
+}
+
 TEST_P(GrowingFileTest, WritingGoesOnWhileItIsPublished) {
     for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB}) {
         std::string text;
