@@ -126,7 +126,7 @@ void GrowingFile::start_commit() {
     }
     commit_ = std::make_shared<Commit>();
     commit_->waiting = std::exchange(waiting_, {});
-    commit_->size = size_;
+    commit_->size = commit_->unchanged = size_;
     if (stream_) {
         commit_->writer = std::exchange(stream_, nullptr);
         commit_->streamed = true;
@@ -179,7 +179,8 @@ void GrowingFile::publish(const CommitPointer& commit) {
 void GrowingFile::succeeded(const Commit& commit, const CommittedObject& object) {
     committed_ = object;
     frames_ = commit.writer->committed_frames();
-    kept_ = commit.size;
+    // A write that was on its way to the disk when it began may have come too late for it.
+    kept_ = commit.unchanged;
     starts_over_ = false;
     overwrite_ = Overwrite::kAllowed;
     failed_commits_.clear();
@@ -205,7 +206,7 @@ void GrowingFile::failed(const CommitPointer& commit, Error error) {
         return;
     }
     if (std::string id = commit->writer->write_id(); !id.empty()) {
-        failed_commits_.push_back({std::move(id), commit->size, commit->size});
+        failed_commits_.push_back({std::move(id), commit->size, commit->unchanged});
         if (failed_commits_.size() > kMostFailed) {
             failed_commits_.erase(failed_commits_.begin());
         }

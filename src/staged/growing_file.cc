@@ -290,6 +290,7 @@ void GrowingFile::changed_from(std::uint64_t offset) {
     }
     if (commit_) {
         commit_->outdated = true;
+        commit_->unchanged = std::min(commit_->unchanged, offset);
     }
 }
 

@@ -71,6 +71,8 @@ private:
     struct Commit {
         std::vector<PendingCommit> waiting;
         std::uint64_t size = 0;
+        // From the beginning on, as they were when it began.
+        std::uint64_t unchanged = 0;
         // Empty while the store is asked what is there, but where it was streamed.
         std::shared_ptr<StreamWriter> writer;
         // What it was given is nowhere else.

@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "unit/staged/growing_file_fixture.h"
 
@@ -111,6 +115,81 @@ TEST_P(GrowingFileTest, WhatGrowsByMuchIsStreamed) {
     ASSERT_TRUE(commit(*log));
     EXPECT_EQ(saved(), text);
     expect_nothing_else_is_left();
+}
+
+// A disk that does what it is asked when the test says so.
+class HeldDisk : public Executor {
+public:
+    void post(std::function<void()> task) override {
+        std::unique_lock lock(mutex_);
+        if (!held_) {
+            lock.unlock();
+            task();
+            return;
+        }
+        tasks_.push_back(std::move(task));
+        changed_.notify_all();
+    }
+    void hold() {
+        const std::lock_guard lock(mutex_);
+        held_ = true;
+    }
+    // False after ten seconds.
+    bool wait_for(std::size_t tasks) {
+        std::unique_lock lock(mutex_);
+        return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return tasks_.size() >= tasks; });
+    }
+    // The last first; and holds nothing more.
+    void release() {
+        std::unique_lock lock(mutex_);
+        held_ = false;
+        while (!tasks_.empty()) {
+            const auto task = std::move(tasks_.back());
+            tasks_.pop_back();
+            lock.unlock();
+            task();
+            lock.lock();
+        }
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool held_ = false;
+    std::vector<std::function<void()>> tasks_;
+};
+
+TEST_P(GrowingFileTest, WhatIsWrittenOverWhileACommitReadsItIsInTheNext) {
+    HeldDisk slow;
+    WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, environment.config};
+    std::string text;
+    const auto log = make_growing_file(slowly, kKey, std::nullopt);
+    add(*log, text, bytes(9 * kMiB));
+    store.hold(Operation::kCompleteUpload);
+    Answer<Result<CommittedObject>> first;
+    log->commit(CommitReason::kPublish, first.callback());
+    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    add(*log, text, bytes(kMiB, 1));
+    Answer<Result<CommittedObject>> second;
+    log->commit(CommitReason::kPublish, second.callback());
+    slow.hold();
+    Answer<Status> written;
+    log->write(text.size() - 100, data("over"), written.callback());
+    text.replace(text.size() - 100, 4, "over");
+    ASSERT_TRUE(slow.wait_for(1));
+    // The second commit begins, and reads what is staged before the write is there.
+    store.release(Operation::kCompleteUpload);
+    ASSERT_TRUE(first.get());
+    ASSERT_TRUE(slow.wait_for(2));
+    store.hold(Operation::kCompleteUpload);
+    slow.release();
+    ASSERT_TRUE(written.get());
+    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    store.release(Operation::kCompleteUpload);
+    ASSERT_TRUE(second.get());
+    EXPECT_TRUE(log->dirty());
+    ASSERT_TRUE(commit(*log));
+    EXPECT_TRUE(saved() == text);
 }
 
 TEST_P(GrowingFileTest, WritingGoesOnWhileAStreamIsPublished) {
