@@ -152,6 +152,11 @@ WriterProgress GrowingFile::progress() const {
     return progress;
 }
 
+bool GrowingFile::may_have_committed() const {
+    const std::lock_guard lock(mutex_);
+    return !failed_commits_.empty();
+}
+
 std::uint64_t GrowingFile::sent_again() const {
     const std::lock_guard lock(mutex_);
     if (!committed_ || kept_ == 0) {

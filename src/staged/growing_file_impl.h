@@ -47,6 +47,7 @@ public:
     [[nodiscard]] bool pristine() const override;
     [[nodiscard]] std::optional<Error> failed() const override;
     [[nodiscard]] WriterProgress progress() const override;
+    [[nodiscard]] bool may_have_committed() const override;
     [[nodiscard]] std::uint64_t sent_again() const override;
 
 private:

@@ -147,6 +147,8 @@ public:
     [[nodiscard]] virtual bool pristine() const = 0;
     [[nodiscard]] virtual std::optional<Error> failed() const = 0;
     [[nodiscard]] virtual WriterProgress progress() const = 0;
+    // A commit whose answer was lost may be in the bucket: the next commit finds out.
+    [[nodiscard]] virtual bool may_have_committed() const { return false; }
     // Bytes that are in the bucket and that the next commit sends once more; 0 where that is not known.
     [[nodiscard]] virtual std::uint64_t sent_again() const { return 0; }
 };

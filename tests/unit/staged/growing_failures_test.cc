@@ -130,6 +130,22 @@ TEST_P(GrowingFailuresTest, ACommitWhoseAnswerWasLostIsRecognised) {
     }
 }
 
+TEST_P(GrowingFailuresTest, TellsThatACommitMayHaveTakenEffect) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, "one");
+    EXPECT_FALSE(log->may_have_committed());
+    lose(Operation::kPut, 1, true);
+    EXPECT_FALSE(publish(*log));
+    EXPECT_TRUE(log->may_have_committed());
+    ASSERT_TRUE(publish(*log));
+    EXPECT_FALSE(log->may_have_committed());
+    lose(Operation::kHead, 1);
+    add(*log, text, "two");
+    EXPECT_FALSE(publish(*log));
+    EXPECT_FALSE(log->may_have_committed()) << "nothing of it was sent";
+}
+
 TEST_P(GrowingFailuresTest, AnotherVersionIsNotReplaced) {
     for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB}) {
         for (const bool published : {false, true}) {
