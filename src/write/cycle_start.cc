@@ -34,11 +34,13 @@ bool FileWriterImpl::committed_is_known() {
     if (!std::exchange(fetching_, true)) {
         outbox_.add([keep = self(), cycle = cycle_, key = committed_key(), committed = *committed_] {
             read_committed_frames(keep->environment_.store, keep->environment_.codec, key, committed,
-                                  [keep, cycle](Result<CommittedFrames> frames) {
+                                  [keep, cycle, key](Result<CommittedFrames> frames) {
                                       std::unique_lock lock(keep->mutex_);
                                       if (!keep->failure_ && cycle == keep->cycle_) {
                                           keep->fetching_ = false;
-                                          keep->know_committed(std::move(frames));
+                                          if (frames || !keep->has_moved(key)) {
+                                              keep->know_committed(std::move(frames));
+                                          }
                                       }
                                       keep->deliver(lock);
                                   });
@@ -162,7 +164,11 @@ void FileWriterImpl::get_block(std::uint64_t cycle, const std::shared_ptr<Fetch>
 
 void FileWriterImpl::fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result) {
     if (!result) {
-        block_here(cycle, fetch, failure(std::move(result.error())));
+        if (follow_move(cycle, *fetch)) {
+            get_block(cycle, fetch);
+        } else {
+            block_here(cycle, fetch, failure(std::move(result.error())));
+        }
         return;
     }
     if (fetch->filled != fetch->range.length) {
@@ -176,6 +182,18 @@ void FileWriterImpl::fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& 
         return;
     }
     environment_.executor.post([keep = self(), cycle, fetch] { keep->decode_block(cycle, fetch); });
+}
+
+// A rename removes the old name as soon as the copy is there: what is still being asked of it is asked of the copy.
+bool FileWriterImpl::follow_move(std::uint64_t cycle, Fetch& fetch) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || cycle != cycle_ || !has_moved(fetch.key)) {
+        return false;
+    }
+    fetch.key = committed_key();
+    fetch.etag = committed_->etag;
+    fetch.filled = 0;
+    return true;
 }
 
 // What is written again is read twice: as a whole, which the store's own checksum vouches for where it keeps one, and
@@ -245,7 +263,9 @@ void FileWriterImpl::checksum_committed(std::uint64_t cycle, const std::string& 
             if (keep->failure_ || cycle != keep->cycle_) {
                 return;
             }
-            if (!result && result.error().errno_value == EIO && !again) {
+            if (!result && keep->has_moved(key)) {
+                keep->fetching_ = false;
+            } else if (!result && result.error().errno_value == EIO && !again) {
                 // Damaged, perhaps on its way only.
                 keep->outbox_.add([keep, cycle, key, etag] { keep->checksum_committed(cycle, key, etag, true); });
             } else if (!result) {

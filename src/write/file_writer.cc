@@ -152,10 +152,14 @@ void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
                  .value());
     }
     key_ = std::move(key);
+    if (cycle_begun_) {
+        // The stream goes on from the copy as it was planned: its bytes are the same.
+        copy.size = committed_->size;
+    } else {
+        committed_frames_.reset();
+        kept_runs_.clear();
+    }
     committed_ = std::move(copy);
-    // The copy may be of a version that somebody else committed.
-    committed_frames_.reset();
-    kept_runs_.clear();
     deliver(lock);
 }
 

@@ -187,6 +187,9 @@ private:
     [[nodiscard]] bool cycle_ready();
     [[nodiscard]] bool committed_is_known();
     [[nodiscard]] const std::string& committed_key() const { return committed_->key.empty() ? key_ : committed_->key; }
+    // The committed object was copied to another key since it was asked for by this one.
+    [[nodiscard]] bool has_moved(const std::string& key) const { return key != committed_key(); }
+    [[nodiscard]] bool follow_move(std::uint64_t cycle, Fetch& fetch);
     void know_committed(Result<CommittedFrames> frames);
     void begin_cycle();
     void fetch_block();

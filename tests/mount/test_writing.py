@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ways to write a file that are not one write after the other: append, sync, truncate, patch."""
 
+import concurrent.futures
 import errno
 import os
 
@@ -155,6 +156,30 @@ def test_a_hole_is_zeros(mount, simulator, prefix):
         file.seek(30 * MIB)
         file.write(b"tail")
     assert simulator.content(prefix + "file") == b"head" + bytes(30 * MIB - 4) + b"tail"
+
+
+@pytest.mark.parametrize("compress", ["none", "auto"])
+def test_what_is_written_while_a_synced_file_is_copied_goes_to_the_new_name(mount, simulator, prefix, monkeypatch,
+                                                                           compress):
+    """The copy is there while what was synced is fetched to be sent again."""
+    # What is used after it was freed is not what it was.
+    monkeypatch.setenv("MALLOC_PERTURB_", "165")
+    made = mount("--compress", compress)
+    content = os.urandom(4 * MIB + 77)
+    (made / "old").mkdir()
+    with open(made / "old/file", "wb", buffering=0) as file:
+        for begin in range(0, len(content), MIB):
+            file.write(content[begin:begin + MIB])
+        os.fsync(file.fileno())
+        simulator.inject({"op": "CopyObject", "action": "slow", "ms": 1500},
+                         {"op": "GetObject", "action": "slow", "ms": 600})
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            renaming = threads.submit(os.rename, made / "old", made / "new")
+            wait_until(lambda: simulator.fault_hits() > 0, "the copy to be under way")
+            file.write(b"x")
+            renaming.result()
+        simulator.clear_faults()
+    assert simulator.content(prefix + "new/file") == content + b"x"
 
 
 @pytest.mark.parametrize("compress", ["none", "auto"])

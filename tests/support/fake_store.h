@@ -81,6 +81,8 @@ public:
     // Calls of this operation wait until release(operation).
     void hold(Operation operation);
     void release(Operation operation);
+    // Only the first of them; there is one.
+    void release_one(Operation operation);
     // Blocks until `count` calls of the operation are held; false after ten seconds.
     bool wait_until_held(Operation operation, int count);
     void answer_from_threads(int threads);

@@ -33,6 +33,17 @@ void FakeStore::release(Operation operation) {
     }
 }
 
+void FakeStore::release_one(Operation operation) {
+    Step step;
+    {
+        std::lock_guard lock(mutex_);
+        std::vector<Step>& steps = held_[operation];
+        step = std::move(steps.front());
+        steps.erase(steps.begin());
+    }
+    dispatch(std::move(step));
+}
+
 bool FakeStore::wait_until_held(Operation operation, int count) {
     std::unique_lock lock(mutex_);
     return held_changed_.wait_for(lock, std::chrono::seconds(10),

@@ -387,37 +387,6 @@ TEST_F(FileWriterTest, RefusesAWriteBeyondWhatTheBudgetReaches) {
     EXPECT_EQ(truncate(*open(), std::uint64_t{6} << 40).error().errno_value, EFBIG);
 }
 
-TEST_F(FileWriterTest, MovesToAnotherNameWhileNothingHasLeft) {
-    const auto writer = open();
-    ASSERT_TRUE(write(*writer, 0, "hello"));
-    EXPECT_TRUE(writer->move_to("dir/renamed"));
-    EXPECT_EQ(writer->key(), "dir/renamed");
-    ASSERT_TRUE(commit(*writer));
-    EXPECT_EQ(store.keys(), std::vector<std::string>{"dir/renamed"});
-    EXPECT_FALSE(writer->move_to("dir/again"));
-}
-
-TEST_F(FileWriterTest, DoesNotMoveOnceAnUploadHasBegun) {
-    const auto writer = open();
-    ASSERT_TRUE(write(*writer, 0, pattern(20 * kMiB)));
-    ASSERT_TRUE(testing::eventually([this] { return store.open_uploads() == 1; }));
-    EXPECT_FALSE(writer->move_to("dir/renamed"));
-    ASSERT_TRUE(commit(*writer));
-    EXPECT_EQ(store.keys(), std::vector<std::string>{"dir/file"});
-}
-
-TEST_F(FileWriterTest, StartsFromTheCopyAfterACommittedFileWasMoved) {
-    const auto writer = open();
-    ASSERT_TRUE(write(*writer, 0, "hello"));
-    ASSERT_TRUE(commit(*writer));
-    store.put_object("dir/renamed", "hello");
-    writer->committed_moved("dir/renamed", CommittedObject{store.info("dir/renamed").etag, 5, 5, {}});
-    ASSERT_TRUE(append(*writer, " world"));
-    ASSERT_TRUE(commit(*writer));
-    EXPECT_EQ(store.content("dir/renamed"), "hello world");
-    EXPECT_EQ(store.content("dir/file"), "hello");
-}
-
 TEST_F(FileWriterTest, AbortEndsTheUploadAndKeepsItsReason) {
     const auto writer = open();
     ASSERT_TRUE(write(*writer, 0, pattern(20 * kMiB)));
