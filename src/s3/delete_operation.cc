@@ -12,20 +12,20 @@
 #include "base/digest.h"
 #include "ckptfs/log.h"
 #include "s3/error_table.h"
+#include "s3/head_operation.h"
+#include "s3/version_pin.h"
 #include "s3/xml.h"
 
 namespace ckptfs {
 namespace {
 
 constexpr std::size_t kMaxKeys = 1000;
+// As StoreHabits knows it.
+constexpr const char* kPinnedDelete = "if-match of DeleteObject";
 
 // The version is gone, or was replaced after an attempt of this call that may have removed it.
 bool is_gone(const Error& error) {
     return error.s3_code == "NoSuchKey" || (error.errno_value == ESTALE && error.outcome_unknown);
-}
-
-bool refuses_conditions(const Error& error) {
-    return error.s3_code == "NotImplemented" || error.http_status == 501;
 }
 
 // What stores say that want MD5, or know no other checksum here. Amazon S3 said InvalidRequest before it knew others.
@@ -199,23 +199,70 @@ private:
     std::optional<Error> failed_;
 };
 
+// One name, and the version of it where that is given.
+class SingleDelete : public std::enable_shared_from_this<SingleDelete> {
+public:
+    SingleDelete(std::shared_ptr<RequestSender> sender, RemoveRequest request, StoreDone<void> done)
+        : sender_(std::move(sender)), request_(std::move(request)), done_(std::move(done)) {}
+
+    void start() {
+        if (!request_.if_match.empty() && sender_->habits().condition(kPinnedDelete) == SentCondition::kNotAtAll) {
+            look();
+        } else {
+            send(request_, request_.if_match.empty() ? SentCondition::kNotAtAll : SentCondition::kAsInS3);
+        }
+    }
+
+private:
+    void send(const RemoveRequest& request, SentCondition sent) {
+        auto call = std::make_shared<Call>();
+        call->request = delete_request(request);
+        call->retry = retry_;
+        call->done = [self = shared_from_this(), sent](Result<HttpResponse> outcome) {
+            self->answered(std::move(outcome), sent);
+        };
+        sender_->send(call);
+    }
+
+    void answered(Result<HttpResponse> outcome, SentCondition sent) {
+        if (!outcome && sent == SentCondition::kAsInS3 && refuses_conditions(outcome.error())) {
+            look();
+            return;
+        }
+        if (outcome && !request_.if_match.empty() && sender_->habits().took(kPinnedDelete, sent)) {
+            log_warning(
+                "the store refuses If-Match on DeleteObject: the version is looked at before, and what another mount "
+                "writes in between is removed with it");
+        }
+        done_(outcome || is_gone(outcome.error()) ? Status() : failure(std::move(outcome.error())));
+    }
+
+    // What the condition would have been for: what is there may be another mount's by now.
+    void look() {
+        head_object(sender_, request_.key, retry_, [self = shared_from_this()](Result<ObjectInfo> object) {
+            if (!object) {
+                const bool gone = object.error().errno_value == ENOENT;
+                self->done_(gone ? Status() : failure(std::move(object.error())));
+            } else if (is_same_version(object->etag, self->request_.if_match)) {
+                self->send(RemoveRequest(self->request_.key), SentCondition::kNotAtAll);
+            } else {
+                Error error = condition_failed("DeleteObject", self->sender_->bucket(), self->request_.key, ESTALE);
+                error.outcome_unknown = self->retry_->outcome_unknown;
+                self->done_(is_gone(error) ? Status() : failure(std::move(error)));
+            }
+        });
+    }
+
+    const std::shared_ptr<RequestSender> sender_;
+    const RemoveRequest request_;
+    const StoreDone<void> done_;
+    const std::shared_ptr<RetryState> retry_ = std::make_shared<RetryState>();
+};
+
 }  // namespace
 
 void delete_object(const std::shared_ptr<RequestSender>& sender, const RemoveRequest& request, StoreDone<void> done) {
-    const bool pinned = !request.if_match.empty() && !sender->without_delete_conditions();
-    auto call = std::make_shared<Call>();
-    call->request = delete_request(pinned ? request : RemoveRequest(request.key));
-    call->done = [sender, pinned, key = request.key, done = std::move(done)](Result<HttpResponse> outcome) {
-        if (outcome || is_gone(outcome.error())) {
-            done({});
-        } else if (pinned && refuses_conditions(outcome.error())) {
-            sender->found_no_delete_conditions();
-            delete_object(sender, RemoveRequest(key), done);
-        } else {
-            done(failure(std::move(outcome.error())));
-        }
-    };
-    sender->send(call);
+    std::make_shared<SingleDelete>(sender, request, std::move(done))->start();
 }
 
 void delete_objects(const std::shared_ptr<RequestSender>& sender, const RequestDefaults& defaults,

@@ -247,6 +247,18 @@ Error store_error(const FailedRequest& failed) {
     return error;
 }
 
+Error condition_failed(std::string_view operation, std::string_view bucket, std::string_view key,
+                       int precondition_errno) {
+    FailedRequest failed;
+    failed.operation = operation;
+    failed.bucket = bucket;
+    failed.key = key;
+    failed.status = 412;
+    failed.body.code = "PreconditionFailed";
+    failed.precondition_errno = precondition_errno;
+    return store_error(failed);
+}
+
 Recovery recovery_of(const Error& error) {
     if (!error.retryable) {
         return Recovery::kNone;

@@ -76,9 +76,6 @@ public:
     void stop();
     [[nodiscard]] S3Statistics statistics() const;
     [[nodiscard]] StoreHabits& habits() { return habits_; }
-    // DeleteObject is refused with If-Match.
-    void found_no_delete_conditions() { without_delete_conditions_ = true; }
-    [[nodiscard]] bool without_delete_conditions() const { return without_delete_conditions_; }
     // DeleteObjects is taken with Content-MD5 only.
     void found_deletes_want_md5() { deletes_want_md5_ = true; }
     [[nodiscard]] bool deletes_want_md5() const { return deletes_want_md5_; }
@@ -140,7 +137,6 @@ private:
     const RetryPolicy policy_;
 
     StoreHabits habits_;
-    std::atomic<bool> without_delete_conditions_ = false;
     std::atomic<bool> deletes_want_md5_ = false;
     ClockCorrection store_clock_;
 

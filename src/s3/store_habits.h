@@ -13,7 +13,7 @@
 
 namespace ckptfs {
 
-// How a condition (If-Match, x-amz-copy-source-if-match) is sent.
+// How a condition (If-Match, If-None-Match, x-amz-copy-source-if-match) is sent.
 enum class SentCondition : std::uint8_t { kAsInS3, kWithoutQuotes, kNotAtAll };
 
 class StoreHabits {
@@ -28,13 +28,15 @@ public:
         return told_.contains(habit);
     }
 
-    // A condition of this kind was taken only when sent so, although it held. Believed when it was seen twice: while
-    // the first was looked at, the version may have gone and come back.
-    void took(const std::string& kind, SentCondition sent) {
+    // A condition of this kind was taken only when sent so, although it held. Believed when it was seen twice, and no
+    // other was taken as in S3 in between: a proxy may have refused the first, and while it was looked at, the version
+    // may have gone and come back. True when it comes to be believed: it is worth a line.
+    bool took(const std::string& kind, SentCondition sent) {
         const std::lock_guard lock(mutex_);
         Seen& seen = conditions_[kind];
         seen.times = seen.sent == sent ? seen.times + 1 : 1;
         seen.sent = sent;
+        return sent != SentCondition::kAsInS3 && seen.times == 2;
     }
     [[nodiscard]] SentCondition condition(const std::string& kind) const {
         const std::lock_guard lock(mutex_);

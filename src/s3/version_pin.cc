@@ -20,6 +20,14 @@ std::string without_quotes(std::string_view etag) {
 
 }  // namespace
 
+bool refuses_conditions(const Error& error) {
+    return error.s3_code == "NotImplemented" || error.http_status == 501;
+}
+
+bool is_same_version(std::string_view etag, std::string_view other) {
+    return without_quotes(etag) == without_quotes(other);
+}
+
 bool VersionPin::may_be_misjudged(const Error& error) const {
     return sent_ != SentCondition::kNotAtAll &&
            (error.http_status == 412 || error.s3_code == "PreconditionFailed" || error.s3_code == "NotImplemented");
@@ -50,7 +58,7 @@ void VersionPin::expect(const SharedCall& call, std::string etag, std::function<
         sender_, key_, call->retry,
         [self = shared_from_this(), precondition_errno = call->precondition_errno, operation = call->request.operation,
          etag = std::move(etag), looked = std::move(looked)](const Result<ObjectInfo>& object) {
-            if (object && without_quotes(object->etag) == without_quotes(etag)) {
+            if (object && is_same_version(object->etag, etag)) {
                 looked({});
                 return;
             }
@@ -58,25 +66,18 @@ void VersionPin::expect(const SharedCall& call, std::string etag, std::function<
                 looked(failure(object.error()));
                 return;
             }
-            FailedRequest failed;
-            failed.operation = operation;
-            failed.bucket = self->sender_->bucket();
-            failed.key = self->key_;
-            failed.status = 412;
-            failed.body.code = "PreconditionFailed";
-            failed.precondition_errno = precondition_errno;
-            looked(failure(store_error(failed)));
+            looked(failure(condition_failed(operation, self->sender_->bucket(), self->key_, precondition_errno)));
         });
 }
 
 void VersionPin::look(const SharedCall& call, Error refusal, std::function<void(Status again)> decided) {
     expect(call, etag_,
            [self = shared_from_this(), call, refusal = std::move(refusal),
-            decided = std::move(decided)](const Status& is_there) mutable {
+            decided = std::move(decided)](const Status& is_there) {
                if (!is_there) {
                    // A condition that the store does not know says nothing: what was seen does.
                    const bool judged = refusal.s3_code != "NotImplemented";
-                   decided(failure(judged ? std::move(refusal) : is_there.error()));
+                   decided(failure(judged ? refusal : is_there.error()));
                    return;
                }
                const bool has_quotes = without_quotes(self->etag_) != self->etag_;
@@ -110,7 +111,7 @@ void VersionPin::tell() const {
     }
 }
 
-void VersionPin::confirm(const SharedCall& call, std::string written, std::function<void(Status)> confirmed) {
+void VersionPin::confirm(const SharedCall& call, const std::string& written, std::function<void(Status)> confirmed) {
     if (sent_ != SentCondition::kAsInS3) {
         sender_->habits().took(kind(), sent_);
     }
@@ -120,7 +121,7 @@ void VersionPin::confirm(const SharedCall& call, std::string written, std::funct
     }
     // It was the condition that was in the way.
     tell();
-    expect(call, written.empty() ? etag_ : std::move(written), std::move(confirmed));
+    expect(call, written.empty() ? etag_ : written, std::move(confirmed));
 }
 
 namespace {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "ckptfs/object_store.h"
@@ -23,6 +24,11 @@
 #include "s3/request_sender.h"
 
 namespace ckptfs {
+
+// The store does not know a header of the request.
+[[nodiscard]] bool refuses_conditions(const Error& error);
+// Some stores give ETags without quotes.
+[[nodiscard]] bool is_same_version(std::string_view etag, std::string_view other);
 
 class VersionPin : public std::enable_shared_from_this<VersionPin> {
 public:
@@ -39,7 +45,7 @@ public:
     void look(const SharedCall& call, Error refusal, std::function<void(Status again)> decided);
     // After a success: whether the version is known to have been there, too. `written`: the ETag that the call has
     // written under the key, empty for a copy's source.
-    void confirm(const SharedCall& call, std::string written, std::function<void(Status)> confirmed);
+    void confirm(const SharedCall& call, const std::string& written, std::function<void(Status)> confirmed);
 
 private:
     // What a store may judge in a way of its own.

@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import subprocess
+import threading
 import time
 
 import pytest
@@ -264,6 +265,26 @@ class TestWhatAnotherMountWrites:
         ignored = "ignored" in request.node.name
         assert made.log().count("ignores conditional deletes") == (1 if ignored else 0)
         assert (deletions(simulator) == 1) == ignored
+
+
+@pytest.mark.parametrize("refused", ["an earlier one", "its own"])
+def test_where_a_condition_is_refused_what_was_written_since_stays(mount, simulator, prefix, refused):
+    """By a proxy, once: the next ones are sent with it, and instead of this one the name is looked at."""
+    made = mount()
+    for name in "ab":
+        (made / name).write_text("of this mount")
+    removed = "a" if refused == "an earlier one" else "b"
+    simulator.inject({"op": "DeleteObject", "key": prefix + removed, "action": "501", "times": 1},
+                     {"op": "CopyObject", "action": "slow", "ms": 1000})
+    os.unlink(made / "a")
+    before = simulator.fault_hits()
+    renaming = threading.Thread(target=os.rename, args=(made / "b", made / "c"))
+    renaming.start()
+    wait_until(lambda: simulator.fault_hits() > before, "the copy to be under way")
+    simulator.put(prefix + "b", b"of another mount")
+    renaming.join()
+    assert simulator.fault_hits() == 2
+    assert sorted(simulator.keys(prefix)) == [prefix + "b", prefix + "c"]
 
 
 LATE = {"action": "performed-late", "ms": 2000, "times": 1}

@@ -37,7 +37,14 @@ HttpResponse refusal(int status, const std::string& code) {
     return {status, {}, "<Error><Code>" + code + "</Code><Message>no</Message></Error>"};
 }
 
+HttpHeaders object_headers(const std::string& etag) {
+    return {{"content-length", "1"}, {"etag", etag}, {"last-modified", "Sat, 01 Jan 2022 00:00:00 GMT"}};
+}
+
 class Deletes : public ::testing::Test {
+public:
+    ~Deletes() override { sender_->stop(); }
+
 protected:
     using Failures = std::optional<Result<std::vector<DeleteFailure>>>;
 
@@ -51,7 +58,6 @@ protected:
             S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
         transport_.answer_with(200, kNothingFailed);
     }
-    ~Deletes() override { sender_->stop(); }
 
     Failures remove_many(std::vector<RemoveRequest> requests, const char* md5_properties = nullptr) {
         Failures answer;
@@ -189,14 +195,48 @@ TEST_F(Deletes, AnotherVersionAfterALostAnswerIsSuccess) {
     EXPECT_EQ(attempts, 2);
 }
 
-TEST_F(Deletes, AStoreThatRefusesConditionsIsAskedWithout) {
-    transport_.answer_with([](const HttpRequest& request) {
+// Answers HEAD with this ETag, and a pinned DELETE with 501.
+ScriptedTransport::Answer refusing_conditions(std::string etag) {
+    return [etag = std::move(etag)](const HttpRequest& request) {
+        if (request.method == "HEAD") {
+            return etag.empty() ? HttpResponse{404, {}, ""} : HttpResponse{200, object_headers(etag), ""};
+        }
         return header_of(request, "if-match").empty() ? HttpResponse{204, {}, ""} : refusal(501, "NotImplemented");
-    });
+    };
+}
+
+TEST_F(Deletes, WhereConditionsAreRefusedTheVersionIsLookedAt) {
+    transport_.answer_with(refusing_conditions("\"x\""));
+    const std::vector<std::string> refused{"DELETE /a", "HEAD /a", "DELETE /a"};
     EXPECT_TRUE(remove({"a", "\"x\""}).value());
-    EXPECT_EQ(transport_.asked().size(), 2U);
-    EXPECT_TRUE(remove({"b", "\"x\""}).value());
-    EXPECT_EQ(transport_.asked().size(), 3U);
+    EXPECT_EQ(asked(), refused);
+    EXPECT_TRUE(remove({"a", "x"}).value());
+    EXPECT_EQ(asked().size(), 6U);
+    // Seen twice: it is how this store is.
+    EXPECT_TRUE(remove({"a", "\"x\""}).value());
+    EXPECT_EQ(asked().size(), 8U);
+    EXPECT_EQ(last_header("if-match"), "");
+}
+
+TEST_F(Deletes, WhereConditionsAreRefusedAnotherVersionStays) {
+    transport_.answer_with(refusing_conditions("\"another\""));
+    for (int times = 0; times < 3; ++times) {
+        EXPECT_EQ(remove({"a", "\"x\""}).value().error().errno_value, ESTALE);
+        EXPECT_THAT(asked().back(), HasSubstr("HEAD"));
+    }
+    transport_.answer_with(refusing_conditions(""));
+    EXPECT_TRUE(remove({"a", "\"x\""}).value());
+    EXPECT_THAT(asked().back(), HasSubstr("HEAD"));
+}
+
+TEST_F(Deletes, OneRefusalOfAConditionIsNotHowTheStoreIs) {
+    for (int times = 0; times < 3; ++times) {
+        transport_.answer_with(refusing_conditions("\"x\""));
+        EXPECT_TRUE(remove({"a", "\"x\""}).value());
+        transport_.answer_with(204, "");
+        EXPECT_TRUE(remove({"a", "\"x\""}).value());
+        EXPECT_EQ(last_header("if-match"), "\"x\"");
+    }
 }
 
 TEST_F(Deletes, AVersionThatIsNotThereIsTold) {
