@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/commit_operation.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "ckptfs/log.h"
+#include "s3/error_table.h"
 #include "s3/head_operation.h"
 
 namespace ckptfs {
 namespace {
 
-// As StoreHabits knows it.
-constexpr const char* kNoWriteConditions = "no If-None-Match on writes";
+constexpr const char* kGuard = "if-none-match";
 
 bool is_if_none_match(const std::pair<std::string, std::string>& header) {
-    return header.first == "if-none-match";
+    return header.first == kGuard;
 }
 
 bool may_have_been_ours(const Error& error) {
@@ -43,8 +45,9 @@ void CommitOperation::start() {
         self->response_ = std::move(*read);
         return {};
     };
-    if (sender_->habits().has(kNoWriteConditions)) {
-        std::erase_if(call_->request.headers, is_if_none_match);
+    has_guard_ = std::any_of(call_->request.headers.begin(), call_->request.headers.end(), is_if_none_match);
+    if (sender_->habits().condition(guard_kind()) == SentCondition::kNotAtAll) {
+        static_cast<void>(take_guard());
     }
     if (pin_ == nullptr) {
         send_again();
@@ -65,6 +68,9 @@ std::function<void(Result<HttpResponse>)> CommitOperation::answer_handler() {
 
 void CommitOperation::on_answer(Result<HttpResponse> outcome) {
     const auto self = shared_from_this();
+    if (outcome) {
+        note_guard();
+    }
     if (outcome && pin_ != nullptr) {
         pin_->confirm(call_, is_copy_ ? "" : response_.etag, [self](const Status& confirmed) {
             self->finish(confirmed ? Result<PutResponse>(std::move(self->response_)) : failure(confirmed.error()));
@@ -75,7 +81,14 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
         finish(std::move(response_));
         return;
     }
+    if (refuses_conditions(outcome.error()) && take_guard()) {
+        // Its headers are there.
+        call_->prepare = nullptr;
+        send_again();
+        return;
+    }
     if (pin_ != nullptr && pin_->may_be_misjudged(outcome.error())) {
+        put_guard_back();
         pin_->look(call_, std::move(outcome.error()), [self](Status again) {
             if (again) {
                 self->send_again();
@@ -89,9 +102,6 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
 }
 
 void CommitOperation::settle(Error error) {
-    if (drop_condition(error)) {
-        return;
-    }
     if (write_id_.empty() || error.errno_value == ECANCELED || !may_have_been_ours(error)) {
         finish(failure(std::move(error)));
         return;
@@ -101,34 +111,74 @@ void CommitOperation::settle(Error error) {
 
 void CommitOperation::send_again() {
     call_->done = answer_handler();
-    sender_->send(call_);
+    if (without_guard_) {
+        send_if_absent();
+    } else {
+        sender_->send(call_);
+    }
 }
 
-bool CommitOperation::drop_condition(const Error& error) {
-    if (error.s3_code != "NotImplemented" || std::erase_if(call_->request.headers, is_if_none_match) == 0) {
+void CommitOperation::send_if_absent() {
+    head_object(sender_, call_->request.key, call_->retry, [self = shared_from_this()](Result<ObjectInfo> object) {
+        if (object) {
+            self->finish(self->is_ours(*object) ? Result<PutResponse>({object->etag, object->last_modified})
+                                                : failure(self->taken()));
+        } else if (object.error().errno_value != ENOENT) {
+            self->finish(failure(std::move(object.error())));
+        } else {
+            self->sender_->send(self->call_);
+        }
+    });
+}
+
+std::string CommitOperation::guard_kind() const {
+    return std::string(kGuard) + " of " + std::string(call_->request.operation);
+}
+
+bool CommitOperation::take_guard() {
+    if (std::erase_if(call_->request.headers, is_if_none_match) == 0) {
         return false;
     }
-    if (sender_->habits().is_first(kNoWriteConditions)) {
-        log_warning("the store knows no If-None-Match on writes: two mounts that make one name at once are not told");
-    }
-    // Its headers are there.
-    call_->prepare = nullptr;
-    send_again();
+    without_guard_ = true;
     return true;
 }
 
+void CommitOperation::put_guard_back() {
+    if (without_guard_ && sender_->habits().condition(guard_kind()) != SentCondition::kNotAtAll) {
+        call_->request.headers.emplace_back(kGuard, "*");
+        without_guard_ = false;
+    }
+}
+
+void CommitOperation::note_guard() {
+    if (has_guard_ &&
+        sender_->habits().took(guard_kind(), without_guard_ ? SentCondition::kNotAtAll : SentCondition::kAsInS3)) {
+        log_warning(
+            format("the store knows no If-None-Match on writes: of two mounts that make one name at the same moment, "
+                   "one replaces what the other wrote ({})",
+                   call_->request.operation));
+    }
+}
+
+bool CommitOperation::is_ours(const ObjectInfo& object) const {
+    const auto found = object.metadata.find(kWriteIdMetadata);
+    return !write_id_.empty() && found != object.metadata.end() && found->second == write_id_;
+}
+
+Error CommitOperation::taken() const {
+    return condition_failed(call_->request.operation, sender_->bucket(), call_->request.key, call_->precondition_errno);
+}
+
 void CommitOperation::look(Error error) {
-    const std::string key = call_->request.key;
-    head_object(sender_, key, call_->retry,
+    head_object(sender_, call_->request.key, call_->retry,
                 [self = shared_from_this(), error = std::move(error)](Result<ObjectInfo> object) mutable {
-                    if (object) {
-                        const auto found = object->metadata.find(kWriteIdMetadata);
-                        if (found != object->metadata.end() && found->second == self->write_id_) {
-                            self->finish(PutResponse{object->etag, object->last_modified});
-                            return;
-                        }
+                    if (object && self->is_ours(*object)) {
+                        self->finish(PutResponse{object->etag, object->last_modified});
+                    } else if (object && self->without_guard_) {
+                        self->finish(failure(self->taken()));
+                    } else {
+                        self->go_on(std::move(error));
                     }
-                    self->go_on(std::move(error));
                 });
 }
 

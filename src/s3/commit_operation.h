@@ -8,8 +8,9 @@
 //
 // One that is pinned to a version (version_pin.h) goes on where the store judges the condition otherwise than S3.
 //
-// A store that knows no If-None-Match on writes and says so (501) is asked again without: what it guards is then only
-// as safe as the look at the key before.
+// Where a store refuses If-None-Match (501), the key is looked at instead, and the request sent without where nothing
+// is there. Of two conditions If-None-Match goes first, and comes back where it was not what the store refused. What
+// the store was found to take of each operation is sent to it at once from then on (store_habits.h).
 #pragma once
 
 #include <functional>
@@ -37,8 +38,15 @@ private:
     void on_answer(Result<HttpResponse> outcome);
     void settle(Error error);
     void send_again();
-    // True where the same request goes on without If-None-Match.
-    bool drop_condition(const Error& error);
+    [[nodiscard]] std::string guard_kind() const;
+    // False where there is none.
+    bool take_guard();
+    void put_guard_back();
+    void note_guard();
+    // Sends it if nothing is there.
+    void send_if_absent();
+    [[nodiscard]] bool is_ours(const ObjectInfo& object) const;
+    [[nodiscard]] Error taken() const;
     void look(Error error);
     void go_on(Error error);
     void finish(Result<PutResponse> response);
@@ -52,6 +60,9 @@ private:
     // Null where any version will do.
     const std::shared_ptr<VersionPin> pin_;
     PutResponse response_;
+    // If-None-Match was given, and was taken out.
+    bool has_guard_ = false;
+    bool without_guard_ = false;
 };
 
 }  // namespace ckptfs

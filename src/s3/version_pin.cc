@@ -30,17 +30,17 @@ bool is_same_version(std::string_view etag, std::string_view other) {
 
 bool VersionPin::may_be_misjudged(const Error& error) const {
     return sent_ != SentCondition::kNotAtAll &&
-           (error.http_status == 412 || error.s3_code == "PreconditionFailed" || error.s3_code == "NotImplemented");
+           (error.http_status == 412 || error.s3_code == "PreconditionFailed" || refuses_conditions(error));
 }
 
 // Swift judges the sources of copies by how they were uploaded; the ETag of what came in parts ends in their number.
-std::string VersionPin::kind() const {
+std::string VersionPin::kind(const Call& call) const {
     const bool in_parts = header_ != "if-match" && etag_.find('-') != std::string::npos;
-    return header_ + (in_parts ? " in parts" : "");
+    return header_ + " of " + std::string(call.request.operation) + (in_parts ? " in parts" : "");
 }
 
 void VersionPin::prepare(const SharedCall& call, std::function<void(Status)> prepared) {
-    const SentCondition known = sender_->habits().condition(kind());
+    const SentCondition known = sender_->habits().condition(kind(*call));
     if (known == SentCondition::kAsInS3) {
         prepared({});
         return;
@@ -71,13 +71,13 @@ void VersionPin::expect(const SharedCall& call, std::string etag, std::function<
 }
 
 void VersionPin::look(const SharedCall& call, Error refusal, std::function<void(Status again)> decided) {
+    was_judged_ = !refuses_conditions(refusal);
     expect(call, etag_,
            [self = shared_from_this(), call, refusal = std::move(refusal),
             decided = std::move(decided)](const Status& is_there) {
                if (!is_there) {
                    // A condition that the store does not know says nothing: what was seen does.
-                   const bool judged = refusal.s3_code != "NotImplemented";
-                   decided(failure(judged ? refusal : is_there.error()));
+                   decided(failure(self->was_judged_ ? refusal : is_there.error()));
                    return;
                }
                const bool has_quotes = without_quotes(self->etag_) != self->etag_;
@@ -112,15 +112,16 @@ void VersionPin::tell() const {
 }
 
 void VersionPin::confirm(const SharedCall& call, const std::string& written, std::function<void(Status)> confirmed) {
-    if (sent_ != SentCondition::kAsInS3) {
-        sender_->habits().took(kind(), sent_);
-    }
+    // It was the condition that was in the way.
+    const bool is_known = sender_->habits().took(kind(*call), sent_);
     if (sent_ != SentCondition::kNotAtAll) {
         confirmed({});
         return;
     }
-    // It was the condition that was in the way.
-    tell();
+    // A proxy may not know the condition, once; who has judged it does so again.
+    if (is_known || was_judged_) {
+        tell();
+    }
     expect(call, written.empty() ? etag_ : written, std::move(confirmed));
 }
 

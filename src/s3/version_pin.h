@@ -6,8 +6,8 @@
 // what it says: some versions of radosgw compare If-Match of a write with the ETag without its quotes; OpenStack Swift
 // takes none on writes (501), and its release 2.30 refuses every pinned copy of what was uploaded in parts. Then the
 // condition is sent as that store understands it, or not at all; without it the version is looked at before and after,
-// which leaves others a moment in between. One line of the log says so, and what the store was found to take is sent to
-// it at once from then on (store_habits.h).
+// which leaves others a moment in between. What the store was found to take of each operation, twice, is sent to it at
+// once from then on (store_habits.h), and one line of the log says so.
 //
 // Ownership: shared; kept by what it hands on. Threads: as the call that it belongs to.
 #pragma once
@@ -49,7 +49,7 @@ public:
 
 private:
     // What a store may judge in a way of its own.
-    [[nodiscard]] std::string kind() const;
+    [[nodiscard]] std::string kind(const Call& call) const;
     void send_as(Call& call, SentCondition sent);
     // Fails as the condition would where another version than `etag` is there.
     void expect(const SharedCall& call, std::string etag, std::function<void(Status)> looked) const;
@@ -60,6 +60,8 @@ private:
     const std::string key_;
     const std::string etag_;
     SentCondition sent_ = SentCondition::kAsInS3;
+    // The last refusal was by a store that knows the condition.
+    bool was_judged_ = false;
 };
 
 // Sends a call that is not a commit; `pin` may be null.

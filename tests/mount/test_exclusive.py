@@ -5,6 +5,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -14,6 +15,7 @@ import threading
 import pytest
 from harness.mounts import Mount
 from harness.simulator import BUCKET, Simulator
+from test_names import renameat2_noreplace
 
 MIB = 1 << 20
 O_TMPFILE = 0o20200000
@@ -84,23 +86,58 @@ def test_removed_and_made_again(mount):
         os.unlink(made / "file")
 
 
-@pytest.mark.parametrize("sizes", [{"small": 10, "large": 20 * MIB}, {"large": 20 * MIB, "small": 10}],
-                         ids=["PutObject", "CompleteMultipartUpload"])
-def test_a_store_without_write_conditions(sizes):
-    """The first refusal is by the request that the test is named after; none follows."""
+def test_a_store_without_write_conditions():
+    """The simulator, as Swift, refuses them of PutObject: two requests, and none after those."""
     simulator = Simulator("--lacks", "known-write-conditions")
-    made = Mount(f"s3://{BUCKET}/", simulator.environment(), "--compress", "none")
+    made, other = [Mount(f"s3://{BUCKET}/", simulator.environment(), "--compress", "none") for _ in range(2)]
     try:
-        for name, size in sizes.items():
-            file = exclusive(made / name)
-            os.write(file, b"x" * size)
+        for number in range(3):
+            for size in (10, 20 * MIB):
+                file = exclusive(made / f"{size}-{number}")
+                os.write(file, b"x" * size)
+                os.close(file)
+                assert simulator.content(f"{size}-{number}") == b"x" * size
+        assert re.findall(r"the store knows no If-None-Match.*\((\w+)\)", made.log()) == ["PutObject"]
+        assert len([request for request in simulator.requests() if request["status"] == 501]) == 2
+        file = exclusive(made / "both")
+        os.write(file, b"mine")
+        (other / "both").write_bytes(b"theirs")
+        with pytest.raises(FileExistsError):
             os.close(file)
-            assert simulator.content(name) == b"x" * size
-        assert made.log().count("the store knows no If-None-Match") == 1
-        assert len([request for request in simulator.requests() if request["status"] == 501]) == 1
+        assert simulator.content("both") == b"theirs"
     finally:
         made.remove()
+        other.remove()
         simulator.stop()
+
+
+def test_what_one_operation_was_refused_is_not_taken_from_another(mount, simulator, prefix):
+    made, other = mount(), mount()
+    (made / "source").write_bytes(b"s")
+    simulator.inject({"op": "CopyObject", "action": "501", "times": 2})
+    assert renameat2_noreplace(made / "source", made / "target") == 0
+    assert simulator.fault_hits() == 2
+    file = exclusive(made / "file")
+    os.write(file, b"mine")
+    (other / "file").write_bytes(b"theirs")
+    with pytest.raises(FileExistsError):
+        os.close(file)
+    assert simulator.content(prefix + "file") == b"theirs"
+    assert "the store" not in made.log()
+
+
+@pytest.mark.parametrize("size", [10, 20 * MIB], ids=["PutObject", "CompleteMultipartUpload"])
+def test_where_a_condition_is_refused_the_name_is_looked_at(mount, simulator, prefix, size):
+    made, other = mount("--compress", "none"), mount()
+    file = exclusive(made / "file")
+    os.write(file, b"1" * size)
+    (other / "file").write_bytes(b"theirs")
+    simulator.inject({"op": "PutObject", "key": prefix + "file", "action": "501", "times": 1},
+                     {"op": "CompleteMultipartUpload", "action": "501", "times": 1})
+    with pytest.raises(FileExistsError):
+        os.close(file)
+    assert simulator.fault_hits() == 1
+    assert simulator.content(prefix + "file") == b"theirs"
 
 
 def failing(call) -> str:

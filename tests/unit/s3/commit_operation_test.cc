@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/commit_operation.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/inline_executor.h"
+#include "support/manual_clock.h"
+#include "support/scripted_transport.h"
+#include "support/stepped_timer.h"
+
+namespace ckptfs::testing {
+namespace {
+
+class NoCredentials final : public CredentialsProvider {
+public:
+    void get(CredentialsReady ready) override { ready(SharedCredentials()); }
+    void refuse(const SharedCredentials&) override {}
+};
+
+constexpr const char* kSource = "x-amz-copy-source-if-match";
+constexpr const char* kGuard = "if-none-match";
+const std::string kETag = "\"e\"";
+
+// A store with the object "source", which refuses some headers.
+class Commits : public ::testing::Test {
+public:
+    ~Commits() override { sender_->stop(); }
+
+protected:
+    Commits() {
+        StoreConfig config;
+        config.bucket = "bucket";
+        config.no_sign_request = true;
+        sender_ = std::make_shared<RequestSender>(
+            config, Endpoint{"http", "store", "/bucket", "us-east-1"},
+            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
+        transport_.answer_with([this](const HttpRequest& request) { return answer(request); });
+    }
+
+    HttpResponse answer(const HttpRequest& request) const {
+        if (request.method == "HEAD") {
+            const bool exists = request.url.ends_with("source") || target_exists_;
+            return exists ? HttpResponse{200,
+                                         {{"content-length", "1"},
+                                          {"etag", kETag},
+                                          {"last-modified", "Sat, 01 Jan 2022 00:00:00 GMT"}},
+                                         ""}
+                          : HttpResponse{404, {}, ""};
+        }
+        for (const std::string& header : refused_) {
+            if (!header_of(request, header).empty()) {
+                return {501, {}, "<Error><Code>NotImplemented</Code></Error>"};
+            }
+        }
+        return {200, {}, ""};
+    }
+
+    std::optional<Result<PutResponse>> commit(const std::string& operation = "CopyObject") {
+        auto call = std::make_shared<Call>();
+        call->request.operation = operation;
+        call->request.method = "PUT";
+        call->request.key = "target";
+        call->request.headers = {{kSource, kETag}, {kGuard, "*"}};
+        call->precondition_errno = EEXIST;
+        const auto answered = std::make_shared<std::optional<Result<PutResponse>>>();
+        std::make_shared<CommitOperation>(
+            sender_, std::move(call), "",
+            [](const HttpResponse&) {
+                return PutResponse{kETag, {}};
+            },
+            [answered](Result<PutResponse> result) { *answered = std::move(result); },
+            std::make_shared<VersionPin>(sender_, kSource, "source", kETag))
+            ->start();
+        while (!*answered && timer_.waiting() > 0) {
+            clock_.move(timer_.run());
+        }
+        return *answered;
+    }
+    // Which conditions the requests carried that were sent since the last call: "sg", "s", "g", "".
+    std::vector<std::string> sent() {
+        std::vector<std::string> conditions;
+        const std::vector<HttpRequest> asked = transport_.asked();
+        for (; seen_ < asked.size(); ++seen_) {
+            if (asked[seen_].method == "PUT") {
+                conditions.push_back(std::string(header_of(asked[seen_], kSource).empty() ? "" : "s") +
+                                     (header_of(asked[seen_], kGuard).empty() ? "" : "g"));
+            }
+        }
+        return conditions;
+    }
+    using Sent = std::vector<std::string>;
+
+    std::set<std::string> refused_;
+    bool target_exists_ = false;
+    std::size_t seen_ = 0;
+    ManualClock clock_;
+    SteppedTimer timer_;
+    InlineExecutor executor_;
+    NoCredentials credentials_;
+    ScriptedTransport transport_;
+    std::shared_ptr<RequestSender> sender_;
+};
+
+TEST_F(Commits, OfTwoConditionsOnlyTheOneThatIsRefusedIsLeftOut) {
+    refused_ = {kSource};
+    EXPECT_TRUE(commit().value());
+    EXPECT_EQ(sent(), (Sent{"sg", "s", "g"}));
+    EXPECT_TRUE(commit().value());
+    EXPECT_TRUE(commit().value());
+    EXPECT_EQ(sent(), (Sent{"sg", "s", "g", "g"}));
+}
+
+TEST_F(Commits, ARefusedGuardIsLeftOutAfterTwoRefusals) {
+    refused_ = {kGuard};
+    EXPECT_TRUE(commit().value());
+    EXPECT_TRUE(commit().value());
+    EXPECT_EQ(sent(), (Sent{"sg", "s", "sg", "s"}));
+    EXPECT_TRUE(commit().value());
+    EXPECT_EQ(sent(), (Sent{"s"}));
+    // What is known of one operation says nothing of another.
+    EXPECT_TRUE(commit("PutObject").value());
+    EXPECT_EQ(sent(), (Sent{"sg", "s"}));
+}
+
+TEST_F(Commits, WhereBothAreRefusedNeitherIsSent) {
+    refused_ = {kGuard, kSource};
+    EXPECT_TRUE(commit().value());
+    EXPECT_EQ(sent(), (Sent{"sg", "s", "g", ""}));
+    EXPECT_TRUE(commit().value());
+    EXPECT_TRUE(commit().value());
+    EXPECT_EQ(sent().back(), "");
+    EXPECT_TRUE(commit().value());
+    EXPECT_EQ(sent(), Sent{""});
+}
+
+TEST_F(Commits, WithoutItsGuardANameThatIsThereIsNotReplaced) {
+    refused_ = {kGuard};
+    target_exists_ = true;
+    for (int times = 0; times < 3; ++times) {
+        EXPECT_EQ(commit().value().error().errno_value, EEXIST);
+        EXPECT_EQ(sent(), Sent{"sg"});
+    }
+    target_exists_ = false;
+    EXPECT_TRUE(commit().value());
+    EXPECT_TRUE(commit().value());
+    target_exists_ = true;
+    static_cast<void>(sent());
+    EXPECT_EQ(commit().value().error().errno_value, EEXIST);
+    EXPECT_EQ(sent(), Sent{});
+}
+
+TEST_F(Commits, ASuccessWithTheConditionEndsTheDoubt) {
+    for (int times = 0; times < 3; ++times) {
+        refused_ = {kGuard};
+        EXPECT_TRUE(commit().value());
+        EXPECT_EQ(sent(), (Sent{"sg", "s"}));
+        refused_ = {kSource};
+        EXPECT_TRUE(commit().value());
+        EXPECT_EQ(sent(), (Sent{"sg", "s", "g"}));
+        refused_.clear();
+        EXPECT_TRUE(commit().value());
+        EXPECT_EQ(sent(), Sent{"sg"});
+    }
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
