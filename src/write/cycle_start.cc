@@ -122,7 +122,7 @@ void FileWriterImpl::fetch_block() {
     fetch->wanted =
         static_cast<std::size_t>(std::min<std::uint64_t>(BufferPool::kPayloadSize, kept_size_ - fetch->offset));
     fetch->range = ByteRange{fetch->offset, fetch->wanted, false};
-    fetch->checksums = checksums_;
+    fetch->checked = checked_;
     if (!committed_frames_->plain()) {
         fetch->decoder = committed_frames_->encoder;
         fetch->frame = committed_frames_->frame_at(fetch->offset, committed_->size);
@@ -196,88 +196,97 @@ bool FileWriterImpl::follow_move(std::uint64_t cycle, Fetch& fetch) {
     return true;
 }
 
-// What is written again is read twice: as a whole, which the store's own checksum vouches for where it keeps one, and
-// then block by block. A bit that flips on the way down would be in the next version for good.
+// What is written again is read twice: at once, and then block by block. A bit that flips on the way down would be in
+// the next version for good. The store's own checksum vouches, where it keeps one, for the whole object, but for no
+// part of it: of that two requests have to agree.
 void FileWriterImpl::check_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch) {
-    const std::size_t index = fetch->offset / BufferPool::kPayloadSize;
     Status good;
-    if (fetch->checksums && index < fetch->checksums->size() &&
-        crc32c(fetch->buffer.bytes().first(fetch->wanted)) != (*fetch->checksums)[index]) {
-        if (!std::exchange(fetch->again, true)) {
+    const std::size_t index = fetch->checked ? (fetch->offset - fetch->checked->from) / BufferPool::kPayloadSize : 0;
+    if (fetch->checked && index < fetch->checked->checksums.size()) {
+        const std::uint32_t checksum = crc32c(fetch->buffer.bytes().first(fetch->wanted));
+        const bool agrees = checksum == fetch->checked->checksums[index] ||
+                            (fetch->checked->from > 0 && fetch->again && checksum == fetch->first_checksum);
+        if (!agrees && !std::exchange(fetch->again, true)) {
+            fetch->first_checksum = checksum;
             fetch->filled = 0;
             get_block(cycle, fetch);
             return;
         }
-        good = failure(EIO, format("write {}: what is there is damaged on its way from the store at offset {}, also "
-                                   "when fetched again",
-                                   escaped(fetch->key), fetch->offset));
+        if (!agrees) {
+            good = failure(EIO, format("write {}: what is there is damaged on its way from the store at offset {}, "
+                                       "also when fetched again",
+                                       escaped(fetch->key), fetch->offset));
+        }
     }
     block_here(cycle, fetch, good);
 }
 
 bool FileWriterImpl::committed_is_checked() {
-    const bool sent_again = kept_size_ > 0 && committed_frames_ && committed_frames_->plain() &&
-                            (sends_all_again() || plan_copy(kept_size_, group_->plan()).pieces.empty());
-    if (!sent_again) {
-        checksums_ = nullptr;
+    const bool plain = kept_size_ > 0 && committed_frames_ && committed_frames_->plain();
+    const std::uint64_t from = plain && !sends_all_again() ? plan_copy(kept_size_, group_->plan()).fetch_from : 0;
+    if (!plain || from == kept_size_) {
+        checked_ = nullptr;
         return true;
     }
-    if (checksums_ && checked_ == std::pair(committed_->etag, kept_size_)) {
+    if (checked_ && checked_->etag == committed_->etag && checked_->from == from && checked_->end == kept_size_) {
         return true;
     }
     if (!std::exchange(fetching_, true)) {
-        outbox_.add([keep = self(), cycle = cycle_, key = committed_key(), etag = committed_->etag] {
-            keep->checksum_committed(cycle, key, etag, false);
+        auto wanted = std::make_shared<CheckedBytes>();
+        wanted->etag = committed_->etag;
+        wanted->from = from;
+        wanted->end = kept_size_;
+        outbox_.add([keep = self(), cycle = cycle_, key = committed_key(), wanted = std::move(wanted)] {
+            keep->checksum_committed(cycle, key, wanted, false);
         });
     }
     return false;
 }
 
-void FileWriterImpl::checksum_committed(std::uint64_t cycle, const std::string& key, const std::string& etag,
-                                        bool again) {
-    struct Pass {
-        std::vector<std::uint32_t> checksums;
-        std::uint64_t taken = 0;
-    };
-    const auto pass = std::make_shared<Pass>();
+void FileWriterImpl::checksum_committed(std::uint64_t cycle, const std::string& key,
+                                        const std::shared_ptr<CheckedBytes>& wanted, bool again) {
+    const auto taken = std::make_shared<std::uint64_t>(0);
+    wanted->checksums.clear();
     GetRequest request;
     request.key = key;
-    request.if_match = etag;
-    request.on_body = [pass, kept = kept_size_](ByteSpan bytes) {
-        while (!bytes.empty() && pass->taken < kept) {
-            const std::uint64_t in_block = pass->taken % BufferPool::kPayloadSize;
+    request.if_match = wanted->etag;
+    if (wanted->from > 0) {
+        request.range = ByteRange{wanted->from, wanted->end - wanted->from, false};
+    }
+    request.on_body = [wanted, taken](ByteSpan bytes) {
+        while (!bytes.empty() && *taken < wanted->end - wanted->from) {
+            const std::uint64_t in_block = *taken % BufferPool::kPayloadSize;
             if (in_block == 0) {
-                pass->checksums.push_back(0);
+                wanted->checksums.push_back(0);
             }
-            const std::uint64_t room = std::min(BufferPool::kPayloadSize - in_block, kept - pass->taken);
+            const std::uint64_t room =
+                std::min(BufferPool::kPayloadSize - in_block, wanted->end - wanted->from - *taken);
             const ByteSpan piece = bytes.first(std::min<std::uint64_t>(bytes.size(), room));
-            pass->checksums.back() = crc32c(piece, pass->checksums.back());
-            pass->taken += piece.size();
+            wanted->checksums.back() = crc32c(piece, wanted->checksums.back());
+            *taken += piece.size();
             bytes = bytes.subspan(piece.size());
         }
         return true;
     };
-    environment_.store.get(
-        std::move(request), [keep = self(), cycle, key, etag, again, pass](Result<GetResponse> result) {
-            std::unique_lock lock(keep->mutex_);
-            if (keep->failure_ || cycle != keep->cycle_) {
-                return;
-            }
-            if (!result && keep->has_moved(key)) {
-                keep->fetching_ = false;
-            } else if (!result && result.error().errno_value == EIO && !again) {
-                // Damaged, perhaps on its way only.
-                keep->outbox_.add([keep, cycle, key, etag] { keep->checksum_committed(cycle, key, etag, true); });
-            } else if (!result) {
-                keep->fetching_ = false;
-                keep->fail(keep->about_this_file(std::move(result.error())));
-            } else {
-                keep->fetching_ = false;
-                keep->checked_ = {etag, keep->kept_size_};
-                keep->checksums_ = std::make_shared<const std::vector<std::uint32_t>>(std::move(pass->checksums));
-            }
-            keep->deliver(lock);
-        });
+    environment_.store.get(std::move(request), [keep = self(), cycle, key, wanted, again](Result<GetResponse> result) {
+        std::unique_lock lock(keep->mutex_);
+        if (keep->failure_ || cycle != keep->cycle_) {
+            return;
+        }
+        if (!result && keep->has_moved(key)) {
+            keep->fetching_ = false;
+        } else if (!result && result.error().errno_value == EIO && !again) {
+            // Damaged, perhaps on its way only.
+            keep->outbox_.add([keep, cycle, key, wanted] { keep->checksum_committed(cycle, key, wanted, true); });
+        } else if (!result) {
+            keep->fetching_ = false;
+            keep->fail(keep->about_this_file(std::move(result.error())));
+        } else {
+            keep->fetching_ = false;
+            keep->checked_ = wanted;
+        }
+        keep->deliver(lock);
+    });
 }
 
 void FileWriterImpl::decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch) {

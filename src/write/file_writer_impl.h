@@ -111,6 +111,14 @@ private:
         std::uint64_t begin = 0;
         std::uint64_t size = 0;
     };
+    // What is sent again of a plain object, as it came at once.
+    struct CheckedBytes {
+        std::string etag;
+        std::uint64_t from = 0;
+        std::uint64_t end = 0;
+        // Of each block.
+        std::vector<std::uint32_t> checksums;
+    };
     // A block of the committed object on its way into the stream.
     struct Fetch {
         std::string key;
@@ -131,10 +139,10 @@ private:
         // the frame is fetched again.
         std::deque<ReferencedPiece> missing;
         std::string referenced;
-        // Of a plain object's blocks, as they came with the whole.
-        std::shared_ptr<const std::vector<std::uint32_t>> checksums;
-        // It was damaged when it first came.
+        std::shared_ptr<const CheckedBytes> checked;
+        // It was damaged when it first came, or what it is compared with was.
         bool again = false;
+        std::uint32_t first_checksum = 0;
     };
 
     [[nodiscard]] std::shared_ptr<FileWriterImpl> self() {
@@ -199,7 +207,8 @@ private:
     [[nodiscard]] bool sends_all_again() const;
     // On the executor.
     bool committed_is_checked();
-    void checksum_committed(std::uint64_t cycle, const std::string& key, const std::string& etag, bool again);
+    void checksum_committed(std::uint64_t cycle, const std::string& key, const std::shared_ptr<CheckedBytes>& wanted,
+                            bool again);
     void check_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     void decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     Status take_referenced(Fetch& fetch, const Payload& stored);
@@ -260,9 +269,8 @@ private:
     std::uint64_t kept_size_ = 0;
     // How its frames lie in it; absent until that is known.
     std::optional<CommittedFrames> committed_frames_;
-    // Of a plain one's blocks up to where it is kept, as far as they are sent again; and of which version and size.
-    std::shared_ptr<const std::vector<std::uint32_t>> checksums_;
-    std::pair<std::string, std::uint64_t> checked_;
+    // Null where nothing plain is sent again.
+    std::shared_ptr<const CheckedBytes> checked_;
     // Of it, behind kept_size_.
     std::vector<FileRange> kept_runs_;
 

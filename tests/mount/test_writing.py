@@ -228,3 +228,22 @@ def test_what_is_damaged_on_its_way_down_is_not_written_back(mount, simulator, p
         assert simulator.fault_hits() > 0
         simulator.clear_faults()
         assert simulator.content(prefix + "file") == content
+
+
+@pytest.mark.parametrize("option", ["--part-size=8M", "--equal-parts"])
+@pytest.mark.parametrize("after", [0, 1])
+def test_what_is_damaged_on_its_way_down_is_not_written_back_behind_copied_parts(mount, simulator, prefix, option,
+                                                                                  after):
+    """Parts of one size end before the object does: what lies behind the last is sent again."""
+    content = os.urandom(36 * MIB + 5)
+    simulator.put(prefix + "file", content)
+    appender = mount("--compress", "none", option)
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": 100, "after": after,
+                      "times": 1})
+    with open(appender / "file", "ab") as file:
+        file.write(b"more")
+    assert simulator.fault_hits() == 1
+    simulator.clear_faults()
+    # What is copied was not fetched.
+    assert simulator.counters()["operations"]["GetObject"]["bytes_out"] < 14 * MIB
+    assert simulator.content(prefix + "file") == content + b"more"
