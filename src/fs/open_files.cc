@@ -373,6 +373,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
     Result<OpenedFile> answer = failure(EIO, "not opened");
     bool ask_again = false;
     std::string commits_to;
+    std::shared_ptr<FileWriter> settles;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
@@ -385,6 +386,9 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             node->reader = *reader;
             node->checked = state_.env.clock.now();
             answer = add_handle(lock, *request, nullptr, *reader);
+        } else if (node->linked && node->writer != nullptr && node->writer->may_have_committed() &&
+                   !std::exchange(request->is_settled, true)) {
+            settles = node->writer;
         } else if (node->linked && node->writer != nullptr && node->writer->dirty() &&
                    ++request->attempts < kMostAttempts) {
             // What this node's writer is committing just now, whose answer is not here yet.
@@ -401,7 +405,10 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             answer = failure(ESTALE, "the file is gone");
         }
     }
-    if (!commits_to.empty()) {
+    if (settles != nullptr) {
+        commit_in_order(request->node, settles, CommitReason::kPublish,
+                        [this, request](const Status& /*logged*/) { open_for_reading(request); });
+    } else if (!commits_to.empty()) {
         const KeyOrder::Place place = state_.key_order.enter({commits_to});
         state_.key_order.when_first(place, [this, request, place] {
             state_.key_order.leave(place);

@@ -101,6 +101,8 @@ private:
         bool expected = false;
         // The node's version when the store was asked.
         std::string etag;
+        // Another version was there, and the node's writer has looked whether it is its own.
+        bool is_settled = false;
         int attempts = 0;
         Reply<OpenedFile> reply;
     };
