@@ -35,7 +35,8 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
         return;
     }
     if (is_unreadable(*handle)) {
-        reply(cannot_read_back());
+        const bool is_empty = handle->truncated_at != 0 && handle->writer->size() == 0;
+        is_empty ? reply(Payload()) : reply(cannot_read_back());
     } else if (const std::shared_ptr<FileWriter> writer = changing(*handle)) {
         writer->read(offset, size, [this, reply = std::move(reply)](Result<Payload> data) {
             counters_.read(data ? data->size() : 0);
@@ -46,10 +47,11 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
     }
 }
 
-// It has joined a writer that keeps nothing to read, and wrote: the version before would not show what it wrote.
+// It has joined a writer that keeps nothing to read, and truncated or wrote: the version before would not show that.
 bool OpenFiles::is_unreadable(const Handle& handle) {
-    return handle.writer != nullptr && !handle.writer->readable() && (handle.flags & O_APPEND) == 0 &&
-           handle.noted != VersionFate::kNever && handle.writer->dirty();
+    const bool wrote = (handle.flags & O_APPEND) == 0 && handle.noted != VersionFate::kNever;
+    return handle.writer != nullptr && !handle.writer->readable() && (wrote || handle.truncated_at != 0) &&
+           handle.writer->dirty();
 }
 
 std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {

@@ -116,7 +116,8 @@ class Calls(State):
             self.names[path].end(outcome)
             if outcome.contents:
                 self.overtake(path, call.file)
-                self.cut_away(path, self.mount_of(step), call.file if step["do"] != "cut" else None,
+                mount = call.file.mount if call.file is not None else step.get("mount")
+                self.cut_away(path, mount, call.file if step["do"] != "cut" else None,
                               step.get("agent", ""), call.number, outcome.certain)
 
     def half_written(self, call: Call) -> None:

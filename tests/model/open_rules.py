@@ -91,11 +91,15 @@ class OpenRules(Calls):
     def version(self, mount: int, path: str, flags: str, maker: str) -> File:
         """A new one, which has the name."""
         fresh = File(mount, path, {b""}, fresh=True, maker=maker, ordered=flags not in READABLE)
-        fresh.kept = path.endswith(KEPT) or flags in ("a", "a+")
-        fresh.perhaps_kept = path.endswith(PERHAPS_KEPT)
+        self.note_kind(fresh, path, flags)
         fresh.exclusive = flags in ("x", "x+")
         self.nodes[mount][path] = fresh
         return fresh
+
+    @staticmethod
+    def note_kind(file: File, path: str, flags: str) -> None:
+        file.kept = path.endswith(KEPT) or flags in ("a", "a+")
+        file.perhaps_kept = path.endswith(PERHAPS_KEPT)
 
     @staticmethod
     def opened_otherwise(file: File, flags: str) -> None:
@@ -129,6 +133,8 @@ class OpenRules(Calls):
         path, flags, mount = call.step["path"], call.step["flags"], call.step["mount"]
         if flags in WRITABLE:
             if file is not None and (file.writers() or not file.overtaken):
+                if not file.writers():
+                    self.note_kind(file, path, flags)
                 self.opened_otherwise(file, flags)
                 return file
             if ABSENT in self.names[path].may:

@@ -300,6 +300,8 @@ class Player:
             place = key.removeprefix(self.prefix + ".ckptfs/")
             if place.startswith("failed/") and self.may_have_failed(place.removeprefix("failed/")):
                 continue
+            if place.startswith("tmp/") and self.model.removals_refused:
+                continue
             if place.startswith("rename") and self.model.unfinished_renames:
                 # "Whichever mount meets them --rename-repair-after later ... finishes it".
                 continue

@@ -222,6 +222,8 @@ class State:
         self.removed_late: dict[str, set] = collections.defaultdict(set)
         # The store has sent damaged bytes: "finding bits that flip on the way ... of a plain object" is not promised.
         self.flipped = False
+        # The store has refused to remove an object, which may be a temporary one: the log names it.
+        self.removals_refused = False
         # A directory was renamed while the store refused.
         self.unfinished_renames = False
         self.tags = 0

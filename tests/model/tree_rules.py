@@ -313,6 +313,8 @@ class Model(NameRules):
             self.note_late_removals(each)
         if call.step["hard"]:
             self.trouble = True
+            self.removals_refused = self.removals_refused or any(
+                rule["op"] in ("DeleteObject", "*") for rule in self.faults)
             for file in self.files():
                 # Its publishing in the background fails, and that is the writer's error.
                 file.doubtful = file.doubtful or file.kept

@@ -95,6 +95,14 @@ def test_what_was_written_is_never_read_as_the_version_before(mount, simulator, 
     assert simulator.content(prefix + "file") == b"first and second"
 
 
+def test_who_truncates_what_another_truncated_reads_nothing_of_the_version_before(mount, simulator, prefix):
+    simulator.put(prefix + "file", b"the version before")
+    made = mount()
+    with open(made / "file", "wb"), open(made / "file", "w+b", buffering=0) as both:
+        assert both.read() == b""
+    assert simulator.content(prefix + "file") == b""
+
+
 def test_many_syncs_in_one_file(mount, simulator, prefix):
     content = b""
     with open(mount() / "file", "wb", buffering=0) as file:
