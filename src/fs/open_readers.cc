@@ -113,7 +113,8 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
             return;
         }
         if (reader == nullptr) {
-            reading->reply(cannot_read_back());
+            // With its name went what was committed.
+            reading->reply(handle->node->removed ? failure(ESTALE, "the file was removed") : cannot_read_back());
             return;
         }
     }

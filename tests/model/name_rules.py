@@ -11,7 +11,7 @@ from rules import Rules
 class NameRules(Rules):
     def save_ready(self, step):
         if step["flags"] in ("w", "w+"):
-            return self.parent_is_there(step["path"])
+            return self.parent_is_there(step["path"]) and not self.is_appended_to(step)
         file = self.live(step["mount"], step["path"])
         if file is not None and (file.writers() or file.overtaken):
             return False
@@ -181,7 +181,7 @@ class NameRules(Rules):
         path, other = step["path"], step["other"]
         file, target = (self.live(step["mount"], each) for each in (path, other))
         if file is not None and (file.changed_by or file.fresh):
-            contents = set(file.contents) | (self.names[path].may if file.vague() or not file.changed_by else set())
+            contents = file.shown() | (self.names[path].may if file.vague() or not file.changed_by else set())
         else:
             contents = set(self.names[path].may) - {ABSENT} or {ABSENT}
         return Call(step, {path: {ABSENT}, other: contents}, file, other=target)

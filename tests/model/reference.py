@@ -133,6 +133,10 @@ class File:
         return (self.half or self.doubtful or self.crossed or self.may_be_two()
                 or (self.sibling is not None and self.sibling.may_be_two()))
 
+    def shown(self) -> set:
+        """What the name may stand for on its mount."""
+        return self.contents | ({b""} if self.may_be_two() else set())
+
     def may_be_two(self) -> bool:
         return any(each.perhaps_own for each in self.descriptions)
 

@@ -152,7 +152,7 @@ class Model(NameRules):
         touched = {}
         for path in self.below(step["path"]):
             file = self.live(step["mount"], path)
-            contents = set(self.names[path].may) | (file.contents if file else set())
+            contents = set(self.names[path].may) | (file.shown() if file else set())
             touched[path] = {ABSENT}
             touched[step["other"] + path.removeprefix(step["path"])] = contents
         return Call(step, touched)
