@@ -126,7 +126,7 @@ void GrowingFile::start_commit() {
     }
     commit_ = std::make_shared<Commit>();
     commit_->waiting = std::exchange(waiting_, {});
-    commit_->size = commit_->unchanged = size_;
+    covers_all(*commit_);
     if (stream_) {
         commit_->writer = std::exchange(stream_, nullptr);
         commit_->streamed = true;
@@ -141,6 +141,11 @@ void GrowingFile::start_commit() {
     });
 }
 
+void GrowingFile::covers_all(Commit& commit) const {
+    commit.size = commit.unchanged = commit.reads_until = size_;
+    commit.outdated = false;
+}
+
 void GrowingFile::base_checked(const CommitPointer& commit, const Status& checked) {
     if (!checked) {
         failed(commit, checked.error());
@@ -152,6 +157,8 @@ void GrowingFile::base_checked(const CommitPointer& commit, const Status& checke
 }
 
 void GrowingFile::send(const CommitPointer& commit) {
+    // Also what came while the store was asked.
+    covers_all(*commit);
     const std::uint64_t begin = prefix();
     commit->writer = make_writer(begin);
     keep_fetched(*commit->writer, begin);

@@ -212,7 +212,7 @@ bool GrowingFile::step(const PendingPointer& /*pending*/, PendingCommit& commit)
 // --- changes
 
 std::uint64_t GrowingFile::unpublished() const {
-    const std::uint64_t begun = commit_ ? commit_->size : kept_;
+    const std::uint64_t begun = commit_ ? commit_->unchanged : kept_;
     return size_ - std::min(begun, size_);
 }
 
@@ -239,9 +239,8 @@ bool GrowingFile::step(const PendingPointer& pending, PendingWrite& write) {
                  .value());
         return false;
     }
-    const bool is_being_sent = commit_ && offset < commit_->size;
     const bool is_too_much = commit_ && unpublished() + length > kMostUnpublished;
-    if (is_being_sent || is_too_much) {
+    if (offset < being_sent() || is_too_much) {
         return false;
     }
     if (stream_) {
@@ -309,7 +308,8 @@ bool GrowingFile::step(const PendingPointer& pending, PendingTruncate& truncate)
                 .value());
         return false;
     }
-    const bool cuts_what_is_sent = commit_ && size < commit_->size;
+    // To nothing: what is staged is left to the commit under way, and nothing of the file depends on its end.
+    const bool cuts_what_is_sent = size > 0 && size < being_sent();
     if (cuts_what_is_sent || (commit_ && size > size_ + kStreamsFrom)) {
         return false;
     }
@@ -335,6 +335,9 @@ void GrowingFile::cut(std::uint64_t size) {
     changed_from(size);
     starts_over_ = starts_over_ || size == 0;
     size_ = size;
+    if (commit_ && size == 0) {
+        commit_->reads_until = 0;
+    }
     if (size <= staged_from_) {
         discard_staged(size);
         return;

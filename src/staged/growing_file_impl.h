@@ -74,6 +74,9 @@ private:
         std::uint64_t size = 0;
         // From the beginning on, as they were when it began.
         std::uint64_t unchanged = 0;
+        // What lies before this is not changed until it has ended; 0 once the file was cut to nothing: what is staged
+        // since then is elsewhere.
+        std::uint64_t reads_until = 0;
         // Empty while the store is asked what is there, but where it was streamed.
         std::shared_ptr<StreamWriter> writer;
         // What it was given is nowhere else.
@@ -114,6 +117,8 @@ private:
     [[nodiscard]] bool step(const PendingPointer& pending, PendingTruncate& truncate);
     [[nodiscard]] bool step(const PendingPointer& pending, PendingCommit& commit);
     [[nodiscard]] std::uint64_t unpublished() const;
+    // What the commit under way may still read of what is staged.
+    [[nodiscard]] std::uint64_t being_sent() const { return commit_ ? commit_->reads_until : 0; }
     [[nodiscard]] bool should_stream(std::uint64_t end) const;
     void take_front();
     void stage(const PendingPointer& pending, std::uint64_t offset);
@@ -152,6 +157,8 @@ private:
     [[nodiscard]] std::shared_ptr<StreamWriter> make_writer(std::uint64_t begin);
     void feed_staged(const std::shared_ptr<StreamWriter>& writer, ByteRun run, Done done);
     void start_commit();
+    // Of what is there now.
+    void covers_all(Commit& commit) const;
     void base_checked(const CommitPointer& commit, const Status& checked);
     void send(const CommitPointer& commit);
     void publish(const CommitPointer& commit);

@@ -136,6 +136,29 @@ def test_what_is_written_during_an_outage_waits_for_its_end(made, simulator, pre
     assert simulator.open_uploads(prefix) == []
 
 
+@pytest.mark.parametrize("hanging", ["HeadObject", "PutObject"])
+def test_a_log_is_cut_to_nothing_while_the_store_does_not_answer(mount, simulator, prefix, appears, hanging):
+    """As logrotate's copytruncate does."""
+    made = mount("--publish-interval", INTERVAL, "--compress", "none", "--retry-for", f"{RETRY_FOR_S}s")
+    log = Log(made / "run.log")
+    log.line()
+    appears(log)
+    simulator.inject({"op": hanging, "key": prefix + "*.log", **HANGS})
+    log.lines_until(lambda: simulator.fault_hits() > 0, "the log to be published")
+    begun = time.monotonic()
+    log.file.truncate(0)
+    assert time.monotonic() - begun < LONGEST_WRITE_S
+    log.content = b""
+    log.longest = 0.0
+    log.line()
+    assert log.longest < LONGEST_WRITE_S
+    simulator.clear_faults()
+    appears(log)
+    log.line()
+    log.file.close()
+    assert simulator.content(prefix + "run.log") == log.content
+
+
 @pytest.mark.parametrize("how", ["close", "fsync"])
 def test_close_and_fsync_tell_what_is_not_saved(made, simulator, prefix, appears, how):
     log = Log(made / "run.log")

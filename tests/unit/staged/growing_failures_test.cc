@@ -130,6 +130,56 @@ TEST_P(GrowingFailuresTest, ACommitWhoseAnswerWasLostIsRecognised) {
     }
 }
 
+class GrowingCutTest : public GrowingFileTest {
+protected:
+    // With this request of it on its way.
+    void cut_while_it_is_published(std::uint64_t size, Operation operation, bool fails) {
+        std::string text;
+        const auto log = grow();
+        add(*log, text, "one");
+        ASSERT_TRUE(publish(*log));
+        add(*log, text, bytes(size));
+        store.hold(operation);
+        Answer<Result<CommittedObject>> published;
+        log->commit(CommitReason::kPublish, published.callback());
+        ASSERT_TRUE(store.wait_until_held(operation, 1));
+        Answer<Status> cut;
+        log->truncate(0, cut.callback());
+        ASSERT_TRUE(cut.here(std::chrono::seconds(5)));
+        text.clear();
+        add(*log, text, "another beginning");
+        ASSERT_TRUE(write(*log, 2, "over"));
+        ASSERT_TRUE(truncate(*log, 9));
+        text.replace(2, 4, "over").resize(9);
+        if (fails) {
+            lose(operation, 1, operation != Operation::kHead);
+        }
+        store.release(operation);
+        EXPECT_EQ(published.get().has_value(), !fails);
+        if (fails && size >= 40 * kMiB) {
+            EXPECT_TRUE(log->failed()) << "what was streamed is nowhere else";
+            return;
+        }
+        EXPECT_EQ(log->size(), text.size());
+        add(*log, text, "more");
+        ASSERT_TRUE(commit(*log));
+        EXPECT_TRUE(saved() == text);
+        EXPECT_FALSE(log->dirty());
+        expect_nothing_else_is_left();
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Codecs, GrowingCutTest, ::testing::Values("none", "auto"));
+
+TEST_P(GrowingCutTest, IsCutToNothingWhileItIsPublished) {
+    for (const bool fails : {false, true}) {
+        for (const std::uint64_t size : {std::uint64_t{1000}, 9 * kMiB, 40 * kMiB}) {
+            const Operation publishes = size < kMiB ? Operation::kPut : Operation::kCompleteUpload;
+            cut_while_it_is_published(size, Operation::kHead, fails);
+            cut_while_it_is_published(size, publishes, fails);
+        }
+    }
+}
+
 TEST_P(GrowingFailuresTest, TellsThatACommitMayHaveTakenEffect) {
     std::string text;
     const auto log = grow();
