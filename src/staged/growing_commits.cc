@@ -257,7 +257,10 @@ void GrowingFile::release_staged() {
     if (kept_ - begin > kMostKept) {
         begin = kept_;
     }
-    if (begin > staged_from_) {
+    if (begin > staged_from_ && begin == size_ && !busy_) {
+        // All of it: also a disk that makes no holes has its space back.
+        discard_staged(begin);
+    } else if (begin > staged_from_) {
         staged_from_ = begin;
         outbox_.add([keep = self(), begin, staged = staged_] {
             keep->environment_.staging.post([begin, staged] { staged->release_before(begin); });

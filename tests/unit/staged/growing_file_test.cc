@@ -35,6 +35,21 @@ TEST_P(GrowingFileTest, EachCommitPublishesAllAndFetchesNothing) {
     EXPECT_EQ(store.calls(Operation::kGet), 0);
 }
 
+TEST_P(GrowingFileTest, WhatIsPublishedTakesNoDiskSpace) {
+    std::string text;
+    const auto log = grow();
+    for (int round = 0; round < 3; ++round) {
+        add(*log, text, bytes(9 * kMiB, static_cast<std::uint64_t>(round)));
+        EXPECT_EQ(unlinked_files(disk.path()).size(), 1U);
+        ASSERT_TRUE(publish(*log));
+        // Also where the disk takes no space back from a file that goes on.
+        EXPECT_TRUE(eventually([&] { return unlinked_files(disk.path()).empty(); }));
+    }
+    add(*log, text, "more");
+    ASSERT_TRUE(commit(*log));
+    EXPECT_TRUE(saved() == text);
+}
+
 TEST_P(GrowingFileTest, WhatIsThereIsFetchedOnce) {
     for (const std::uint64_t size : {std::uint64_t{1000}, 3 * kMiB + 5, 9 * kMiB + 77}) {
         std::string text = bytes(size);
