@@ -99,10 +99,12 @@ def test_a_publish_that_fails_is_tried_again_and_is_no_error(made, simulator, pr
     log = Log(made / "run.log", size)
     log.line()
     appears(log)
-    simulator.inject({"op": "HeadObject", "key": prefix + "run.log", "action": "503", "after": 1},
+    # One look at what is there goes well, before the publish or after it.
+    simulator.inject({"op": "HeadObject", "key": prefix + "run.log", "after": 1, "action": "503"},
                      *({"op": operation, "key": prefix + "run.log", "action": "performed-but-reply-lost"}
                        for operation in ("PutObject", "CompleteMultipartUpload")))
     log.lines_until(lambda: made.log().count("is published later") > 0, "a publish to fail")
+    assert any(request["fault"] == "performed-but-reply-lost" for request in simulator.requests())
     log.line()
     simulator.clear_faults()
     with open(log.path, "rb") as reader:
