@@ -21,6 +21,9 @@ void fetch_range(ObjectStore& store, std::string key, std::string etag, ByteRang
         if (more.size() > range.length - bytes->size()) {
             return false;
         }
+        if (bytes->empty()) {
+            bytes->reserve(range.length);
+        }
         bytes->append(as_text(more));
         return true;
     };

@@ -57,7 +57,9 @@ Result<std::unique_ptr<Machinery>> Machinery::create(const Config& config) {
 }
 
 Status Machinery::start() {
-    auto codec = make_codec(config_.codec);
+    const std::uint64_t memory =
+        config_.mount.max_memory == 0 ? default_max_memory(processor_count()) : config_.mount.max_memory;
+    auto codec = make_codec(config_.codec, memory);
     if (!codec) {
         return failure(codec.error());
     }
@@ -66,8 +68,6 @@ Status Machinery::start() {
     executor_ = make_executor();
     blocking_ = make_blocking_executor(kBlockingThreads);
     staging_ = make_blocking_executor(kStagingThreads);
-    const std::uint64_t memory =
-        config_.mount.max_memory == 0 ? default_max_memory(processor_count()) : config_.mount.max_memory;
     auto pool = MemoryPool::create(memory_shares(memory, config_.mount.fuse_threads, config_.codec.compress != "none"),
                                    executor_.get(), timer_.get());
     if (!pool) {

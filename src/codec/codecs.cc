@@ -22,6 +22,8 @@ namespace {
 constexpr const char* kFormatMetadata = "ckptfs-format";
 constexpr const char* kSizeMetadata = "ckptfs-size";
 constexpr const char* kPlainName = "plain";
+// A seek table and what is made of it: as many of that size are the whole budget.
+constexpr std::uint64_t kTablesInMemory = 8;
 
 struct ContainerFormat {
     const char* name;
@@ -167,11 +169,21 @@ Error about(const ObjectInfo& object, Error error) {
     return error;
 }
 
+// `storage` holds them where they lie in several.
+ByteSpan in_one_piece(const Payload& bytes, std::string& storage) {
+    if (bytes.slices().size() == 1) {
+        return bytes.slices().front().bytes;
+    }
+    storage = bytes.to_string();
+    return as_bytes(storage);
+}
+
 class MountCodec final : public Codec {
 public:
     // `format`: of new files; nothing where they are plain.
-    MountCodec(std::optional<ContainerFormat> format, std::vector<std::string> exclude)
-        : chosen_(format ? std::make_shared<const ContainerEncoder>(*format) : plain_),
+    MountCodec(std::optional<ContainerFormat> format, std::vector<std::string> exclude, std::uint64_t largest_table)
+        : largest_table_(largest_table),
+          chosen_(format ? std::make_shared<const ContainerEncoder>(*format) : plain_),
           chosen_format_(format ? format->name : ""),
           exclude_(std::move(exclude)) {}
 
@@ -197,9 +209,8 @@ public:
         if (const Status sound = check_container(object); !sound) {
             return failure(sound.error());
         }
-        return table_size(as_bytes(tail.to_string()), object.size).map_error([&](Error error) {
-            return about(object, std::move(error));
-        });
+        std::string storage;
+        return small_table_size(object, in_one_piece(tail, storage));
     }
     Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload& tail) const override {
         if (!is_container(object)) {
@@ -208,8 +219,13 @@ public:
         if (const Status sound = check_container(object); !sound) {
             return failure(sound.error());
         }
+        std::string storage;
+        const ByteSpan end = in_one_piece(tail, storage);
+        if (const auto size = small_table_size(object, end); !size) {
+            return failure(size.error());
+        }
         const ContainerFormat& container = *find_format(object);
-        Result<FrameTable> table = FrameTable::parse(as_bytes(tail.to_string()), object.size, container.references);
+        Result<FrameTable> table = FrameTable::parse(end, object.size, container.references);
         if (!table) {
             return failure(about(object, std::move(table.error())));
         }
@@ -247,7 +263,23 @@ public:
     }
 
 private:
+    // A table is made by whoever wrote the object, and its memory is in no budget.
+    Result<std::uint64_t> small_table_size(const ObjectInfo& object, ByteSpan end) const {
+        const Result<std::uint64_t> size = table_size(end, object.size);
+        if (!size) {
+            return failure(about(object, size.error()));
+        }
+        if (*size > largest_table_) {
+            return failure(EFBIG,
+                           format("{}: its seek table of {} bytes takes more than an eighth of --max-memory; use "
+                                  "--max-memory {}M or more",
+                                  escaped(object.key), *size, (*size * kTablesInMemory >> 20) + 1));
+        }
+        return size;
+    }
+
     const std::shared_ptr<const FrameEncoder> plain_ = make_plain_encoder();
+    const std::uint64_t largest_table_;
     const std::shared_ptr<const FrameEncoder> chosen_;
     const std::string chosen_format_;
     const std::vector<std::string> exclude_;
@@ -271,7 +303,7 @@ std::optional<int> zstd_level(std::string_view compress) {
 
 }  // namespace
 
-Result<std::unique_ptr<Codec>> make_codec(const CodecConfig& config) {
+Result<std::unique_ptr<Codec>> make_codec(const CodecConfig& config, std::uint64_t max_memory) {
     std::optional<ContainerFormat> chosen;
     if (config.compress == "auto") {
         chosen = kPlanesFormat;
@@ -284,7 +316,7 @@ Result<std::unique_ptr<Codec>> make_codec(const CodecConfig& config) {
                            "level from {} to {}",
                            escaped(config.compress), kLowestZstdLevel, kHighestZstdLevel));
     }
-    return std::make_unique<MountCodec>(chosen, config.exclude);
+    return std::make_unique<MountCodec>(chosen, config.exclude, max_memory / kTablesInMemory);
 }
 
 std::string frame_checksum_name(const std::string& format) {

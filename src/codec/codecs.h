@@ -2,6 +2,8 @@
 // The codec of a mount, by what its options say. Every codec reads every object, whatever it writes.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -11,8 +13,10 @@
 
 namespace ckptfs {
 
-// EINVAL for a --compress that is not known.
-[[nodiscard]] Result<std::unique_ptr<Codec>> make_codec(const CodecConfig& config);
+// EINVAL for a --compress that is not known. An object whose seek table takes more than an eighth of `max_memory`
+// cannot be read (EFBIG); its size can.
+[[nodiscard]] Result<std::unique_ptr<Codec>> make_codec(
+    const CodecConfig& config, std::uint64_t max_memory = std::numeric_limits<std::uint64_t>::max());
 
 // "xxh64" or "crc32c": what a container of this format has of every frame; empty where this version does not know the
 // format.

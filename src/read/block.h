@@ -9,9 +9,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -92,6 +94,19 @@ struct BlockRun {
     std::atomic<bool> abandoned{false};
 };
 
+// A second reading of a version's seek table (table_check.h): one for all that ask, whose outcome is kept.
+struct SecondTable {
+    using Done = std::function<void(std::shared_ptr<const FrameLayout>)>;
+
+    std::mutex mutex;
+    // --- guarded by `mutex`
+    bool is_here = false;
+    // Null where it says what the first one says.
+    std::shared_ptr<const FrameLayout> layout;
+    bool is_under_way = false;
+    std::vector<std::pair<std::uint64_t, Done>> waiting;
+};
+
 struct CachedVersion {
     CachedVersion(const ObjectInfo& object, std::shared_ptr<const FrameLayout> frames)
         : key(object.key),
@@ -128,6 +143,7 @@ struct CachedVersion {
     std::shared_ptr<Block> tail;
     // The store has it no more.
     std::optional<Error> gone;
+    SecondTable second_table;
 };
 
 }  // namespace ckptfs

@@ -72,12 +72,12 @@ class FrameFetch : public std::enable_shared_from_this<FrameFetch> {
 public:
     // `table`: that of the version, unless another one was read since.
     FrameFetch(std::shared_ptr<RunInProgress> run, std::vector<WantedFrame> frames, bool second_attempt,
-               std::shared_ptr<const FrameLayout> table = nullptr)
+               const std::shared_ptr<const FrameLayout>& table = nullptr)
         : run_(std::move(run)),
           frames_(std::move(frames)),
           second_attempt_(second_attempt),
           has_new_table_(table != nullptr),
-          table_(has_new_table_ ? std::move(table) : run_->version().layout) {}
+          table_(has_new_table_ ? table : run_->version().layout) {}
 
     void start() {
         const Frame& first = frames_.front().frame;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "read/table_check.h"
 
+#include <algorithm>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -23,17 +25,46 @@ bool say_the_same(const FrameLayout& one, const FrameLayout& other, std::uint64_
     return first[a.index].checksum == second[a.index].checksum && first[a.index].may_refer == second[a.index].may_refer;
 }
 
-}  // namespace
+bool are_equal(const FrameLayout& one, const FrameLayout& other) {
+    return std::equal(one.records().begin(), one.records().end(), other.records().begin(), other.records().end(),
+                      [](const FrameRecord& a, const FrameRecord& b) {
+                          return a.stored_size == b.stored_size && a.checksum == b.checksum &&
+                                 a.may_refer == b.may_refer;
+                      });
+}
 
-void read_table_again(ReadEnvironment& environment, std::shared_ptr<const CachedVersion> version, std::uint64_t offset,
-                      std::function<void(std::shared_ptr<const FrameLayout>)> done) {
-    const auto parse = [&environment, version, offset, done = std::move(done)](Result<FetchedRange> end) {
-        environment.executor.post([&environment, version, offset, done, end = std::move(end)] {
-            const auto layout = end ? environment.codec.layout(end->object, end->bytes)
-                                    : Result<std::shared_ptr<const FrameLayout>>(failure(end.error()));
-            const bool is_other = layout && !(*layout)->identity() && (*layout)->size() == version->size &&
-                                  !say_the_same(*version->layout, **layout, offset);
-            done(is_other ? *layout : nullptr);
+std::shared_ptr<const FrameLayout> unless_the_same(const CachedVersion& version,
+                                                   const std::shared_ptr<const FrameLayout>& table,
+                                                   std::uint64_t offset) {
+    return table == nullptr || say_the_same(*version.layout, *table, offset) ? nullptr : table;
+}
+
+void here(CachedVersion& version, Result<std::shared_ptr<const FrameLayout>> layout) {
+    SecondTable& second = version.second_table;
+    std::vector<std::pair<std::uint64_t, SecondTable::Done>> waiting;
+    std::shared_ptr<const FrameLayout> table;
+    // Else whoever asks next may have more luck.
+    const bool can_be_read = layout && !(*layout)->identity() && (*layout)->size() == version.size;
+    if (can_be_read && !are_equal(*version.layout, **layout)) {
+        table = std::move(*layout);
+    }
+    {
+        const std::lock_guard lock(second.mutex);
+        second.is_under_way = false;
+        second.is_here = can_be_read;
+        second.layout = table;
+        waiting.swap(second.waiting);
+    }
+    for (const auto& [offset, done] : waiting) {
+        done(unless_the_same(version, table, offset));
+    }
+}
+
+void read(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& version) {
+    const auto parse = [&environment, version](Result<FetchedRange> end) {
+        environment.executor.post([&environment, version, end = std::move(end)] {
+            here(*version, end ? environment.codec.layout(end->object, end->bytes)
+                               : Result<std::shared_ptr<const FrameLayout>>(failure(end.error())));
         });
     };
     fetch_range(environment.store, version->key, version->etag, last_bytes(version->stored_size, kSizeTail),
@@ -44,6 +75,26 @@ void read_table_again(ReadEnvironment& environment, std::shared_ptr<const Cached
                         parse(std::move(end));
                     }
                 });
+}
+
+}  // namespace
+
+void read_table_again(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& version, std::uint64_t offset,
+                      SecondTable::Done done) {
+    SecondTable& second = version->second_table;
+    std::unique_lock lock(second.mutex);
+    if (second.is_here) {
+        const std::shared_ptr<const FrameLayout> table = unless_the_same(*version, second.layout, offset);
+        lock.unlock();
+        environment.executor.post([table, done = std::move(done)] { done(table); });
+        return;
+    }
+    second.waiting.emplace_back(offset, std::move(done));
+    const bool is_first = !std::exchange(second.is_under_way, true);
+    lock.unlock();
+    if (is_first) {
+        read(environment, version);
+    }
 }
 
 }  // namespace ckptfs

@@ -14,7 +14,8 @@
 namespace ckptfs {
 
 // Nothing where the table that was read first says the same of the frame at this offset, or this one cannot be read.
-void read_table_again(ReadEnvironment& environment, std::shared_ptr<const CachedVersion> version, std::uint64_t offset,
-                      std::function<void(std::shared_ptr<const FrameLayout>)> done);
+// Tables may be large, and an object with many bad frames asks for each: it is read once.
+void read_table_again(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& version, std::uint64_t offset,
+                      SecondTable::Done done);
 
 }  // namespace ckptfs

@@ -2,9 +2,11 @@
 """Memory stays under --max-memory and 64 MiB for everything else, and nothing fails or stalls meanwhile."""
 
 import concurrent.futures
+import errno
 import hashlib
 import os
 import random
+import struct
 import subprocess
 import sys
 import textwrap
@@ -180,3 +182,51 @@ def test_many_threads_read_a_file_that_is_being_changed(mount, simulator, prefix
             made.process.kill()
             raise
     assert simulator.content(prefix + "file") == content
+
+
+def put_hostile_table(simulator, key: str) -> int:
+    """An object of 68 MB whose seek table claims frames of one byte for the largest file there is; none can be read."""
+    frames = (5 << 40) // MIB
+    table = (struct.pack("<II", 0x184D2A5E, 12 * frames + 9) + struct.pack("<III", 1, MIB, 0) * frames +
+             struct.pack("<IBI", frames, 0x80, 0x8F92EAB1))
+    least = frames + 8 + len(table)
+    # As ckptfs-format(5) has it.
+    padding = (3223 - least) % 4096
+    body = bytes(frames) + struct.pack("<II", 0x184D2A5D, padding) + bytes(padding) + table
+    simulator.client().put_object(Bucket=BUCKET, Key=key, Body=body, Metadata={"ckptfs-format": "planes-1"})
+    return frames * MIB
+
+
+def read_errno(file: int, offset: int) -> int:
+    with pytest.raises(OSError) as raised:
+        os.pread(file, 4096, offset)
+    return raised.value.errno
+
+
+def test_a_seek_table_that_takes_too_much_memory_is_refused(mount, simulator, prefix):
+    size = put_hostile_table(simulator, prefix + "file")
+    made = mount("--max-memory", "128M")
+    assert (made / "file").stat().st_size == size
+    for flags in (os.O_RDONLY, os.O_WRONLY | os.O_APPEND):
+        with pytest.raises(OSError) as raised:
+            file = os.open(made / "file", flags)
+            try:
+                os.write(file, b"more")
+            finally:
+                os.close(file)
+        assert raised.value.errno == errno.EFBIG
+    assert "use --max-memory 481M or more" in made.log()
+    assert_within_budget(made)
+    (made / "file").unlink()
+
+
+def test_many_bad_frames_take_no_memory(mount, simulator, prefix):
+    put_hostile_table(simulator, prefix + "file")
+    made = mount("--max-memory", "512M")
+    file = os.open(made / "file", os.O_RDONLY)
+    with concurrent.futures.ThreadPoolExecutor(16) as threads:
+        found = list(threads.map(lambda reader: read_errno(file, reader << 30), range(64)))
+    os.close(file)
+    assert set(found) == {errno.EIO}
+    # Its table, and what another reading of it takes.
+    assert made.peak_memory() < (512 + 64) * MIB

@@ -125,5 +125,19 @@ TEST(Codecs, RefuseWhatADescriptionClaims) {
     EXPECT_FALSE(reader->tail_needed(bad.object, bad.tail()));
 }
 
+TEST(Codecs, RefuseATableThatTakesMoreThanAnEighthOfTheBudget) {
+    const Stored file = stored(std::string(3 * kFrameSize, 'x'));
+    constexpr std::uint64_t kTable = 8 + 3 * 12 + 9;
+    const auto narrow = std::move(make_codec({"auto", {}}, 8 * kTable - 1).value());
+    const auto refused = narrow->layout(file.object, file.tail());
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().errno_value, EFBIG);
+    EXPECT_NE(refused.error().message.find("--max-memory"), std::string::npos);
+    EXPECT_EQ(narrow->tail_needed(file.object, file.tail()).error().errno_value, EFBIG);
+    EXPECT_EQ(narrow->size_from_tail(file.object, file.tail()).value(), 3 * kFrameSize);
+    const auto wide = std::move(make_codec({"auto", {}}, 8 * kTable).value());
+    EXPECT_TRUE(wide->layout(file.object, file.tail()));
+}
+
 }  // namespace
 }  // namespace ckptfs

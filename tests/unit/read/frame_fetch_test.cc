@@ -2,6 +2,7 @@
 // Reading objects whose frames have to be decoded.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -163,6 +164,32 @@ TEST(FrameFetch, AHostileTableHarmsOnlyItsOwnFrames) {
     const auto stream = reader->open_stream();
     EXPECT_EQ(Reading::read(*reader, stream, kMiB, 100).error().errno_value, EIO);
     EXPECT_EQ(Reading::read(*reader, stream, 2 * kMiB, 100).value(), content.substr(2 * kMiB, 100));
+}
+
+TEST(FrameFetch, ForManyBadFramesTheTableIsReadAgainOnce) {
+    EncodedReading reading;
+    const std::string content = content_of(9 * kMiB);
+    std::string stored = encoded(content);
+    for (std::size_t frame = 0; frame < 8; ++frame) {
+        stored[frame * kStoredFrame + 100] ^= 1;
+    }
+    reading.store.put_object("k", stored);
+    const auto reader = reading.open("k");
+    reading.store.forget_ranges();
+    const auto stream = reader->open_stream();
+    for (int times = 0; times < 2; ++times) {
+        for (std::size_t frame = 0; frame < 8; ++frame) {
+            EXPECT_EQ(Reading::read(*reader, stream, frame * kMiB, 1000).error().errno_value, EIO);
+        }
+    }
+    EXPECT_TRUE(reading.comes_to_rest());
+    const auto ranges = reading.store.ranges();
+    EXPECT_EQ(std::count_if(ranges.begin(), ranges.end(),
+                            [&](const ByteRange& range) {
+                                return range.offset + range.length == stored.size() && range.length == kSizeTail;
+                            }),
+              1);
+    EXPECT_EQ(Reading::read(*reader, stream, 8 * kMiB, kMiB).value(), content.substr(8 * kMiB));
 }
 
 TEST(FrameFetch, AReplacedObjectIsStale) {
