@@ -124,7 +124,7 @@ class OpenRules(Calls):
         own = self.version(file.mount, file.path, description.flags, description.opener)
         own.doubtful, own.sibling = file.doubtful or (is_first and file.half), file.inode
         own.crossed, file.split = crossed, True
-        own.watchers = [file] if crossed and is_first else []
+        own.watchers = [file] if crossed else []
         file.descriptions.remove(description)
         own.descriptions.append(description)
         description.file = own
