@@ -77,9 +77,7 @@ KNOWN_GAPS = {
         "All/KeyNames.AreKept/Directory": FILE_NAMES,
     },
     "swift": {
-        "Objects.PutIfNoneMatchRefusesToReplace": NO_WRITE_CONDITIONS,
         "Objects.AWrongChecksumIsRefused": NO_CHECKSUMS,
-        "Objects.ACopyDoesNotReplaceWhereAskedNotTo": NO_WRITE_CONDITIONS,
         "Objects.RemovingManyIsPinnedToTheirVersions": "takes a DeleteObjects with ETags for XML of another kind",
         "Objects.AnUnknownAccessKeyIsRefused": "answers an unknown key as a wrong secret",
         "Uploads.APartWithAWrongChecksumIsRefused": NO_CHECKSUMS,
