@@ -263,7 +263,7 @@ public:
     }
 
 private:
-    // A table is made by whoever wrote the object, and its memory is in no budget.
+    // The writer of the object has made its table, and the memory for it is in no budget.
     Result<std::uint64_t> small_table_size(const ObjectInfo& object, ByteSpan end) const {
         const Result<std::uint64_t> size = table_size(end, object.size);
         if (!size) {

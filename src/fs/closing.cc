@@ -358,7 +358,7 @@ void OpenFiles::end_versions(const std::vector<NodePtr>& overtaken) {
 }
 
 void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {
-    // Nobody misses it.
+    // No marker waits for it.
     writer->when_failed(nullptr);
     const Status ended = wait_for<void>([&](auto done) { writer->orphan(removed_error(*writer), std::move(done)); });
     if (!ended) {

@@ -43,7 +43,7 @@ void here(CachedVersion& version, Result<std::shared_ptr<const FrameLayout>> lay
     SecondTable& second = version.second_table;
     std::vector<std::pair<std::uint64_t, SecondTable::Done>> waiting;
     std::shared_ptr<const FrameLayout> table;
-    // Else whoever asks next may have more luck.
+    // Else the next reader that asks reads it anew.
     const bool can_be_read = layout && !(*layout)->identity() && (*layout)->size() == version.size;
     if (can_be_read && !are_equal(*version.layout, **layout)) {
         table = std::move(*layout);
