@@ -25,6 +25,9 @@ struct Error {
     bool retryable = false;
     // The request may have taken effect although no success was seen: a commit has to look before it reports failure.
     bool outcome_unknown = false;
+    // Bytes came that are not those that were written. Perhaps on their way only: reading them again may help. Never of
+    // a request that was given up.
+    bool damaged = false;
     // One line: what failed, on which key, and what to do. Never holds a secret.
     std::string message;
     // x-amz-request-id of the response, where there was one.
@@ -39,6 +42,14 @@ using Failure = tl::unexpected<Error>;
 inline Failure failure(int errno_value, std::string message) {
     Error error;
     error.errno_value = errno_value;
+    error.message = std::move(message);
+    return Failure(std::move(error));
+}
+
+// EIO, with the mark.
+inline Failure damage(std::string message) {
+    Error error;
+    error.damaged = true;
     error.message = std::move(message);
     return Failure(std::move(error));
 }

@@ -34,8 +34,7 @@ void fetch_range(ObjectStore& store, std::string key, std::string etag, ByteRang
         }
         const std::uint64_t wanted = range.suffix ? std::min(range.length, result->object.size) : range.length;
         if (bytes->size() != wanted) {
-            done(
-                failure(EIO, format("{}: the store sent {} bytes instead of {}", escaped(key), bytes->size(), wanted)));
+            done(damage(format("{}: the store sent {} bytes instead of {}", escaped(key), bytes->size(), wanted)));
             return;
         }
         FetchedRange fetched{std::move(result->object), Payload::from_string(std::move(*bytes))};

@@ -153,13 +153,14 @@ std::optional<std::uint64_t> described(const ObjectInfo& object) {
 // Somebody may have rewritten an object and kept its description.
 Status check_container(const ObjectInfo& object) {
     if (find_format(object) == nullptr) {
-        return failure(EIO, format("{}: written in the format \"{}\", which this version does not know; use a newer "
-                                   "ckptfs",
-                                   escaped(object.key), escaped(object.metadata.at(kFormatMetadata))));
+        return damage(
+            format("{}: written in the format \"{}\", which this version does not know; use a newer "
+                   "ckptfs",
+                   escaped(object.key), escaped(object.metadata.at(kFormatMetadata))));
     }
     if (!has_marked_size(object.size)) {
-        return failure(EIO, format("{}: described as compressed, but {} bytes are no whole container; write it anew",
-                                   escaped(object.key), object.size));
+        return damage(format("{}: described as compressed, but {} bytes are no whole container; write it anew",
+                             escaped(object.key), object.size));
     }
     return {};
 }
@@ -230,8 +231,8 @@ public:
             return failure(about(object, std::move(table.error())));
         }
         if (const auto told = described(object); told && *told != table->size()) {
-            return failure(EIO, format("{}: described as a file of {} bytes, but its frames hold {}; write it anew",
-                                       escaped(object.key), *told, table->size()));
+            return damage(format("{}: described as a file of {} bytes, but its frames hold {}; write it anew",
+                                 escaped(object.key), *told, table->size()));
         }
         return std::make_shared<const ContainerLayout>(object.key, std::move(*table), container.coding.checksum);
     }

@@ -34,7 +34,7 @@ std::uint64_t table_bytes(std::uint64_t frames) {
 }
 
 Failure damaged(const char* what) {
-    return failure(EIO, format("the frame table is damaged ({})", what));
+    return damage(format("the frame table is damaged ({})", what));
 }
 
 // Of the entry that ends `before` bytes before the object's end.

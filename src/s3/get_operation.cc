@@ -203,11 +203,9 @@ bool GetOperation::take_body(ByteSpan bytes, Call& call) {
 
 void GetOperation::finish(Result<HttpResponse> outcome) {
     if (outcome && !expected_crc32c_.empty() && crc32c_base64(crc32c_) != expected_crc32c_) {
-        done_(unusable(EIO,
-                       format("GetObject {}: the bytes that came are not those that the store has checksummed "
-                              "(request {})",
-                              escaped(request_.key), escaped(response_->request_id)),
-                       false));
+        done_(
+            damage(format("GetObject {}: the bytes that came are not those that the store has checksummed (request {})",
+                          escaped(request_.key), escaped(response_->request_id))));
         return;
     }
     if (outcome && is_unidentified()) {

@@ -55,7 +55,7 @@ void read_table(ObjectStore& store, const Codec& codec, const std::string& key, 
             return failure(layout.error());
         }
         if ((*layout)->size() != size) {
-            return failure(EIO, format("{}: its frames do not make {} bytes", escaped(key), size));
+            return damage(format("{}: its frames do not make {} bytes", escaped(key), size));
         }
         return CommittedFrames{codec.encoder_like(end.object), (*layout)->records()};
     };
@@ -107,11 +107,10 @@ private:
                                 return are_equal(before, *frames);
                             });
         // What is plain was not taken for another kind: its size is that of the file.
-        if (agrees || (frames && frames->plain()) || (!frames && (is_last || frames.error().errno_value != EIO))) {
+        if (agrees || (frames && frames->plain()) || (!frames && (is_last || !frames.error().damaged))) {
             done_(std::move(frames));
         } else if (is_last) {
-            done_(
-                failure(EIO, format("{}: its seek table is damaged on its way, also when read again", escaped(key_))));
+            done_(damage(format("{}: its seek table is damaged on its way, also when read again", escaped(key_))));
         } else {
             if (frames) {
                 seen_.push_back(std::move(*frames));

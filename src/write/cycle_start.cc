@@ -275,7 +275,7 @@ void FileWriterImpl::checksum_committed(std::uint64_t cycle, const std::string& 
         }
         if (!result && keep->has_moved(key)) {
             keep->fetching_ = false;
-        } else if (!result && result.error().errno_value == EIO && !again) {
+        } else if (!result && result.error().damaged && !again) {
             // Damaged, perhaps on its way only.
             keep->outbox_.add([keep, cycle, key, wanted] { keep->checksum_committed(cycle, key, wanted, true); });
         } else if (!result) {

@@ -4,6 +4,7 @@
 import errno
 import os
 import subprocess
+import time
 
 import pytest
 import torch
@@ -137,3 +138,23 @@ def test_the_end_of_an_outage_is_told_of(mount, simulator, prefix):
     wait_until(lambda: "the store answers again" in made.log(), "the end to be told of")
     (made / "other").write_bytes(b"more")
     assert made.log().count("answers again") == 1
+
+
+@pytest.mark.parametrize("compress", ["none", "auto"])
+@pytest.mark.parametrize("call", ["append", "read"])
+def test_an_outage_is_waited_for_once(mount, simulator, prefix, compress, call):
+    """What cannot be read is not taken for damaged, and read again."""
+    writer = mount("--compress", compress)
+    (writer / "file").write_bytes(os.urandom(3 * MIB))
+    made = mount("--compress", compress, "--retry-for", "3s")
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "500"})
+    started = time.monotonic()
+    with pytest.raises(OSError) as raised:
+        if call == "read":
+            (made / "file").read_bytes()
+        else:
+            with open(made / "file", "ab", buffering=0) as file:
+                file.write(b"x")
+                os.fsync(file.fileno())
+    assert raised.value.errno == errno.EIO
+    assert time.monotonic() - started < 5
