@@ -2,8 +2,10 @@
 #include "fs/object_copy.h"
 
 #include <cerrno>
-#include <memory>
-#include <optional>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,28 +55,97 @@ Result<std::vector<UploadedPart>> copy_parts(ObjectStore& store, const ObjectInf
     return parts;
 }
 
-// Twice, since nothing vouches for a part of an object: a bit that flips on the way down would be in the copy for good.
-Result<std::string> fetch_checked(ObjectStore& store, const ObjectInfo& source, const ByteRange& range) {
-    std::optional<std::uint32_t> checksum;
-    for (int fetched = 0; fetched < kMostFetches; ++fetched) {
-        auto bytes = std::make_shared<std::string>();
-        GetRequest request;
-        request.key = source.key;
-        request.if_match = source.etag;
-        request.range = range;
-        request.on_body = [bytes](ByteSpan piece) {
-            bytes->append(as_text(piece));
-            return true;
-        };
-        const Result<GetResponse> got = wait_for<GetResponse>([&](auto done) { store.get(request, done); });
-        if (!got) {
-            return failure(got.error());
+// Of what is held in no budget, by all copies of the process together. A part that is larger is held alone.
+constexpr std::uint64_t kMostHeld = std::uint64_t{64} << 20;
+
+class HeldBytes {
+public:
+    void take(std::uint64_t bytes) {
+        std::unique_lock lock(mutex_);
+        freed_.wait(lock, [&] { return held_ == 0 || held_ + bytes <= kMostHeld; });
+        held_ += bytes;
+    }
+    void give_back(std::uint64_t bytes) {
+        {
+            const std::lock_guard lock(mutex_);
+            held_ -= bytes;
         }
-        const std::uint32_t found = crc32c(as_bytes(*bytes));
-        if (bytes->size() == range.length && checksum == found) {
-            return std::move(*bytes);
+        freed_.notify_all();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable freed_;
+    std::uint64_t held_ = 0;
+};
+
+// A place in memory for one part, waited for.
+class PartInMemory {
+public:
+    explicit PartInMemory(std::uint64_t size) : size_(size) { all().take(size_); }
+    ~PartInMemory() { all().give_back(size_); }
+    PartInMemory(const PartInMemory&) = delete;
+    PartInMemory& operator=(const PartInMemory&) = delete;
+
+private:
+    static HeldBytes& all() {
+        static HeldBytes held;
+        return held;
+    }
+
+    const std::uint64_t size_;
+};
+
+struct Fetched {
+    std::uint64_t size = 0;
+    std::uint32_t crc32c = 0;
+};
+
+// `kept` takes the bytes, unless it is null.
+Result<Fetched> fetch(ObjectStore& store, const ObjectInfo& source, const ByteRange& range, std::string* kept) {
+    Fetched fetched;
+    GetRequest request;
+    request.key = source.key;
+    request.if_match = source.etag;
+    request.range = range;
+    request.on_body = [&fetched, &range, kept](ByteSpan piece) {
+        if (piece.size() > range.length - fetched.size) {
+            return false;
         }
-        checksum = found;
+        fetched.size += piece.size();
+        fetched.crc32c = crc32c(piece, fetched.crc32c);
+        if (kept != nullptr) {
+            kept->append(as_text(piece));
+        }
+        return true;
+    };
+    const Result<GetResponse> got = wait_for<GetResponse>([&](auto done) { store.get(request, done); });
+    return got ? Result<Fetched>(fetched) : failure(got.error());
+}
+
+// Fetched twice, since nothing vouches for a part of an object: a bit that flips on the way down would be in the copy
+// for good. The first time only for its checksum.
+Result<UploadedPart> send_part(ObjectStore& store, const ObjectInfo& source, const ByteRange& range,
+                               UploadPartRequest request) {
+    Result<Fetched> before = fetch(store, source, range, nullptr);
+    if (!before) {
+        return failure(std::move(before.error()));
+    }
+    const PartInMemory place(range.length);
+    std::string bytes;
+    bytes.reserve(range.length);
+    for (int fetched = 1; fetched < kMostFetches; ++fetched) {
+        bytes.clear();
+        Result<Fetched> now = fetch(store, source, range, &bytes);
+        if (!now) {
+            return failure(std::move(now.error()));
+        }
+        if (now->size == range.length && now->crc32c == before->crc32c) {
+            request.crc32c = now->crc32c;
+            request.body = Payload::from_string(std::move(bytes));
+            return wait_for<UploadedPart>([&](auto done) { store.upload_part(std::move(request), done); });
+        }
+        before = now;
     }
     return failure(EIO, format("copy {}: its bytes from offset {} on are damaged on their way from the store",
                                escaped(source.key), range.offset));
@@ -84,16 +155,10 @@ Result<std::string> fetch_checked(ObjectStore& store, const ObjectInfo& source, 
 Result<std::vector<UploadedPart>> send_parts(ObjectStore& store, const ObjectInfo& source, const UploadId& upload) {
     std::vector<UploadedPart> parts;
     for (const ByteRange& range : resent_ranges(source.size)) {
-        Result<std::string> bytes = fetch_checked(store, source, range);
-        if (!bytes) {
-            return failure(std::move(bytes.error()));
-        }
         UploadPartRequest request;
         request.upload = upload;
         request.part_number = static_cast<int>(parts.size()) + 1;
-        request.crc32c = crc32c(as_bytes(*bytes));
-        request.body = Payload::from_string(std::move(*bytes));
-        Result<UploadedPart> part = wait_for<UploadedPart>([&](auto done) { store.upload_part(request, done); });
+        Result<UploadedPart> part = send_part(store, source, range, std::move(request));
         if (!part) {
             return failure(std::move(part.error()));
         }

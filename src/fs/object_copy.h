@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies an object inside the bucket: by CopyObject, or in parallel parts where it is large. On a store that copies no
-// parts CopyObject does it as far as it goes, and then its bytes are fetched and sent, few of them at a time.
+// parts CopyObject does it as far as it goes, and then its bytes are fetched and sent: 64 MiB of them at a time in the
+// whole process, or one part that is larger.
 //
 // The source is pinned by its ETag, so that what arrives is one version. A multipart copy carries no metadata by
 // itself: it is read from the source and given again. On failure nothing is left behind. Threads: blocks; for the

@@ -130,6 +130,24 @@ def test_without_part_copies_the_bytes_are_sent(without_part_copy, copies):
     assert sum(request["op"] == "UploadPartCopy" for request in store.requests()) <= 8
 
 
+def test_what_is_fetched_and_sent_takes_little_memory(without_part_copy):
+    store, mount = without_part_copy
+    directory = mount / "old"
+    directory.mkdir()
+    data = os.urandom(80 * MIB)
+    for number in range(8):
+        (directory / f"file{number}").write_bytes(data)
+    store.inject({"op": "CopyObject", "action": "400"})
+    # So that all are under way at once.
+    store.set_model(conn_mbps=60)
+    directory.rename(mount / "new")
+    store.set_model(conn_mbps=0)
+    for number in range(8):
+        assert store.content(f"run/new/file{number}") == data
+    # --max-memory, two parts of 32 MiB, and everything else.
+    assert mount.peak_memory() < (256 + 64 + 96) * MIB
+
+
 def test_bytes_that_flip_on_the_way_down_are_not_renamed(without_part_copy):
     store, mount = without_part_copy
     data = os.urandom(80 * MIB)
