@@ -38,6 +38,7 @@
 #include "cli/takeover.h"
 #include "cli/traffic.h"
 #include "cli/unmount_command.h"
+#include "fuse/connection_guard.h"
 #include "fuse/mount.h"
 #include "fuse/session.h"
 
@@ -154,6 +155,10 @@ void say_what_cannot_be_told() {
     }
 }
 
+void not_guarded(const Error& why) {
+    log_warning(format("what uses the mount may hang should this process be killed: {}", why.message));
+}
+
 // Everything from here on happens in the process that serves.
 class Daemon {
 public:
@@ -184,6 +189,7 @@ private:
     Readiness readiness_;
     const ServiceManager service_manager_;
     const bool has_terminal_ = has_terminal();
+    std::optional<ConnectionGuard> guard_;
     std::unique_ptr<Mount> mount_;
     std::unique_ptr<Session> session_;
     std::unique_ptr<Machinery> machinery_;
@@ -209,6 +215,11 @@ Status Daemon::start() {
     auto signals = take_over_signals();
     if (!signals) {
         return failure(signals.error());
+    }
+    if (auto guard = ConnectionGuard::start(); guard) {
+        guard_.emplace(std::move(*guard));
+    } else {
+        not_guarded(guard.error());
     }
     auto machinery = Machinery::create(config_);
     if (!machinery) {
@@ -272,6 +283,9 @@ Status Daemon::attach() {
         return failure(mount.error());
     }
     mount_ = std::move(*mount);
+    if (const Status watched = guard_ ? guard_->watch(mount_->entry()) : Status(); !watched) {
+        not_guarded(watched.error());
+    }
     return {};
 }
 

@@ -68,7 +68,7 @@ class InstalledMachine:
 
     def _is_daemon(self, process: pathlib.Path) -> bool:
         try:
-            return ("ckptfs" in (process / "comm").read_text()
+            return ((process / "comm").read_text().strip() == "ckptfs"
                     and os.readlink(process / "ns/mnt") == os.readlink(self.namespace))
         except OSError:
             return False  # It has ended.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs see while the store takes nothing."""
 
+import ctypes
 import hashlib
 import os
 import pathlib
@@ -16,6 +17,8 @@ from harness.programs import CKPTFS, wait_until
 pytestmark = pytest.mark.sanitized
 
 MIB = 1 << 20
+# Of umount2(2).
+MNT_FORCE = 1
 
 WRITERS = """
     import hashlib, os, sys, threading
@@ -183,3 +186,37 @@ def test_a_writer_that_dies_does_not_wait_for_the_store(mount, simulator, prefix
     kept = [prefix + f"{i}/train.log" for i in range(3)] if name == "train.log" else []
     wait_until(lambda: [key for key in simulator.keys(prefix) if not key.endswith("/")] == kept, "logs to be published", 60)
     wait_until(lambda: simulator.open_uploads(prefix) == [], "the uploads to be ended", 60)
+
+
+def creates(path: pathlib.Path) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", "import sys; open(sys.argv[1], 'x')", path],
+                            stderr=subprocess.PIPE, text=True)
+
+
+def waits_for_the_directory(daemon: int) -> bool:
+    """A thread of the daemon, for the lock that a call holds which waits for the daemon."""
+    stacks = [(task / "stack") for task in pathlib.Path(f"/proc/{daemon}/task").iterdir()]
+    return any("fuse_reverse_inval_entry" in stack.read_text() for stack in stacks)
+
+
+def test_a_daemon_that_is_killed_while_it_waits_for_its_callers_leaves_none_waiting(mount, simulator, prefix):
+    made = mount()
+    first, second = (os.open(made / "a", os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for _ in range(2))
+    simulator.inject({"op": "*", "action": "slow", "ms": 20_000, "key": prefix + "b*"})
+    creator = creates(made / "b")
+    wait_until(lambda: blocked_threads(creator) == 1, "the creation to wait for the store")
+    os.write(first, b"1")
+    # Its own version: the kernel is told to look the name up again, in the directory in which the other one creates.
+    os.write(second, b"2")
+    wait_until(lambda: waits_for_the_directory(made.process.pid), "the daemon to wait for the directory's lock")
+    made.process.kill()
+    try:
+        assert creator.wait(10) != 0
+        assert made.process.wait(10) == -signal.SIGKILL
+    finally:
+        # In this process: one that is started would close what it inherits of the mount, and wait as well.
+        ctypes.CDLL(None).umount2(os.fsencode(made.path), MNT_FORCE)
+    with pytest.raises(OSError, match="not connected|aborted"):
+        (made / "c").write_bytes(b"3")
+    assert made.is_mounted()
+    assert "was killed and could not end: its connection was aborted" in made.log()
