@@ -73,8 +73,11 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
                 writer = state_.make_writer(state_.key(lock, *node), request->flags, std::nullopt);
             }
             answer = add_handle(lock, *request, std::move(writer), nullptr);
-            handles_.find(answer->handle)->has_only_truncated = true;
-            if (!is_joined) {
+            const HandlePtr opened = handles_.find(answer->handle);
+            opened->has_only_truncated = true;
+            if (is_joined) {
+                node->version->truncated_again(opened->truncated_at);
+            } else {
                 node->version->fate.made(request->opener);
             }
         } else if (request->is_second_try) {
@@ -171,7 +174,7 @@ void OpenFiles::replace_earlier_versions(const NodePtr& node) {
         if (node->removed || node->version == nullptr) {
             return;
         }
-        const WrittenVersion::Moment made = node->version->made_at;
+        const WrittenVersion::Moment made = node->version->made_at.load();
         earlier = state_.nodes.overtaken(lock, node->parent, node->name);
         std::erase_if(earlier, [&node](const NodePtr& version) { return version->id >= node->id; });
         for (const NodePtr& version : earlier) {

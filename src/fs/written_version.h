@@ -58,8 +58,8 @@ struct WrittenVersion {
 
     explicit WrittenVersion(Moment truncated) : made_at(truncated), changed_at(truncated) {}
 
-    // When it cut away what was there; 0 where it did not.
-    const Moment made_at;
+    // When it last cut away what was there; 0 where it did not.
+    std::atomic<Moment> made_at;
 
     VersionFate fate;
     UndecidedCloses closes;
@@ -69,6 +69,9 @@ struct WrittenVersion {
     std::atomic<Moment> replaced_at = 0;
     // The handle by which it was written first; only compared.
     std::atomic<const void*> first_written_by = nullptr;
+
+    // Another open has truncated the name while this was empty, and has joined it.
+    void truncated_again(Moment moment) { made_at = changed_at = moment; }
 
     // What it holds was cut away by a later version that is committed, as on a local disk: it is published only if
     // it is written to again.

@@ -92,8 +92,7 @@ class Calls(State):
         if call.dead:
             outcomes = self.perhaps(call)
         elif "died" in result:
-            if "path" in step:
-                self.failures.add(step["path"])
+            self.failures |= {step["path"]} | set(call.touched) if "path" in step else set()
             opened = self.live(step["mount"], step["path"]) if step["do"] in ("open", "save") else None
             if opened is not None:
                 # It may have had it open.
@@ -117,8 +116,9 @@ class Calls(State):
             if outcome.contents:
                 self.overtake(path, call.file)
                 mount = call.file.mount if call.file is not None else step.get("mount")
+                truncated = 0 if step["do"] == "save" and step["flags"] in ("a", "a+") else call.number
                 self.cut_away(path, mount, call.file if step["do"] != "cut" else None,
-                              step.get("agent", ""), call.number, outcome.certain)
+                              step.get("agent", ""), truncated, outcome.certain)
 
     def half_written(self, call: Call) -> None:
         """What grows may be published with what was being written."""

@@ -11,7 +11,8 @@ from rules import Rules
 class NameRules(Rules):
     def save_ready(self, step):
         if step["flags"] in ("w", "w+"):
-            return self.parent_is_there(step["path"]) and not self.is_appended_to(step)
+            return (self.parent_is_there(step["path"]) and not self.is_appended_to(step)
+                    and not self.truncates_one_of_several(step))
         file = self.live(step["mount"], step["path"])
         if file is not None and (file.writers() or file.overtaken):
             return False
@@ -47,6 +48,9 @@ class NameRules(Rules):
             allowed += ["EEXIST"]
         if step["flags"] in ("a", "a+"):
             allowed += ["ESTALE"] if self.names[step["path"]].mixed else []
+        elif file is not None and file.overtaken and file.shown() & {b""}:
+            # It has joined an empty version that another mount has replaced or removed.
+            allowed += self.may_conflict(file)
         if not self.parent_is_there(step["path"]) or time.monotonic() < self.renamed_at + TTL:
             allowed += GONE
         self.refused(call, result, *allowed)
@@ -84,9 +88,9 @@ class NameRules(Rules):
 
     def cut_begins(self, step):
         contents = {cut(content, step["size"]) for content in self.names[step["path"]].may - {ABSENT}}
-        if step["size"] == 0 and self.changed_elsewhere(step["path"]):
+        if self.changed_elsewhere(step["path"]):
             # "truncate(2) goes by what stat(2) shows", and of nothing nothing is needed.
-            contents.add(b"")
+            contents.add(cut(b"", step["size"]))
         return Call(step, {step["path"]: contents}, self.live(step["mount"], step["path"]))
 
     def changed_elsewhere(self, path: str) -> bool:

@@ -4,7 +4,8 @@
 import time
 
 from calls import Call, Calls
-from reference import ABSENT, CREATES, GONE, KEPT, PERHAPS_KEPT, READABLE, TRUNCATES, TTL, WRITABLE, Description, File
+from reference import (ABSENT, CREATES, GONE, KEPT, PERHAPS_KEPT, READABLE, TRUNCATES, TTL, WRITABLE, Description, File,
+                       changes)
 
 
 class OpenRules(Calls):
@@ -18,7 +19,7 @@ class OpenRules(Calls):
             # Which of the two comes first decides what becomes of the file.
             return False
         if flags in ("r", "w", "w+"):
-            return flags == "r" or not self.is_appended_to(step)
+            return flags == "r" or not (self.is_appended_to(step) or self.truncates_one_of_several(step))
         if any(call.step["do"] in ("open", "save") and (step["mount"], path) in self.places(call)
                for call in self.calls.values()):
             # Which of the two comes first decides whether they have one file.
@@ -31,6 +32,13 @@ class OpenRules(Calls):
         """By a save under way: whether that goes on in the file, or behind what is written anew, follows from its order."""
         return any(call.step["do"] == "save" and call.step["flags"] in ("a", "a+")
                    and (step["mount"], step["path"]) in self.places(call) for call in self.calls.values())
+
+    def truncates_one_of_several(self, step) -> bool:
+        """Whether what has the name is empty is not known, and with that what is truncated: it was opened by several
+        at once, or by one that was killed in it. What follows could not be judged.
+        """
+        file = self.live(step["mount"], step["path"])
+        return file is not None and file.vague() and b"" in file.shown()
 
     def open_begins(self, step):
         path = step["path"]
@@ -86,16 +94,19 @@ class OpenRules(Calls):
             return Description(fresh, flags, step["agent"], set(file.contents) if file is not None and joins else set(),
                                unwritten=True, perhaps_own=call.crossed)
         file.doubtful = call.haunted
+        file.truncated = next(changes)
         if not file.writers():
             file.fresh, file.maker = True, step["agent"]
-            file.ordered = flags not in READABLE
+            file.ordered = file.write_only = flags not in READABLE
         self.opened_otherwise(file, flags)
         return Description(file, flags, step["agent"], set() if certain else {b""}, unwritten=True,
                            perhaps_own=not certain)
 
     def version(self, mount: int, path: str, flags: str, maker: str) -> File:
         """A new one, which has the name."""
-        fresh = File(mount, path, {b""}, fresh=True, maker=maker, ordered=flags not in READABLE)
+        fresh = File(mount, path, {b""}, fresh=True, maker=maker, ordered=flags not in READABLE,
+                     write_only=flags not in READABLE)
+        fresh.truncated = fresh.born if flags in TRUNCATES else 0
         self.note_kind(fresh, path, flags)
         fresh.exclusive = flags in ("x", "x+")
         self.nodes[mount][path] = fresh
@@ -120,6 +131,9 @@ class OpenRules(Calls):
         is_first, file.first = file.first is None, file.first or description
         can_read = description.flags not in READABLE or not file.ordered
         if not unwritten or file.path is None or (is_first and can_read and not crossed):
+            if unwritten and file.vague():
+                # Another may have been first.
+                self.left_by_others(file)
             return file
         own = self.version(file.mount, file.path, description.flags, description.opener)
         own.doubtful, own.sibling = file.doubtful or (is_first and file.half), file.inode
@@ -129,10 +143,13 @@ class OpenRules(Calls):
         own.descriptions.append(description)
         description.file = own
         if not file.writers():
-            # What others wrote and did not save, or left, is saved now if at all.
-            self.names[file.path].may |= file.contents
-            self.names[file.path].before |= file.contents
+            self.left_by_others(file)
         return own
+
+    def left_by_others(self, file: File) -> None:
+        """What they wrote and did not save, or left, is saved now if at all."""
+        self.names[file.path].may |= file.contents
+        self.names[file.path].before |= file.contents
 
     def file_to_open(self, call, file, seen) -> File:
         path, flags, mount = call.step["path"], call.step["flags"], call.step["mount"]

@@ -277,7 +277,8 @@ class Player:
         """Closes everything, unmounts, and looks at what is left."""
         self.rest({"do": "rest"})
         while slots := list(self.model.slots):
-            self.step({"do": "close", "agent": slots[0][0], "slot": slots[0][1]})
+            if not self.step({"do": "close", "agent": slots[0][0], "slot": slots[0][1]}):
+                raise AssertionError(f"the model cannot close {slots[0]}")
             if self.model.differences:
                 return
         self.rest({"do": "rest"})

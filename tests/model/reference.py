@@ -65,6 +65,8 @@ class Name:
         self.acknowledged = self.acknowledged or outcome.certain
         if outcome.certain:
             self.at_rest = None
+        elif self.at_rest is not None:
+            self.at_rest = self.at_rest | outcome.contents
         if self.active == 0:
             self.may = self.outcomes | (set() if self.acknowledged else self.before)
             self.changed_at = time.monotonic()
@@ -110,6 +112,10 @@ class File:
     first: object = None
     # It began as a version of its own, of those who shared this one while it was empty.
     sibling: "File | None" = None
+    # When it last cut away what was there, counted in changes; 0 where it began with that.
+    truncated: int = 0
+    # Opened for writing only, first.
+    write_only: bool = False
     # Others that truncated it have versions of their own by now, behind one inode.
     split: bool = False
     # Opened while others were: which of them has the name is not known.
@@ -270,11 +276,11 @@ class State:
             if file is not by and file.path == path:
                 file.overtaken = True
 
-    def cut_away(self, path: str, mount: int, by: File | None, saver: str, began: int,
+    def cut_away(self, path: str, mount: int, by: File | None, saver: str, truncated: int,
                  certain: bool) -> None:
         """What a commit under the name does to other versions of its mount: `by`, or one saved at a stretch."""
         openers = by.openers if by is not None else {saver}
-        opened = by.born if by is not None else began
+        truncated = by.truncated if by is not None else truncated
         for file in self.files():
             if file.mount != mount or file.path != path:
                 continue
@@ -282,7 +288,7 @@ class State:
                 each.perhaps_given_up = each.perhaps_given_up or each.opener in openers
             if file is by:
                 continue
-            if file.changed > opened:
+            if file.changed > truncated:
                 continue
             known = certain and not (file.vague() or file.failed or file.busy or file.kept or file.perhaps_kept or file.split
                          or file.sibling or b"" in file.contents or (by is not None and (by.vague() or by.split)))

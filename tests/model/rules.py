@@ -133,7 +133,8 @@ class Rules(OpenRules):
         description = self.slots[call.step["agent"], call.step["slot"]]
         file = description.file
         if not result["ok"]:
-            writing = {"EBUSY", "EOPNOTSUPP"} if file.ordered else set()
+            changed = file.write_only and (file.changed_by or file.written)
+            writing = {"EBUSY", "EOPNOTSUPP"} if file.ordered or changed else set()
             # A version that was replaced or removed is an error, or its bytes.
             gone = {"ESTALE", "ENOENT"} if file.path is None or file.overtaken or file.half else set()
             self.refused(call, result, *writing, *gone, *self.may_conflict(file))
@@ -195,6 +196,7 @@ class Rules(OpenRules):
 
     def fsync_ends(self, call, result, found):
         file = call.file
+        description = self.slots[call.step["agent"], call.step["slot"]]
         if not result["ok"]:
             self.refused(call, result, *self.may_conflict(file))
             self.fail(file)
@@ -206,7 +208,7 @@ class Rules(OpenRules):
         if file.cut_away:
             return None
         if (file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file)
-                or file.cut_away is None):
+                or file.cut_away is None or description.file.vague()):
             file.perhaps_saved = True
             return self.perhaps(call)
         if not file.changed_by:
@@ -288,4 +290,6 @@ class Rules(OpenRules):
         if not file.changed_by:
             return "perhaps" if others or file.overtaken else "surely"
         inherited = bool(description.holders) and agent != description.opener
-        return "perhaps" if inherited or (others and agent not in file.changed_by) else "surely"
+        # What was only cut or stretched may have been for others to fill.
+        handed_on = others and not (agent in file.changed_by and file.written)
+        return "perhaps" if inherited or handed_on else "surely"

@@ -266,7 +266,10 @@ class Model(NameRules):
             name.may |= file.contents
             name.before |= file.contents
         elif agent in file.answering and file.kept:
-            if not others:
+            if others:
+                # Cut or stretched only, it keeps its version.
+                file.half = not file.written
+            else:
                 name.may |= file.contents
                 name.before |= file.contents
                 # "One that was truncated and not written keeps its version."

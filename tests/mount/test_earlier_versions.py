@@ -101,6 +101,29 @@ def test_who_writes_on_after_another_process_wrote_the_name_wins(step, simulator
     assert simulator.content(prefix + "step/shard") == b"first and last"
 
 
+def test_a_save_cuts_away_what_came_before_although_another_has_emptied_the_file_earlier(step, simulator, prefix):
+    first = another_process("""
+        import os, sys
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(file, b"half")
+        print(flush=True)
+        sys.stdin.readline()
+        os.write(file, b" more")
+        print(flush=True)
+        sys.stdin.readline()
+    """, step / "shard")
+    emptied = os.open(step / "shard", NEW)
+    first.stdin.write(b"\n")
+    first.stdin.flush()
+    assert first.stdout.readline()
+    (step / "shard").write_bytes(b"whole")
+    assert simulator.content(prefix + "step/shard") == b"whole"
+    first.communicate(b"\n")
+    assert simulator.content(prefix + "step/shard") == b"whole"
+    os.close(emptied)
+    assert simulator.content(prefix + "step/shard") == b"whole"
+
+
 def test_a_log_goes_on_after_it_was_emptied(step, simulator, prefix):
     """exec > train.log; : > train.log: the process writes on by its first descriptor."""
     log = begin(step / "train.log", b"first\n")
