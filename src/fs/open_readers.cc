@@ -35,8 +35,7 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
         return;
     }
     if (is_unreadable(*handle)) {
-        const bool is_empty = handle->truncated_at != 0 && handle->writer->size() == 0;
-        is_empty ? reply(Payload()) : reply(cannot_read_back());
+        handle->writer->size() == 0 ? reply(Payload()) : reply(cannot_read_back());
     } else if (const std::shared_ptr<FileWriter> writer = changing(*handle)) {
         writer->read(offset, size, [this, reply = std::move(reply)](Result<Payload> data) {
             counters_.read(data ? data->size() : 0);
@@ -47,11 +46,15 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
     }
 }
 
-// It has joined a writer that keeps nothing to read, and truncated or wrote: the version before would not show that.
+// It has joined a writer that keeps nothing to read. The version before would not show what was changed, and a mapping
+// would show it at the size that the file has by now; what was only appended leaves it as it is.
 bool OpenFiles::is_unreadable(const Handle& handle) {
+    if (handle.writer == nullptr || handle.writer->readable() || !handle.writer->dirty()) {
+        return false;
+    }
     const bool wrote = (handle.flags & O_APPEND) == 0 && handle.noted != VersionFate::kNever;
-    return handle.writer != nullptr && !handle.writer->readable() && (wrote || handle.truncated_at != 0) &&
-           handle.writer->dirty();
+    const VersionState version = handle.version->fate.state(kUnseenProcess, handle.opener);
+    return wrote || handle.truncated_at != 0 || (version.unsaved && !version.only_appended);
 }
 
 std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {

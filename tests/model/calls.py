@@ -104,6 +104,8 @@ class Calls(State):
                 # An empty log harms nobody.
                 call.touched[step["path"]].add(b"")
             outcomes = self.perhaps(call)
+            for path, contents in call.touched.items():
+                self.going_on[path] = (contents, time.monotonic() + self.retry_for + 1)
             for file in filter(None, (call.file, call.other)):
                 file.doubtful = True
             self.died(call)
@@ -122,20 +124,23 @@ class Calls(State):
 
     def half_written(self, call: Call) -> None:
         """What grows may be published with what was being written."""
-        step, file = call.step, call.file
-        if step["do"] in ("write", "pwrite") and (file.kept or file.perhaps_kept):
-            appends = self.slots[step["agent"], step["slot"]].appends
-            file.contents |= {put(content, len(content) if appends else step["at"], bytes_of(step))
-                              for content in file.contents}
-        elif step["do"] == "truncate" and (file.kept or file.perhaps_kept):
-            file.contents |= {cut(content, step["size"]) for content in file.contents}
+        if call.step["do"] in ("write", "pwrite", "truncate") and (call.file.kept or call.file.perhaps_kept):
+            call.file.contents |= self.being_written(call)
+
+    def being_written(self, call: Call) -> set:
+        step, contents = call.step, call.file.contents
+        if step["do"] == "truncate":
+            return {cut(content, step["size"]) for content in contents}
+        appends = self.slots[step["agent"], step["slot"]].appends
+        return {put(content, len(content) if appends else step["at"], bytes_of(step)) for content in contents}
 
     def died(self, call: Call) -> None:
         """SIGBUS, unless it was killed: the version that it has mapped is gone."""
         description = self.slots.get((call.step["agent"], call.step.get("slot")))
         file = description.file if description else None
         # "Reading back what has been written to a new file that is open for writing only" is not promised.
-        gone = file is not None and (file.path is None or file.overtaken or file.vague() or file.failed or file.ordered)
+        gone = file is not None and (file.path is None or file.overtaken or file.vague() or file.failed or file.ordered
+                                     or file.write_only)
         if not call.excused and not (call.step["do"] in ("map_read", "map_write") and gone):
             self.differ("died", f"{call.step['agent']} died in {call.step}")
 

@@ -230,6 +230,8 @@ class State:
         self.failures: set[str] = set()
         # What removals that the network delivers late may have named.
         self.removed_late: dict[str, set] = collections.defaultdict(set)
+        # Commits of calls that were killed go on for as long as the store is asked again: what they may leave, until.
+        self.going_on: dict[str, tuple[set, float]] = {}
         # The store has sent damaged bytes: "finding bits that flip on the way ... of a plain object" is not promised.
         self.flipped = False
         # The store has refused to remove an object, which may be a temporary one: the log names it.
@@ -371,7 +373,8 @@ class State:
                 self.differ("lost", f"{path} in the bucket is {explain(found.get(path), self.tags)} at rest, not "
                             f"{self.show(name.at_rest)}")
             name.at_rest = None
-            name.may = {found.get(path)}
+            contents, until = self.going_on.get(path, (set(), 0.0))
+            name.may = {found.get(path)} | (contents if time.monotonic() < until else set())
             name.before = set(name.may)
 
 

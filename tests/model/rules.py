@@ -46,7 +46,13 @@ class Rules(OpenRules):
                 and all(len(content or b"") >= step["at"] + step["size"] for content in description.file.contents))
 
     def write_begins(self, step):
-        return Call(step, {}, self.slots[step["agent"], step["slot"]].file)
+        call = Call(step, {}, self.slots[step["agent"], step["slot"]].file)
+        if (call.file.kept or call.file.perhaps_kept) and call.file.path is not None:
+            # It may be published before the call returns.
+            name, contents = self.names[call.file.path], self.being_written(call)
+            name.may |= contents
+            name.before |= contents
+        return call
 
     pwrite_begins = truncate_begins = write_begins
 

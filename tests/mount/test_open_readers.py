@@ -260,3 +260,20 @@ def test_a_writer_never_fails_because_others_read(made, simulator, prefix):
         for reader in readers:
             reader.join()
     assert not wrong
+
+
+def test_a_descriptor_for_both_does_not_show_the_earlier_version_while_another_writes_only(mount):
+    """Its bytes at the new size would be a third one."""
+    path = mount() / "shard"
+    path.write_bytes(b"1" * 70_000)
+    writer = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    os.write(writer, b"2")
+    both = os.open(path, os.O_RDWR)
+    os.ftruncate(writer, 100)
+    with pytest.raises(OSError) as refused:
+        os.pread(both, 100, 0)
+    assert refused.value.errno == errno.EOPNOTSUPP
+    os.fsync(writer)
+    assert os.pread(both, 100, 0) == b"2" + b"\0" * 99
+    os.close(writer)
+    os.close(both)
