@@ -105,7 +105,7 @@ class Calls(State):
                 call.touched[step["path"]].add(b"")
             outcomes = self.perhaps(call)
             for path, contents in call.touched.items():
-                self.going_on[path] = (contents, time.monotonic() + self.retry_for + 1)
+                self.goes_on(path, contents, self.retry_for + 1)
             for file in filter(None, (call.file, call.other)):
                 file.doubtful = True
             self.died(call)
@@ -165,6 +165,8 @@ class Calls(State):
 
     def fail(self, file: File) -> None:
         file.failed = True
+        for each in file.watchers:
+            each.doubtful = True
         if file.path is not None:
             self.failures.add(file.path)
 

@@ -200,6 +200,7 @@ class NameRules(Rules):
                          *(self.may_conflict(file) if file else ()))
             if file is not None:
                 file.doubtful = True
+                file.perhaps_at = other
             if target is not None and found.get(other) in call.touched[other] - self.names[other].before:
                 target.doubtful = True
             if file is not None and file.writers():

@@ -98,6 +98,7 @@ class OpenRules(Calls):
         if not file.writers():
             file.fresh, file.maker = True, step["agent"]
             file.ordered = file.write_only = flags not in READABLE
+            self.note_kind(file, path, flags)
         self.opened_otherwise(file, flags)
         return Description(file, flags, step["agent"], set() if certain else {b""}, unwritten=True,
                            perhaps_own=not certain)
@@ -131,20 +132,28 @@ class OpenRules(Calls):
         is_first, file.first = file.first is None, file.first or description
         can_read = description.flags not in READABLE or not file.ordered
         if not unwritten or file.path is None or (is_first and can_read and not crossed):
-            if unwritten and file.vague():
+            if unwritten and file.vague() and file.path is not None:
                 # Another may have been first.
                 self.left_by_others(file)
             return file
         own = self.version(file.mount, file.path, description.flags, description.opener)
         own.doubtful, own.sibling = file.doubtful or (is_first and file.half), file.inode
         own.crossed, file.split = crossed, True
-        own.watchers = [file] if crossed else []
+        if crossed:
+            self.may_be_one_with_others(own)
+            own.watchers.append(file)
         file.descriptions.remove(description)
         own.descriptions.append(description)
         description.file = own
         if not file.writers():
             self.left_by_others(file)
         return own
+
+    def may_be_one_with_others(self, own: File) -> None:
+        for each in self.files():
+            if each.crossed and each is not own and each.inode is own.inode:
+                each.watchers.append(own)
+                own.watchers.append(each)
 
     def left_by_others(self, file: File) -> None:
         """What they wrote and did not save, or left, is saved now if at all."""
@@ -167,6 +176,9 @@ class OpenRules(Calls):
             return File(mount, path, set(seen), doubtful=True)
         if file is not None and (file.changed_by or not file.overtaken):
             return file
+        if file is not None and file.writers():
+            # The name stays with it; what another mount has put there may be what is read.
+            return File(mount, path, seen | file.shown(), doubtful=True)
         fresh = self.nodes[mount][path] = File(mount, path, set(seen))
         return fresh
 

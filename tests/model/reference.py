@@ -21,6 +21,8 @@ ABSENT = None
 TTL = 1.6
 # Removals in a row, from which on they may be acknowledged before they are made: 17, and what counts besides files.
 BATCHED = 14
+# How late a file may be told to be closed by all.
+RELEASED = 2.0
 # Of a call that the store does not hold up, and of any other beyond --retry-for.
 QUICK, SLOW = 4.0, 20.0
 KEPT = (".log", ".out", ".err", ".jsonl")
@@ -99,6 +101,8 @@ class File:
     answering: set = dataclasses.field(default_factory=set)
     # Not only cut or stretched.
     written: bool = False
+    # Not only at its end.
+    written_inside: bool = False
     # A killed process has changed it; nothing else may publish that.
     half: bool = False
     failed: bool = False
@@ -114,6 +118,8 @@ class File:
     sibling: "File | None" = None
     # When it last cut away what was there, counted in changes; 0 where it began with that.
     truncated: int = 0
+    # Where a rename that failed may have left it.
+    perhaps_at: str | None = None
     # Opened for writing only, first.
     write_only: bool = False
     # Others that truncated it have versions of their own by now, behind one inode.
@@ -328,6 +334,16 @@ class State:
 
     # --- publishing
 
+    def released(self, file: File) -> None:
+        """Nobody can write to it any more: what is published of it then comes after the call, or after the death."""
+        if file.path is not None and not file.writers():
+            self.goes_on(file.path, file.contents, RELEASED)
+
+    def goes_on(self, path: str, contents: set, seconds: float) -> None:
+        known, until = self.going_on.get(path, (set(), 0.0))
+        now = time.monotonic()
+        self.going_on[path] = (contents | (known if until > now else set()), max(until, now + seconds))
+
     def committed(self, file: File) -> None:
         file.changed_by.clear()
         file.written = False
@@ -354,6 +370,9 @@ class State:
             if content is ABSENT and name.may & self.removed_late[path]:
                 # Not promised: "that a file stays that another mount writes again with the same bytes".
                 name.may.add(ABSENT)
+            if any(file.perhaps_at == path and content in file.contents for file in self.files()):
+                name.may.add(content)
+                name.before.add(content)
             if content not in name.may and not self.grown(path, content):
                 kind = "lost" if content is ABSENT else "bytes"
                 self.differ(kind, f"{path} in the bucket is {explain(content, self.tags)}, not {self.show(name.may)}")

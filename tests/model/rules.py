@@ -83,6 +83,9 @@ class Rules(OpenRules):
         if step["do"] == "write" and not description.appends:
             description.position = at + len(data)
         file.written = True
+        file.written_inside = file.written_inside or step["do"] != "write" or not description.appends
+        # "What was only appended to" is kept as a log is.
+        file.perhaps_kept = file.perhaps_kept or not (file.kept or file.written_inside)
         if self.trouble and (file.kept or file.perhaps_kept):
             # Publishing it while it grows may fail, "as fsync(2) would".
             file.doubtful = True
@@ -151,9 +154,16 @@ class Rules(OpenRules):
         elif not file.busy and not call.file:
             # "An empty one may grow."
             grown = self.names[file.path].may if file.path is not None and b"" in description.seen else set()
+            grown = grown | self.shown_beside(file)
             self.check_read(call, result["data"], call.seen | description.seen | file.contents | grown, file)
 
     map_read_ends = read_ends
+
+    def shown_beside(self, file) -> set:
+        """By versions of the name on its mount of which it is not known which of them was opened."""
+        beside = [each.shown() for each in self.files()
+                  if each.path == file.path and each.mount == file.mount and each is not file and each.vague()]
+        return set().union(*beside) if file.path is not None else set()
 
     def check_read(self, call, data, allowed, file):
         if data not in allowed and not self.flipped and not (file is not None and file.vague()):
@@ -204,7 +214,10 @@ class Rules(OpenRules):
         file = call.file
         description = self.slots[call.step["agent"], call.step["slot"]]
         if not result["ok"]:
-            self.refused(call, result, *self.may_conflict(file))
+            # Of a reader: the failure is that of the version that has the name.
+            beside = [each for each in self.files()
+                      if not description.writable and each.path == file.path and each.mount == file.mount]
+            self.refused(call, result, *(error for each in [file, *beside] for error in self.may_conflict(each)))
             self.fail(file)
             file.doubtful = file.doubtful or call.excused or file.overtaken
             return self.perhaps(call)
@@ -213,6 +226,7 @@ class Rules(OpenRules):
             return None
         if file.cut_away:
             return None
+        self.perhaps_cut_away(description)
         if (file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file)
                 or file.cut_away is None or description.file.vague()):
             file.perhaps_saved = True
@@ -221,6 +235,12 @@ class Rules(OpenRules):
             return None
         self.committed(file)
         return self.surely(call)
+
+    @staticmethod
+    def perhaps_cut_away(description) -> None:
+        """By a version of its own, which this commit may be of."""
+        if description.perhaps_own and description.file.cut_away is False:
+            description.file.cut_away = None
 
     def may_be_published(self, file) -> bool:
         """All was published before another mount changed the name: there is nothing to commit."""
@@ -248,9 +268,12 @@ class Rules(OpenRules):
         agent, file = call.step["agent"], call.file
         path = file.path
         description = self.detach(agent, call.step["slot"])
+        self.perhaps_cut_away(description)
         last = description.writable and agent not in file.writers()
         if not file.writers() and path is not None:
             self.ghost(file)
+            if file.changed_by or file.fresh:
+                self.released(file)
         if not result["ok"]:
             self.refused(call, result, *self.may_conflict(file))
             self.fail(file)
@@ -269,6 +292,10 @@ class Rules(OpenRules):
             return None
         if promise == "perhaps":
             file.perhaps_saved = True
+            unclear = file.vague() or file.failed or file.overtaken or self.trouble or self.names[path].active > 1
+            if file.kept and file.written and not file.writers() and not unclear and file.cut_away is False:
+                # What its writer left is published once nobody has it open.
+                self.names[path].at_rest = set(file.contents)
             return self.perhaps(call)
         self.committed(file)
         return self.surely(call)
@@ -295,7 +322,7 @@ class Rules(OpenRules):
             return "perhaps" if agent in file.changed_by else "nothing"
         if not file.changed_by:
             return "perhaps" if others or file.overtaken else "surely"
-        inherited = bool(description.holders) and agent != description.opener
+        inherited = agent != description.opener and (bool(description.holders) or agent not in file.changed_by)
         # What was only cut or stretched may have been for others to fill.
         handed_on = others and not (agent in file.changed_by and file.written)
         return "perhaps" if inherited or handed_on else "surely"

@@ -23,7 +23,8 @@ class Model(NameRules):
             return
         # "stat(2) of a name that was seen before" shows a removal by another mount "within --metadata-ttl".
         seen = self.below(path) or time.monotonic() < self.renamed_at + TTL
-        self.refused(call, result, *(["EEXIST"] if seen else []))
+        # What a rename could not remove has the name until it is.
+        self.refused(call, result, *(["EEXIST"] if seen else []), *(["EBUSY"] if self.unfinished_renames else []))
 
     def fill_ready(self, step):
         removing = [call for call in self.calls.values() if call.step["do"] in ("remove_files", "remove_tree")
@@ -146,7 +147,10 @@ class Model(NameRules):
                 and self.quiet_below(path) and self.quiet_below(other)
                 and all(self.names[each].may == {ABSENT} for each in self.below(other))
                 and not any(file.path and file.path.startswith(other + "/") for file in self.files())
-                and not any(self.names[each].at_rest for each in self.below(path)))
+                and not any(self.names[each].at_rest for each in self.below(path))
+                # Which version of several had the name, and moves with it, is not known.
+                and not any(file.may_be_two() or file.crossed for file in self.files()
+                            if file.path and file.path.startswith(path + "/")))
 
     def rename_tree_begins(self, step):
         touched = {}
@@ -247,8 +251,11 @@ class Model(NameRules):
         others = file.writers()
         name = self.names[file.path]
         self.failures.add(file.path)
+        for each in file.watchers:
+            each.doubtful = True
         if not others:
             self.ghost(file)
+            self.released(file)
         if file.failed:
             return
         if file.vague():
