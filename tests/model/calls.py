@@ -21,8 +21,6 @@ class Call:
     dead: bool = False
     # Another call concerned the same name on the same mount meanwhile: which was first is not known.
     crossed: bool = False
-    # The process of one of those was killed in it.
-    haunted: bool = False
     # Operations of the store that were slow or hung meanwhile.
     slowed: set = dataclasses.field(default_factory=set)
     number: int = dataclasses.field(default_factory=changes.__next__)
@@ -58,16 +56,39 @@ class Calls(State):
         self.note_late_removals(call)
         if "agent" in step:
             for each in self.calls.values():
-                if self.places(each) & self.places(call):
-                    each.crossed = call.crossed = True
-                each.crossed = each.crossed or self.looked_at(each) in self.places(call)
-                call.crossed = call.crossed or self.looked_at(call) in self.places(each)
+                self.meet(each, call)
             self.calls[step["agent"]] = call
+        if step["do"] in ("rename", "rename_tree") and self.is_unjudged(call):
+            for path in call.touched:
+                self.cannot_judge(path)
         return call
+
+    def meet(self, one: Call, other: Call) -> None:
+        both = self.places(one) & self.places(other)
+        if both:
+            one.crossed = other.crossed = True
+        if {"open"} <= {one.step["do"], other.step["do"]} <= {"open", "save"}:
+            for _, path in both:
+                self.cannot_judge(path)
+        one.crossed = one.crossed or self.may_have_seen(one, other)
+        other.crossed = other.crossed or self.may_have_seen(other, one)
+
+    def may_have_seen(self, one: Call, other: Call) -> bool:
+        """Whether what the one looks at may be of before the other, or of after it."""
+        same_file = one.step["do"] == "open" and other.step["do"] in ("write", "pwrite", "map_write", "truncate", "fsync")
+        return not same_file and self.looked_at(one) in self.places(other)
 
     @staticmethod
     def looked_at(call: Call) -> tuple | None:
-        return (call.step["mount"], call.step["path"]) if call.step["do"] == "load" else None
+        step = call.step
+        looks = step["do"] == "load" or (step["do"] == "open" and step["flags"] == "r")
+        return (step["mount"], step["path"]) if looks else None
+
+    def is_unjudged(self, call: Call) -> bool:
+        description = self.slots.get((call.step.get("agent"), call.step.get("slot")))
+        files = [call.file, call.other, description.file if description else None]
+        paths = {call.step.get("path"), call.step.get("other"), *call.touched, *(each.path for each in files if each)}
+        return bool(paths & self.unjudged) or any(each is not None and each.unjudged for each in files)
 
     def note_late_removals(self, call: Call) -> None:
         if any(rule.get("action") == "performed-late" for rule in self.faults):
@@ -77,7 +98,7 @@ class Calls(State):
 
     def places(self, call: Call) -> set:
         """The names that it may change, with their mount."""
-        if call.step["do"] in ("load", "list"):
+        if call.step["do"] == "list" or self.looked_at(call) is not None:
             return set()
         paths = {call.step.get("path"), call.step.get("other"), *call.touched,
                  *(each.path for each in (call.file, call.other) if each)}
@@ -86,6 +107,7 @@ class Calls(State):
     def end(self, call: Call, result: dict, found: dict[str, bytes]) -> None:
         step = call.step
         call.excused = call.excused or self.trouble
+        self.judging = call
         self.calls.pop(step.get("agent"), None)
         for file in {id(each): each for each in (call.file, call.other) if each}.values():
             file.busy -= 1
@@ -97,8 +119,8 @@ class Calls(State):
             if opened is not None:
                 # It may have had it open.
                 opened.doubtful = True
-            for each in self.calls.values():
-                each.haunted = each.haunted or bool(self.places(each) & self.places(call))
+            if step["do"] == "open" and self.looked_at(call) is None:
+                self.cannot_judge(step["path"])
             self.half_written(call)
             if step["do"] == "save" and self.names[step["path"]].before == {ABSENT}:
                 # An empty log harms nobody.
@@ -121,6 +143,7 @@ class Calls(State):
                 truncated = 0 if step["do"] == "save" and step["flags"] in ("a", "a+") else call.number
                 self.cut_away(path, mount, call.file if step["do"] != "cut" else None,
                               step.get("agent", ""), truncated, outcome.certain)
+        self.judging = None
 
     def half_written(self, call: Call) -> None:
         """What grows may be published with what was being written."""
@@ -165,8 +188,6 @@ class Calls(State):
 
     def fail(self, file: File) -> None:
         file.failed = True
-        for each in file.watchers:
-            each.doubtful = True
         if file.path is not None:
             self.failures.add(file.path)
 

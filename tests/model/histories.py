@@ -52,6 +52,8 @@ class Author:
             if step not in ALWAYS:
                 self.weights[step] *= dice.choice([0, 0.5, 1, 1, 3])
         self.flags = {flags: weight * dice.choice([0.2, 1, 1, 3]) for flags, weight in FLAGS.items()}
+        # Little of what follows one can be judged.
+        self.weights["storm"] *= dice.choice([0, 0, 1])
         self.names = dice.sample(NAMES, dice.choice([1, 2, 3, 5]))
         self.sizes = SIZES + (LARGE if dice.random() < 0.25 else [])
         self.large = len(self.sizes) > len(SIZES)

@@ -11,8 +11,7 @@ from rules import Rules
 class NameRules(Rules):
     def save_ready(self, step):
         if step["flags"] in ("w", "w+"):
-            return (self.parent_is_there(step["path"]) and not self.is_appended_to(step)
-                    and not self.truncates_one_of_several(step))
+            return self.parent_is_there(step["path"]) and not self.is_appended_to(step)
         file = self.live(step["mount"], step["path"])
         if file is not None and (file.writers() or file.overtaken):
             return False
@@ -48,7 +47,7 @@ class NameRules(Rules):
             allowed += ["EEXIST"]
         if step["flags"] in ("a", "a+"):
             allowed += ["ESTALE"] if self.names[step["path"]].mixed else []
-        elif file is not None and file.overtaken and file.shown() & {b""}:
+        elif file is not None and file.overtaken and b"" in file.contents:
             # It has joined an empty version that another mount has replaced or removed.
             allowed += self.may_conflict(file)
         if not self.parent_is_there(step["path"]) or time.monotonic() < self.renamed_at + TTL:
@@ -136,7 +135,7 @@ class NameRules(Rules):
         return self.surely(call)
 
     def lose_name(self, file) -> None:
-        if file is not None and (file.crossed or file.overtaken or file.vague()):
+        if file is not None and (file.overtaken or file.vague()):
             # Another version may have had it by now.
             file.doubtful = True
         else:
@@ -146,7 +145,7 @@ class NameRules(Rules):
         """"A name that is removed, or replaced by a rename, takes earlier versions along"."""
         for file in self.files():
             if file.path == path and file.mount == mount and file is not renamed:
-                if file.crossed or file.vague():
+                if file.vague():
                     file.doubtful = True
                 else:
                     file.path = None
@@ -156,7 +155,7 @@ class NameRules(Rules):
         for file in self.files():
             if file.path == path and file.mount == mount and file is not renamed:
                 file.failed = file.doubtful = True
-                if not file.crossed and not file.half:
+                if not file.half:
                     file.path = None
 
     def unseen(self, path: str) -> bool:
@@ -176,7 +175,7 @@ class NameRules(Rules):
         path, other = step["path"], step["other"]
         files = [self.live(step["mount"], each) for each in (path, other)]
         return (path != other and self.parent_is_there(path) and self.parent_is_there(other)
-                and not any(file is not None and (file.busy or file.crossed) for file in files)
+                and not any(file is not None and file.busy for file in files)
                 and not self.names[path].active and not self.names[other].active
                 and not any(call.step.get("path") in (path, other) for call in self.calls.values())
                 and self.ghosts_of(step["mount"], path) is None)
@@ -185,7 +184,7 @@ class NameRules(Rules):
         path, other = step["path"], step["other"]
         file, target = (self.live(step["mount"], each) for each in (path, other))
         if file is not None and (file.changed_by or file.fresh):
-            contents = file.shown() | (self.names[path].may if file.vague() or not file.changed_by else set())
+            contents = file.contents | (self.names[path].may if file.vague() or not file.changed_by else set())
         else:
             contents = set(self.names[path].may) - {ABSENT} or {ABSENT}
         return Call(step, {path: {ABSENT}, other: contents}, file, other=target)

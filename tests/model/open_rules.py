@@ -19,7 +19,7 @@ class OpenRules(Calls):
             # Which of the two comes first decides what becomes of the file.
             return False
         if flags in ("r", "w", "w+"):
-            return flags == "r" or not (self.is_appended_to(step) or self.truncates_one_of_several(step))
+            return flags == "r" or not self.is_appended_to(step)
         if any(call.step["do"] in ("open", "save") and (step["mount"], path) in self.places(call)
                for call in self.calls.values()):
             # Which of the two comes first decides whether they have one file.
@@ -32,13 +32,6 @@ class OpenRules(Calls):
         """By a save under way: whether that goes on in the file, or behind what is written anew, follows from its order."""
         return any(call.step["do"] == "save" and call.step["flags"] in ("a", "a+")
                    and (step["mount"], step["path"]) in self.places(call) for call in self.calls.values())
-
-    def truncates_one_of_several(self, step) -> bool:
-        """Whether what has the name is empty is not known, and with that what is truncated: it was opened by several
-        at once, or by one that was killed in it. What follows could not be judged.
-        """
-        file = self.live(step["mount"], step["path"])
-        return file is not None and file.vague() and b"" in file.shown()
 
     def open_begins(self, step):
         path = step["path"]
@@ -86,22 +79,20 @@ class OpenRules(Calls):
         """"O_TRUNC of a file that others have open gives it another version; but not where it is empty"."""
         step = call.step
         path, flags, mount = step["path"], step["flags"], step["mount"]
-        certain = file is not None and not call.crossed and not file.may_be_two() and file.contents == {b""}
-        joins = certain or (file is not None and not file.failed and (call.crossed or b"" in file.contents))
-        if file is None or not joins or file.half or file.doubtful:
-            fresh = self.version(mount, path, flags, step["agent"])
-            fresh.doubtful = (file is not None and joins) or call.haunted
-            return Description(fresh, flags, step["agent"], set(file.contents) if file is not None and joins else set(),
-                               unwritten=True, perhaps_own=call.crossed)
-        file.doubtful = call.haunted
+        if file is None or file.contents != {b""} or file.vague() or file.failed:
+            if file is not None and (call.crossed or (b"" in file.contents and not file.failed)):
+                # Whether what it truncates is empty is not known.
+                self.cannot_judge(path)
+            return Description(self.version(mount, path, flags, step["agent"]), flags, step["agent"], set(), unwritten=True)
+        if call.crossed:
+            self.cannot_judge(path)
         file.truncated = next(changes)
         if not file.writers():
             file.fresh, file.maker = True, step["agent"]
             file.ordered = file.write_only = flags not in READABLE
             self.note_kind(file, path, flags)
         self.opened_otherwise(file, flags)
-        return Description(file, flags, step["agent"], set() if certain else {b""}, unwritten=True,
-                           perhaps_own=not certain)
+        return Description(file, flags, step["agent"], set(), unwritten=True)
 
     def version(self, mount: int, path: str, flags: str, maker: str) -> File:
         """A new one, which has the name."""
@@ -127,33 +118,23 @@ class OpenRules(Calls):
     def written_version(self, description: Description) -> File:
         """Of those who truncated one empty file, who writes first has its version; others get their own."""
         file = description.file
-        unwritten, crossed = description.unwritten, description.perhaps_own
-        description.unwritten = description.perhaps_own = False
+        unwritten, description.unwritten = description.unwritten, False
         is_first, file.first = file.first is None, file.first or description
         can_read = description.flags not in READABLE or not file.ordered
-        if not unwritten or file.path is None or (is_first and can_read and not crossed):
+        if not unwritten or file.path is None or (is_first and can_read):
             if unwritten and file.vague() and file.path is not None:
                 # Another may have been first.
                 self.left_by_others(file)
             return file
         own = self.version(file.mount, file.path, description.flags, description.opener)
         own.doubtful, own.sibling = file.doubtful or (is_first and file.half), file.inode
-        own.crossed, file.split = crossed, True
-        if crossed:
-            self.may_be_one_with_others(own)
-            own.watchers.append(file)
+        file.split = True
         file.descriptions.remove(description)
         own.descriptions.append(description)
         description.file = own
         if not file.writers():
             self.left_by_others(file)
         return own
-
-    def may_be_one_with_others(self, own: File) -> None:
-        for each in self.files():
-            if each.crossed and each is not own and each.inode is own.inode:
-                each.watchers.append(own)
-                own.watchers.append(each)
 
     def left_by_others(self, file: File) -> None:
         """What they wrote and did not save, or left, is saved now if at all."""
@@ -178,7 +159,7 @@ class OpenRules(Calls):
             return file
         if file is not None and file.writers():
             # The name stays with it; what another mount has put there may be what is read.
-            return File(mount, path, seen | file.shown(), doubtful=True)
+            return File(mount, path, seen | file.contents, doubtful=True)
         fresh = self.nodes[mount][path] = File(mount, path, set(seen))
         return fresh
 

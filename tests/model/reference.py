@@ -124,15 +124,13 @@ class File:
     write_only: bool = False
     # Others that truncated it have versions of their own by now, behind one inode.
     split: bool = False
-    # Opened while others were: which of them has the name is not known.
-    crossed: bool = False
+    # Its name could not be judged while it had it.
+    unjudged: bool = False
     # A later version of the name on its mount was committed, and cut away what this one held: None where that is not
     # known.
     cut_away: bool | None = False
     # All of it may have been saved by a close that need not have.
     perhaps_saved: bool = False
-    # Those that it may be one with: they may see what is written to it.
-    watchers: list = dataclasses.field(default_factory=list)
     busy: int = 0
     descriptions: list = dataclasses.field(default_factory=list)
     # Processes that opened it for writing.
@@ -142,15 +140,7 @@ class File:
     changed: int = 0
 
     def vague(self) -> bool:
-        return (self.half or self.doubtful or self.crossed or self.may_be_two()
-                or (self.sibling is not None and self.sibling.may_be_two()))
-
-    def shown(self) -> set:
-        """What the name may stand for on its mount."""
-        return self.contents | ({b""} if self.may_be_two() else set())
-
-    def may_be_two(self) -> bool:
-        return any(each.perhaps_own for each in self.descriptions)
+        return self.half or self.doubtful
 
     @property
     def inode(self) -> "File":
@@ -162,8 +152,6 @@ class File:
     def change(self, agent: str, opener: str, apply) -> None:
         self.contents = {apply(content) for content in self.contents}
         self.states |= self.contents
-        for each in self.watchers:
-            each.contents |= self.contents
         self.changed_by.add(agent)
         self.answering |= {agent, opener}
         self.perhaps_saved = False
@@ -181,8 +169,6 @@ class Description:
     position: int = 0
     # It has only truncated what is empty: its first write may begin a version of its own.
     unwritten: bool = False
-    # It was opened while others were: it may have a version of its own already.
-    perhaps_own: bool = False
     # Its opener has saved the name since: "takes no more writes".
     perhaps_given_up: bool = False
     # How many descriptors each agent has.
@@ -238,6 +224,10 @@ class State:
         self.removed_late: dict[str, set] = collections.defaultdict(set)
         # Commits of calls that were killed go on for as long as the store is asked again: what they may leave, until.
         self.going_on: dict[str, tuple[set, float]] = {}
+        # Names that were truncated by several calls at once: what becomes of them follows from the order, of which nothing
+        # is known. Nothing is expected of them until all who had them open have closed them, but that calls return.
+        self.unjudged: set[str] = set()
+        self.judging: object = None
         # The store has sent damaged bytes: "finding bits that flip on the way ... of a plain object" is not promised.
         self.flipped = False
         # The store has refused to remove an object, which may be a temporary one: the log names it.
@@ -248,7 +238,20 @@ class State:
         self.differences: list[tuple[str, str]] = []
 
     def differ(self, kind: str, text: str) -> None:
-        self.differences.append((kind, text))
+        if kind in ("slow", "stuck") or self.judging is None or not self.is_unjudged(self.judging):
+            self.differences.append((kind, text))
+
+    def cannot_judge(self, path: str) -> None:
+        self.unjudged.add(path)
+        self.failures.add(path)
+        for file in self.files():
+            file.unjudged = file.unjudged or file.path == path
+
+    def judge_again(self) -> None:
+        """At rest."""
+        held = {file.path for file in self.files() if file.unjudged}
+        if ABSENT not in held:
+            self.unjudged &= held
 
     def show(self, contents) -> str:
         return " or ".join(sorted(explain(content, self.tags) for content in contents)[:4])
@@ -308,6 +311,7 @@ class State:
         description.holders[agent] += 1
         if description.writable:
             description.file.openers.add(description.opener)
+        description.file.unjudged = description.file.unjudged or description.file.path in self.unjudged
         self.slots[agent, slot] = description
         if description not in description.file.descriptions:
             description.file.descriptions.append(description)
@@ -364,7 +368,7 @@ class State:
                    if file.kept or file.perhaps_kept)
 
     def check_bucket(self, found: dict[str, bytes]) -> None:
-        for path in {*found, *self.names}:
+        for path in {*found, *self.names} - self.unjudged:
             name = self.names[path]
             content = found.get(path)
             if content is ABSENT and name.may & self.removed_late[path]:
@@ -380,7 +384,8 @@ class State:
     def comes_late(self, path: str, found: dict[str, bytes]) -> bool:
         name = self.names[path]
         content = found.get(path)
-        return name.at_rest is not None and content not in name.at_rest and not self.grown(path, content)
+        return (name.at_rest is not None and content not in name.at_rest and not self.grown(path, content)
+                and path not in self.unjudged)
 
     def at_rest(self, found: dict[str, bytes]) -> bool:
         """Whether what comes by itself has come."""
@@ -395,6 +400,7 @@ class State:
             contents, until = self.going_on.get(path, (set(), 0.0))
             name.may = {found.get(path)} | (contents if time.monotonic() < until else set())
             name.before = set(name.may)
+        self.judge_again()
 
 
 def bytes_of(step: dict) -> bytes:

@@ -149,7 +149,7 @@ class Rules(OpenRules):
             self.refused(call, result, *writing, *gone, *self.may_conflict(file))
         elif file.path is None and file.ordered:
             pass  # "What is written to it leads nowhere."
-        elif call.step["do"] == "map_read" and self.shows_one_of_several(file):
+        elif call.step["do"] == "map_read" and (self.shows_one_of_several(file) or file.write_only):
             pass
         elif not file.busy and not call.file:
             # "An empty one may grow."
@@ -161,7 +161,7 @@ class Rules(OpenRules):
 
     def shown_beside(self, file) -> set:
         """By versions of the name on its mount of which it is not known which of them was opened."""
-        beside = [each.shown() for each in self.files()
+        beside = [each.contents for each in self.files()
                   if each.path == file.path and each.mount == file.mount and each is not file and each.vague()]
         return set().union(*beside) if file.path is not None else set()
 
@@ -226,7 +226,6 @@ class Rules(OpenRules):
             return None
         if file.cut_away:
             return None
-        self.perhaps_cut_away(description)
         if (file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file)
                 or file.cut_away is None or description.file.vague()):
             file.perhaps_saved = True
@@ -236,15 +235,9 @@ class Rules(OpenRules):
         self.committed(file)
         return self.surely(call)
 
-    @staticmethod
-    def perhaps_cut_away(description) -> None:
-        """By a version of its own, which this commit may be of."""
-        if description.perhaps_own and description.file.cut_away is False:
-            description.file.cut_away = None
-
     def may_be_published(self, file) -> bool:
         """All was published before another mount changed the name: there is nothing to commit."""
-        return bool(file.kept or file.perhaps_kept or file.perhaps_saved or file.watchers) and self.contested(file)
+        return bool(file.kept or file.perhaps_kept or file.perhaps_saved) and self.contested(file)
 
     @staticmethod
     def perhaps(call):
@@ -260,15 +253,13 @@ class Rules(OpenRules):
     def close_begins(self, step):
         description = self.slots[step["agent"], step["slot"]]
         file = description.file
-        own = {b""} if description.perhaps_own else set()
-        publishes = file.path is not None and description.writable and (file.changed_by or file.fresh or own)
-        return Call(step, {file.path: set(file.contents) | own} if publishes else {}, file)
+        publishes = file.path is not None and description.writable and (file.changed_by or file.fresh)
+        return Call(step, {file.path: set(file.contents)} if publishes else {}, file)
 
     def close_ends(self, call, result, found):
         agent, file = call.step["agent"], call.file
         path = file.path
         description = self.detach(agent, call.step["slot"])
-        self.perhaps_cut_away(description)
         last = description.writable and agent not in file.writers()
         if not file.writers() and path is not None:
             self.ghost(file)
@@ -313,7 +304,7 @@ class Rules(OpenRules):
             return "nothing"
         if file.cut_away is None:
             return "perhaps"
-        if file.failed or file.doubtful or description.perhaps_own or self.may_be_published(file):
+        if file.failed or file.doubtful or self.may_be_published(file):
             return "perhaps"
         if file.half:
             return "perhaps" if agent in file.changed_by else "nothing"

@@ -147,16 +147,13 @@ class Model(NameRules):
                 and self.quiet_below(path) and self.quiet_below(other)
                 and all(self.names[each].may == {ABSENT} for each in self.below(other))
                 and not any(file.path and file.path.startswith(other + "/") for file in self.files())
-                and not any(self.names[each].at_rest for each in self.below(path))
-                # Which version of several had the name, and moves with it, is not known.
-                and not any(file.may_be_two() or file.crossed for file in self.files()
-                            if file.path and file.path.startswith(path + "/")))
+                and not any(self.names[each].at_rest for each in self.below(path)))
 
     def rename_tree_begins(self, step):
         touched = {}
         for path in self.below(step["path"]):
             file = self.live(step["mount"], path)
-            contents = set(self.names[path].may) | (file.shown() if file else set())
+            contents = set(self.names[path].may) | (file.contents if file else set())
             touched[path] = {ABSENT}
             touched[step["other"] + path.removeprefix(step["path"])] = contents
         return Call(step, touched)
@@ -251,8 +248,6 @@ class Model(NameRules):
         others = file.writers()
         name = self.names[file.path]
         self.failures.add(file.path)
-        for each in file.watchers:
-            each.doubtful = True
         if not others:
             self.ghost(file)
             self.released(file)
