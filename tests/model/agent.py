@@ -7,6 +7,7 @@ It says its name, then answers one request after another: a line of JSON each wa
 counts. Descriptors are known by the slot that the driver gave them, in a forked child by the same one.
 """
 
+import ctypes
 import errno
 import fcntl
 import json
@@ -24,6 +25,8 @@ FLAGS = {"r": os.O_RDONLY, "r+": os.O_RDWR, "wo": os.O_WRONLY, "a": os.O_WRONLY 
          "x+": os.O_RDWR | os.O_CREAT | os.O_EXCL, "rt": os.O_RDWR | os.O_TRUNC, "c": os.O_RDWR | os.O_CREAT}
 
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+AT_FDCWD, RENAME_NOREPLACE = -100, 1
 # Has said its name instead.
 SILENT: dict = {"silent": True}
 
@@ -150,8 +153,11 @@ class Agent:
     def unlink(self, path):
         os.unlink(path)
 
-    def rename(self, path, other):
-        os.rename(path, other)
+    def rename(self, path, other, keeps=False):
+        if not keeps:
+            os.rename(path, other)
+        elif LIBC.renameat2(AT_FDCWD, os.fsencode(path), AT_FDCWD, os.fsencode(other), RENAME_NOREPLACE) != 0:
+            raise OSError(ctypes.get_errno(), "renameat2")
 
     def mkdir(self, path):
         os.mkdir(path)

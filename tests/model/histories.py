@@ -129,7 +129,8 @@ class Author:
         return self.named(model, "unlink")
 
     def rename(self, model):
-        return self.named(model, "rename", other=self.dice.choice(self.names))
+        keeps = {"keeps": True} if self.dice.random() < 0.25 else {}
+        return self.named(model, "rename", other=self.dice.choice(self.names), **keeps)
 
     def cut(self, model):
         return self.named(model, "cut", size=self.dice.choice([0, 100, *self.sizes]))

@@ -189,9 +189,26 @@ class NameRules(Rules):
             contents = set(self.names[path].may) - {ABSENT} or {ABSENT}
         return Call(step, {path: {ABSENT}, other: contents}, file, other=target)
 
+    def kept_by_rename(self, call):
+        """RENAME_NOREPLACE of what is there, for which the source may have been saved."""
+        step, file, name = call.step, call.file, self.names[call.step["other"]]
+        seen = (name.before != {ABSENT} or call.other is not None or self.changed_elsewhere(step["other"])
+                or self.ghosts_of(step["mount"], step["other"]) is not None)
+        if not seen and not call.excused:
+            self.differ("errno", f"EEXIST by {step}")
+        if file is not None and (file.changed_by or file.fresh):
+            file.perhaps_saved = True
+            self.names[step["path"]].may |= file.contents
+            self.names[step["path"]].before |= file.contents
+
     def rename_ends(self, call, result, found):
         step, file, target = call.step, call.file, call.other
         path, other = step["path"], step["other"]
+        if not result["ok"] and result["errno"] == "EEXIST" and step.get("keeps"):
+            return self.kept_by_rename(call)
+        if result["ok"] and step.get("keeps") and ABSENT not in self.names[other].before \
+                and not self.names[other].mixed:
+            self.differ("replaced", f"replaced by {step}")
         if not result["ok"]:
             missing = ABSENT in self.names[path].before and (file is None or not file.changed_by)
             recent = time.monotonic() < self.renamed_at + TTL

@@ -104,6 +104,7 @@ class Player:
             request["path"] = str(self.mounts[step["mount"]].path / step["path"])
         if step["do"] in ("rename", "rename_tree"):
             request["other"] = str(self.mounts[step["mount"]].path / step["other"])
+            request["keeps"] = step.get("keeps", False)
         return request
 
     def wait_for(self, agent: str, seconds: float, must: bool) -> None:
