@@ -278,8 +278,9 @@ class Author:
             rule.update(action=dice.choice(LASTING))
         if dice.random() < 0.3 and operation not in ("ListObjectsV2", "DeleteObjects", "*"):
             rule["key"] = dice.choice(self.names)
-        # A hang longer than --stall-timeout on every attempt is an outage.
-        hard = self.faults == "lasting" or rule["action"] in ("hang", "corrupt")
+        # A hang longer than --stall-timeout on every attempt is an outage. What the parts of an upload that is gone held
+        # is not kept.
+        hard = self.faults == "lasting" or rule["action"] in ("hang", "corrupt", "no-such-upload")
         return {"do": "fault", "rules": [rule], "hard": hard}
 
 
