@@ -11,7 +11,10 @@ from rules import Rules
 class NameRules(Rules):
     def save_ready(self, step):
         if step["flags"] in ("w", "w+"):
-            return self.parent_is_there(step["path"]) and not self.is_appended_to(step)
+            renamed = any(step["path"] in call.touched and call.step["do"] in ("rename", "rename_tree")
+                          for call in self.calls.values())
+            # What is open as it is renamed is saved under the other name.
+            return self.parent_is_there(step["path"]) and not self.is_appended_to(step) and not renamed
         file = self.live(step["mount"], step["path"])
         if file is not None and (file.writers() or file.overtaken):
             return False

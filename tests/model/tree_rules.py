@@ -282,7 +282,8 @@ class Model(NameRules):
             file.half = bool(others)
             if not others:
                 file.doubtful = True
-                self.nodes[file.mount].pop(file.path, None)
+                if self.live(file.mount, file.path) is file:
+                    del self.nodes[file.mount][file.path]
         elif file.changed_by and not others:
             # Those who changed it have closed it.
             name.may |= file.contents
