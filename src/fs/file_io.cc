@@ -184,7 +184,7 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
         } else if (writer == nullptr) {
             writer = node->writer;
         }
-        if (possible && writer != nullptr && node->writer == writer) {
+        if (possible && writer != nullptr && node->writer == writer && writer->size() != size) {
             node->version->changed_at = state_.truncations.load();
             handle != nullptr ? node->version->fate.resized(handle->opener) : node->version->fate.changed_by_mapping();
         }

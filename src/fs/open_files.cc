@@ -184,6 +184,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     handle->opener = request.opener;
     handle->inode = node->inode;
     handle->truncated_at = (request.flags & O_TRUNC) != 0 ? ++state_.truncations : 0;
+    handle->opened_at = state_.truncations;
     handle->writer = writer;
     if (node->writer != nullptr && node->writer->readable()) {
         handle->changing = node->writer;

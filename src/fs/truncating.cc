@@ -3,9 +3,9 @@
 //
 // Three things are wanted: readers and writers keep what they have, and the last commit of several wins whole; locks
 // hold, which the kernel keeps with its inode, our node; and open(2) succeeds. So:
-//   - A file that is empty keeps its node. Who writes to it first has its version; who has truncated it, too, and
-//   writes
-//     later, gets a version of its own then, which takes the name, while the kernel's inode stays.
+//   - A file that is empty keeps its node. Of those who truncated it the first that writes has its version, together
+//     with those who opened it after that without truncating it. Another that truncated it, and writes later, gets a
+//     version of its own then, which takes the name, while the kernel's inode stays.
 //   - Otherwise the name gets a new node, and ESTALE makes the kernel look it up. It does that once. Where another was
 //     faster again, the second try gets a version of its own in the same way.
 #include <fcntl.h>
@@ -86,7 +86,7 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             opened.node = node;
             opened.opener = request->opener;
             opened.inode = node->inode;
-            opened.truncated_at = ++state_.truncations;
+            opened.truncated_at = opened.opened_at = ++state_.truncations;
             const HandlePtr own = own_version(lock, opened);
             node->shares_inode = own->node->shares_inode = true;
             own->has_only_truncated = true;
@@ -125,6 +125,7 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
     handle->opener = opened.opener;
     handle->inode = opened.inode;
     handle->truncated_at = opened.truncated_at;
+    handle->opened_at = opened.opened_at;
     handle->version = fresh->version;
     handle->writer = state_.make_writer(state_.key(lock, *fresh), handle->flags, std::nullopt);
     if (handle->writer->readable()) {
@@ -137,8 +138,10 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
 }
 
 HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
-    const bool is_first = handle->version->is_first_written_by(handle.get());
     if (!handle->has_only_truncated) {
+        if (handle->truncated_at == 0) {
+            handle->version->joins(handle->opened_at);
+        }
         return handle;
     }
     HandlePtr own;
@@ -150,7 +153,8 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
             return now != nullptr ? now : handle;
         }
         const bool can_read = (handle->flags & O_ACCMODE) != O_RDWR || handle->writer->readable();
-        if (handle->node->removed || (is_first && can_read)) {
+        const bool is_its_own = handle->version->belongs_to(handle.get(), handle->truncated_at);
+        if (handle->node->removed || (is_its_own && can_read)) {
             // It has truncated what it writes: who was first to open it does not answer for that any more.
             handle->version->fate.made(handle->opener);
             return handle;
@@ -158,7 +162,7 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
         const NodeTable::Lock lock = state_.nodes.lock();
         own = own_version(lock, *handle);
         handle->node->shares_inode = own->node->shares_inode = true;
-        own->version->is_first_written_by(own.get());
+        static_cast<void>(own->version->belongs_to(own.get(), own->truncated_at));
         handles_.replace(id, own);
     }
     state_.env.kernel_cache.invalidate_entry(own->node->parent->id, own->node->name);

@@ -67,8 +67,10 @@ struct WrittenVersion {
     std::atomic<Moment> changed_at;
     // When it was cut away by the latest version that is committed.
     std::atomic<Moment> replaced_at = 0;
-    // The handle by which it was written first; only compared.
-    std::atomic<const void*> first_written_by = nullptr;
+    // The handle that truncated it, and was the first of those to write; only compared.
+    std::atomic<const void*> first_truncating_writer = nullptr;
+    // When the handle was opened that wrote first of those that did not truncate; 0 before that.
+    std::atomic<Moment> joined_at = 0;
 
     // Another open has truncated the name while this was empty, and has joined it.
     void truncated_again(Moment moment) { made_at = changed_at = moment; }
@@ -77,10 +79,24 @@ struct WrittenVersion {
     // it is written to again.
     [[nodiscard]] bool is_truncated_away() const { return changed_at < replaced_at; }
 
-    // Whether it is, or becomes, what this handle writes first.
-    bool is_first_written_by(const void* handle) {
+    // By a handle that did not truncate. Moments of opens begin with 1 here.
+    void joins(Moment opened) {
+        Moment none = 0;
+        if (joined_at == 0) {
+            joined_at.compare_exchange_strong(none, opened + 1);
+        }
+    }
+
+    // Whether what a handle writes goes into it that truncated it, when it was empty: not beside what another one wrote
+    // that did the same, nor over what was written by one that had it open before. One that was opened after it, and
+    // did not truncate, writes the same file.
+    bool belongs_to(const void* handle, Moment truncated) {
+        const Moment joined = joined_at;
+        if (joined != 0 && joined <= truncated) {
+            return false;
+        }
         const void* first = nullptr;
-        return first_written_by.compare_exchange_strong(first, handle) || first == handle;
+        return first_truncating_writer.compare_exchange_strong(first, handle) || first == handle;
     }
 };
 

@@ -116,10 +116,15 @@ class OpenRules(Calls):
             file.kept, file.perhaps_kept = False, True
 
     def written_version(self, description: Description) -> File:
-        """Of those who truncated one empty file, who writes first has its version; others get their own."""
+        """Of those who truncated one empty file, who writes first has its version, with those who opened it after that
+        without truncating it; others get their own.
+        """
         file = description.file
         unwritten, description.unwritten = description.unwritten, False
-        is_first, file.first = file.first is None, file.first or description
+        if file.joined is None and description.flags not in TRUNCATES:
+            file.joined = description.opened
+        is_first = unwritten and file.first is None and (file.joined is None or file.joined > description.opened)
+        file.first = description if is_first else file.first
         can_read = description.flags not in READABLE or not file.ordered
         if not unwritten or file.path is None or (is_first and can_read):
             if unwritten and file.vague() and file.path is not None:

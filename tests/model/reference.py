@@ -112,8 +112,10 @@ class File:
     overtaken: bool = False
     # What it has held since all of it was last known to be in the bucket: a log is published from time to time.
     states: set = dataclasses.field(default_factory=set)
-    # Who wrote to it first, of those that share it while it is empty.
+    # Who wrote to it first, of those that truncated it while it was empty.
     first: object = None
+    # When the descriptor was opened that wrote to it first, of those that did not truncate it.
+    joined: int | None = None
     # It began as a version of its own, of those who shared this one while it was empty.
     sibling: "File | None" = None
     # When it last cut away what was there, counted in changes; 0 where it began with that.
@@ -171,6 +173,7 @@ class Description:
     unwritten: bool = False
     # Its opener has saved the name since: "takes no more writes".
     perhaps_given_up: bool = False
+    opened: int = dataclasses.field(default_factory=changes.__next__)
     # How many descriptors each agent has.
     holders: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 

@@ -290,3 +290,21 @@ def test_touch_and_empty_files_are_durable_at_close(mount, simulator, prefix):
     assert simulator.keys(prefix) == [prefix + "marker"]
     open(made / "empty", "w").close()
     assert simulator.content(prefix + "empty") == b""
+
+
+def test_a_size_that_is_set_to_what_it_is_changes_nothing(mount, simulator, prefix):
+    path = mount() / "shard"
+    path.write_bytes(b"whole")
+    script = """
+        import os, sys
+        os.ftruncate(os.open(sys.argv[1], os.O_RDWR), 5)
+        print("ready", flush=True)
+        sys.stdin.read()
+    """
+    other = os.open(path, os.O_WRONLY)
+    resizer = start(script, path)
+    wait_ready(resizer)
+    kill(resizer)
+    os.fsync(other)
+    os.close(other)
+    assert simulator.content(prefix + "shard") == b"whole"

@@ -182,3 +182,32 @@ def test_eight_processes_that_write_one_name_all_succeed(mount, simulator, prefi
     assert [failure for failure in failures if failure] == []
     content = simulator.content(prefix + "file")
     assert len(content) == size and len(set(content)) == 1
+
+
+@pytest.mark.parametrize("access", [os.O_WRONLY, os.O_RDWR])
+@pytest.mark.parametrize("before", [None, b"earlier"])
+def test_who_opens_a_truncated_file_without_truncating_it_writes_the_same_version(mount, simulator, prefix, access, before):
+    """A header that is written last, and what another process fills by dd conv=notrunc."""
+    path = mount() / "shard"
+    if before is not None:
+        path.write_bytes(before)
+    first = os.open(path, access | os.O_CREAT | os.O_TRUNC)
+    fill = "import os, sys; os.pwrite(os.open(sys.argv[1], os.O_WRONLY), b'body' * 25_000, 6)"
+    subprocess.run([sys.executable, "-c", fill, path], check=True)
+    os.pwrite(first, b"header", 0)
+    os.pwrite(first, b"trailer", 100_006)
+    os.close(first)
+    assert simulator.content(prefix + "shard") == b"header" + b"body" * 25_000 + b"trailer"
+
+
+def test_who_had_the_file_open_before_it_was_truncated_writes_another_version(mount, simulator, prefix):
+    """They do not mix; the last commit wins, whole."""
+    path = mount() / "shard"
+    leaked = os.open(path, os.O_WRONLY | os.O_CREAT)
+    saved = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    os.write(leaked, b"half of the first attempt")
+    os.write(saved, b"whole")
+    os.close(saved)
+    assert simulator.content(prefix + "shard") == b"whole"
+    os.close(leaked)
+    assert simulator.content(prefix + "shard") == b"half of the first attempt"
