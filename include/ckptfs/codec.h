@@ -161,6 +161,8 @@ public:
     // From what the first requests on an object returned: its description and its last bytes.
     virtual Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload& tail) const = 0;
 
+    // EIO where the object is described as what it cannot be: what looks at its size alone would take it for plain.
+    [[nodiscard]] virtual Status check_description(const ObjectInfo& /*object*/) const { return {}; }
     // "plain", or the format that the description names (ckptfs-format(5)), known to this version or not.
     [[nodiscard]] virtual std::string format_name(const ObjectInfo& object) const = 0;
     // True for an object that is plain by its description, but ends as a container of its size does: most likely a copy

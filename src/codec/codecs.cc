@@ -237,6 +237,9 @@ public:
         return std::make_shared<const ContainerLayout>(object.key, std::move(*table), container.coding.checksum);
     }
 
+    [[nodiscard]] Status check_description(const ObjectInfo& object) const override {
+        return is_container(object) ? check_container(object) : Status();
+    }
     [[nodiscard]] std::string format_name(const ObjectInfo& object) const override {
         return is_container(object) ? object.metadata.at(kFormatMetadata) : kPlainName;
     }

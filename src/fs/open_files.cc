@@ -475,6 +475,8 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
                 // The lookup that follows asks for its size.
                 state_.nodes.child(lock, node->parent, node->name)->checked = SteadyTime{};
             }
+        } else if (const Status sound = state_.env.codec.check_description(*object); !sound) {
+            answer = failure(sound.error());
         } else {
             node->checked = state_.env.clock.now();
             auto writer = state_.make_writer(object->key, request->flags, committed_object(*node->committed));

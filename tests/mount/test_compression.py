@@ -231,6 +231,24 @@ def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
         (other / name).unlink()
 
 
+@pytest.mark.parametrize("kept", [300_000, -1])
+@pytest.mark.parametrize("name", ["file", "train.log"])
+def test_what_is_damaged_is_not_gone_on_with(made, mount, simulator, prefix, name, kept):
+    """By its size alone it would be plain: its frames would become the file."""
+    (made / name).write_bytes(mixed(9 * MIB))
+    key = prefix + name
+    cut = simulator.stored(key)[:kept]
+    described = simulator.client().head_object(Bucket=BUCKET, Key=key)["Metadata"]
+    simulator.client().put_object(Bucket=BUCKET, Key=key, Body=cut, Metadata=described)
+    other = mount()
+    for mode in ("ab", "r+b", "a+b"):
+        with pytest.raises(OSError) as failed, open(other / name, mode) as file:
+            file.write(b"more")
+        assert failed.value.errno == errno.EIO
+    assert simulator.stored(key) == cut
+    assert simulator.client().head_object(Bucket=BUCKET, Key=key)["Metadata"] == described
+
+
 # In the footer, and in the last frame's checksum and sizes.
 @pytest.mark.parametrize("back", [1, 6, 9 + 2, 9 + 6, 9 + 12])
 def test_an_end_that_came_damaged_is_asked_for_once_more(made, mount, simulator, prefix, back):
