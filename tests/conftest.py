@@ -70,8 +70,8 @@ def mount(request, simulator, prefix):
     """Makes mounts of the test's prefix: mount(), mount("--max-memory", "128M"). All see the same files."""
     request.node.mounts = []
 
-    def make(*options: str) -> Mount:
-        made = Mount(f"s3://{BUCKET}/{prefix}", simulator.environment(), *options)
+    def make(*options: str, within: list[str] = ()) -> Mount:
+        made = Mount(f"s3://{BUCKET}/{prefix}", simulator.environment(), *options, within=within)
         request.node.mounts.append(made)
         return made
 

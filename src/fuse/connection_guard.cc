@@ -79,6 +79,8 @@ void end_connection(const Watched& watched) {
     close_all_but(daemon, STDERR_FILENO + 1);
     close(STDIN_FILENO);
     close(STDOUT_FILENO);
+    // What ends the daemon's process group is to leave it.
+    setsid();
     prctl(PR_SET_NAME, "ckptfs-guard");
     prctl(PR_SET_PDEATHSIG, kDaemonEnds);
     Watched watched;
@@ -134,6 +136,10 @@ Status ConnectionGuard::watch(const MountEntry& mount) {
         return failure(errno, format("its process has ended: {}", std::strerror(errno)));
     }
     return {};
+}
+
+void ConnectionGuard::release() {
+    shutdown(daemon_.get(), SHUT_RDWR);
 }
 
 }  // namespace ckptfs

@@ -23,11 +23,13 @@ public:
     static Result<ConnectionGuard> start();
     // Once; needs CAP_SYS_ADMIN, or /sys/fs/fuse/connections.
     Status watch(const MountEntry& mount);
+    // The connection has ended: the mount's numbers may be those of another one from now on. From any thread.
+    void release();
 
 private:
     explicit ConnectionGuard(FileDescriptor daemon) : daemon_(std::move(daemon)) {}
 
-    // Closed by the kernel with the last thread.
+    // Closed by the kernel with the last thread, or shut down.
     FileDescriptor daemon_;
 };
 

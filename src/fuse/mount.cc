@@ -5,12 +5,14 @@
 #include <fuse_lowlevel.h>
 #include <poll.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -93,9 +95,23 @@ Error mount_error(const MountConfig& config, int reason) {
         .value();
 }
 
+// Of the mount that is on top there: never given twice. Nothing is asked of the daemon. Empty before Linux 6.8.
+std::optional<std::uint64_t> unique_mount_id(const std::string& mount_point) {
+    // linux/stat.h
+    constexpr unsigned kUniqueMountId = 0x4000;
+    struct statx found {};
+    const int flags = AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT | AT_SYMLINK_NOFOLLOW;
+    if (statx(AT_FDCWD, mount_point.c_str(), flags, kUniqueMountId, &found) != 0 ||
+        (found.stx_mask & kUniqueMountId) == 0) {
+        return std::nullopt;
+    }
+    return found.stx_mnt_id;
+}
+
 class FuseMount final : public Mount {
 public:
-    FuseMount(SessionPointer session, MountEntry entry) : entry_(std::move(entry)), session_(std::move(session)) {}
+    FuseMount(SessionPointer session, MountEntry entry)
+        : entry_(std::move(entry)), unique_id_(unique_mount_id(entry_.mount_point)), session_(std::move(session)) {}
 
     ~FuseMount() override {
         static_cast<void>(detach());
@@ -130,23 +146,31 @@ public:
     }
 
 private:
+    // The kernel gives the id of a mount that was taken away to the next one. Ours is not free before its connection
+    // has ended.
     [[nodiscard]] bool is_mounted() const {
         const auto table = read_mount_table();
         const auto top = table ? mount_at(*table, entry_.mount_point) : std::nullopt;
-        return top && top->mount_id == entry_.mount_id;
+        return top && top->mount_id == entry_.mount_id &&
+               (!has_ended() || (unique_id_ && unique_mount_id(entry_.mount_point) == unique_id_));
+    }
+
+    [[nodiscard]] bool has_ended() const {
+        pollfd connection{fuse_session_fd(session_.get()), 0, 0};
+        return connection.fd >= 0 && poll(&connection, 1, 0) == 1 && (connection.revents & POLLERR) != 0;
     }
 
     // fuse_session_unmount() is what frees libfuse's copy of the path, but it would unmount whatever is there by now:
     // only when the connection has ended does it leave the tree alone.
     void free_session() {
-        pollfd connection{fuse_session_fd(session_.get()), 0, 0};
-        if (connection.fd >= 0 && poll(&connection, 1, 0) == 1 && (connection.revents & POLLERR) != 0) {
+        if (has_ended()) {
             fuse_session_unmount(session_.get());
         }
         session_.reset();
     }
 
     const MountEntry entry_;
+    const std::optional<std::uint64_t> unique_id_;
     std::mutex mutex_;
     // Guarded by mutex_.
     SessionPointer session_;

@@ -199,8 +199,9 @@ def waits_for_the_directory(daemon: int) -> bool:
     return any("fuse_reverse_inval_entry" in stack.read_text() for stack in stacks)
 
 
-def test_a_daemon_that_is_killed_while_it_waits_for_its_callers_leaves_none_waiting(mount, simulator, prefix):
-    made = mount()
+@pytest.mark.parametrize("what", ["daemon", "process group"])
+def test_a_daemon_that_is_killed_while_it_waits_for_its_callers_leaves_none_waiting(mount, simulator, prefix, what):
+    made = mount(within=["setsid"])
     first, second = (os.open(made / "a", os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for _ in range(2))
     simulator.inject({"op": "*", "action": "slow", "ms": 20_000, "key": prefix + "b*"})
     creator = creates(made / "b")
@@ -209,7 +210,7 @@ def test_a_daemon_that_is_killed_while_it_waits_for_its_callers_leaves_none_wait
     # Its own version: the kernel is told to look the name up again, in the directory in which the other one creates.
     os.write(second, b"2")
     wait_until(lambda: waits_for_the_directory(made.process.pid), "the daemon to wait for the directory's lock")
-    made.process.kill()
+    os.kill(made.process.pid, signal.SIGKILL) if what == "daemon" else os.killpg(made.process.pid, signal.SIGKILL)
     try:
         assert creator.wait(10) != 0
         assert made.process.wait(10) == -signal.SIGKILL

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mount at the place of one whose daemon still finishes what it had to do."""
+
+import os
+import subprocess
+
+import pytest
+from harness.mounts import Mount
+from harness.simulator import BUCKET
+
+pytestmark = pytest.mark.sanitized
+
+
+def place_of(path) -> str:
+    """The mount's id, which the kernel gives again."""
+    with open("/proc/self/mountinfo") as table:
+        return [line.split()[0] for line in table if line.split()[4] == str(path)][-1]
+
+
+@pytest.mark.parametrize("next_one", ["ckptfs", "tmpfs"])
+def test_a_daemon_that_still_finishes_leaves_the_next_mount_alone(mount, simulator, prefix, request, next_one):
+    first = mount()
+    (first / "d").mkdir()
+    names = [first / f"d/{number}" for number in range(40)]
+    for name in names:
+        name.write_bytes(b"x")
+    os.listdir(first / "d")
+    simulator.inject({"op": "DeleteObjects", "action": "slow", "ms": 3000})
+    for name in names:
+        name.unlink()
+    number = place_of(first.path)
+    subprocess.run(["umount", first.path], check=True)
+    if next_one == "ckptfs":
+        second = Mount(f"s3://{BUCKET}/{prefix}", simulator.environment(), at=first.path)
+        request.node.mounts.append(second)
+    else:
+        subprocess.run(["mount", "-t", "tmpfs", "none", first.path], check=True)
+    try:
+        assert first.process.poll() is None and place_of(first.path) == number
+        (first / "saved").write_bytes(b"after the first was unmounted")
+        assert first.process.wait(30) == 0
+        assert place_of(first.path) == number
+        assert (first / "saved").read_bytes() == b"after the first was unmounted"
+    finally:
+        if next_one == "tmpfs":
+            subprocess.run(["umount", first.path], check=True)
+    assert not [key for key in simulator.keys(prefix) if key.startswith(prefix + "d/") and not key.endswith("/")]
