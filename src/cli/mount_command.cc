@@ -183,7 +183,6 @@ private:
     [[nodiscard]] MountFigures figures() const;
     void watch_traffic();
     void mount_answers();
-    void session_ended();
     int end(const Service::Outcome& outcome);
 
     const Config config_;
@@ -417,17 +416,15 @@ void Daemon::mount_answers() {
     service_manager_.ready(format("{} is mounted at {}", config_.mount.source, config_.mount.mount_point));
 }
 
-void Daemon::session_ended() {
-    if (guard_) {
-        guard_->release();
-    }
-    service_->session_ended();
-}
-
 int Daemon::serve_until_the_end() {
     session_->serve({*fs_, machinery_->pool(), machinery_->processes(), machinery_->clock(), machinery_->staging(),
                      config_.write.staging_dir},
-                    config_.mount.fuse_threads, {[this] { mount_answers(); }, [this] { session_ended(); }});
+                    config_.mount.fuse_threads,
+                    {[this] { mount_answers(); },
+                     [this] {
+                         guard_ ? guard_->release() : void();
+                         service_->session_ended();
+                     }});
     started_ = machinery_->clock().now();
     started_at_ = machinery_->clock().wall_now();
     watch_traffic();
