@@ -216,11 +216,8 @@ Status Daemon::start() {
     if (!signals) {
         return failure(signals.error());
     }
-    if (auto guard = ConnectionGuard::start(); guard) {
-        guard_.emplace(std::move(*guard));
-    } else {
-        not_guarded(guard.error());
-    }
+    auto guard = ConnectionGuard::start();
+    guard ? static_cast<void>(guard_.emplace(std::move(*guard))) : not_guarded(guard.error());
     auto machinery = Machinery::create(config_);
     if (!machinery) {
         return failure(machinery.error());
