@@ -28,6 +28,7 @@ struct Handle {
     std::uint64_t inode = 0;
     // When it truncated the file; 0 where it did not.
     WrittenVersion::Moment truncated_at = 0;
+    // Of those that did not truncate: whether they belong to what another one truncated before.
     WrittenVersion::Moment opened_at = 0;
     // It truncated a file that others had open, and has written nothing yet.
     std::atomic<bool> has_only_truncated = false;
