@@ -63,15 +63,20 @@ class InstalledMachine:
                 if fields[fields.index("-") + 1] == "fuse.ckptfs" and fields[4].startswith(f"{self.directory}/")]
 
     def daemons(self) -> list[int]:
-        """Every ckptfs that was started there and still runs."""
-        return [int(path.name) for path in pathlib.Path("/proc").glob("[0-9]*") if self._is_daemon(path)]
+        """Every ckptfs that was started there and still runs; not what watches over one, its child."""
+        found = {int(path.name): self._parent_of_daemon(path) for path in pathlib.Path("/proc").glob("[0-9]*")}
+        return [daemon for daemon, parent in found.items() if parent is not None and found.get(parent) is None]
 
-    def _is_daemon(self, process: pathlib.Path) -> bool:
+    def _parent_of_daemon(self, process: pathlib.Path) -> int | None:
         try:
-            return ((process / "comm").read_text().strip() == "ckptfs"
-                    and os.readlink(process / "ns/mnt") == os.readlink(self.namespace))
+            # mount.ckptfs where mount(8) has started it.
+            if ((process / "comm").read_text().strip() not in ("ckptfs", "mount.ckptfs")
+                    or os.readlink(process / "ns/mnt") != os.readlink(self.namespace)):
+                return None
+            # proc_pid_stat(5): after the name, which may hold anything, come the state and the parent.
+            return int((process / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
-            return False  # It has ended.
+            return None  # It has ended.
 
     def remove(self) -> None:
         for daemon in self.daemons():
