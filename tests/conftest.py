@@ -70,11 +70,11 @@ def mount(request, simulator, prefix):
     """Makes mounts of the test's prefix: mount(), mount("--max-memory", "128M"). All see the same files."""
     request.node.mounts = []
 
-    def make(*options: str, within: list[str] = ()) -> Mount:
-        made = Mount(f"s3://{BUCKET}/{prefix}", simulator.environment(), *options, within=within)
+    def make(*options: str, environment: dict[str, str] = {}, **how) -> Mount:
+        made = Mount(f"s3://{BUCKET}/{prefix}", {**simulator.environment(), **environment}, *options, **how)
         request.node.mounts.append(made)
         return made
 
     yield make
-    for made in request.node.mounts:
+    for made in reversed(request.node.mounts):
         made.remove()

@@ -149,11 +149,18 @@ void Machinery::end_leftover_uploads() {
         });
     }
     fs_->end_renames(renames);
+    // What is ended of these is looked at twice before, which leaves seconds for the record.
+    for (const UploadIntent& intent : intents) {
+        fs_->record_unfinished({intent.key, "", intent.asked}, [](const Status& /*tried again*/) {});
+    }
     if (!intents.empty()) {
         lost_->adopt(intents);
     }
     if (!leftovers_.empty()) {
-        end_leftovers(std::exchange(leftovers_, {}), client_->store());
+        end_leftovers(std::exchange(leftovers_, {}), client_->store(),
+                      [this](const std::string& key, const std::string& upload, StoreDone<void> done) {
+                          fs_->record_unfinished({key, upload, {}}, std::move(done));
+                      });
     }
 }
 

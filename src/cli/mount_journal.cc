@@ -211,7 +211,7 @@ std::vector<Leftovers> take_leftovers(const std::string& directory, const std::s
     return all;
 }
 
-void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store) {
+void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, const BeforeRemoval& before) {
     const auto ending = std::make_shared<Ending>(std::move(leftovers));
     for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
         ending->left[file] = ending->leftovers[file].begun.size();
@@ -222,11 +222,24 @@ void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store) {
     }
     ending->open = ending->total;
     for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
+        const auto ended = [ending, file](const Status& result) { on_ended(*ending, file, result); };
         for (const UploadId& upload : ending->leftovers[file].begun.uploads) {
-            store.abort_upload(upload, [ending, file](const Status& result) { on_ended(*ending, file, result); });
+            before(upload.key, upload.id, [&store, upload, ended](const Status& allowed) {
+                if (allowed) {
+                    store.abort_upload(upload, ended);
+                } else {
+                    ended(allowed);
+                }
+            });
         }
         for (const std::string& key : ending->leftovers[file].begun.objects) {
-            store.remove(key, [ending, file](const Status& result) { on_ended(*ending, file, result); });
+            before(key, "", [&store, key, ended](const Status& allowed) {
+                if (allowed) {
+                    store.remove(key, ended);
+                } else {
+                    ended(allowed);
+                }
+            });
         }
     }
 }

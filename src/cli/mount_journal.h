@@ -63,9 +63,11 @@ struct Leftovers {
 };
 // None where another has the lock.
 [[nodiscard]] std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place);
+// Calls back with success when what is left of a file may be removed. `upload`: empty for an object.
+using BeforeRemoval = std::function<void(const std::string& key, const std::string& upload, StoreDone<void> done)>;
 // Begins to end the uploads and to remove the objects; says in the log how many there were. What cannot be ended is
 // left for the next time.
-void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store);
+void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, const BeforeRemoval& before);
 
 class MountJournal {
 public:

@@ -357,6 +357,12 @@ bool FailedSiblings::knows(const std::string& key) const {
     return entries_.contains(key);
 }
 
+bool FailedSiblings::is_untold(const std::string& key) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(key);
+    return found != entries_.end() && !found->second.cleared && !found->second.recorded;
+}
+
 bool FailedSiblings::can_be_unlinked(const std::string& key) const {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(key);

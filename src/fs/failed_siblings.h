@@ -88,6 +88,8 @@ public:
     // With the `most` latest of them.
     [[nodiscard]] UnwrittenFiles unwritten(std::size_t most) const;
     [[nodiscard]] bool knows(const std::string& key) const;
+    // Whether it failed and the bucket does not say so yet.
+    [[nodiscard]] bool is_untold(const std::string& key) const;
     // Whether unlink(2) is to find the name although nothing is there. Not once somebody has looked and found nothing.
     [[nodiscard]] bool can_be_unlinked(const std::string& key) const;
     void looked_at(const std::string& key);

@@ -18,6 +18,7 @@
 #include "fs/shared_state.h"
 #include "fs/special_nodes.h"
 #include "fs/symlinks.h"
+#include "fs/unfinished_files.h"
 
 namespace ckptfs {
 
@@ -56,7 +57,8 @@ public:
           extended_(state_),
           renames_(state_, lookups_, directories_, open_files_, gate_),
           links_(state_, lookups_),
-          names_(state_, gate_, open_files_, renames_, links_, directories_, specials_) {}
+          names_(state_, gate_, open_files_, renames_, links_, directories_, specials_),
+          unfinished_(state_) {}
 
     void lookup(NodeId parent, std::string name, Reply<Entry> reply) override {
         lookups_.lookup(parent, std::move(name), logged(std::move(reply)));
@@ -201,6 +203,9 @@ public:
             repairs_.holder_is_dead(key);
         }
     }
+    void record_unfinished(UnfinishedFile file, Reply<void> reply) override {
+        unfinished_.record(std::move(file), std::move(reply));
+    }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
     [[nodiscard]] std::vector<ReadProgress> reads() const override { return open_files_.reads(); }
     [[nodiscard]] FileStatistics statistics() const override { return open_files_.statistics(); }
@@ -229,6 +234,7 @@ private:
     Renames renames_;
     Links links_;
     GuardedNames names_;
+    UnfinishedFiles unfinished_;
 };
 
 // A bucket has no size: programs that look for room find plenty.

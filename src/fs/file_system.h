@@ -128,6 +128,15 @@ struct ReadProgress {
     std::uint64_t position = 0;
 };
 
+// What a mount that was killed has left of a file.
+struct UnfinishedFile {
+    // Of the upload or the object: the file's own, or a hidden one.
+    std::string key;
+    // Empty where it is an object, or an upload of which only is known when it was asked for.
+    std::string upload;
+    std::optional<WallTime> asked{};
+};
+
 struct FileSystemEnvironment {
     ObjectStore& store;
     // Namespace operations wait for the store here.
@@ -209,6 +218,9 @@ public:
     virtual void disconnected() = 0;
     // The records of renames of a mount that was killed on this machine: they are led to their ends.
     virtual void end_renames(const std::vector<std::string>& record_keys) = 0;
+    // Before what such a mount has left of a file is removed, which is to be done on success only: other mounts are
+    // told that the file was not finished, unless it was written again since.
+    virtual void record_unfinished(UnfinishedFile file, Reply<void> reply) = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
     [[nodiscard]] virtual std::vector<ReadProgress> reads() const = 0;
     [[nodiscard]] virtual FileStatistics statistics() const = 0;

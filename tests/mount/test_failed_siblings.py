@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import pytest
+from harness.markers import commit, refuse_to_commit
 from harness.programs import wait_until
 from harness.simulator import BUCKET
 
@@ -39,22 +40,6 @@ def errno_of(operation, *arguments) -> int:
     except OSError as error:
         return error.errno
     return 0
-
-
-def commit(directory: pathlib.Path, marker: str = ".metadata") -> None:
-    """As DCP does."""
-    with open(directory / (marker + ".tmp"), "wb") as file:
-        file.write(b"what makes it a checkpoint")
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(directory / (marker + ".tmp"), directory / marker)
-
-
-def refuse_to_commit(directory: pathlib.Path, marker: str = ".metadata") -> None:
-    with pytest.raises(OSError) as refused:
-        commit(directory, marker)
-    assert refused.value.errno == errno.EIO
-    assert not (directory / marker).exists()
 
 
 @pytest.fixture

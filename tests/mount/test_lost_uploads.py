@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from harness.mounts import Mount
 from harness.programs import wait_until
 from harness.simulator import BUCKET
 
@@ -48,16 +47,9 @@ def test_it_is_ended_before_the_mount(mount, simulator, prefix):
     assert simulator.open_uploads(prefix) == []
 
 
-def test_one_of_a_killed_mount_is_ended_by_the_next(request, simulator, prefix, tmp_path):
-    request.node.mounts = []
-
-    def at_the_same_place(point) -> Mount:
-        made = Mount(f"s3://{BUCKET}/{prefix}", {**simulator.environment(), "CKPTFS_STATE_DIR": str(tmp_path)},
-                     at=point)
-        request.node.mounts.append(made)
-        return made
-
-    first = at_the_same_place(None)
+def test_one_of_a_killed_mount_is_ended_by_the_next(mount, simulator, prefix, tmp_path):
+    journals = {"CKPTFS_STATE_DIR": str(tmp_path)}
+    first = mount(environment=journals)
     # It has begun, and its answer does not get through.
     simulator.inject({"op": "CreateMultipartUpload", "key": prefix + "model.pt", "action": "hang", "bytes": 10})
 
@@ -77,12 +69,10 @@ def test_one_of_a_killed_mount_is_ended_by_the_next(request, simulator, prefix, 
         first.process.wait()
         writer.join()
         simulator.clear_faults()
-        at_the_same_place(first.path)
+        mount(environment=journals, at=first.path)
         wait_until(lambda: simulator.open_uploads(prefix) == [of_another["Key"]], "the upload to be ended", 30)
     finally:
         simulator.clear_faults()
-        for made in reversed(request.node.mounts):
-            made.remove()
 
 
 def test_an_upload_of_another_mount_under_the_same_name_is_saved(mount, simulator, prefix):

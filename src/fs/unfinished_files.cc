@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/unfinished_files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "ckptfs/format.h"
+#include "fs/commit_policy.h"
+#include "staged/hidden_key.h"
+
+namespace ckptfs {
+
+void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
+    const std::string& prefix = state_.env.prefix;
+    const std::optional<HiddenFile> hidden = parse_hidden_key(prefix, file.key);
+    std::string key = hidden ? hidden->key : file.key;
+    const std::string path = key.substr(std::min(prefix.size(), key.size()));
+    if (path.starts_with(kControlDirectory) || may_be_missing(key, state_.env.write.config)) {
+        reply({});
+        return;
+    }
+    find_beginning(file, [this, key = std::move(key), reply = std::move(reply)](Result<std::optional<WallTime>> begun) {
+        if (!begun) {
+            reply(failure(std::move(begun.error())));
+        } else if (!*begun) {
+            reply({});
+        } else {
+            judge(key, **begun, reply);
+        }
+    });
+}
+
+void UnfinishedFiles::find_beginning(const UnfinishedFile& file, Reply<std::optional<WallTime>> reply) {
+    if (file.asked) {
+        reply(file.asked);
+        return;
+    }
+    if (file.upload.empty()) {
+        state_.env.store.head(file.key, [reply = std::move(reply)](Result<ObjectInfo> object) {
+            if (object) {
+                reply(std::optional(object->last_modified));
+            } else if (object.error().errno_value == ENOENT) {
+                reply(std::optional<WallTime>());
+            } else {
+                reply(failure(std::move(object.error())));
+            }
+        });
+        return;
+    }
+    state_.env.store.list_uploads(
+        file.key, [id = file.upload, reply = std::move(reply)](Result<std::vector<OpenUpload>> uploads) {
+            if (!uploads) {
+                reply(failure(std::move(uploads.error())));
+                return;
+            }
+            const auto found = std::find_if(uploads->begin(), uploads->end(),
+                                            [&id](const OpenUpload& each) { return each.upload.id == id; });
+            reply(found == uploads->end() ? std::nullopt : std::optional(found->initiated));
+        });
+}
+
+void UnfinishedFiles::judge(const std::string& key, WallTime begun, Reply<void> reply) {
+    state_.env.store.head(key, [this, key, begun, reply = std::move(reply)](Result<ObjectInfo> found) {
+        if (!found && found.error().errno_value != ENOENT) {
+            reply(failure(std::move(found.error())));
+            return;
+        }
+        const std::optional<ObjectInfo> object = found ? std::optional(std::move(*found)) : std::nullopt;
+        const OpenUpload upload{UploadId{key, ""}, begun};
+        if (is_in_the_making(upload, object, state_.env.clock.wall_now(), state_.env.write.config.failed_sibling_ttl)) {
+            add(key, object ? object->etag : "", reply);
+        } else {
+            reply({});
+        }
+    });
+}
+
+void UnfinishedFiles::add(const std::string& key, std::string etag_before, Reply<void> reply) {
+    state_.failed.add({key, "the mount that was writing it was killed", std::move(etag_before), 0});
+    state_.failed.when_recorded(key, [this, key, reply = std::move(reply)] {
+        if (state_.failed.is_untold(key)) {
+            reply(failure(EIO, format("other mounts could not be told that {} was not finished", key)));
+        } else {
+            reply({});
+        }
+    });
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that a mount was writing when it was killed, before what it left in the bucket is removed.
+//
+// As long as its upload is there, other mounts take the file for one that is being written, and commit no marker over
+// it. The next mount ends the upload; it records the file as failed first, so that at no moment the bucket looks as if
+// nothing were missing.
+//
+// Threads: record() may be called from any thread and returns at once; replies come on any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "fs/file_system.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs {
+
+class UnfinishedFiles {
+public:
+    explicit UnfinishedFiles(SharedState& state) : state_(state) {}
+
+    // Success where other mounts know, or have nothing to know: what is left of the file may be removed.
+    void record(UnfinishedFile file, Reply<void> reply);
+
+private:
+    // Of what is left: when its upload was begun, or the hidden object written; empty where it is not there any more.
+    void find_beginning(const UnfinishedFile& file, Reply<std::optional<WallTime>> reply);
+    void judge(const std::string& key, WallTime begun, Reply<void> reply);
+    void add(const std::string& key, std::string etag_before, Reply<void> reply);
+
+    SharedState& state_;
+};
+
+}  // namespace ckptfs
