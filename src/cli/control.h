@@ -5,6 +5,7 @@
 //   client: unmount
 //   daemon: progress FILES BYTES_ACKNOWLEDGED BYTES_IN_STORE      now and then
 //           lost KEY                                             for every file that is not saved
+//           undone TEXT                                          for what else the bucket does not say
 //           done                                                 unmounted
 //
 //   client: status

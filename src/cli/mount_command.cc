@@ -155,10 +155,6 @@ void say_what_cannot_be_told() {
     }
 }
 
-void not_guarded(const Error& why) {
-    log_warning(format("what uses the mount may hang should this process be killed: {}", why.message));
-}
-
 // Everything from here on happens in the process that serves.
 class Daemon {
 public:
@@ -189,7 +185,7 @@ private:
     Readiness readiness_;
     const ServiceManager service_manager_;
     const bool has_terminal_ = has_terminal();
-    std::optional<ConnectionGuard> guard_;
+    ConnectionGuard guard_;
     std::unique_ptr<Mount> mount_;
     std::unique_ptr<Session> session_;
     std::unique_ptr<Machinery> machinery_;
@@ -216,8 +212,7 @@ Status Daemon::start() {
     if (!signals) {
         return failure(signals.error());
     }
-    auto guard = ConnectionGuard::start();
-    guard ? static_cast<void>(guard_.emplace(std::move(*guard))) : not_guarded(guard.error());
+    guard_.start();
     auto machinery = Machinery::create(config_);
     if (!machinery) {
         return failure(machinery.error());
@@ -280,9 +275,7 @@ Status Daemon::attach() {
         return failure(mount.error());
     }
     mount_ = std::move(*mount);
-    if (const Status watched = guard_ ? guard_->watch(mount_->entry()) : Status(); !watched) {
-        not_guarded(watched.error());
-    }
+    guard_.watch(mount_->entry());
     return {};
 }
 
@@ -419,7 +412,7 @@ int Daemon::serve_until_the_end() {
                     config_.mount.fuse_threads,
                     {[this] { mount_answers(); },
                      [this] {
-                         guard_ ? guard_->release() : void();
+                         guard_.release();
                          service_->session_ended();
                      }});
     started_ = machinery_->clock().now();
@@ -432,14 +425,20 @@ int Daemon::end(const Service::Outcome& outcome) {
     const Status detached = mount_->detach();
     if (!detached) {
         log_error(detached.error().message);
-    } else if (guard_) {
-        guard_->release();
+    } else {
+        guard_.release();
     }
     session_->stop();
     for (const std::string& key : outcome.lost) {
         log_error(format("not saved within the drain timeout: {}", escaped(key)));
         if (control_) {
             control_->tell(format("lost {}", escaped(key)));
+        }
+    }
+    for (const std::string& line : outcome.undone) {
+        log_error(format("not done: {}", escaped(line)));
+        if (control_) {
+            control_->tell(format("undone {}", escaped(line)));
         }
     }
     metrics_.reset();
@@ -450,7 +449,7 @@ int Daemon::end(const Service::Outcome& outcome) {
     if (control_) {
         control_->tell("done");
     }
-    return detached && outcome.lost.empty() ? 0 : 1;
+    return detached && outcome.lost.empty() && outcome.undone.empty() ? 0 : 1;
 }
 
 }  // namespace

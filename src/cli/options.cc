@@ -92,8 +92,9 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kMounting, "noexec", "", "", "", "refuse to run programs that lie in the mount",
      "Device files and set-user-ID bits never count there.",
      [](Config& c, std::string_view v) { return set(c.mount.no_exec, parse_switch(v)); }},
-    {kMounting, "drain-timeout", "", "TIME", "10m", "how long unmounting waits for uploads in flight",
-     "What is not in the store by then is named, and the exit status is not zero.",
+    {kMounting, "drain-timeout", "", "TIME", "10m", "how long unmounting waits for the store",
+     "For uploads in flight, removals, and records of failed files. What is not in the store by then is named, and the "
+     "exit status is not zero.",
      [](Config& c, std::string_view v) { return set(c.mount.drain_timeout, parse_duration(v)); }},
 
     {kStoreSection, "endpoint-url", "", "URL", "", "server to ask instead of Amazon's",

@@ -95,6 +95,7 @@ private:
         if (!drained_->is_set()) {
             give_up(fs, clock, outcome);
         }
+        outcome.undone = fs.left_undone();
     }
 
     // Leaves no upload in the bucket where the store can be reached.

@@ -31,6 +31,8 @@ public:
         std::string reason;
         // Keys of the files that are not saved.
         std::vector<std::string> lost;
+        // Lines of FileSystem::left_undone().
+        std::vector<std::string> undone;
     };
 
     // Called by run(), on its thread; each may be missing.

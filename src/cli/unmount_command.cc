@@ -14,6 +14,7 @@ namespace ckptfs {
 namespace {
 
 constexpr std::string_view kLost = "lost ";
+constexpr std::string_view kUndone = "undone ";
 // It tells several times a second how far it is; what comes after the last time is short.
 constexpr std::chrono::seconds kPatience{60};
 
@@ -43,6 +44,10 @@ void UnmountReport::on_line(std::string_view line) {
         clear_progress();
         ++lost_;
         print(format("ckptfs: not saved: {}\n", escaped(line.substr(kLost.size()))));
+    } else if (line.starts_with(kUndone)) {
+        clear_progress();
+        ++lost_;
+        print(format("ckptfs: not done: {}\n", escaped(line.substr(kUndone.size()))));
     } else if (const auto progress = parse_progress(line); progress && show_progress_ && progress->files > 0) {
         clear_progress();
         print(progress_text(*progress));

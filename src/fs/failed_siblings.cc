@@ -119,6 +119,7 @@ void FailedSiblings::clear_entry(Entries::iterator entry, std::function<void()> 
     entry->second.cleared = true;
     entry->second.waiting.push_back(in_time(std::move(then)));
     settle(entry);
+    answer_if_all_recorded();
 }
 
 void FailedSiblings::when_recorded(const std::string& key, std::function<void()> then) {
@@ -130,6 +131,29 @@ void FailedSiblings::when_recorded(const std::string& key, std::function<void()>
         outbox_.add(std::move(then));
     }
     outbox_.deliver(lock);
+}
+
+void FailedSiblings::when_all_recorded(std::function<void()> then) {
+    std::unique_lock lock(mutex_);
+    waiting_for_all_.push_back(std::move(then));
+    for (auto each = entries_.begin(); each != entries_.end();) {
+        settle(each++);
+    }
+    answer_if_all_recorded();
+    outbox_.deliver(lock);
+}
+
+bool FailedSiblings::all_recorded() const {
+    return std::all_of(entries_.begin(), entries_.end(),
+                       [](const auto& each) { return each.second.cleared || each.second.recorded; });
+}
+
+void FailedSiblings::answer_if_all_recorded() {
+    if (!waiting_for_all_.empty() && all_recorded()) {
+        for (std::function<void()>& then : std::exchange(waiting_for_all_, {})) {
+            outbox_.add(std::move(then));
+        }
+    }
 }
 
 void FailedSiblings::was_to_become(const std::string& old_key, const std::string& new_key) {
@@ -246,6 +270,7 @@ void FailedSiblings::answered(const std::string& key, int written, const Status&
         entry.recorded = written == entry.failure_number;
         entry.may_exist = written != 0;
         settle(found);
+        answer_if_all_recorded();
         outbox_.deliver(lock);
         return;
     }
@@ -255,7 +280,8 @@ void FailedSiblings::answered(const std::string& key, int written, const Status&
             log_warning(line);
         });
     }
-    entry.next_try = clock_.now() + std::min(kTick * (1 << std::min(entry.failures, kMostDoublings)), kLongestPause);
+    const int doublings = waiting_for_all_.empty() ? std::min(entry.failures, kMostDoublings) : 0;
+    entry.next_try = clock_.now() + std::min(kTick * (1 << doublings), kLongestPause);
     ++entry.failures;
     // Nobody is to wait for what comes later.
     for (std::function<void()>& then : std::exchange(entry.waiting, {})) {
@@ -310,6 +336,7 @@ void FailedSiblings::tick() {
     if (!entries_.empty()) {
         start_ticking();
     }
+    answer_if_all_recorded();
     outbox_.deliver(lock);
 }
 
@@ -361,6 +388,17 @@ bool FailedSiblings::is_untold(const std::string& key) const {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(key);
     return found != entries_.end() && !found->second.cleared && !found->second.recorded;
+}
+
+std::vector<std::string> FailedSiblings::untold() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> keys;
+    for (const auto& [key, entry] : entries_) {
+        if (!entry.cleared && !entry.recorded) {
+            keys.push_back(key);
+        }
+    }
+    return keys;
 }
 
 bool FailedSiblings::can_be_unlinked(const std::string& key) const {

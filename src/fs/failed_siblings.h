@@ -73,6 +73,9 @@ public:
     void clear_below(const std::string& directory, std::function<void()> then);
     // Calls back when the record of this file is in the bucket, at once where there is none to write.
     void when_recorded(const std::string& key, std::function<void()> then);
+    // For the end of the mount: tries again at once and then every kTick, and calls back when the bucket says of every
+    // failed file that it failed.
+    void when_all_recorded(std::function<void()> then);
 
     // A rename of a failed file was refused: it was to become `new_key`.
     void was_to_become(const std::string& old_key, const std::string& new_key);
@@ -90,6 +93,7 @@ public:
     [[nodiscard]] bool knows(const std::string& key) const;
     // Whether it failed and the bucket does not say so yet.
     [[nodiscard]] bool is_untold(const std::string& key) const;
+    [[nodiscard]] std::vector<std::string> untold() const;
     // Whether unlink(2) is to find the name although nothing is there. Not once somebody has looked and found nothing.
     [[nodiscard]] bool can_be_unlinked(const std::string& key) const;
     void looked_at(const std::string& key);
@@ -126,6 +130,8 @@ private:
     void clear_entry(Entries::iterator entry, std::function<void()> then);
     void make_room();
     void start_ticking();
+    [[nodiscard]] bool all_recorded() const;
+    void answer_if_all_recorded();
     [[nodiscard]] Entries::iterator retried_by(const RenamedFile& renamed);
     [[nodiscard]] Entries::iterator first_below(const std::string& directory);
 
@@ -144,6 +150,7 @@ private:
     Entries entries_;
     bool ticking_ = false;
     bool stopping_ = false;
+    std::vector<std::function<void()>> waiting_for_all_;
     Timer::Id tick_ = 0;
 };
 

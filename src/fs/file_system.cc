@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
 #include "fs/directories.h"
@@ -193,9 +194,18 @@ public:
 
     void drain(Reply<void> reply) override {
         open_files_.drain([this, reply = std::move(reply)](const Status& drained) {
-            batches_.when_all_settled(
-                [this, reply, drained] { state_.deletes->when_idle([reply, drained] { reply(drained); }); });
+            batches_.when_all_settled([this, reply, drained] {
+                state_.failed.when_all_recorded(
+                    [this, reply, drained] { state_.deletes->when_idle([reply, drained] { reply(drained); }); });
+            });
         });
+    }
+    [[nodiscard]] std::vector<std::string> left_undone() override {
+        std::vector<std::string> lines = batches_.not_made();
+        for (const std::string& key : state_.failed.untold()) {
+            lines.push_back(format("{}: other mounts were not told that it failed", key));
+        }
+        return lines;
     }
     void disconnected() override { open_files_.disconnected(); }
     void end_renames(const std::vector<std::string>& record_keys) override {

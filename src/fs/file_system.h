@@ -232,6 +232,9 @@ public:
     // something was not saved. `ended` comes when nothing of them is in flight and nothing left in the store, or could
     // not be removed from it.
     virtual std::vector<std::string> abandon(Reply<void> ended) = 0;
+    // What the bucket does not say, although the mount's users were told, or other mounts should be: a line each. After
+    // drain() or abandon().
+    [[nodiscard]] virtual std::vector<std::string> left_undone() = 0;
 };
 
 }  // namespace ckptfs

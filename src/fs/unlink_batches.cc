@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/text.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
 #include "fs/store_wait.h"
@@ -173,6 +174,22 @@ void UnlinkBatches::when_all_settled(std::function<void()> run) {
         }
     }
     run();
+}
+
+std::vector<std::string> UnlinkBatches::not_made() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> lines;
+    for (const auto& [directory, batches] : batches_) {
+        std::size_t names = 0;
+        for (const BatchPtr& batch : batches) {
+            names += batch->names.size();
+        }
+        lines.push_back(format("{}: removed names that may still be there: {}", batches.front()->key, names));
+    }
+    for (const auto& [key, error] : failures_) {
+        lines.push_back(format("{}: removed names are still there: {}", key, error.message));
+    }
+    return lines;
 }
 
 // --- sending

@@ -61,6 +61,8 @@ public:
     // Sends what waits there and calls back when the store has answered.
     void when_settled(NodeId directory, std::function<void()> run);
     void when_all_settled(std::function<void()> run);
+    // For the end of the mount: what was removed and is still there, a line for each directory.
+    [[nodiscard]] std::vector<std::string> not_made();
 
 private:
     struct Batch {

@@ -75,6 +75,10 @@ void end_connection(const Watched& watched) {
     }
 }
 
+void not_guarded(const std::string& why) {
+    log_warning(format("what uses the mount may hang should this process be killed: {}", why));
+}
+
 [[noreturn]] void guard(int daemon, pid_t parent, const sigset_t& ends) {
     close_all_but(daemon, STDERR_FILENO + 1);
     close(STDIN_FILENO);
@@ -96,10 +100,11 @@ void end_connection(const Watched& watched) {
 
 }  // namespace
 
-Result<ConnectionGuard> ConnectionGuard::start() {
+void ConnectionGuard::start() {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-        return failure(errno, format("cannot make a socket pair: {}", std::strerror(errno)));
+        not_guarded(format("cannot make a socket pair: {}", std::strerror(errno)));
+        return;
     }
     FileDescriptor ours(ends[0]);
     const FileDescriptor its(ends[1]);
@@ -119,27 +124,33 @@ Result<ConnectionGuard> ConnectionGuard::start() {
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (child < 0) {
-        return failure(problem, format("cannot start a process: {}", std::strerror(problem)));
+        not_guarded(format("cannot start a process: {}", std::strerror(problem)));
+        return;
     }
-    return ConnectionGuard(std::move(ours));
+    daemon_ = std::move(ours);
 }
 
-Status ConnectionGuard::watch(const MountEntry& mount) {
+void ConnectionGuard::watch(const MountEntry& mount) {
     Watched watched;
+    if (!daemon_) {
+        return;
+    }
     if (mount.mount_point.size() >= watched.mount_point.size()) {
-        return failure(ENAMETOOLONG, "the mount point's path is too long");
+        not_guarded("the mount point's path is too long");
+        return;
     }
     watched.mount_id = mount.mount_id;
     watched.minor = mount.minor;
     mount.mount_point.copy(watched.mount_point.data(), mount.mount_point.size());
     if (send(daemon_.get(), &watched, sizeof watched, MSG_NOSIGNAL) != sizeof watched) {
-        return failure(errno, format("its process has ended: {}", std::strerror(errno)));
+        not_guarded(format("its process has ended: {}", std::strerror(errno)));
     }
-    return {};
 }
 
 void ConnectionGuard::release() {
-    shutdown(daemon_.get(), SHUT_RDWR);
+    if (daemon_) {
+        shutdown(daemon_.get(), SHUT_RDWR);
+    }
 }
 
 }  // namespace ckptfs

@@ -13,23 +13,21 @@
 #pragma once
 
 #include "base/file_descriptor.h"
-#include "ckptfs/status.h"
 #include "fuse/mount_table.h"
 
 namespace ckptfs {
 
 class ConnectionGuard {
 public:
-    static Result<ConnectionGuard> start();
-    // Once; needs CAP_SYS_ADMIN, or /sys/fs/fuse/connections.
-    Status watch(const MountEntry& mount);
+    // Where it cannot, the log says what may happen, and what follows does nothing.
+    void start();
+    // Once; the process needs CAP_SYS_ADMIN, or /sys/fs/fuse/connections.
+    void watch(const MountEntry& mount);
     // The connection has ended: the mount's numbers may be those of another one from now on. From any thread.
     void release();
 
 private:
-    explicit ConnectionGuard(FileDescriptor daemon) : daemon_(std::move(daemon)) {}
-
-    // Closed by the kernel with the last thread, or shut down.
+    // None where there is no process. Closed by the kernel with the last thread, or shut down.
     FileDescriptor daemon_;
 };
 

@@ -109,6 +109,20 @@ def test_a_failed_batch_is_told_and_its_names_are_there_again(mount, simulator, 
     assert simulator.keys(prefix) == []
 
 
+@pytest.mark.parametrize("fault", [{"action": "hang"}, {"action": "access-denied"}], ids=["hang", "refused"])
+def test_unmounting_names_removals_that_were_not_made(mount, simulator, prefix, fault):
+    made = mount("--drain-timeout", "2s")
+    start_a_run(made, simulator, prefix)
+    put_files(simulator, prefix, 60)
+    names = sorted(os.listdir(made / "tree/0"))
+    simulator.inject({"op": "DeleteObjects", **fault})
+    for name in names[:40]:
+        (made / "tree/0" / name).unlink()
+    assert made.unmount() == 1
+    assert f"not done: {prefix}tree/0/: removed names" in made.log()
+    assert len(simulator.keys(prefix + "tree/0/")) > 20
+
+
 def test_renaming_the_directory_tells_of_a_failed_batch(mount, simulator, prefix):
     made = mount()
     start_a_run(made, simulator, prefix)

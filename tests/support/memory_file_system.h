@@ -94,6 +94,7 @@ public:
     [[nodiscard]] UnwrittenFiles unwritten(std::size_t) const override { return {}; }
     [[nodiscard]] std::vector<std::string> renames() const override { return {}; }
     std::vector<std::string> abandon(Reply<void> ended) override;
+    [[nodiscard]] std::vector<std::string> left_undone() override { return {}; }
 
 private:
     struct Node {
