@@ -35,6 +35,11 @@ constexpr Milliseconds kTryAgain{20};
 // One a daemon that died without its mount being detached; more is somebody else's doing.
 constexpr int kMostLayers = 8;
 
+// ECONNABORTED is told to those who waited for the daemon when it died.
+bool is_told_by_a_dead_mount(int error) {
+    return error == ENOTCONN || error == ECONNABORTED;
+}
+
 // statfs(2), because attributes may be cached. In a process of its own, because a daemon that hangs makes it hang.
 bool answers_not_connected(const std::string& mount_point) {
     int ends[2];
@@ -48,7 +53,7 @@ bool answers_not_connected(const std::string& mount_point) {
         // It may hang for as long as the daemon does: nobody is to wait for what it holds open.
         close_all_but(writer.get(), 0);
         struct statfs status {};
-        const char dead = statfs(mount_point.c_str(), &status) != 0 && errno == ENOTCONN ? 1 : 0;
+        const char dead = statfs(mount_point.c_str(), &status) != 0 && is_told_by_a_dead_mount(errno) ? 1 : 0;
         _exit(write(writer.get(), &dead, 1) == 1 ? 0 : 1);
     }
     writer.reset();
@@ -172,6 +177,12 @@ Result<bool> take_back(const std::string& mount_point, const std::string& source
         }
         if (!*ours) {
             break;
+        }
+        const auto table = system.mount_table();
+        const auto dead = table ? mount_at(*table, mount_point) : std::nullopt;
+        // No path led to them any more.
+        if (const std::string inside = dead ? mounts_inside(*table, *dead) : ""; !inside.empty()) {
+            log_warning(format("goes out of sight with the dead mount at {}: {}", escaped(mount_point), inside));
         }
         if (auto detached = system.detach(mount_point); !detached) {
             return failure(detached.error());

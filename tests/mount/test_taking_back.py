@@ -138,6 +138,21 @@ def test_of_two_that_start_again_one_mounts(place):
     at.write("file", "saved")
 
 
+def test_a_daemon_that_dies_while_it_is_asked_is_dead(place):
+    at = place()
+    assert_mounted(at.mount(), at)
+    daemon = at.daemon()
+    os.kill(daemon, signal.SIGSTOP)
+    again = subprocess.Popen(["nsenter", f"--mount={at.machine.namespace}", "/usr/bin/ckptfs", "mount", at.source,
+                              at.path, "--log-file", at.log], env={"PATH": "/usr/bin", **at.environment},
+                             stderr=subprocess.PIPE, text=True)
+    # What asks the mount.
+    wait_until(lambda: pathlib.Path(f"/proc/{again.pid}/task/{again.pid}/children").read_text(), "the mount to be asked")
+    os.kill(daemon, signal.SIGKILL)
+    assert (again.communicate(timeout=60)[1], again.returncode) == ("", 0)
+    at.write("file", "saved")
+
+
 def test_a_mount_that_hangs_is_not_dead(place):
     at = place()
     assert_mounted(at.mount(), at)
