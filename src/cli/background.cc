@@ -2,6 +2,7 @@
 #include "cli/background.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -90,6 +91,12 @@ FileDescriptor journal_stream() {
 }
 
 }  // namespace
+
+bool Readiness::is_awaited() const {
+    // pipe(7), poll(2): POLLERR for the end that is written to, once nobody can read.
+    pollfd reader{pipe_.get(), 0, 0};
+    return !pipe_ || poll(&reader, 1, 0) != 1 || (reader.revents & POLLERR) == 0;
+}
 
 void Readiness::ready() {
     if (!pipe_) {

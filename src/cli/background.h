@@ -20,6 +20,8 @@ public:
 
     // The waiting process prints the line before it exits with 0. Nothing in the foreground.
     void warn(std::string line) { warning_ = std::move(line); }
+    // False once the waiting process has ended, by a signal: nobody wants the mount any more. True in the foreground.
+    [[nodiscard]] bool is_awaited() const;
     // The waiting process exits with 0; ours lets go of the terminal.
     void ready();
     // The waiting process prints the line and exits with its code for that. In the foreground the line goes to standard

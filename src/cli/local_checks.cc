@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/file_descriptor.h"
+#include "base/process_inspector.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
@@ -133,6 +134,21 @@ Status check_staging_directory(const std::string& directory, const std::vector<M
                        format("--staging-dir {} cannot be written: {}", escaped(directory), std::strerror(errno)));
     }
     return {};
+}
+
+void say_what_cannot_be_told() {
+    switch (exit_code_sight()) {
+        case ExitCodeSight::kEveryUser:
+            break;
+        case ExitCodeSight::kOwnUser:
+            log_info("files of killed writers are held back for processes of this user only (no CAP_SYS_PTRACE)");
+            break;
+        case ExitCodeSight::kNone:
+            log_warning(
+                "a killed writer cannot be told from one that ended: its half file will be published (needs "
+                "CAP_SYS_PTRACE and the PID namespace of the writers)");
+            break;
+    }
 }
 
 }  // namespace ckptfs

@@ -27,4 +27,8 @@ Status check_fuse(const std::string& device, bool is_root, const std::string& se
 // daemon wait for itself.
 Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table);
 
+// To the log: which killed writers cannot be told from those that ended. Forks, so that it comes before the first
+// thread.
+void say_what_cannot_be_told();
+
 }  // namespace ckptfs

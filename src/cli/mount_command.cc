@@ -18,7 +18,6 @@
 
 #include "base/environment.h"
 #include "base/executors.h"
-#include "base/process_inspector.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "cli/background.h"
@@ -139,22 +138,6 @@ Status redirect_log(const MountConfig& config, Readiness& readiness) {
     return {};
 }
 
-// Forks, so that it comes before the first thread.
-void say_what_cannot_be_told() {
-    switch (exit_code_sight()) {
-        case ExitCodeSight::kEveryUser:
-            break;
-        case ExitCodeSight::kOwnUser:
-            log_info("files of killed writers are held back for processes of this user only (no CAP_SYS_PTRACE)");
-            break;
-        case ExitCodeSight::kNone:
-            log_warning(
-                "a killed writer cannot be told from one that ended: its half file will be published (needs "
-                "CAP_SYS_PTRACE and the PID namespace of the writers)");
-            break;
-    }
-}
-
 // Everything from here on happens in the process that serves.
 class Daemon {
 public:
@@ -269,6 +252,9 @@ Status Daemon::attach() {
     const auto checked = table ? check_mount_point(place, *table) : failure(table.error());
     if (!checked) {
         return failure(checked.error());
+    }
+    if (!readiness_.is_awaited()) {
+        return failure(EINTR, "the command that was to mount has been interrupted");
     }
     auto mount = Mount::create(config_.mount, config_.names.read_only);
     if (!mount) {
@@ -402,6 +388,10 @@ void Daemon::mount_answers() {
         log_warning(line);
     }
     machinery_->end_leftover_uploads();
+    if (!readiness_.is_awaited()) {
+        log_info("the command that was to mount has been interrupted");
+        kill(getpid(), SIGTERM);
+    }
     readiness_.ready();
     service_manager_.ready(format("{} is mounted at {}", config_.mount.source, config_.mount.mount_point));
 }
