@@ -29,6 +29,7 @@ constexpr std::string_view kUnmount = "unmount\n";
 constexpr std::string_view kStatus = "status\n";
 constexpr int kPatienceMilliseconds = 1000;
 constexpr int kBacklog = 8;
+constexpr std::string_view kEnding = ".sock";
 // Far above a status.
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
@@ -113,6 +114,47 @@ Status check_place(const std::string& path, uid_t owner) {
     return {};
 }
 
+std::string stem_of(const std::string& control_path) {
+    return control_path.substr(0, control_path.size() - kEnding.size());
+}
+
+std::string renamed_path(const std::string& control_path, ino_t inode) {
+    return format("{}-{}{}", stem_of(control_path), inode, kEnding);
+}
+
+std::optional<ino_t> inode_of(const std::string& path) {
+    struct stat status {};
+    return lstat(path.c_str(), &status) == 0 ? std::optional(status.st_ino) : std::nullopt;
+}
+
+bool somebody_listens(const std::string& path) {
+    const auto address = address_of(path);
+    const FileDescriptor client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    return address && client &&
+           (connect(client.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) == 0 ||
+            errno == EAGAIN);
+}
+
+// Predecessors who have died are forgotten; one who lives is still to be heard.
+void make_way(const std::string& directory, const std::string& path) {
+    std::error_code problem;
+    std::vector<std::string> found;
+    for (std::filesystem::directory_iterator entry(directory, problem), end; !problem && entry != end;
+         entry.increment(problem)) {
+        if (is_of_same_place(entry->path().string(), path)) {
+            found.push_back(entry->path().string());
+        }
+    }
+    for (const std::string& each : found) {
+        const std::optional<ino_t> inode = inode_of(each);
+        if (!somebody_listens(each)) {
+            unlink(each.c_str());
+        } else if (each == path && inode) {
+            rename(path.c_str(), renamed_path(path, *inode).c_str());
+        }
+    }
+}
+
 bool readable(int fd) {
     pollfd waiting{fd, POLLIN, 0};
     return poll(&waiting, 1, kPatienceMilliseconds) == 1;
@@ -163,7 +205,11 @@ Result<std::string> make_control_directory(const Environment& environment, const
 }
 
 std::string control_path(const std::string& directory, const std::string& mount_point) {
-    return format("{}/{:016x}.sock", directory, hash_of(mount_point));
+    return format("{}/{:016x}{}", directory, hash_of(mount_point), kEnding);
+}
+
+bool is_of_same_place(const std::string& path, const std::string& control_path) {
+    return path == control_path || (path.starts_with(stem_of(control_path) + "-") && path.ends_with(kEnding));
 }
 
 std::string progress_line(const DrainProgress& progress) {
@@ -200,25 +246,28 @@ Result<ControlServer> ControlServer::create(const std::string& directory, const 
         return failure(address.error());
     }
     FileDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    // That of a predecessor, who died, or has lost the mount point and only finishes its uploads.
-    unlink(path.c_str());
+    make_way(directory, path);
     if (!listener || bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
         return system_failure("cannot make the control socket", path);
     }
     if (chmod(path.c_str(), 0600) != 0 || listen(listener.get(), kBacklog) != 0) {
         return system_failure("cannot listen at the control socket", path);
     }
-    struct stat made {};
-    if (lstat(path.c_str(), &made) != 0) {
+    const std::optional<ino_t> inode = inode_of(path);
+    if (!inode) {
         return system_failure("cannot find the control socket", path);
     }
-    return ControlServer(std::move(listener), path, made.st_ino);
+    return ControlServer(std::move(listener), path, *inode);
 }
 
 ControlServer::~ControlServer() {
-    struct stat there {};
-    if (listener_ && lstat(path_.c_str(), &there) == 0 && there.st_ino == inode_) {
-        unlink(path_.c_str());
+    if (!listener_) {
+        return;
+    }
+    for (const std::string& path : {path_, renamed_path(path_, inode_)}) {
+        if (inode_of(path) == inode_) {
+            unlink(path.c_str());
+        }
     }
 }
 

@@ -47,17 +47,20 @@ struct DrainProgress {
 // Of this user, made with mode 0700 where it is missing.
 Result<std::string> make_control_directory(const Environment& environment, const std::string& temporary = "/tmp");
 [[nodiscard]] std::string control_path(const std::string& directory, const std::string& mount_point);
+// Whether a socket of this path is that of a daemon which was mounted where the one of `control_path` is or was.
+[[nodiscard]] bool is_of_same_place(const std::string& path, const std::string& control_path);
 
 [[nodiscard]] std::string progress_line(const DrainProgress& progress);
 [[nodiscard]] std::optional<DrainProgress> parse_progress(std::string_view line);
 
 class ControlServer {
 public:
-    // Makes the directory (0700) if it is missing.
+    // Makes the directory (0700) if it is missing. A daemon that has lost its mount there and only finishes its uploads
+    // keeps its socket, under another name.
     static Result<ControlServer> create(const std::string& directory, const std::string& mount_point);
     ControlServer(ControlServer&& other) noexcept = default;
     ControlServer& operator=(ControlServer&& other) noexcept = default;
-    // Removes the socket, unless a successor has put its own there.
+    // Removes its socket.
     ~ControlServer();
 
     // Readable when somebody has connected.
@@ -74,7 +77,7 @@ private:
 
     FileDescriptor listener_;
     std::string path_;
-    // By the time we end, the path may be that of a successor, who mounted while we still finished uploads.
+    // By the time we end, the path may be that of a successor, who has renamed ours.
     ino_t inode_;
     std::vector<FileDescriptor> clients_;
 };

@@ -98,14 +98,6 @@ ResolvedPath resolved_path(const std::string& path) {
     return {fs::absolute(path, problem).lexically_normal().string(), path.ends_with('/')};
 }
 
-// Its daemon listens under the name of the mount that it made itself.
-const MountEntry& made_by_daemon(const std::vector<MountEntry>& table, const MountEntry& shown) {
-    const auto made = std::find_if(table.begin(), table.end(), [&](const MountEntry& each) {
-        return each.major == shown.major && each.minor == shown.minor && each.root == "/";
-    });
-    return made == table.end() ? shown : *made;
-}
-
 // Without a '/' at its beginning, and with one at the end of a directory's.
 std::string path_in_store(const MountEntry& mount, const ResolvedPath& resolved) {
     std::string path = mount.root + resolved.path.substr(mount.mount_point.size());
@@ -193,6 +185,7 @@ Result<MountPlace> find_place_holding(const std::string& path, const Environment
     if (!mount || mount->type != kFileSystemType) {
         return failure(EINVAL, format("{} is in no mount of ckptfs; give s3://BUCKET/KEY", escaped(path)));
     }
+    // Its daemon listens under the name of the mount that it made itself.
     auto place = find_place(made_by_daemon(*table, *mount).mount_point, environment);
     if (place) {
         place->path = path_in_store(*mount, resolved);

@@ -34,20 +34,14 @@ std::string what_to_do(const MountEntry& mount, int errno_value) {
     }
 }
 
-}  // namespace
-
-Result<MountEntry> find_mount(const std::string& directory) {
-    const auto table = read_mount_table();
-    if (!table) {
-        return failure(table.error());
-    }
+Result<MountEntry> shown_at(const std::vector<MountEntry>& table, const std::string& directory) {
     const std::string mount_point = resolved_mount_point(directory);
-    auto mounted = mount_at(*table, mount_point);
+    auto mounted = mount_at(table, mount_point);
     if (!mounted || mounted->type != kFileSystemType) {
         // The last part may be a symbolic link; no mount of ours is there, so that it can be resolved.
         std::error_code problem;
         const auto resolved = std::filesystem::canonical(mount_point, problem);
-        mounted = problem ? std::nullopt : mount_at(*table, resolved.string());
+        mounted = problem ? std::nullopt : mount_at(table, resolved.string());
     }
     if (!mounted || mounted->type != kFileSystemType) {
         return failure(EINVAL, format("no ckptfs is mounted at {}", escaped(directory)));
@@ -55,24 +49,41 @@ Result<MountEntry> find_mount(const std::string& directory) {
     return *mounted;
 }
 
-Result<MountEntry> find_detached(const std::string& directory) {
-    MountEntry entry;
-    entry.type = kFileSystemType;
-    entry.mount_point = resolved_mount_point(directory);
-    const std::string place = control_directory(getuid(), getuid(), process_environment());
-    if (access(control_path(place, entry.mount_point).c_str(), F_OK) != 0) {
-        return failure(ENOENT, format("no ckptfs is mounted at {}", escaped(directory)));
+}  // namespace
+
+Result<MountEntry> find_mount(const std::string& directory) {
+    const auto table = read_mount_table();
+    const auto shown = table ? shown_at(*table, directory) : failure(table.error());
+    return shown ? Result<MountEntry>(made_by_daemon(*table, *shown)) : failure(shown.error());
+}
+
+Result<MountEntry> find_mount_to_end(const std::string& directory) {
+    const auto table = read_mount_table();
+    auto shown = table ? shown_at(*table, directory) : failure(table.error());
+    if (!shown) {
+        return shown;
     }
-    entry.super_options = format("user_id={}", getuid());
-    return entry;
+    if (const MountEntry& made = made_by_daemon(*table, *shown); made.mount_id != shown->mount_id) {
+        return failure(
+            EINVAL,
+            format("{} is a bind mount of {}: remove it with umount {}, or end the daemon with ckptfs "
+                   "unmount {}",
+                   escaped(directory), escaped(made.mount_point), escaped(directory), escaped(made.mount_point)));
+    }
+    if (const std::string inside = mounts_inside(*table, *shown); !inside.empty()) {
+        return failure(EBUSY, format("{} holds other mounts, umount them first: {}", escaped(directory), inside));
+    }
+    return shown;
 }
 
 Result<std::vector<MountEntry>> find_mounts() {
     auto table = read_mount_table();
     if (table) {
         const uid_t self = getuid();
-        std::erase_if(*table, [self](const MountEntry& each) {
-            return each.type != kFileSystemType || (self != 0 && each.owner() != self);
+        const std::vector<MountEntry> all = *table;
+        std::erase_if(*table, [self, &all](const MountEntry& each) {
+            return each.type != kFileSystemType || (self != 0 && each.owner() != self) ||
+                   made_by_daemon(all, each).mount_id != each.mount_id;
         });
     }
     return table;
@@ -111,7 +122,8 @@ Result<std::string> ask_for_status(const MountEntry& mount, std::chrono::seconds
     return answer;
 }
 
-std::vector<Result<std::string>> ask_detached(const std::vector<MountEntry>& mounts, std::chrono::seconds patience) {
+std::vector<Result<std::string>> ask_detached(const std::vector<MountEntry>& mounts, const std::string& directory,
+                                              std::chrono::seconds patience) {
     const std::string place = control_directory(getuid(), getuid(), process_environment());
     std::set<std::string> of_mounts;
     for (const MountEntry& mount : mounts) {
@@ -121,7 +133,8 @@ std::vector<Result<std::string>> ask_detached(const std::vector<MountEntry>& mou
     std::error_code problem;
     for (std::filesystem::directory_iterator entry(place, problem), end; entry != end; entry.increment(problem)) {
         const std::string path = entry->path().string();
-        if (entry->path().extension() != ".sock" || of_mounts.contains(path)) {
+        if (entry->path().extension() != ".sock" || of_mounts.contains(path) ||
+            (!directory.empty() && !is_of_same_place(path, control_path(place, resolved_mount_point(directory))))) {
             continue;
         }
         std::string answer;

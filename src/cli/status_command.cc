@@ -24,19 +24,6 @@ constexpr std::chrono::milliseconds kWaitPeriod{100};
 constexpr std::chrono::seconds kWatchPeriod{1};
 constexpr std::chrono::seconds kPatience{10};
 
-Result<std::vector<MountEntry>> mounts_of(const StatusRequest& request) {
-    if (request.directory.empty()) {
-        return find_mounts();
-    }
-    auto mount = find_mount(request.directory);
-    if (!mount) {
-        if (auto detached = find_detached(request.directory); detached && ask_for_status(*detached, kPatience)) {
-            return std::vector{std::move(*detached)};
-        }
-    }
-    return mount ? Result<std::vector<MountEntry>>({std::move(*mount)}) : failure(std::move(mount.error()));
-}
-
 struct Round {
     std::string text;
     bool all_safe = true;
@@ -45,15 +32,13 @@ struct Round {
 };
 
 // Those of mounts, and of daemons that have lost theirs and still save.
-std::vector<Result<std::string>> ask_all(const std::vector<MountEntry>& mounts, bool with_detached) {
+std::vector<Result<std::string>> ask_all(const std::vector<MountEntry>& mounts, const std::string& directory) {
     std::vector<Result<std::string>> answers;
     for (const MountEntry& mount : mounts) {
         answers.push_back(ask_for_status(mount, kPatience));
     }
-    if (with_detached) {
-        std::vector<Result<std::string>> detached = ask_detached(mounts, kPatience);
-        std::move(detached.begin(), detached.end(), std::back_inserter(answers));
-    }
+    std::vector<Result<std::string>> detached = ask_detached(mounts, directory, kPatience);
+    std::move(detached.begin(), detached.end(), std::back_inserter(answers));
     return answers;
 }
 
@@ -70,13 +55,22 @@ Error nothing_mounted() {
 
 // One line a mount for machines, a paragraph for people.
 Result<Round> look(const StatusRequest& request) {
-    const auto mounts = mounts_of(request);
-    if (!mounts) {
-        return failure(mounts.error());
+    std::vector<MountEntry> mounts;
+    Error none = nothing_mounted();
+    if (request.directory.empty()) {
+        auto all = find_mounts();
+        if (!all) {
+            return failure(all.error());
+        }
+        mounts = std::move(*all);
+    } else if (auto mount = find_mount(request.directory)) {
+        mounts.push_back(std::move(*mount));
+    } else {
+        none = std::move(mount.error());
     }
-    const std::vector<Result<std::string>> answers = ask_all(*mounts, request.directory.empty());
+    const std::vector<Result<std::string>> answers = ask_all(mounts, request.directory);
     if (answers.empty()) {
-        return failure(nothing_mounted());
+        return failure(std::move(none));
     }
     Round round;
     for (const Result<std::string>& json : answers) {

@@ -65,7 +65,7 @@ int UnmountReport::finish() {
 
 int unmount_command(const std::string& directory) {
     UnmountReport report(isatty(STDERR_FILENO) != 0, STDERR_FILENO);
-    const auto mounted = find_mount(directory);
+    const auto mounted = find_mount_to_end(directory);
     Status asked = mounted ? Status() : Status(failure(mounted.error()));
     if (mounted) {
         const auto answered =

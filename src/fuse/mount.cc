@@ -133,6 +133,10 @@ public:
         if (std::exchange(detached_, true) || !is_mounted()) {
             return {};
         }
+        const auto table = read_mount_table();
+        if (const std::string inside = table ? mounts_inside(*table, entry_) : ""; !inside.empty()) {
+            log_warning(format("goes out of sight with {}: {}", escaped(entry_.mount_point), inside));
+        }
         // MNT_FORCE ends what still waits, so that every thread that reads requests is told ENODEV.
         if (umount2(entry_.mount_point.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
             // Without root fusermount3 does it.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/mount_table.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <sstream>
+
+#include "ckptfs/log.h"
 
 namespace ckptfs {
 namespace {
@@ -64,13 +67,15 @@ std::optional<MountEntry> parse_line(std::string_view line) {
         return std::nullopt;
     }
     const auto mount_id = to_number<int>(fields[0]);
+    const auto parent_id = to_number<int>(fields[1]);
     const auto major = to_number<unsigned>(device[0]);
     const auto minor = to_number<unsigned>(device[1]);
-    if (!mount_id || !major || !minor) {
+    if (!mount_id || !parent_id || !major || !minor) {
         return std::nullopt;
     }
     MountEntry entry;
     entry.mount_id = *mount_id;
+    entry.parent_id = *parent_id;
     entry.major = *major;
     entry.minor = *minor;
     entry.root = unescape(fields[3]);
@@ -127,6 +132,23 @@ std::optional<MountEntry> mount_at(const std::vector<MountEntry>& table, std::st
         }
     }
     return std::nullopt;
+}
+
+const MountEntry& made_by_daemon(const std::vector<MountEntry>& table, const MountEntry& shown) {
+    const auto made = std::find_if(table.begin(), table.end(), [&](const MountEntry& each) {
+        return each.major == shown.major && each.minor == shown.minor && each.root == "/";
+    });
+    return made == table.end() ? shown : *made;
+}
+
+std::string mounts_inside(const std::vector<MountEntry>& table, const MountEntry& mount) {
+    std::string names;
+    for (const MountEntry& each : table) {
+        if (each.parent_id == mount.mount_id && each.mount_id != mount.mount_id) {
+            names += (names.empty() ? "" : ", ") + escaped(each.mount_point);
+        }
+    }
+    return names;
 }
 
 std::optional<MountEntry> mount_holding(const std::vector<MountEntry>& table, std::string_view path) {

@@ -21,6 +21,8 @@ inline constexpr std::string_view kFileSystemType = "fuse.ckptfs";
 // One line of /proc/self/mountinfo, proc_pid_mountinfo(5).
 struct MountEntry {
     int mount_id = 0;
+    // Of the mount that it lies on.
+    int parent_id = 0;
     unsigned major = 0;
     unsigned minor = 0;
     // Of its file system, what is seen at the mount point: "/", or what a bind mount shows.
@@ -43,6 +45,12 @@ Result<std::vector<MountEntry>> read_mount_table();
 
 // The mount that is visible at exactly this path: of several, the last one.
 std::optional<MountEntry> mount_at(const std::vector<MountEntry>& table, std::string_view path);
+
+// Of the same file system: what the daemon mounted itself, and not a bind mount of it.
+const MountEntry& made_by_daemon(const std::vector<MountEntry>& table, const MountEntry& shown);
+
+// "/mnt/a, /mnt/b": what is mounted in this mount, and goes out of sight with it; empty where nothing is.
+std::string mounts_inside(const std::vector<MountEntry>& table, const MountEntry& mount);
 
 // The mount that holds this absolute, resolved path.
 std::optional<MountEntry> mount_holding(const std::vector<MountEntry>& table, std::string_view path);

@@ -176,6 +176,32 @@ def test_unmount_of_what_is_no_mount(point):
     assert_refused(command({}, "unmount", point), "no ckptfs is mounted")
 
 
+def test_a_mount_that_holds_another_one_is_not_unmounted(mount):
+    made = mount()
+    (made / "inner").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", made / "inner"], check=True)
+    try:
+        (made / "inner/file").write_bytes(b"only here")
+        assert_refused(command({}, "unmount", made.path), "holds other mounts", str(made / "inner"))
+        assert (made / "inner/file").read_bytes() == b"only here"
+        (made / "file").write_bytes(b"it still serves")
+    finally:
+        subprocess.run(["umount", made / "inner"], check=True)
+    assert command({}, "unmount", made.path).returncode == 0
+
+
+def test_a_command_that_is_interrupted_does_not_mount_later(simulator, prefix, point, tmp_path):
+    log = tmp_path / "log"
+    simulator.inject({"op": "ListObjectsV2", "key": "*", "action": "slow", "ms": 1500})
+    mounting = subprocess.Popen([CKPTFS, "mount", f"s3://{BUCKET}/{prefix}", point, "--log-file", log],
+                                env={**os.environ, **simulator.environment()}, start_new_session=True)
+    wait_until(lambda: simulator.fault_hits() > 0, "the daemon to ask the store")
+    os.killpg(mounting.pid, signal.SIGINT)
+    assert mounting.wait(20) == -signal.SIGINT
+    wait_until(lambda: "the command that was to mount has been interrupted" in log.read_text(), "the daemon to end")
+    assert not os.path.ismount(point)
+
+
 def slow_writer(point) -> subprocess.Popen:
     return subprocess.Popen(["dd", "if=/dev/urandom", f"of={point / 'file'}", "bs=1M", "count=40", "status=none"],
                             stderr=subprocess.DEVNULL)

@@ -148,3 +148,40 @@ def test_a_daemon_tells_of_what_it_saves_after_its_mount_was_taken_away(mount, s
     assert f" at {made.path}: " not in status().stdout
     assert len(simulator.content(prefix + "model.pt")) == 40 << 20
     assert status(made.path).returncode == 1
+
+
+def test_a_daemon_that_still_saves_is_heard_after_its_place_was_mounted_again(mount, simulator, prefix):
+    made = mount()
+    simulator.inject({"op": "UploadPart", "key": prefix + "model.pt", "action": "slow", "ms": 3000})
+    with open(made / "model.pt", "wb", buffering=0) as file:
+        for _ in range(40):
+            file.write(os.urandom(1 << 20))
+        subprocess.run(["umount", "-l", made.path], check=True)
+        following = mount(at=made.path)
+        for asked in (made.path,), ():
+            words = status(*asked).stdout
+            assert f"pid {made.process.pid}, " in words and f"pid {following.process.pid}, " in words
+        assert '"safe_to_stop":false' in status(made.path, "--json").stdout
+    # Its answer comes when both are done.
+    assert status(made.path, "--wait").returncode == 0
+    assert len(simulator.content(prefix + "model.pt")) == 40 << 20
+    assert made.process.wait(60) == 0
+    assert f"pid {made.process.pid}, " not in status().stdout
+    assert told(following)["safe_to_stop"] is True
+
+
+def test_a_bind_mount_is_told_of_as_what_it_shows(mount, tmp_path):
+    made = mount()
+    (made / "directory").mkdir()
+    subprocess.run(["mount", "--bind", made / "directory", tmp_path], check=True)
+    try:
+        assert status(tmp_path).stdout == status(made.path).stdout
+        words = status()
+        assert words.stdout.count(f" at {made.path}: ") == 1
+        assert str(tmp_path) not in words.stdout + words.stderr
+        refused = subprocess.run([CKPTFS, "unmount", tmp_path], text=True, capture_output=True, check=False)
+        assert refused.returncode == 1
+        assert f"is a bind mount of {made.path}: remove it with umount" in refused.stderr
+        assert told(made)["safe_to_stop"] is True
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)

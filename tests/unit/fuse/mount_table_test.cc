@@ -40,6 +40,23 @@ TEST(MountTable, FindsTheMountThatHoldsAPath) {
     EXPECT_EQ(mount_holding(table, "/var/tmp")->mount_point, "/");
 }
 
+TEST(MountTable, KnowsWhatTheDaemonMadeAndWhatLiesInIt) {
+    const auto table = parse_mount_table(
+        "30 1 0:26 / /tmp rw - tmpfs tmpfs rw\n"
+        "41 30 0:50 / /tmp/made rw - fuse.ckptfs s3://bucket rw,user_id=0\n"
+        "42 30 0:50 /step-1 /tmp/shown rw - fuse.ckptfs s3://bucket rw,user_id=0\n"
+        "43 41 0:52 / /tmp/made/inner rw - tmpfs none rw\n"
+        "44 41 0:53 / /tmp/made/a\\040b rw - tmpfs none rw\n"
+        "45 43 0:54 / /tmp/made/inner/deep rw - tmpfs none rw\n");
+    const auto made = mount_at(table, "/tmp/made");
+    const auto shown = mount_at(table, "/tmp/shown");
+    ASSERT_TRUE(made && shown);
+    EXPECT_EQ(made_by_daemon(table, *shown).mount_id, 41);
+    EXPECT_EQ(made_by_daemon(table, *made).mount_id, 41);
+    EXPECT_EQ(mounts_inside(table, *made), "/tmp/made/inner, /tmp/made/a b");
+    EXPECT_EQ(mounts_inside(table, *shown), "");
+}
+
 TEST(MountTable, ReadsTheRunningSystem) {
     const auto table = read_mount_table();
     ASSERT_TRUE(table);
