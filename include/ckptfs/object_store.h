@@ -76,6 +76,9 @@ struct GetResponse {
     std::string request_id;
     // By the store's own clock (Date), to the second like Last-Modified; zero where it does not say.
     WallTime answered_at{};
+    // The whole object came, and has the checksum that the store keeps of it. Bytes that do not have it are an error,
+    // marked as damage.
+    bool has_checksum = false;
 };
 
 struct PutRequest {

@@ -208,6 +208,9 @@ void GetOperation::finish(Result<HttpResponse> outcome) {
                           escaped(request_.key), escaped(response_->request_id))));
         return;
     }
+    if (outcome) {
+        response_->has_checksum = !expected_crc32c_.empty();
+    }
     if (outcome && is_unidentified()) {
         identify();
         return;

@@ -4,18 +4,30 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/range_fetch.h"
-#include "base/text.h"
-#include "ckptfs/log.h"
 
 namespace ckptfs {
 namespace {
 
-// Until two agree.
-constexpr int kMostFetches = 4;
+// Of the same bytes, until two agree.
+constexpr std::size_t kMostFetches = 5;
+// So much is fetched for checksums, also where not all of it is written again. What the store has a checksum of, as it
+// does of what was sent by one request, is smaller, and of more than this most is copied.
+constexpr std::uint64_t kMostChecksummed = std::uint64_t{16} << 20;
 
 bool are_equal(const Payload& one, const Payload& other) {
     return one.size() == other.size() && one.to_string() == other.to_string();
+}
+
+// Of whole blocks, the first of which begins at `offset`.
+bool have_checksums(const BlockChecksums& checksums, std::uint64_t offset, const Payload& bytes) {
+    for (std::uint64_t done = 0; done < bytes.size(); done += BufferPool::kPayloadSize) {
+        if (!checksums.has(offset + done, crc32c(bytes.subrange(done, BufferPool::kPayloadSize)))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 }  // namespace
@@ -35,52 +47,121 @@ void BaseReader::read(std::uint64_t offset, std::size_t size, FileReader::ReadDo
     }
     lock.unlock();
     FileReader::open(
-        environment_, key_, etag_, empty_,
+        environment_, key_, etag_, stored_size_ == 0,
         [self = shared_from_this()](Result<std::shared_ptr<FileReader>> result) { self->opened(std::move(result)); });
 }
 
-void BaseReader::read_twice(std::uint64_t offset, std::size_t size, FileReader::ReadDone done) {
-    read(offset, size, [self = shared_from_this(), offset, done = std::move(done)](Result<Payload> bytes) mutable {
-        bool is_checked = false;
-        {
-            const std::lock_guard lock(self->mutex_);
-            is_checked = self->reader_ != nullptr && self->reader_->checks_bytes();
-        }
-        if (!bytes || bytes->empty() || is_checked) {
-            done(std::move(bytes));
-            return;
-        }
-        auto comparison = std::make_shared<Comparison>();
-        comparison->offset = offset;
-        comparison->seen.push_back(std::move(*bytes));
-        comparison->done = std::move(done);
-        self->compare(comparison);
-    });
+BaseReader::ComparisonPointer BaseReader::comparison_of(std::uint64_t offset, std::size_t size) const {
+    auto comparison = std::make_shared<Comparison>();
+    comparison->range = ByteRange{offset, size, false};
+    comparison->size = size;
+    if (stored_size_ <= kMostChecksummed) {
+        const std::uint64_t begin = offset / BufferPool::kPayloadSize * BufferPool::kPayloadSize;
+        const std::uint64_t blocks = (offset + size - begin + BufferPool::kPayloadSize - 1) / BufferPool::kPayloadSize;
+        comparison->range = ByteRange{begin, blocks * BufferPool::kPayloadSize, false};
+        comparison->skip = offset - begin;
+    }
+    return comparison;
 }
 
-void BaseReader::compare(const std::shared_ptr<Comparison>& comparison) {
-    const ByteRange range{comparison->offset, comparison->seen.front().size(), false};
-    fetch_range(
-        environment_.store, key_, etag_, range, [self = shared_from_this(), comparison](Result<FetchedRange> fetched) {
-            if (!fetched) {
-                comparison->done(failure(std::move(fetched.error())));
-                return;
-            }
-            std::vector<Payload>& seen = comparison->seen;
-            const bool agrees = std::any_of(seen.begin(), seen.end(),
-                                            [&](const Payload& before) { return are_equal(before, fetched->bytes); });
-            if (agrees) {
-                comparison->done(std::move(fetched->bytes));
-            } else if (++comparison->fetches < kMostFetches) {
-                seen.push_back(std::move(fetched->bytes));
-                self->compare(comparison);
+void BaseReader::read_to_write(std::uint64_t offset, std::size_t size, FileReader::ReadDone done) {
+    const ComparisonPointer wanted = comparison_of(offset, size);
+    read(wanted->range.offset, wanted->range.length,
+         [self = shared_from_this(), wanted, done = std::move(done)](Result<Payload> bytes) mutable {
+             bool is_checked = false;
+             {
+                 const std::lock_guard lock(self->mutex_);
+                 is_checked = self->reader_ != nullptr && self->reader_->checks_bytes();
+             }
+             if (!bytes || bytes->empty() || is_checked) {
+                 done(bytes.map([&](const Payload& all) { return all.subrange(wanted->skip, wanted->size); }));
+                 return;
+             }
+             wanted->range.length = bytes->size();
+             wanted->done = std::move(done);
+             if (self->stored_size_ > kMostChecksummed) {
+                 self->compare_with_others(wanted, std::move(*bytes));
+             } else {
+                 self->compare_with_checksums(wanted, *bytes);
+             }
+         });
+}
+
+void BaseReader::with_checksums(const std::shared_ptr<const BlockChecksums>& unless, ChecksumsDone done) {
+    std::unique_lock lock(mutex_);
+    if (checksums_ != unless) {
+        const auto checksums = checksums_;
+        lock.unlock();
+        done(checksums);
+        return;
+    }
+    awaiting_checksums_.push_back(std::move(done));
+    if (awaiting_checksums_.size() > 1) {
+        return;
+    }
+    lock.unlock();
+    fetch_checksums(environment_.store, key_, etag_, 0, stored_size_,
+                    [self = shared_from_this()](const auto& checksums) { self->checksums_here(checksums); });
+}
+
+void BaseReader::checksums_here(const Result<std::shared_ptr<const BlockChecksums>>& checksums) {
+    std::vector<ChecksumsDone> waiting;
+    {
+        const std::lock_guard lock(mutex_);
+        waiting.swap(awaiting_checksums_);
+        checksums_ = checksums.value_or(nullptr);
+    }
+    for (const ChecksumsDone& done : waiting) {
+        done(checksums);
+    }
+}
+
+void BaseReader::compare_with_checksums(const ComparisonPointer& comparison, const Payload& bytes) {
+    const std::shared_ptr<const BlockChecksums> checksums = comparison->checksums;
+    if (checksums != nullptr && have_checksums(*checksums, comparison->range.offset, bytes)) {
+        comparison->done(bytes.subrange(comparison->skip, comparison->size));
+    } else if (checksums != nullptr && !std::exchange(comparison->bytes_again, true)) {
+        fetch_again(comparison);
+    } else if (checksums != nullptr &&
+               (checksums->are_vouched_for || std::exchange(comparison->checksums_again, true))) {
+        comparison->done(failure(damaged_on_its_way(key_, comparison->range.offset)));
+    } else {
+        with_checksums(checksums, [self = shared_from_this(), comparison, bytes](auto here) {
+            if (here) {
+                comparison->checksums = std::move(*here);
+                self->compare_with_checksums(comparison, bytes);
             } else {
-                comparison->done(
-                    failure(EIO, format("write {}: what is there is damaged on its way from the store at offset {}, "
-                                        "also when fetched again",
-                                        escaped(self->key_), comparison->offset)));
+                comparison->done(failure(std::move(here.error())));
             }
         });
+    }
+}
+
+void BaseReader::compare_with_others(const ComparisonPointer& comparison, Payload bytes) {
+    std::vector<Payload>& seen = comparison->seen;
+    const bool agrees =
+        std::any_of(seen.begin(), seen.end(), [&](const Payload& before) { return are_equal(before, bytes); });
+    if (agrees) {
+        comparison->done(std::move(bytes));
+    } else if (seen.size() + 1 < kMostFetches) {
+        seen.push_back(std::move(bytes));
+        fetch_again(comparison);
+    } else {
+        comparison->done(failure(damaged_on_its_way(key_, comparison->range.offset)));
+    }
+}
+
+void BaseReader::fetch_again(const ComparisonPointer& comparison) {
+    fetch_range(environment_.store, key_, etag_, comparison->range,
+                [self = shared_from_this(), comparison](Result<FetchedRange> fetched) {
+                    if (!fetched) {
+                        comparison->done(failure(std::move(fetched.error())));
+                    } else if (comparison->checksums != nullptr) {
+                        self->compare_with_checksums(comparison, fetched->bytes);
+                    } else {
+                        self->compare_with_others(comparison, std::move(fetched->bytes));
+                    }
+                });
 }
 
 void BaseReader::opened(Result<std::shared_ptr<FileReader>> reader) {

@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "read/file_reader.h"
+#include "write/block_checksums.h"
 #include "write/file_writer.h"
 
 namespace ckptfs {
@@ -19,12 +21,12 @@ namespace ckptfs {
 class BaseReader : public std::enable_shared_from_this<BaseReader> {
 public:
     BaseReader(ReadEnvironment& environment, std::string key, const CommittedObject& object)
-        : environment_(environment), key_(std::move(key)), etag_(object.etag), empty_(object.stored_size == 0) {}
+        : environment_(environment), key_(std::move(key)), etag_(object.etag), stored_size_(object.stored_size) {}
 
     void read(std::uint64_t offset, std::size_t size, FileReader::ReadDone done);
-    // For bytes that are to be written again: those of a plain object, for which nothing vouches, are fetched until two
-    // fetches agree. The first may have been one that a read made long ago.
-    void read_twice(std::uint64_t offset, std::size_t size, FileReader::ReadDone done);
+    // For bytes that are to be written again: those of a plain object, for which nothing in it vouches, are compared
+    // with the store's checksum of it, where there is one, and with what a second request brings.
+    void read_to_write(std::uint64_t offset, std::size_t size, FileReader::ReadDone done);
 
 private:
     struct Waiting {
@@ -32,20 +34,38 @@ private:
         std::size_t size = 0;
         FileReader::ReadDone done;
     };
+    // Bytes of a plain object that are compared.
     struct Comparison {
-        std::uint64_t offset = 0;
-        // What came so far; all differ.
+        // Of the object: whole blocks where there are checksums of these.
+        ByteRange range;
+        // What is wanted of them.
+        std::uint64_t skip = 0;
+        std::uint64_t size = 0;
+        // Null where the object is too large to be fetched for them: then what came so far, all of it different. The
+        // first may have been fetched for a read, long ago.
+        std::shared_ptr<const BlockChecksums> checksums;
         std::vector<Payload> seen;
-        int fetches = 0;
+        // They, and what they were compared with, were fetched once more.
+        bool bytes_again = false;
+        bool checksums_again = false;
         FileReader::ReadDone done;
     };
-    void compare(const std::shared_ptr<Comparison>& comparison);
+    using ComparisonPointer = std::shared_ptr<Comparison>;
+    using ChecksumsDone = std::function<void(Result<std::shared_ptr<const BlockChecksums>>)>;
+
+    [[nodiscard]] ComparisonPointer comparison_of(std::uint64_t offset, std::size_t size) const;
+    // Other ones than `unless`.
+    void with_checksums(const std::shared_ptr<const BlockChecksums>& unless, ChecksumsDone done);
+    void checksums_here(const Result<std::shared_ptr<const BlockChecksums>>& checksums);
+    void compare_with_checksums(const ComparisonPointer& comparison, const Payload& bytes);
+    void compare_with_others(const ComparisonPointer& comparison, Payload bytes);
+    void fetch_again(const ComparisonPointer& comparison);
     void opened(Result<std::shared_ptr<FileReader>> reader);
 
     ReadEnvironment& environment_;
     const std::string key_;
     const std::string etag_;
-    const bool empty_;
+    const std::uint64_t stored_size_;
 
     std::mutex mutex_;
     // Guarded by mutex_.
@@ -53,6 +73,9 @@ private:
     std::shared_ptr<ReadStream> stream_;
     // Until the object has been opened. Bounded by the requests of the kernel.
     std::vector<Waiting> waiting_;
+    std::shared_ptr<const BlockChecksums> checksums_;
+    // Until they have been fetched; of the bytes that are read to be written, one after the other.
+    std::vector<ChecksumsDone> awaiting_checksums_;
 };
 
 }  // namespace ckptfs

@@ -47,7 +47,7 @@ private:
             self->base_here(target, std::move(bytes));
         };
         if (view_.is_sent) {
-            view_.base->read_twice(offset, target.size(), std::move(here));
+            view_.base->read_to_write(offset, target.size(), std::move(here));
         } else {
             view_.base->read(offset, target.size(), std::move(here));
         }

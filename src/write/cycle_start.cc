@@ -196,29 +196,26 @@ bool FileWriterImpl::follow_move(std::uint64_t cycle, Fetch& fetch) {
     return true;
 }
 
-// What is written again is read twice: at once, and then block by block. A bit that flips on the way down would be in
-// the next version for good. The store's own checksum vouches, where it keeps one, for the whole object, but for no
-// part of it: of that two requests have to agree.
 void FileWriterImpl::check_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch) {
-    Status good;
-    const std::size_t index = fetch->checked ? (fetch->offset - fetch->checked->from) / BufferPool::kPayloadSize : 0;
-    if (fetch->checked && index < fetch->checked->checksums.size()) {
-        const std::uint32_t checksum = crc32c(fetch->buffer.bytes().first(fetch->wanted));
-        const bool agrees = checksum == fetch->checked->checksums[index] ||
-                            (fetch->checked->from > 0 && fetch->again && checksum == fetch->first_checksum);
-        if (!agrees && !std::exchange(fetch->again, true)) {
-            fetch->first_checksum = checksum;
-            fetch->filled = 0;
-            get_block(cycle, fetch);
-            return;
-        }
-        if (!agrees) {
-            good = failure(EIO, format("write {}: what is there is damaged on its way from the store at offset {}, "
-                                       "also when fetched again",
-                                       escaped(fetch->key), fetch->offset));
-        }
+    const std::shared_ptr<const BlockChecksums> checked = fetch->checked;
+    if (!checked || checked->has(fetch->offset, crc32c(fetch->buffer.bytes().first(fetch->wanted)))) {
+        block_here(cycle, fetch, {});
+    } else if (!std::exchange(fetch->again, true)) {
+        fetch->filled = 0;
+        get_block(cycle, fetch);
+    } else if (checked->are_vouched_for || std::exchange(fetch->checked_again, true)) {
+        block_here(cycle, fetch, failure(damaged_on_its_way(fetch->key, fetch->offset)));
+    } else {
+        fetch_checksums(environment_.store, fetch->key, fetch->etag, checked->from, checked->end,
+                        [keep = self(), cycle, fetch](const auto& checksums) {
+                            if (!checksums) {
+                                keep->block_here(cycle, fetch, failure(checksums.error()));
+                                return;
+                            }
+                            fetch->checked = *checksums;
+                            keep->environment_.executor.post([keep, cycle, fetch] { keep->check_block(cycle, fetch); });
+                        });
     }
-    block_here(cycle, fetch, good);
 }
 
 bool FileWriterImpl::committed_is_checked() {
@@ -232,61 +229,30 @@ bool FileWriterImpl::committed_is_checked() {
         return true;
     }
     if (!std::exchange(fetching_, true)) {
-        auto wanted = std::make_shared<CheckedBytes>();
-        wanted->etag = committed_->etag;
-        wanted->from = from;
-        wanted->end = kept_size_;
-        outbox_.add([keep = self(), cycle = cycle_, key = committed_key(), wanted = std::move(wanted)] {
-            keep->checksum_committed(cycle, key, wanted, false);
-        });
+        outbox_.add(
+            [keep = self(), cycle = cycle_, key = committed_key(), etag = committed_->etag, from, end = kept_size_] {
+                fetch_checksums(keep->environment_.store, key, etag, from, end,
+                                [keep, cycle, key](Result<std::shared_ptr<const BlockChecksums>> checksums) {
+                                    keep->committed_checked(cycle, key, std::move(checksums));
+                                });
+            });
     }
     return false;
 }
 
-void FileWriterImpl::checksum_committed(std::uint64_t cycle, const std::string& key,
-                                        const std::shared_ptr<CheckedBytes>& wanted, bool again) {
-    const auto taken = std::make_shared<std::uint64_t>(0);
-    wanted->checksums.clear();
-    GetRequest request;
-    request.key = key;
-    request.if_match = wanted->etag;
-    if (wanted->from > 0) {
-        request.range = ByteRange{wanted->from, wanted->end - wanted->from, false};
+void FileWriterImpl::committed_checked(std::uint64_t cycle, const std::string& key,
+                                       Result<std::shared_ptr<const BlockChecksums>> checksums) {
+    std::unique_lock lock(mutex_);
+    if (failure_ || cycle != cycle_) {
+        return;
     }
-    request.on_body = [wanted, taken](ByteSpan bytes) {
-        while (!bytes.empty() && *taken < wanted->end - wanted->from) {
-            const std::uint64_t in_block = *taken % BufferPool::kPayloadSize;
-            if (in_block == 0) {
-                wanted->checksums.push_back(0);
-            }
-            const std::uint64_t room =
-                std::min(BufferPool::kPayloadSize - in_block, wanted->end - wanted->from - *taken);
-            const ByteSpan piece = bytes.first(std::min<std::uint64_t>(bytes.size(), room));
-            wanted->checksums.back() = crc32c(piece, wanted->checksums.back());
-            *taken += piece.size();
-            bytes = bytes.subspan(piece.size());
-        }
-        return true;
-    };
-    environment_.store.get(std::move(request), [keep = self(), cycle, key, wanted, again](Result<GetResponse> result) {
-        std::unique_lock lock(keep->mutex_);
-        if (keep->failure_ || cycle != keep->cycle_) {
-            return;
-        }
-        if (!result && keep->has_moved(key)) {
-            keep->fetching_ = false;
-        } else if (!result && result.error().damaged && !again) {
-            // Damaged, perhaps on its way only.
-            keep->outbox_.add([keep, cycle, key, wanted] { keep->checksum_committed(cycle, key, wanted, true); });
-        } else if (!result) {
-            keep->fetching_ = false;
-            keep->fail(keep->about_this_file(std::move(result.error())));
-        } else {
-            keep->fetching_ = false;
-            keep->checked_ = wanted;
-        }
-        keep->deliver(lock);
-    });
+    fetching_ = false;
+    if (checksums) {
+        checked_ = std::move(*checksums);
+    } else if (!has_moved(key)) {
+        fail(about_this_file(std::move(checksums.error())));
+    }
+    deliver(lock);
 }
 
 void FileWriterImpl::decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch) {

@@ -21,6 +21,7 @@
 #include <variant>
 #include <vector>
 
+#include "write/block_checksums.h"
 #include "write/committed_frames.h"
 #include "write/encoded_room.h"
 #include "write/file_writer.h"
@@ -111,14 +112,6 @@ private:
         std::uint64_t begin = 0;
         std::uint64_t size = 0;
     };
-    // What is sent again of a plain object, as it came at once.
-    struct CheckedBytes {
-        std::string etag;
-        std::uint64_t from = 0;
-        std::uint64_t end = 0;
-        // Of each block.
-        std::vector<std::uint32_t> checksums;
-    };
     // A block of the committed object on its way into the stream.
     struct Fetch {
         std::string key;
@@ -139,10 +132,11 @@ private:
         // the frame is fetched again.
         std::deque<ReferencedPiece> missing;
         std::string referenced;
-        std::shared_ptr<const CheckedBytes> checked;
+        // Null where it is encoded.
+        std::shared_ptr<const BlockChecksums> checked;
         // It was damaged when it first came, or what it is compared with was.
         bool again = false;
-        std::uint32_t first_checksum = 0;
+        bool checked_again = false;
     };
 
     [[nodiscard]] std::shared_ptr<FileWriterImpl> self() {
@@ -205,10 +199,10 @@ private:
     void fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result);
     [[nodiscard]] bool copies_are_known();
     [[nodiscard]] bool sends_all_again() const;
+    [[nodiscard]] bool committed_is_checked();
+    void committed_checked(std::uint64_t cycle, const std::string& key,
+                           Result<std::shared_ptr<const BlockChecksums>> checksums);
     // On the executor.
-    bool committed_is_checked();
-    void checksum_committed(std::uint64_t cycle, const std::string& key, const std::shared_ptr<CheckedBytes>& wanted,
-                            bool again);
     void check_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     void decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
     Status take_referenced(Fetch& fetch, const Payload& stored);
@@ -270,7 +264,7 @@ private:
     // How its frames lie in it; absent until that is known.
     std::optional<CommittedFrames> committed_frames_;
     // Null where nothing plain is sent again.
-    std::shared_ptr<const CheckedBytes> checked_;
+    std::shared_ptr<const BlockChecksums> checked_;
     // Of it, behind kept_size_.
     std::vector<FileRange> kept_runs_;
 
