@@ -1,13 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "write/block_encoding.h"
 #include "write/file_writer_impl.h"
 
 namespace ckptfs {
+namespace {
+
+// The file's bytes of a part that is one frame of a container.
+Result<Part> decoded(const Part& part, const FrameEncoder& made_by, const FrameEncoder& plain) {
+    Part whole(part.number(), part.begin(), part.stored_offset());
+    for (const PartFrame& frame : part.frames()) {
+        std::string bytes(frame.size, '\0');
+        const MutableByteSpan target = std::as_writable_bytes(std::span(bytes));
+        if (Status good = made_by.decode(frame.stored_bytes(), frame.referenced_bytes(), target, frame.record.checksum);
+            !good) {
+            return failure(std::move(good.error()));
+        }
+        PartFrame raw;
+        raw.offset = frame.offset;
+        raw.size = frame.size;
+        Result<EncodedFrame> encoded = plain.encode(Payload::from_string(std::move(bytes)), {}, EncodeEffort::kNormal);
+        if (!encoded) {
+            return failure(std::move(encoded.error()));
+        }
+        take_encoded(raw, plain, std::move(*encoded), Payload());
+        whole.add(std::move(raw));
+    }
+    return whole;
+}
+
+}  // namespace
 
 void FileWriterImpl::end_cycle() {
     ++cycle_;
@@ -23,8 +51,7 @@ void FileWriterImpl::end_cycle() {
     encoded_room_ = std::make_shared<EncodedRoom>();
     copy_ = CopyPlan();
     history_.reset();
-    parts_under_way_ = parts_being_prepared_ = 0;
-    latest_sending_.clear();
+    forget_sent_parts();
     holds_since_ = 0;
     spilling_ = spill_when_encoded_ = false;
     sent_early_ = 0;
@@ -33,6 +60,11 @@ void FileWriterImpl::end_cycle() {
 }
 
 // --- parts
+
+void FileWriterImpl::forget_sent_parts() {
+    parts_under_way_ = parts_being_prepared_ = 0;
+    latest_sending_.clear();
+}
 
 UploadTarget FileWriterImpl::target(std::optional<std::uint64_t> size) const {
     return UploadTarget{key_, encoder_->metadata(size), encoder_->content_encoding(),
@@ -170,6 +202,10 @@ bool FileWriterImpl::commit_step() {
     if (sequencer_.under_way() > 0) {
         return false;
     }
+    if (upload_ && can_take_upload_back()) {
+        end_upload();
+        forget_sent_parts();
+    }
     if (!upload_ && copy_.pieces.empty()) {
         put_whole();
         return false;
@@ -243,24 +279,35 @@ bool FileWriterImpl::last_part_sent() {
     return true;
 }
 
+bool FileWriterImpl::can_take_upload_back() const {
+    return size_ < kFrameSize && !encoder_->identity() && assembler_->is_whole();
+}
+
 void FileWriterImpl::put_whole() {
     commit_->publishing = true;
     Part whole = assembler_->take_whole();
-    const bool small = size_ < kFrameSize && std::none_of(whole.frames().begin(), whole.frames().end(),
-                                                          [](const PartFrame& frame) { return frame.encoded; });
-    if (small) {
+    const std::shared_ptr<const FrameEncoder> made_by = encoder_;
+    if (size_ < kFrameSize) {
         encoder_ = environment_.codec.plain_encoder();
     }
+    // Such a file was larger and has been cut: its frame is what it is composed in.
+    const bool decodes =
+        size_ < kFrameSize && !made_by->identity() &&
+        std::any_of(whole.frames().begin(), whole.frames().end(), [](const PartFrame& frame) { return frame.encoded; });
     upload_ = Upload::create(environment_.store, target(size_));
     write_id_ = upload_->write_id();
-    outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = std::move(whole)] {
-        keep->prepare(encoder, part, 0, [keep, upload, encoder](Result<Part> ready) {
-            if (ready) {
-                keep->put_prepared(upload, *encoder, std::move(*ready));
-            } else {
-                keep->preparation_failed(upload, std::move(ready.error()));
-            }
-        });
+    outbox_.add([keep = self(), upload = upload_, encoder = encoder_, made_by, decodes, part = std::move(whole)] {
+        keep->prepare(decodes ? made_by : encoder, part, 0,
+                      [keep, upload, encoder, made_by, decodes](Result<Part> ready) {
+                          if (ready && decodes) {
+                              ready = decoded(*ready, *made_by, *encoder);
+                          }
+                          if (ready) {
+                              keep->put_prepared(upload, *encoder, std::move(*ready));
+                          } else {
+                              keep->preparation_failed(upload, std::move(ready.error()));
+                          }
+                      });
     });
 }
 

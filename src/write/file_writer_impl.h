@@ -219,6 +219,7 @@ private:
     void end_cycle();
     [[nodiscard]] UploadTarget target(std::optional<std::uint64_t> size) const;
     void begin_upload();
+    void forget_sent_parts();
     void send(std::vector<Part> parts);
     // Fails the file where it has too many parts.
     [[nodiscard]] bool may_be_sent(const Part& part);
@@ -232,6 +233,9 @@ private:
     // True when all parts have been handed over, the last one among them.
     [[nodiscard]] bool last_part_sent();
     void send_last_part();
+    // A file under kFrameSize is plain. Where its first part left while it was larger, and was cut since, the upload is
+    // of a container.
+    [[nodiscard]] bool can_take_upload_back() const;
     void put_whole();
     void put_prepared(const std::shared_ptr<Upload>& upload, const FrameEncoder& encoder, Part whole);
     void published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result);

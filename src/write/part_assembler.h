@@ -39,7 +39,9 @@ public:
     [[nodiscard]] std::vector<Part> add(PartFrame frame);
     // Closes the part being filled, full or not; returns what is to be sent. Nothing for an empty one.
     [[nodiscard]] std::vector<Part> seal();
-    // Takes the part being filled as the whole object (no part has been sent).
+    // The part being filled is all there is of the file, whether or not more was sent.
+    [[nodiscard]] bool is_whole() const { return open_.number() == 1 && open_.begin() == 0; }
+    // Takes the part being filled as the whole object (no part has been sent, or counts).
     [[nodiscard]] Part take_whole();
 
     // Whether the part being filled may end where it does now.

@@ -91,6 +91,31 @@ def test_small_and_excluded_files_are_plain(mount, simulator, prefix):
         assert "ckptfs-format" not in simulator.client().head_object(Bucket=BUCKET, Key=prefix + name)["Metadata"]
 
 
+@pytest.mark.parametrize("compress", ["auto", "zstd"])
+@pytest.mark.parametrize("written", [2 * MIB, 12 * MIB, 40 * MIB + 5])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_what_is_cut_below_one_mib_is_plain(mount, simulator, prefix, compress, written, pieces):
+    """Also where it was encoded, or a part of it had left, before it was cut."""
+    made = mount("--compress", compress)
+    content, line = mixed(written), os.urandom(1000)
+    with open(made / "file", "wb", buffering=0) as file:
+        for begin in range(0, written, MIB):
+            file.write(content[begin:begin + MIB])
+        content = content[:100_000]
+        for _ in range(pieces):
+            file.truncate(len(content))
+            file.seek(len(content))
+            file.write(line)
+            content += line
+    assert simulator.stored(prefix + "file") == content
+    assert "ckptfs-format" not in simulator.client().head_object(Bucket=BUCKET, Key=prefix + "file")["Metadata"]
+    assert (mount() / "file").read_bytes() == content
+    assert simulator.open_uploads(prefix) == []
+    with open(made / "file", "ab") as file:
+        file.write(b"more")
+    assert simulator.content(prefix + "file") == content + b"more"
+
+
 def test_what_cannot_shrink_hardly_grows(made, simulator, prefix):
     content = os.urandom(64 * MIB)
     (made / "file").write_bytes(content)
