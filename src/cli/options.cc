@@ -215,8 +215,10 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "With auto each MiB is coded by what it holds: floats byte by byte of their elements, whatever their type and "
      "offset, all else by zstd, and what does not shrink as it is; while the processors cannot keep up with the store, "
      "frames pass as they are, but for zeros. With zstd an object is what zstd -d decodes; LEVEL is "
-     "1 to 19, 3 without it. With none every object is the file, as are files under 1 MiB and all files of a mount "
-     "with --equal-parts. Every mount reads every object, whatever it writes. See ckptfs-format(5).",
+     "1 to 19, 3 without it. With none a file is stored as it is when it is written whole, as are files under 1 MiB "
+     "and "
+     "all files of a mount with --equal-parts; one that is compressed already, and of which an append or a change "
+     "keeps frames, stays compressed. Every mount reads every object, whatever it writes. See ckptfs-format(5).",
      [](Config& c, std::string_view v) { return set_text(c.codec.compress, v); }},
     {kWriting, "compress-exclude", "", "GLOB,…", "", "files that are stored as they are", "",
      [](Config& c, std::string_view v) -> Status {

@@ -230,6 +230,21 @@ def test_every_mount_reads_every_object(mount, simulator, prefix):
     assert (mount() / "zstd:1").read_bytes() == content + b"more"
 
 
+@pytest.mark.parametrize("size, kept", [(3 * MIB, False), (24 * MIB, True)])
+@pytest.mark.parametrize("mode", ["ab", "r+b", "wb"])
+def test_without_compression_a_file_stays_compressed_where_frames_are_kept(mount, simulator, prefix, size, kept, mode):
+    content = random.Random(3).randbytes(size)
+    (mount("--compress", "auto") / "file").write_bytes(content)
+    with open(mount("--compress", "none") / "file", mode) as file:
+        if mode == "wb":
+            file.write(content)
+        file.seek(size)
+        file.write(b"more")
+    assert simulator.content(prefix + "file") == content + b"more"
+    metadata = simulator.client().head_object(Bucket=BUCKET, Key=prefix + "file")["Metadata"]
+    assert ("ckptfs-format" in metadata) == (kept and mode != "wb")
+
+
 def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
     content = mixed(4 * MIB)
     for name in ("frame", "table", "footer", "cut"):
