@@ -2,7 +2,9 @@
 #include "codec/codecs.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -150,13 +152,28 @@ std::optional<std::uint64_t> described(const ObjectInfo& object) {
     return error == std::errc() && stop == end ? std::optional(size) : std::nullopt;
 }
 
+bool is_one_bit_off(std::string_view name, std::string_view known) {
+    int bits = 0;
+    for (std::size_t at = 0; at < name.size() && at < known.size(); ++at) {
+        bits += std::popcount(static_cast<unsigned char>(name[at] ^ known[at]));
+    }
+    return name.size() == known.size() && bits == 1;
+}
+
+// Reading it again changes nothing, unless the name was damaged on its way.
+Failure unknown_format(const ObjectInfo& object) {
+    const std::string& name = object.metadata.at(kFormatMetadata);
+    Error error;
+    error.damaged = is_one_bit_off(name, kZstdFormat.name) || is_one_bit_off(name, kPlanesFormat.name);
+    error.message = format("{}: written in the format \"{}\", which this version does not know; use a newer ckptfs",
+                           escaped(object.key), escaped(name));
+    return failure(std::move(error));
+}
+
 // Somebody may have rewritten an object and kept its description.
 Status check_container(const ObjectInfo& object) {
     if (find_format(object) == nullptr) {
-        return damage(
-            format("{}: written in the format \"{}\", which this version does not know; use a newer "
-                   "ckptfs",
-                   escaped(object.key), escaped(object.metadata.at(kFormatMetadata))));
+        return unknown_format(object);
     }
     if (!has_marked_size(object.size)) {
         return damage(format("{}: described as compressed, but {} bytes are no whole container; write it anew",

@@ -314,6 +314,30 @@ def test_an_end_that_came_damaged_is_asked_for_once_more(made, mount, simulator,
     assert simulator.content(prefix + "file") == content + b"more"
 
 
+def test_a_frame_that_came_with_another_version_is_asked_for_once_more(made, mount, simulator, prefix):
+    content = numpy.random.default_rng(1).standard_normal(MIB, dtype=numpy.float32).tobytes()
+    (made / "file").write_bytes(content)
+    # The first request is for the end; the version stands behind the magic number of the first frame.
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": 4, "nth": 2})
+    assert (mount("--direct-io", "always") / "file").read_bytes() == content
+    assert simulator.fault_hits() == 1
+
+
+def test_an_unknown_format_is_not_asked_for_once_more(made, mount, simulator, prefix):
+    (made / "file").write_bytes(mixed(3 * MIB))
+    stored = simulator.stored(prefix + "file")
+    simulator.client().put_object(Bucket=BUCKET, Key=prefix + "file", Body=stored,
+                                  Metadata={"ckptfs-format": "planes-2"})
+    other = mount()
+    simulator.reset_counters()
+    with pytest.raises(OSError) as failed:
+        (other / "file").read_bytes()
+    assert failed.value.errno == errno.EIO
+    assert "planes-2" in other.log()
+    # For its size, and to read it.
+    assert simulator.counters()["operations"]["GetObject"]["requests"] == 2
+
+
 @pytest.mark.parametrize("nth", range(1, 6))
 def test_a_table_that_came_damaged_is_not_written_back(made, mount, simulator, prefix, nth):
     """The records of frames that are copied go into the next table: one bit of them, on the way down."""

@@ -111,10 +111,13 @@ TEST(Codecs, RefuseWhatADescriptionClaims) {
     bad.object.metadata["ckptfs-size"] = "many\n";
     EXPECT_FALSE(reader->described_size(bad.object));
     bad = good;
-    bad.object.metadata["ckptfs-format"] = "planes-9";
-    const auto newer = reader->layout(bad.object, bad.tail());
-    ASSERT_FALSE(newer);
-    EXPECT_NE(newer.error().message.find("newer ckptfs"), std::string::npos);
+    for (const auto& [name, may_be_damage] : {std::pair("planes-2", false), {"planes-3", true}, {"planes-10", false}}) {
+        bad.object.metadata["ckptfs-format"] = name;
+        const auto newer = reader->layout(bad.object, bad.tail());
+        ASSERT_FALSE(newer) << name;
+        EXPECT_NE(newer.error().message.find("newer ckptfs"), std::string::npos);
+        EXPECT_EQ(newer.error().damaged, may_be_damage) << name << ": one bit more or less makes planes-1 of it";
+    }
     bad = good;
     bad.bytes.pop_back();
     --bad.object.size;
