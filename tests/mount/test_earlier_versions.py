@@ -29,6 +29,25 @@ def another_process(script, *arguments):
     return process
 
 
+def another_writer(path, content, script, *arguments):
+    """A process that has written `content` to a new version at `path`, by `file`, and goes on by the script then."""
+    begun = """
+        import os, sys
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(file, sys.argv[2].encode())
+        print(flush=True)
+        sys.stdin.readline()
+    """
+    return another_process(textwrap.dedent(begun) + textwrap.dedent(script), path, content, *arguments)
+
+
+def go_on(process):
+    """Until it says the next line."""
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+
+
 def commit_marker(directory):
     (directory / ".metadata.tmp").write_bytes(b"marker")
     (directory / ".metadata.tmp").rename(directory / ".metadata")
@@ -87,14 +106,9 @@ def test_a_process_that_wrote_a_file_anew_cannot_go_on_with_the_earlier_attempt(
 
 
 def test_who_writes_on_after_another_process_wrote_the_name_wins(step, simulator, prefix):
-    other = another_process("""
-        import os, sys
-        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.write(file, b"first ")
-        print(flush=True)
-        sys.stdin.readline()
+    other = another_writer(step / "shard", "first ", """
         os.write(file, b"and last")
-    """, step / "shard")
+    """)
     (step / "shard").write_bytes(b"between")
     assert simulator.content(prefix + "step/shard") == b"between"
     other.communicate(b"\n")
@@ -102,20 +116,13 @@ def test_who_writes_on_after_another_process_wrote_the_name_wins(step, simulator
 
 
 def test_a_save_cuts_away_what_came_before_although_another_has_emptied_the_file_earlier(step, simulator, prefix):
-    first = another_process("""
-        import os, sys
-        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.write(file, b"half")
-        print(flush=True)
-        sys.stdin.readline()
+    first = another_writer(step / "shard", "half", """
         os.write(file, b" more")
         print(flush=True)
         sys.stdin.readline()
-    """, step / "shard")
+    """)
     emptied = os.open(step / "shard", NEW)
-    first.stdin.write(b"\n")
-    first.stdin.flush()
-    assert first.stdout.readline()
+    go_on(first)
     (step / "shard").write_bytes(b"whole")
     assert simulator.content(prefix + "step/shard") == b"whole"
     first.communicate(b"\n")
@@ -152,13 +159,8 @@ def test_a_leaked_log_is_not_published_over_a_later_one(step, simulator, prefix)
 @pytest.mark.parametrize("how", ["unlink", "replace", "remove the tree", "rename", "rename the directory"])
 def test_what_removes_or_renames_a_name_ends_earlier_versions(step, simulator, prefix, how, written):
     """Also where the earlier one was written to after the later one was saved."""
-    earlier = another_process("""
-        import os, sys
-        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.write(file, b"earlier ")
-        print(flush=True)
-        sys.stdin.readline()
-        if sys.argv[2] == "after":
+    earlier = another_writer(step / "file", "earlier ", """
+        if sys.argv[3] == "after":
             os.write(file, b"and more")
         print(flush=True)
         sys.stdin.readline()
@@ -166,11 +168,9 @@ def test_what_removes_or_renames_a_name_ends_earlier_versions(step, simulator, p
             os.close(file)
         except OSError as error:
             print(error.errno)
-    """, step / "file", written)
+    """, written)
     (step / "file").write_bytes(b"later")
-    earlier.stdin.write(b"\n")
-    earlier.stdin.flush()
-    assert earlier.stdout.readline()
+    go_on(earlier)
     expected = {prefix + "step/": b""}
     if how == "unlink":
         (step / "file").unlink()
