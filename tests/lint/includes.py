@@ -4,7 +4,7 @@
 
 import re
 
-from repository import ROOT, report, sources
+from repository import ROOMS, ROOT, report, sources
 
 # Every third-party header, and the only places that may name it. A library that is exchanged is exchanged there.
 THIRD_PARTY = {
@@ -27,21 +27,6 @@ THIRD_PARTY = {
 }
 # Of the C library and the kernel: <name.h> without a folder, or in one of these.
 SYSTEM = re.compile(r"^([a-z0-9_]+(\.h)?|(arpa|linux|net|netinet|sys|sanitizer)/[a-z0-9_]+\.h)$")
-
-# The way of the data is the way of the folders. Contracts (ckptfs/) are everybody's.
-ROOMS = {
-    "base": {"base"},
-    "codec": {"base", "codec"},
-    "http": {"base", "http"},
-    "s3": {"base", "s3"},
-    "credentials": {"base", "s3", "credentials"},
-    "read": {"base", "read"},
-    "write": {"base", "write"},
-    "staged": {"base", "read", "write", "staged"},
-    "fs": {"base", "read", "write", "staged", "fs"},
-    "fuse": {"base", "fs", "fuse"},
-    "cli": {"base", "codec", "http", "s3", "credentials", "read", "write", "staged", "fs", "fuse", "cli"},
-}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.MULTILINE)
 
