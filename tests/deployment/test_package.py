@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from harness.debian import Booted, Debian, run
-from harness.programs import BUILD, wait_until
+from harness.programs import BUILD, VERSION, wait_until
 from harness.simulator import ACCESS_KEY, BUCKET, SECRET_KEY
 
 
@@ -26,7 +26,7 @@ def test_the_package_holds_what_a_node_needs(package):
     assert files["./usr/bin/ckptfs"] == "-rwxr-xr-x"
     for name in ("sbin/mount.ckptfs", "lib/systemd/system/ckptfs@.service", "share/man/man1/ckptfs.1",
                  "share/man/man8/mount.ckptfs.8", "share/bash-completion/completions/ckptfs",
-                 "share/doc/ckptfs/copyright"):
+                 "share/doc/ckptfs/changelog", "share/doc/ckptfs/copyright"):
         assert f"./usr/{name}" in files, name
     depends = run("dpkg-deb", "--field", package, "Depends")
     for name in ("fuse3", "ca-certificates", "libfuse3-3", "libcurl4", "libc6"):
@@ -70,7 +70,7 @@ def test_a_bare_debian_installs_it_mounts_and_removes_it(debian, simulator, pref
         "credentials_file=/etc/ckptfs/credentials,log_file=/var/log/ckptfs 0 0\n")
     said = debian.run("mount -a; mount -a; echo saved > /mnt/file; cat /mnt/file; findmnt -n -o SOURCE,FSTYPE /mnt; "
                       "umount /mnt; ckptfs --version")
-    assert said.split() == ["saved", f"s3://{BUCKET}/{prefix}", "fuse.ckptfs", "ckptfs", "0.1.0"]
+    assert said.split() == ["saved", f"s3://{BUCKET}/{prefix}", "fuse.ckptfs", "ckptfs", VERSION]
     assert simulator.content(f"{prefix}file") == b"saved\n"
 
     debian.run("apt-get remove -y -qq ckptfs", seconds=300)

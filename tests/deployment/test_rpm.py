@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from harness.debian import run
-from harness.programs import BUILD
+from harness.programs import BUILD, VERSION
 
 # A copy of this machine that forgets.
 _COPY = """
@@ -58,4 +58,4 @@ def test_it_comes_and_goes(package, tmp_path):
         rpm --erase ckptfs
         test ! -e /etc/ckptfs
         """)
-    assert said.split() == ["700", "ckptfs", "0.1.0"]
+    assert said.split() == ["700", "ckptfs", VERSION]

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import time
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CKPTFS_BUILD", ROOT / "build/release"))
 CKPTFS = BUILD / "ckptfs"
 S3SIM = pathlib.Path(os.environ.get("CKPTFS_S3SIM", BUILD / "s3sim"))
+VERSION = re.search(r"project\(ckptfs VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
