@@ -41,6 +41,19 @@ def pytest_runtest_makereport(item, call):
             report.sections.append((f"log of {mount.source}", mount.log()))
 
 
+def pytest_terminal_summary(terminalreporter):
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in getattr(report, "user_properties", []) if report.when == "call" else []:
+            if name == "told":
+                terminalreporter.write_line(f"{report.nodeid}: {text}")
+
+
+@pytest.fixture
+def tell(record_property):
+    """Says something at the end of the run, also of a test that passes, on whatever worker."""
+    return lambda text: record_property("told", text)
+
+
 @pytest.fixture(scope="session")
 def shared_simulator():
     """One simulator for all tests that leave its model and faults alone."""

@@ -2,6 +2,7 @@
 """Plays a history: tells the agents what to do, and the model what was told and answered."""
 
 import signal
+import subprocess
 import time
 
 import tree_rules
@@ -289,7 +290,11 @@ class Player:
             if not process.ended():
                 self.agents.signal(process.name, signal.SIGKILL)
         for index, mount in enumerate(self.mounts):
-            code = mount.unmount(SLOW + 2 * RETRY_FOR)
+            try:
+                code = mount.unmount(SLOW + 2 * RETRY_FOR)
+            except subprocess.TimeoutExpired:
+                self.model.differ("stuck", f"mount {index} has not ended")
+                raise Stuck from None
             if code != 0 and not self.model.failures:
                 self.model.differ("exit", f"mount {index} ended with {code}")
         self.check_bucket()
