@@ -301,7 +301,7 @@ class Player:
         self.check_leftovers()
 
     def check_leftovers(self) -> None:
-        if left := self.store.uploads(self.prefix):
+        if (left := self.store.uploads(self.prefix)) and not self.model.uploads_denied:
             self.model.differ("left", f"uploads of {left}")
         for key in self.store.etags(self.prefix + ".ckptfs/"):
             place = key.removeprefix(self.prefix + ".ckptfs/")

@@ -235,6 +235,8 @@ class State:
         self.flipped = False
         # The store has refused to remove an object, which may be a temporary one: the log names it.
         self.removals_refused = False
+        # The store has said of an upload that it is gone, and still has it.
+        self.uploads_denied = False
         # A directory was renamed while the store refused.
         self.unfinished_renames = False
         self.tags = 0

@@ -156,6 +156,9 @@ class Rules(OpenRules):
             grown = self.names[file.path].may if file.path is not None and b"" in description.seen else set()
             grown = grown | self.shown_beside(file)
             self.check_read(call, result["data"], call.seen | description.seen | file.contents | grown, file)
+            if not description.writable:
+                # "A reader keeps the version": of a file that is changed, from its first read on.
+                description.seen.add(result["data"])
 
     map_read_ends = read_ends
 

@@ -315,6 +315,7 @@ class Model(NameRules):
     def fault_ends(self, call, result, found):
         self.faults += call.step["rules"]
         self.flipped = self.flipped or any(rule["action"] == "corrupt" for rule in self.faults)
+        self.uploads_denied = self.uploads_denied or any(rule["action"] == "no-such-upload" for rule in self.faults)
         for each in self.calls.values():
             self.note_late_removals(each)
         if call.step["hard"]:
