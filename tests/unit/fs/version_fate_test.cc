@@ -27,6 +27,16 @@ TEST(VersionFate, WhoMadeItAnswersForIt) {
     EXPECT_FALSE(fate.state(kChild, kParent).answers_for_it);
 }
 
+TEST(VersionFate, WhoOnlyMadeItDoesNotAnswerForWhatOthersWrote) {
+    VersionFate fate;
+    fate.made(kParent);
+    fate.wrote(kOther, kOther, kInside);
+    EXPECT_FALSE(fate.state(kParent, kParent).answers_for_it);
+    EXPECT_TRUE(fate.state(kOther, kOther).answers_for_it);
+    fate.resized(kParent);
+    EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it) << "the size is its own";
+}
+
 TEST(VersionFate, WhoseDescriptorWasWrittenByAnswersToo) {
     VersionFate fate;
     fate.wrote(kChild, kParent, kInside);
