@@ -46,20 +46,32 @@ bool needs_code(const Error& error) {
            error.http_status != 412 && error.s3_code.empty();
 }
 
+// No range of it can be had.
+bool object_is_empty(const Result<ObjectInfo>& got) {
+    return !got && got.error().http_status == 416;
+}
+
 }  // namespace
 
 void head_object(const std::shared_ptr<RequestSender>& sender, const std::string& key,
                  const std::shared_ptr<RetryState>& retry, StoreDone<ObjectInfo> done) {
-    ask_for_object(sender, head_request(key), retry,
-                   [sender, key, retry, done = std::move(done)](Result<ObjectInfo> object) {
-                       if (object || !needs_code(object.error())) {
-                           done(std::move(object));
-                           return;
-                       }
-                       S3Request get = get_request(key);
-                       get.headers = range_headers(ByteRange{0, 1, false}, "");
-                       ask_for_object(sender, std::move(get), retry, done);
-                   });
+    ask_for_object(
+        sender, head_request(key), retry, [sender, key, retry, done = std::move(done)](Result<ObjectInfo> object) {
+            if (object || !needs_code(object.error())) {
+                done(std::move(object));
+                return;
+            }
+            S3Request get = get_request(key);
+            get.headers = range_headers(ByteRange{0, 1, false}, "");
+            ask_for_object(sender, std::move(get), retry, [sender, key, retry, done](Result<ObjectInfo> got) {
+                if (object_is_empty(got)) {
+                    // The store answers again.
+                    ask_for_object(sender, head_request(key), retry, done);
+                    return;
+                }
+                done(std::move(got));
+            });
+        });
 }
 
 }  // namespace ckptfs

@@ -45,6 +45,7 @@ OPERATIONS: list[tuple[str, str, Callable[[pathlib.Path], object]]] = [
     ("append", "UploadPartCopy", lambda place: append(place / "large")),
     ("read", "GetObject", lambda place: (place / "small").read_bytes()),
     ("stat", "HeadObject", lambda place: (place / "small").stat()),
+    ("stat of an empty file", "HeadObject", lambda place: (place / "empty").stat()),
     ("list", "ListObjectsV2", lambda place: os.listdir(place)),
     ("copy", "CopyObject", lambda place: (place / "small").rename(place / "other")),
     ("rename", "DeleteObject", lambda place: (place / "small").rename(place / "other")),
@@ -54,6 +55,7 @@ OPERATIONS: list[tuple[str, str, Callable[[pathlib.Path], object]]] = [
 
 @pytest.mark.parametrize("operation, act", [each[1:] for each in OPERATIONS], ids=[each[0] for each in OPERATIONS])
 def test_one_refusal_of_each_operation_is_outlived(mount, simulator, prefix, operation, act):
+    simulator.put(prefix + "empty", b"")
     simulator.put(prefix + "small", SMALL)
     simulator.put(prefix + "large", LARGE)
     for number in range(20):
