@@ -14,6 +14,9 @@ class Mount:
     """One `ckptfs mount -f`, after the words of `within`, at a directory of its own or `at` that of a mount that died;
     its log is kept in a file, and shown when a test fails."""
 
+    # Whether the daemon has a process group of its own, which can be killed.
+    own_group = False
+
     def __init__(self, source: str, environment: dict[str, str], *options: str, within: list[str] = (),
                  at: pathlib.Path | None = None) -> None:
         if not os.path.exists("/dev/fuse"):
@@ -29,7 +32,8 @@ class Mount:
         self._is_second = at is not None
         self.process = subprocess.Popen(
             [*within, CKPTFS, "mount", source, self.path, "-f", *options],
-            env={**os.environ, **environment}, stdout=self._log.open("w"), stderr=subprocess.STDOUT)
+            env={**os.environ, **environment}, stdout=self._log.open("w"), stderr=subprocess.STDOUT,
+            start_new_session=self.own_group)
         wait_until(lambda: self._answers() or self.process.poll() is not None, "the mount to answer", 30)
         if self.process.poll() is not None:
             raise AssertionError(f"ckptfs mount failed: {self.log()}")

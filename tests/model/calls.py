@@ -37,7 +37,9 @@ class Calls(State):
             return False
         if "slot" in step and step["do"] != "open" and (agent, step["slot"]) not in self.slots:
             return False
-        if agent is not None and self.mount_of(step) in self.paused:
+        mount = self.mount_of(step)
+        if agent is not None and (mount in self.paused or ("mount" in step and mount in self.ending)):
+            # What is not there any more would be the bare directory.
             return False
         check = getattr(self, step["do"] + "_ready", None)
         return check is None or bool(check(step))
@@ -48,7 +50,7 @@ class Calls(State):
 
     def begin(self, step: dict) -> Call:
         call = getattr(self, step["do"] + "_begins", lambda each: Call(each, {}))(step)
-        call.excused = self.trouble
+        call.excused = self.trouble or self.may_have_ended(step)
         for path, possible in call.touched.items():
             self.names[path].begin(possible)
         for file in {id(each): each for each in (call.file, call.other) if each}.values():
@@ -106,7 +108,7 @@ class Calls(State):
 
     def end(self, call: Call, result: dict, found: dict[str, bytes]) -> None:
         step = call.step
-        call.excused = call.excused or self.trouble
+        call.excused = call.excused or self.trouble or self.may_have_ended(step)
         self.judging = call
         self.calls.pop(step.get("agent"), None)
         for file in {id(each): each for each in (call.file, call.other) if each}.values():

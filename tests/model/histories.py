@@ -17,17 +17,19 @@ WEIGHTS = {
     "fsync": 8, "close": 20, "rename": 7, "unlink": 5, "dup": 3, "fork": 4, "exec": 2, "kill": 5, "fill": 3,
     "remove_files": 3, "remove_tree": 2, "sync_directory": 2, "rename_tree": 2, "cut": 2, "mkdir": 1, "list": 3,
     "fault": 5, "heal": 5,
-    "pause": 1, "resume": 3, "crash": 1, "rest": 2, "storm": 2, "again": 6,
+    "pause": 1, "resume": 3, "crash": 1, "rest": 2, "unmount": 1, "terminate": 0.5, "ended": 6,
+    "kill_group": 2, "storm": 2, "again": 6,
 }
 FLAGS = {"r": 8, "w": 8, "r+": 7, "a": 4, "w+": 3, "x": 1, "wo": 1, "c": 2, "a+": 1, "rt": 1, "x+": 1}
 # Steps that every history has, or nothing would happen.
-ALWAYS = {"open", "save", "write", "close", "heal", "resume", "rest"}
+ALWAYS = {"open", "save", "write", "close", "heal", "resume", "rest", "ended"}
 
 WRITES = ["PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"]
 OPERATIONS = [*WRITES, "PutObject", "GetObject", "HeadObject", "DeleteObject", "DeleteObjects", "DeleteObjects",
               "CopyObject", "UploadPartCopy", "AbortMultipartUpload", "ListObjectsV2"]
 # Steps that are not made to overlap others.
-ALONE = {"fault", "heal", "kill", "rest", "crash", "pause", "resume", "rename_tree", "remove_tree", "mkdir"}
+ALONE = {"fault", "heal", "kill", "rest", "crash", "pause", "resume", "rename_tree", "remove_tree", "mkdir", "kill_group",
+         "unmount", "terminate", "ended"}
 # What a mount has to get over, once or twice.
 PASSING = ["500", "503", "slowdown", "reset", "close", "performed-but-500", "performed-but-reply-lost", "truncate",
            "request-timeout", "expired-token"]
@@ -110,7 +112,7 @@ class Author:
         free = sorted(model.agents - set(model.calls))
         if not free:
             return None
-        return {"do": kind, "agent": self.dice.choice(free), "mount": self.dice.randrange(model.mounts),
+        return {"do": kind, "agent": self.dice.choice(free), "mount": self.dice.randrange(model.points),
                 "path": self.dice.choice(self.names), **more}
 
     def open(self, model):
@@ -137,7 +139,7 @@ class Author:
 
     def storm(self, model):
         """Everybody opens one name at once."""
-        path, mount = self.dice.choice(self.names), self.dice.randrange(model.mounts)
+        path, mount = self.dice.choice(self.names), self.dice.randrange(model.points)
         flags = self.dice.choice(["w", "w", "r"])
         for agent in sorted(model.agents - set(model.calls)):
             self.slots += 1
@@ -243,14 +245,32 @@ class Author:
         holders = sorted({agent for agent, _ in model.slots}) or sorted(model.agents)
         return {"do": "kill", "who": self.dice.choice(holders)}
 
+    def kill_group(self, model):
+        """A process with the children that it forked, and theirs; or any two."""
+        holders = sorted({agent for agent, _ in model.slots})
+        if len(holders) < 2 or len(model.agents) < 3:
+            return None
+        return {"do": "kill_group", "who": sorted(self.dice.sample(holders, self.dice.choice([2, len(holders)])))}
+
     def pause(self, model):
-        return {"do": "pause", "mount": self.dice.randrange(model.mounts)} if model.mounts > 1 else None
+        return {"do": "pause", "mount": self.dice.randrange(model.points)} if model.points > 1 else None
 
     def resume(self, model):
-        return {"do": "resume", "mount": self.dice.randrange(model.mounts)}
+        return {"do": "resume", "mount": self.dice.randrange(model.points)}
 
     def crash(self, model):
-        return {"do": "crash", "mount": self.dice.randrange(model.mounts)} if self.dice.random() < 0.6 else None
+        way = {"way": "group"} if self.dice.random() < 0.3 else {}
+        return {"do": "crash", "mount": self.dice.randrange(model.points), **way} if self.dice.random() < 0.6 else None
+
+    def terminate(self, model):
+        return {"do": "terminate", "mount": self.dice.randrange(model.points)}
+
+    def ended(self, model):
+        return {"do": "ended", "mount": self.dice.choice(sorted(model.ending))} if model.ending else None
+
+    def unmount(self, model):
+        way = self.dice.choice(["plain", "plain", "lazy", "lazy", "force"])
+        return {"do": "unmount", "mount": self.dice.randrange(model.points), "way": way}
 
     def rest(self, model):
         return {"do": "rest"}

@@ -2,17 +2,17 @@
 """Plays a history: tells the agents what to do, and the model what was told and answered."""
 
 import signal
-import subprocess
 import time
 
 import tree_rules
 from harness.simulator import BUCKET
-from reference import QUICK, SLOW
+from mount_rules import DRAIN
+from mount_steps import MountSteps, Stuck
+from reference import QUICK, RETRY_FOR, SLOW
 from world import Agents, LivingMount, Store
 
-RETRY_FOR = 4.0
 OPTIONS = ("--max-memory", "128M", "--retry-for", f"{RETRY_FOR:.0f}s", "--stall-timeout", "2s",
-           "--drain-timeout", "20s", "--fuse-threads", "4", "--http-threads", "1", "--log-level", "info")
+           "--drain-timeout", f"{DRAIN:.0f}s", "--fuse-threads", "4", "--http-threads", "1", "--log-level", "info")
 # What agents are told; the other steps are the driver's.
 OF_AGENTS = {"open", "write", "pwrite", "map_write", "dup", "fork", "exec", "truncate", "fsync", "close", "rename",
              "unlink", "read", "map_read", "save", "load", "mkdir", "remove_files", "remove_tree", "sync_directory",
@@ -24,11 +24,7 @@ NEEDS = {**dict.fromkeys(("write", "pwrite", "dup", "fork", "exec"), set()),
          **dict.fromkeys(("save", "fsync", "close"), PUT)}
 
 
-class Stuck(Exception):
-    """A call did not return at all."""
-
-
-class Player:
+class Player(MountSteps):
     """One run of one history on mounts of their own."""
 
     def __init__(self, simulator, prefix: str, history: dict) -> None:
@@ -128,9 +124,9 @@ class Player:
                 continue
             if call.step["do"] == "fork" and answer.get("ok"):
                 self.agents.connected(call.step["name"])
-            self.ended(name, call, answer)
+            self.answered(name, call, answer)
 
-    def ended(self, name: str, call, answer: dict) -> None:
+    def answered(self, name: str, call, answer: dict) -> None:
         self.calls.pop(name, None)
         took = time.monotonic() - call.began
         told = "died" if "died" in answer else answer.get("errno", "ok")
@@ -186,6 +182,16 @@ class Player:
         self.simulator.clear_faults()
         self.simple(step)
 
+    def kill_group(self, step: dict) -> None:
+        """All at once."""
+        self.simple(step)
+        for who in step["who"]:
+            if who in self.calls:
+                self.calls[who].excused = True
+            self.agents.signal(who, signal.SIGKILL)
+        for who in step["who"]:
+            self.kill({"do": "kill", "who": who})
+
     def kill(self, step: dict) -> None:
         who = step["who"]
         call = self.calls.get(who)
@@ -205,38 +211,14 @@ class Player:
             self.simple(step)
         self.check_bucket()
 
-    def pause(self, step: dict) -> None:
-        for call in self.calls.values():
-            call.slowed = {"*"}
-        self.mounts[step["mount"]].process.send_signal(signal.SIGSTOP)
-        self.simple(step)
-
-    def resume(self, step: dict) -> None:
-        self.mounts[step["mount"]].process.send_signal(signal.SIGCONT)
-        self.simple(step)
-
-    def crash(self, step: dict) -> None:
-        mount = self.mounts[step["mount"]]
-        for call in self.calls.values():
-            call.excused = True
-        mount.crash()
-        self.simple(step)
-        faults = self.model.faults
-        self.simulator.clear_faults()
-        mount.start_again()
-        if faults:
-            self.model.heal_ends(None, {}, {})
-        for paused in list(self.model.paused):
-            self.resume({"do": "resume", "mount": paused})
-        self.settle_calls()
-        self.check_bucket()
-
     def rest(self, step: dict) -> None:
         """Everything ends, the store is healthy, and what comes by itself has come."""
         self.heal({"do": "heal"})
         for mount in list(self.model.paused):
             self.resume({"do": "resume", "mount": mount})
         self.settle_calls()
+        for mount in list(self.model.ending):
+            self.ended({"do": "ended", "mount": mount})
         deadline = time.monotonic() + SLOW
         while not (self.store.wait_until_quiet() and self.model.at_rest(self.store.files(self.prefix))):
             if time.monotonic() > deadline:
@@ -290,11 +272,10 @@ class Player:
             if not process.ended():
                 self.agents.signal(process.name, signal.SIGKILL)
         for index, mount in enumerate(self.mounts):
-            try:
-                code = mount.unmount(SLOW + 2 * RETRY_FOR)
-            except subprocess.TimeoutExpired:
-                self.model.differ("stuck", f"mount {index} has not ended")
-                raise Stuck from None
+            if index < self.model.points:
+                mount.process.send_signal(signal.SIGTERM)
+            # The others were unmounted, and nobody has a file of theirs open.
+            code = self.end_of(index)
             if code != 0 and not self.model.failures:
                 self.model.differ("exit", f"mount {index} ended with {code}")
         self.check_bucket()

@@ -23,6 +23,8 @@ TTL = 1.6
 BATCHED = 14
 # How late a file may be told to be closed by all.
 RELEASED = 2.0
+# --retry-for.
+RETRY_FOR = 4.0
 # Of a call that the store does not hold up, and of any other beyond --retry-for.
 QUICK, SLOW = 4.0, 20.0
 KEPT = (".log", ".out", ".err", ".jsonl")
@@ -199,7 +201,8 @@ class State:
     """Names, open files and descriptors, without the rules."""
 
     def __init__(self, mounts: int, retry_for: float) -> None:
-        self.mounts = mounts
+        # Those that were made at the start or in their places; and those that still serve open files, too.
+        self.points = self.mounts = mounts
         self.retry_for = retry_for
         # Mounts that write through the page cache.
         self.cached: set[int] = set()
@@ -211,6 +214,11 @@ class State:
         self.agents: set[str] = set()
         # Mounts whose daemon is stopped.
         self.paused: set[int] = set()
+        # Those whose daemon was told to end, and when.
+        self.ending: dict[int, float] = {}
+        # Agents that are killed at once, and which of them had files open for writing.
+        self.dying: set[str] = set()
+        self.left_by_killed: dict[File, set] = {}
         # By agent.
         self.calls: dict = {}
         # Fault rules that calls need not survive, and all that are active.

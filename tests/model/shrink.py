@@ -56,7 +56,9 @@ def simpler(history: dict):
     used = {step.get("mount", 0) for step in history["steps"]}
     if len(used) < history["mounts"]:
         yield lambda h: {**h, "mounts": max(used, default=0) + 1, "options": h["options"][:max(used, default=0) + 1]}
-    acting = {step.get("agent") for step in history["steps"]} | {step.get("who") for step in history["steps"]}
+    acting = {step.get("agent") for step in history["steps"]}
+    for step in history["steps"]:
+        acting |= set(step["who"]) if step["do"] == "kill_group" else {step.get("who")}
     yield lambda h: {**h, "agents": [name for name in h["agents"] if name in acting] or h["agents"][:1]}
     yield lambda h: {**h, "options": [[] for _ in h["options"]]}
     yield lambda h: {**h, "steps": [{word: value for word, value in step.items() if word != "wait"}

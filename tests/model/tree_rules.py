@@ -4,12 +4,12 @@
 import time
 
 from calls import Call
-from name_rules import NameRules
+from mount_rules import MountRules
 from pattern import pattern
 from reference import ABSENT, BATCHED, TTL, Outcome
 
 
-class Model(NameRules):
+class Model(MountRules):
     """All rules."""
 
     def quiet_below(self, directory: str) -> bool:
@@ -212,18 +212,6 @@ class Model(NameRules):
             self.attach(child, slot, self.slots[agent, slot])
         self.agents.add(child)
 
-    def pause_ready(self, step):
-        return step["mount"] not in self.paused
-
-    def resume_ready(self, step):
-        return step["mount"] in self.paused
-
-    def pause_ends(self, call, result, found):
-        self.paused.add(call.step["mount"])
-
-    def resume_ends(self, call, result, found):
-        self.paused.discard(call.step["mount"])
-
     def kill_ready(self, step):
         who = step["who"]
         held = {self.slots[who, slot].file.mount for slot in self.slots_of(who)} if who in self.agents else set()
@@ -234,13 +222,24 @@ class Model(NameRules):
     def kill_ends(self, call, result, found):
         """After the step that it was in, if any, has ended with "died"."""
         agent = call.step["who"]
-        held = {id(self.slots[agent, slot].file): self.slots[agent, slot].file for slot in self.slots_of(agent)
-                if self.slots[agent, slot].writable}
         for slot in self.slots_of(agent):
+            if self.slots[agent, slot].writable:
+                self.left_by_killed.setdefault(self.slots[agent, slot].file, set()).add(agent)
             self.detach(agent, slot)
         self.agents.discard(agent)
-        for file in held.values():
-            self.writer_killed(agent, file)
+        self.dying.discard(agent)
+        if self.dying:
+            # Of those who are killed at once none is left to the others.
+            return
+        left, self.left_by_killed = self.left_by_killed, {}
+        for file, killed in left.items():
+            self.writer_killed(min(killed, key=lambda who: (who not in file.answering, who != file.maker, who)), file)
+
+    def kill_group_ready(self, step):
+        return all(self.kill_ready({"who": who}) for who in step["who"])
+
+    def kill_group_ends(self, call, result, found):
+        self.dying = set(call.step["who"])
 
     def writer_killed(self, agent, file) -> None:
         if file.path is None:
@@ -288,29 +287,6 @@ class Model(NameRules):
             # Those who changed it have closed it.
             name.may |= file.contents
             name.before |= file.contents
-
-    # --- mounts
-
-    def crash_ready(self, step):
-        return step["mount"] not in self.paused
-
-    def crash_ends(self, call, result, found):
-        mount = call.step["mount"]
-        for each in self.calls.values():
-            each.dead = each.dead or self.mount_of(each.step) == mount
-        for owner, slot in [key for key, each in self.slots.items() if each.file.mount == mount]:
-            file = self.slots[owner, slot].file
-            if file.path is not None and (file.kept or file.vague()):
-                self.names[file.path].may |= file.contents
-                self.names[file.path].before |= file.contents
-            if file.path is not None:
-                self.failures.add(file.path)
-            self.detach(owner, slot)
-        self.nodes[mount] = {}
-        for path, name in self.names.items():
-            if name.at_rest is not None:
-                # Removals that were acknowledged and not made.
-                name.at_rest = None
 
     def fault_ends(self, call, result, found):
         self.faults += call.step["rules"]

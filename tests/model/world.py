@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real side: a store, mounts of one prefix, and processes that act on them."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -103,9 +104,16 @@ class Store:
 class LivingMount(Mount):
     """A mount that can be killed, and made again in its place."""
 
-    def __init__(self, source, environment, *options) -> None:
+    own_group = True
+
+    def __init__(self, source, environment, *options, at=None) -> None:
         self.arguments = (environment, options)
-        super().__init__(source, environment, *options)
+        super().__init__(source, environment, *options, at=at)
+
+    def next_one(self) -> "LivingMount":
+        """At the place of this one, which was unmounted and may still serve."""
+        environment, options = self.arguments
+        return LivingMount(self.source, environment, *options, at=self.path)
 
     def crash(self) -> None:
         self.process.kill()
@@ -117,7 +125,7 @@ class LivingMount(Mount):
         mounted = self.log().count(" is mounted at ")
         self.process = subprocess.Popen([CKPTFS, "mount", self.source, self.path, "-f", *options],
                                         env={**os.environ, **environment}, stdout=self._log.open("a"),
-                                        stderr=subprocess.STDOUT)
+                                        stderr=subprocess.STDOUT, start_new_session=True)
         wait_until(lambda: self.log().count(" is mounted at ") > mounted or self.process.poll() is not None,
                    "the mount to answer again", 30)
         if self.process.poll() is not None:
@@ -249,7 +257,8 @@ class Agents:
         return answers
 
     def signal(self, name: str, number: int) -> None:
-        os.kill(self.processes[name].pid, number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.processes[name].pid, number)
 
     def end(self) -> None:
         for process in self.processes.values():

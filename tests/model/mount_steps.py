@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's steps that concern mounts as wholes."""
+
+import os
+import signal
+import subprocess
+
+from mount_rules import DRAIN
+from reference import RETRY_FOR, SLOW
+
+
+class Stuck(Exception):
+    """A call did not return at all."""
+
+
+class MountSteps:
+    """Of a Player."""
+
+    def pause(self, step: dict) -> None:
+        for call in self.calls.values():
+            call.slowed = {"*"}
+        self.mounts[step["mount"]].process.send_signal(signal.SIGSTOP)
+        self.simple(step)
+
+    def resume(self, step: dict) -> None:
+        self.mounts[step["mount"]].process.send_signal(signal.SIGCONT)
+        self.simple(step)
+
+    def crash(self, step: dict) -> None:
+        mount = self.mounts[step["mount"]]
+        for call in self.calls.values():
+            call.excused = True
+        if step.get("way") == "group":
+            os.killpg(mount.process.pid, signal.SIGKILL)
+            mount.process.wait()
+        else:
+            mount.crash()
+        self.made_again(step)
+
+    def made_again(self, step: dict) -> None:
+        """The step has ended one."""
+        self.simple(step)
+        faults = self.model.faults
+        self.simulator.clear_faults()
+        self.mounts[step["mount"]].start_again()
+        if faults:
+            self.model.heal_ends(None, {}, {})
+        for paused in list(self.model.paused):
+            self.resume({"do": "resume", "mount": paused})
+        self.settle_calls()
+        self.check_bucket()
+
+    def terminate(self, step: dict) -> None:
+        self.mounts[step["mount"]].process.send_signal(signal.SIGTERM)
+        self.simple(step)
+
+    def ended(self, step: dict) -> None:
+        index = step["mount"]
+        mount, unsaved = self.mounts[index], self.model.unsaved_on(index, True)
+        code = self.end_of(index)
+        given_up = "not saved within the drain timeout: "
+        named = [line.split(given_up)[1].removeprefix(self.prefix) for line in mount.log().splitlines()
+                 if given_up in line]
+        for file in unsaved:
+            # What was saved and lost its name meanwhile is not named.
+            if file.path not in named or code == 0:
+                self.model.differ("exit", f"mount {index} ended with {code} and named {named}, not {file.path}")
+        if code != 0 and not self.model.unsaved_on(index, False) and not self.model.failures:
+            self.model.differ("exit", f"mount {index} ended with {code}")
+        self.made_again(step)
+
+    def end_of(self, index: int) -> int:
+        """Of one that was told to end or was unmounted."""
+        try:
+            return self.mounts[index].process.wait(DRAIN + SLOW + 2 * RETRY_FOR)
+        except subprocess.TimeoutExpired:
+            self.model.differ("stuck", f"mount {index} has not ended")
+            raise Stuck from None
+
+    def unmount(self, step: dict) -> None:
+        """By umount(8); then another is made at the same place."""
+        index = step["mount"]
+        mount = self.mounts[index]
+        option = {"plain": [], "lazy": ["-l"], "force": ["-f"]}[step["way"]]
+        done = subprocess.run(["umount", *option, mount.path], capture_output=True, text=True)
+        ok = done.returncode == 0
+        self.note(f"<- umount {done.returncode} {done.stderr.strip()}")
+        if not ok and step["way"] == "lazy":
+            self.model.differ("unmount", f"{step}: {done.stderr}")
+        self.model.end(self.model.begin(step), {"ok": ok}, {})
+        if ok or step["way"] == "force":
+            # It may still have something to finish.
+            self.mounts.append(mount)
+            self.mounts[index] = mount.next_one()
+            self.check_bucket()
