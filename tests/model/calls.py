@@ -129,7 +129,9 @@ class Calls(State):
                 call.touched[step["path"]].add(b"")
             outcomes = self.perhaps(call)
             for path, contents in call.touched.items():
-                self.goes_on(path, contents, self.retry_for + 1)
+                self.goes_on(path, contents, self.retry_for + 1, self.mount_of(step))
+                # Until then it is being written.
+                self.ghosts.append((self.mount_of(step), path, set(contents), time.monotonic() + self.retry_for + 1))
             for file in filter(None, (call.file, call.other)):
                 file.doubtful = True
             self.died(call)
@@ -139,6 +141,8 @@ class Calls(State):
         for path in call.touched:
             outcome = outcomes.get(path, Outcome(set(), False))
             self.names[path].end(outcome)
+            if outcome.certain:
+                self.comes_after(path, self.mount_of(step))
             if outcome.contents:
                 self.overtake(path, call.file)
                 mount = call.file.mount if call.file is not None else step.get("mount")

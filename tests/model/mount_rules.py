@@ -95,7 +95,7 @@ class MountRules(NameRules):
             # Busy, it is still there, and the kernel asks its daemon for nothing more. Of logs that may go on.
             for file in self.files():
                 if file.mount == mount and file.path is not None and (file.kept or file.perhaps_kept):
-                    self.goes_on(file.path, set(file.contents), DRAIN)
+                    self.goes_on(file.path, set(file.contents), DRAIN, old)
             self.crash_ends(call, result, found)
         self.mounts += 1
         self.nodes.append(self.nodes[mount])

@@ -233,8 +233,9 @@ class State:
         self.failures: set[str] = set()
         # What removals that the network delivers late may have named.
         self.removed_late: dict[str, set] = collections.defaultdict(set)
-        # Commits of calls that were killed go on for as long as the store is asked again: what they may leave, until.
-        self.going_on: dict[str, tuple[set, float]] = {}
+        # Commits of calls that were killed go on for as long as the store is asked again: what they may leave, until,
+        # on which mount.
+        self.going_on: dict[str, tuple[set, float, int | None]] = {}
         # Names that were truncated by several calls at once: what becomes of them follows from the order, of which nothing
         # is known. Nothing is expected of them until all who had them open have closed them, but that calls return.
         self.unjudged: set[str] = set()
@@ -354,12 +355,23 @@ class State:
     def released(self, file: File) -> None:
         """Nobody can write to it any more: what is published of it then comes after the call, or after the death."""
         if file.path is not None and not file.writers():
-            self.goes_on(file.path, file.contents, RELEASED)
+            self.goes_on(file.path, file.contents, RELEASED, file.mount)
 
-    def goes_on(self, path: str, contents: set, seconds: float) -> None:
-        known, until = self.going_on.get(path, (set(), 0.0))
+    def goes_on(self, path: str, contents: set, seconds: float, mount: int) -> None:
+        known, until, where = self.going_on.get(path, (set(), 0.0, mount))
         now = time.monotonic()
-        self.going_on[path] = (contents | (known if until > now else set()), max(until, now + seconds))
+        if until < now:
+            known, where = set(), mount
+        self.going_on[path] = (contents | known, max(until, now + seconds), mount if where == mount else None)
+
+    def may_still_come(self, path: str) -> set:
+        contents, until, _ = self.going_on.get(path, (set(), 0.0, None))
+        return contents if time.monotonic() < until else set()
+
+    def comes_after(self, path: str, mount: int | None) -> None:
+        """"What changes a name on one mount takes effect in the order in which it was asked for"."""
+        if self.going_on.get(path, (set(), 0.0, None))[2] == mount:
+            self.going_on.pop(path, None)
 
     def committed(self, file: File) -> None:
         file.changed_by.clear()
@@ -387,7 +399,8 @@ class State:
             if content is ABSENT and name.may & self.removed_late[path]:
                 # Not promised: "that a file stays that another mount writes again with the same bytes".
                 name.may.add(ABSENT)
-            if any(file.perhaps_at == path and content in file.contents for file in self.files()):
+            if content in self.may_still_come(path) or any(
+                    file.perhaps_at == path and content in file.contents for file in self.files()):
                 name.may.add(content)
                 name.before.add(content)
             if content not in name.may and not self.grown(path, content):
@@ -410,8 +423,7 @@ class State:
                 self.differ("lost", f"{path} in the bucket is {explain(found.get(path), self.tags)} at rest, not "
                             f"{self.show(name.at_rest)}")
             name.at_rest = None
-            contents, until = self.going_on.get(path, (set(), 0.0))
-            name.may = {found.get(path)} | (contents if time.monotonic() < until else set())
+            name.may = {found.get(path)} | self.may_still_come(path)
             name.before = set(name.may)
         self.judge_again()
 
