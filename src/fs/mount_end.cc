@@ -51,6 +51,7 @@ void OpenFiles::answer_drain() {
     if (!state_.draining) {
         return;
     }
+    std::vector<std::shared_ptr<FileWriter>> unreleased;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const auto writers = state_.nodes.with_writers(lock);
@@ -59,7 +60,11 @@ void OpenFiles::answer_drain() {
             })) {
             return;
         }
+        for (const NodePtr& node : writers) {
+            unreleased.push_back(node->writer);
+        }
     }
+    end_unreleased(unreleased);
     std::vector<Reply<void>> replies;
     {
         std::lock_guard lock(drain_mutex_);
@@ -70,6 +75,22 @@ void OpenFiles::answer_drain() {
     }
     for (const Reply<void>& reply : replies) {
         reply({});
+    }
+}
+
+void OpenFiles::end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& writers) {
+    for (const std::shared_ptr<FileWriter>& writer : writers) {
+        {
+            const std::lock_guard lock(drain_mutex_);
+            if (!unreleased_.insert(writer).second) {
+                continue;
+            }
+            ++aborts_;
+        }
+        writer->when_failed(nullptr);
+        Error why;
+        why.message = writer->key() + " was not saved: the mount ended before it was closed";
+        writer->abort(std::move(why), [this](const Status&) { abort_ends(); });
     }
 }
 

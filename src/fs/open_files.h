@@ -209,6 +209,8 @@ private:
                        Reply<void> reply);
     void note_committed(const NodePtr& node, const CommittedObject& object);
     void answer_drain();
+    // Of files with nothing to save, which the kernel does not release any more: an upload that was begun is ended.
+    void end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& writers);
     // What is left of a killed writer's file in the store is removed before the mount ends.
     void abort_begins();
     void abort_ends();
@@ -234,6 +236,7 @@ private:
     // --- guarded by `drain_mutex_`
     std::multiset<std::string> renames_;
     int aborts_ = 0;
+    std::set<std::shared_ptr<FileWriter>> unreleased_;
     std::vector<Reply<void>> waiting_for_drain_;
 
     // Last, so that everything above exists while they run.

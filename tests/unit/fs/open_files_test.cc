@@ -363,6 +363,27 @@ TEST_F(FileSystemTest, DrainWaitsForNoReleaseOfWhatIsSavedOnceDisconnected) {
     EXPECT_EQ(store.content("p/saved"), "content");
 }
 
+TEST_F(FileSystemTest, DrainEndsTheUploadOfWhatIsNotReleasedOnceDisconnected) {
+    const Result<CreatedFile> first = create("f");
+    const HandleId earlier = first->opened.handle;
+    for (std::uint64_t block = 0; block < 24; ++block) {
+        ASSERT_TRUE(write(earlier, block << 20, std::string(std::size_t{1} << 20, 'x')));
+    }
+    ASSERT_TRUE(eventually([this] { return store.open_uploads() == 1; }));
+    EXPECT_EQ(errno_of(open(first->entry.node, O_WRONLY | O_TRUNC)), ESTALE);
+    const HandleId later = open(lookup("f")->node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(later, 0, "content"));
+    ASSERT_TRUE(close(later));
+    const Result<void> drained = answer<void>([&](const Reply<void>& reply) {
+        fs->drain(reply);
+        fs->disconnected();
+    });
+    EXPECT_TRUE(drained);
+    EXPECT_EQ(store.open_uploads(), 0);
+    EXPECT_EQ(store.content("p/f"), "content");
+    static_cast<void>(release(earlier));
+}
+
 TEST_F(FileSystemTest, DrainWaitsForARename) {
     store.put_object("p/old", "content");
     store.hold(Operation::kCopy);
