@@ -4,6 +4,7 @@
 import os
 import signal
 import subprocess
+import time
 
 from mount_rules import DRAIN
 from reference import RETRY_FOR, SLOW
@@ -71,11 +72,15 @@ class MountSteps:
 
     def end_of(self, index: int) -> int:
         """Of one that was told to end or was unmounted."""
-        try:
-            return self.mounts[index].process.wait(DRAIN + SLOW + 2 * RETRY_FOR)
-        except subprocess.TimeoutExpired:
-            self.model.differ("stuck", f"mount {index} has not ended")
-            raise Stuck from None
+        process = self.mounts[index].process
+        deadline = time.monotonic() + DRAIN + SLOW + 2 * RETRY_FOR
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                self.model.differ("stuck", f"mount {index} has not ended")
+                raise Stuck
+            self.agents.poll(0.05)
+            self.take_answers()
+        return process.returncode
 
     def unmount(self, step: dict) -> None:
         """By umount(8); then another is made at the same place."""
