@@ -148,7 +148,7 @@ public:
     [[nodiscard]] bool is_read() const { return readers > 0 || (cached_handles > 0 && pages_were_read); }
     // Something that is not in the bucket, and is to be.
     [[nodiscard]] bool is_unsaved() const {
-        return writer != nullptr && writer->dirty() && !(version != nullptr && version->is_truncated_away());
+        return writer != nullptr && writer->dirty() && !removed && !(version != nullptr && version->is_truncated_away());
     }
     // Whatever the bucket shows under its name.
     [[nodiscard]] bool is_known_here() const { return writer != nullptr || moving || is_special(type); }

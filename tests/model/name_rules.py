@@ -190,6 +190,9 @@ class NameRules(Rules):
             contents = file.contents | (self.names[path].may if file.vague() or not file.changed_by else set())
         else:
             contents = set(self.names[path].may) - {ABSENT} or {ABSENT}
+        if file is not None and file.changed_by and step.get("keeps"):
+            # It is saved first, and its copy is what replaces nothing.
+            self.names[path].may |= contents
         return Call(step, {path: {ABSENT}, other: contents}, file, other=target)
 
     def kept_by_rename(self, call):
