@@ -136,6 +136,7 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         counters_.committed(object.size, object.stored_size);
         node->committed = ObjectVersion{object.etag, object.size, object.stored_size, object.modified};
         node->reader = nullptr;
+        node->rewrites += node->only_appended ? 0 : 1;
         followers = NodeTable::followers(lock, *node);
         for (const NodePtr& follower : followers) {
             if (node->only_appended) {

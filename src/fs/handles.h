@@ -42,6 +42,8 @@ struct Handle {
     // a file that is being changed, in place of `reader`; those that write have their own.
     std::shared_ptr<FileWriter> changing;
     bool has_read = false;
+    // Node::rewrites, as it was at the open or the first read.
+    std::uint64_t rewrites = 0;
     // Opened while a writer was on its way.
     bool may_change = false;
     // Reads through the page cache, and only reads.

@@ -118,6 +118,8 @@ public:
     bool pages_were_read = false;
     // All of its writers only append.
     bool only_appended = false;
+    // Commits that did more than that: who has read of what was there before has no part of what is there now.
+    std::uint64_t rewrites = 0;
     // A file that is appended to while others have it open gets a new node as well: they see what was committed, and
     // then only (open_readers.cc). From the node with the longer file to those that follow it, and back.
     std::vector<std::weak_ptr<Node>> followers;
@@ -148,7 +150,8 @@ public:
     [[nodiscard]] bool is_read() const { return readers > 0 || (cached_handles > 0 && pages_were_read); }
     // Something that is not in the bucket, and is to be.
     [[nodiscard]] bool is_unsaved() const {
-        return writer != nullptr && writer->dirty() && !removed && !(version != nullptr && version->is_truncated_away());
+        return writer != nullptr && writer->dirty() && !removed &&
+               !(version != nullptr && version->is_truncated_away());
     }
     // Whatever the bucket shows under its name.
     [[nodiscard]] bool is_known_here() const { return writer != nullptr || moving || is_special(type); }

@@ -185,6 +185,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     handle->inode = node->inode;
     handle->truncated_at = (request.flags & O_TRUNC) != 0 ? ++state_.truncations : 0;
     handle->opened_at = state_.truncations;
+    handle->rewrites = node->rewrites;
     handle->writer = writer;
     if (node->writer != nullptr && node->writer->readable()) {
         handle->changing = node->writer;

@@ -157,6 +157,8 @@ private:
     // The writer that answers for a file that is changed, once it is.
     [[nodiscard]] std::shared_ptr<FileWriter> changing(Handle& handle);
     void begin_reading(const NodeTable::Lock&, Handle& handle) const;
+    // It has read of what a commit of this mount has replaced since.
+    static bool is_of_earlier_version(const NodeTable::Lock& lock, Handle& handle);
     // Others that have the file open keep what they have, or see it grow.
     void show_growth(const NodePtr& follower);
     struct Reading {

@@ -82,6 +82,7 @@ std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
 void OpenFiles::begin_reading(const NodeTable::Lock& /*lock*/, Handle& handle) const {
     Node& node = *handle.node;
     handle.has_read = true;
+    handle.rewrites = node.rewrites;
     ++node.readers;
     node.pages_were_read = node.pages_were_read || handle.is_cached;
     if (node.removed) {
@@ -142,6 +143,15 @@ bool OpenFiles::is_pristine(const Handle& handle) const {
     return handle.node->writer == nullptr || handle.node->writer->pristine();
 }
 
+bool OpenFiles::is_of_earlier_version(const NodeTable::Lock& /*lock*/, Handle& handle) {
+    if (handle.writer != nullptr || !handle.has_read || handle.rewrites == handle.node->rewrites) {
+        return false;
+    }
+    const std::lock_guard guard(handle.mutex);
+    // An empty one may grow.
+    return handle.reader != nullptr && handle.reader->size() > 0;
+}
+
 // The same bytes may have got another key by a rename on this mount, and more behind them by appending, since `reader`
 // was opened. False where there is nothing newer.
 bool OpenFiles::reopen_and_read(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader) {
@@ -153,7 +163,8 @@ bool OpenFiles::reopen_and_read(const std::shared_ptr<Reading>& reading, const s
         const Node& node = own.grows_as != nullptr ? *own.grows_as : own;
         const bool may_be_there = node.linked || (reader == nullptr && !node.removed);
         // Without an ETag nothing is in the bucket: it was truncated before any commit.
-        if (!may_be_there || reading->handle->is_of_another_mount || !node.committed || node.committed->etag.empty()) {
+        if (!may_be_there || is_of_earlier_version(lock, *reading->handle) || reading->handle->is_of_another_mount ||
+            !node.committed || node.committed->etag.empty()) {
             return false;
         }
         key = state_.key(lock, node);

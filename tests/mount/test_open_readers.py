@@ -62,6 +62,29 @@ def test_readers_of_two_versions_share_no_page(made, simulator, prefix, how):
     assert (made / "file").read_bytes() == NEW
 
 
+def test_who_reads_what_is_written_anew_never_gets_a_part_of_the_next_version(mount):
+    """Opened and read after the writer began, and read on when it has saved."""
+    made = mount("--direct-io", "always")
+    for size in (100, 20 * MIB):
+        (made / "file").write_bytes(b"a" * size)
+        writer = os.open(made / "file", os.O_WRONLY | os.O_TRUNC)
+        os.write(writer, b"b" * 4096)
+        reader = os.open(made / "file", os.O_RDONLY)
+        assert os.pread(reader, 1 << 16, 0) == b"a" * min(size, 1 << 16)
+        for part in range(1, 21):
+            os.pwrite(writer, b"b" * MIB, part * MIB - MIB)
+        os.close(writer)
+        try:
+            while piece := os.pread(reader, MIB, size // 2):
+                assert set(piece) == {ord("a")}
+                break
+            assert os.pread(reader, MIB, size) == b""
+        except OSError as problem:
+            assert problem.errno == errno.ESTALE
+        os.close(reader)
+        assert set((made / "file").read_bytes()) == {ord("b")}
+
+
 @pytest.mark.parametrize("how", ["read", "map", "truncate"])
 def test_a_reader_served_by_the_page_cache_keeps_its_version(made, simulator, prefix, how):
     """The mount has not heard of its reads: others have read the same before."""
