@@ -58,26 +58,33 @@ void ObjectContents::find(const ObjectInfo& object, Found done) {
         done(*content);
         return;
     }
+    fetch_tail(object, false, std::move(done));
+}
+
+void ObjectContents::fetch_tail(const ObjectInfo& object, bool again, Found done) {
     fetch_range(store_, object.key, object.etag, last_bytes(object.size, kSizeTail),
-                [this, object, done = std::move(done)](Result<FetchedRange> end) {
-                    if (end) {
-                        done(read_tail(object, end->object, end->bytes));
-                    } else {
+                [this, object, again, done = std::move(done)](Result<FetchedRange> end) {
+                    if (!end) {
                         done(failure(std::move(end.error())));
+                        return;
+                    }
+                    const Result<ObjectContent> content = read_tail(end->object, end->bytes);
+                    if (content) {
+                        remember(object.key, object.etag, *content);
+                        done(content);
+                    } else if (content.error().damaged && !again) {
+                        // Perhaps on its way only.
+                        fetch_tail(object, true, done);
+                    } else {
+                        log_warning(format("{}: shown with the size of its object: {}", escaped(object.key),
+                                           escaped(content.error().message)));
+                        done(ObjectContent{FileType::kFile, object.size});
                     }
                 });
 }
 
-ObjectContent ObjectContents::read_tail(const ObjectInfo& listed, const ObjectInfo& fetched, const Payload& tail) {
-    const Result<std::uint64_t> size = codec_.size_from_tail(fetched, tail);
-    if (!size) {
-        log_warning(
-            format("{}: shown with the size of its object: {}", escaped(listed.key), escaped(size.error().message)));
-        return {FileType::kFile, listed.size};
-    }
-    const ObjectContent content = content_of(fetched, *size);
-    remember(listed.key, listed.etag, content);
-    return content;
+Result<ObjectContent> ObjectContents::read_tail(const ObjectInfo& fetched, const Payload& tail) const {
+    return codec_.size_from_tail(fetched, tail).map([&](std::uint64_t size) { return content_of(fetched, size); });
 }
 
 void ObjectContents::remember(const std::string& key, const std::string& etag, ObjectContent content) {

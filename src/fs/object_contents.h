@@ -46,7 +46,9 @@ public:
     void remember(const std::string& key, const std::string& etag, ObjectContent content);
 
 private:
-    ObjectContent read_tail(const ObjectInfo& listed, const ObjectInfo& fetched, const Payload& tail);
+    void fetch_tail(const ObjectInfo& object, bool again, Found done);
+    // As the store's answer says.
+    [[nodiscard]] Result<ObjectContent> read_tail(const ObjectInfo& fetched, const Payload& tail) const;
 
     ObjectStore& store_;
     const Codec& codec_;

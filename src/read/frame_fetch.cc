@@ -178,6 +178,7 @@ private:
                     stored = Payload{};
                     self->decode_failed(std::move(wanted), references.error());
                 } else if (references->empty()) {
+                    wanted.block->refers.store(false);
                     self->decode_with(std::move(wanted), std::move(stored), Payload());
                 } else {
                     self->follow(std::move(*references), std::move(wanted), std::move(stored));
@@ -187,9 +188,9 @@ private:
 
     void follow(std::vector<FileRange> references, WantedFrame wanted, Payload stored) {
         if (run_->referenced()) {
-            run_->fail(failure(EIO, format("{}: damaged: the frame at offset {} refers to others, and is referred to",
-                                           run_->version().key, wanted.frame.offset))
-                           .value());
+            stored = Payload{};
+            const Error why = refers_further(run_->version().key, wanted.frame.offset);
+            decode_failed(std::move(wanted), why);
             return;
         }
         wanted.block->refers.store(true);
@@ -200,11 +201,19 @@ private:
                                 self->decode_with(std::move(wanted), std::move(stored), std::move(*referenced));
                                 return;
                             }
-                            Error error = std::move(referenced.error());
-                            error.message =
-                                format("{} (the frame at offset {} needs it)", error.message, wanted.frame.offset);
-                            self->run_->fail(error);
+                            stored = Payload{};
+                            self->references_failed(std::move(wanted), std::move(referenced.error()));
                         });
+    }
+
+    // Damaged may be those, or what this frame says of where they lie.
+    void references_failed(WantedFrame wanted, Error error) {
+        if (error.damaged && !second_attempt_) {
+            decode_failed(std::move(wanted), error);
+            return;
+        }
+        error.message = format("{} (the frame at offset {} needs it)", error.message, wanted.frame.offset);
+        run_->fail(error);
     }
 
     // On the executor.
@@ -230,6 +239,7 @@ private:
         }
         Error error;
         error.errno_value = EIO;
+        error.damaged = true;
         error.request_id = request_id_;
         error.message = format("{}: damaged at offset {} (request {}), also when fetched again: {}",
                                run_->version().key, wanted.frame.offset, request_id_, why.message);

@@ -17,14 +17,10 @@ namespace ckptfs {
 
 using Done = std::function<void(Result<Payload>)>;
 
-namespace {
-
-Failure refers_further(const CachedVersion& version, std::uint64_t offset) {
-    return failure(
-        EIO, format("{}: damaged: the frame at offset {} refers to others, and is referred to", version.key, offset));
+Error refers_further(const std::string& key, std::uint64_t offset) {
+    return damage(format("{}: damaged: the frame at offset {} refers to others, and is referred to", key, offset))
+        .value();
 }
-
-}  // namespace
 
 class DirectRead : public std::enable_shared_from_this<DirectRead> {
 public:
@@ -83,7 +79,7 @@ private:
         const FrameLayout& layout = *table_;
         const auto references = layout.references(frame, stored);
         if (!references || !references->empty()) {
-            damaged(frame, references ? refers_further(*version_, frame.offset).value() : references.error());
+            damaged(frame, references ? refers_further(version_->key, frame.offset) : references.error());
             return;
         }
         raw_.resize(frame.size);
@@ -99,6 +95,7 @@ private:
 
     // Perhaps on its way only.
     void damaged(const Frame& frame, Error why) {
+        why.damaged = true;
         if (!std::exchange(fetched_again_, true)) {
             fetch(frame);
         } else if (table_ != version_->layout) {
@@ -205,7 +202,7 @@ public:
 private:
     void here(std::size_t i, Result<Payload> bytes) {
         if (bytes && environment_.cache.refers(*version_, ranges_[i])) {
-            bytes = refers_further(*version_, ranges_[i].offset);
+            bytes = failure(refers_further(version_->key, ranges_[i].offset));
         }
         if (bytes) {
             payloads_[i] = std::move(*bytes);

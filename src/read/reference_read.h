@@ -45,4 +45,7 @@ private:
 void read_references(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
                      std::vector<FileRange> ranges, std::function<void(Result<Payload>)> done);
 
+// Of a frame that only others have asked for.
+[[nodiscard]] Error refers_further(const std::string& key, std::uint64_t offset);
+
 }  // namespace ckptfs

@@ -314,6 +314,24 @@ def test_an_end_that_came_damaged_is_asked_for_once_more(made, mount, simulator,
     assert simulator.content(prefix + "file") == content + b"more"
 
 
+# In the footer.
+@pytest.mark.parametrize("back", [1, 6])
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_size_that_came_damaged_is_asked_for_once_more(made, mount, simulator, prefix, back, listed):
+    # In parts, whose object does not tell the size.
+    content = mixed(20 * MIB + 7)
+    (made / "file").write_bytes(content)
+    other = mount()
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": 64 - back, "times": 1})
+    if listed:
+        with os.scandir(other.path) as entries:
+            sizes = [entry.stat().st_size for entry in entries]
+    else:
+        sizes = [(other / "file").stat().st_size]
+    assert simulator.fault_hits() == 1
+    assert sizes == [len(content)]
+
+
 def test_a_frame_that_came_with_another_version_is_asked_for_once_more(made, mount, simulator, prefix):
     content = numpy.random.default_rng(1).standard_normal(MIB, dtype=numpy.float32).tobytes()
     (made / "file").write_bytes(content)

@@ -42,15 +42,25 @@ std::string stored_form(std::string content) {
     return content;
 }
 
+// A frame that says, so many times, that it refers to the one before it, as if a bit of it had flipped on its way.
+struct Flipped {
+    std::uint64_t frame = 0;
+    std::atomic<int> times{0};
+};
+
 class ReferringLayout : public FrameLayout {
 public:
-    ReferringLayout(std::uint64_t size, bool chained) : plain_(make_plain_layout(described(size))), chained_(chained) {}
+    ReferringLayout(std::uint64_t size, bool chained, Flipped& flipped)
+        : plain_(make_plain_layout(described(size))), chained_(chained), flipped_(flipped) {}
 
     [[nodiscard]] std::uint64_t size() const override { return plain_->size(); }
     [[nodiscard]] Frame frame_at(std::uint64_t offset) const override { return plain_->frame_at(offset); }
     [[nodiscard]] bool identity() const override { return false; }
     [[nodiscard]] const std::vector<FrameRecord>& records() const override { return plain_->records(); }
     [[nodiscard]] Result<std::vector<FileRange>> references(const Frame& frame, const Payload&) const override {
+        if (frame.index == flipped_.frame && flipped_.times.fetch_sub(1) > 0) {
+            return std::vector<FileRange>{{frame.offset - kHalf, kHalf}};
+        }
         if (frame.index < kFrames) {
             return std::vector<FileRange>();
         }
@@ -68,7 +78,7 @@ public:
         if (frame.index >= kFrames && referenced.copy_to(0, target) != kHalf) {
             return failure(EIO, "something is missing");
         }
-        return {};
+        return frame.index < kFrames && !referenced.empty() ? failure(EIO, "it needs nothing") : Status();
     }
 
 private:
@@ -80,14 +90,16 @@ private:
 
     const std::shared_ptr<const FrameLayout> plain_;
     const bool chained_;
+    Flipped& flipped_;
 };
 
 class ReferringCodec : public PlainCodec {
 public:
     Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload&) const override {
-        return std::make_shared<const ReferringLayout>(object.size, chained);
+        return std::make_shared<const ReferringLayout>(object.size, chained, flipped);
     }
     bool chained = false;
+    mutable Flipped flipped;
 };
 
 struct ReferringReading : Reading {
@@ -180,6 +192,31 @@ TEST(ReferenceRead, ReferencesAreFollowedOnce) {
             // The frame in between is sound.
             EXPECT_EQ(Reading::read(*reader, stream, kLast - kFrameSize, 1000).value(),
                       reading.content.substr(kLast - kFrameSize, 1000));
+        }
+    }
+}
+
+TEST(ReferenceRead, AFrameThatCameWithOtherReferencesIsFetchedOnceMore) {
+    constexpr std::uint64_t kLast = 2 * kFrames - 1;
+    const std::uint64_t needed = referenced_by(kLast).offset / kFrameSize;
+    for (const std::size_t buffers : {2U, 300U}) {
+        for (const std::uint64_t frame : {kLast, needed}) {
+            // One that is referred to may be in memory already.
+            for (const bool read_before : {false, true}) {
+                ReferringReading reading(buffers);
+                reading.referring.flipped.frame = frame;
+                reading.referring.flipped.times = 1;
+                const auto reader = reading.open();
+                const auto stream = reader->open_stream();
+                if (read_before) {
+                    EXPECT_EQ(Reading::read(*reader, stream, needed * kFrameSize, 1000).value(),
+                              reading.content.substr(needed * kFrameSize, 1000));
+                }
+                const auto bytes = Reading::read(*reader, stream, kLast * kFrameSize, 1000);
+                ASSERT_TRUE(bytes) << buffers << ' ' << frame << ' ' << read_before << bytes.error().message;
+                EXPECT_EQ(*bytes, reading.content.substr(kLast * kFrameSize, 1000));
+                EXPECT_LE(reading.referring.flipped.times, 0);
+            }
         }
     }
 }
