@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <utility>
+
+#include "base/running_digest.h"
 
 namespace ckptfs {
 namespace {
@@ -259,6 +262,126 @@ std::string hex(ByteSpan bytes) {
         text += kDigits[std::to_integer<std::size_t>(each & std::byte{0x0F})];
     }
     return text;
+}
+
+// --- piece by piece
+
+namespace {
+
+template <class Value>
+std::string base64_of_number(Value value) {
+    std::array<std::byte, sizeof(Value)> bytes{};
+    for (std::size_t at = bytes.size(); at > 0; value >>= 8) {
+        bytes[--at] = static_cast<std::byte>(value);
+    }
+    return base64_encode(bytes);
+}
+
+class RunningCrc32c final : public RunningDigest {
+public:
+    void take(ByteSpan bytes) override { crc_ = crc32c(bytes, crc_); }
+    std::string text() override { return crc32c_base64(crc_); }
+
+private:
+    std::uint32_t crc_ = 0;
+};
+
+// A reflected polynomial over eight bytes at a time ("slicing by 8"): table k tells what a byte does that k others
+// follow.
+template <class Value, Value kPolynomial>
+class RunningCrc final : public RunningDigest {
+public:
+    void take(ByteSpan bytes) override {
+        const Tables& table = tables();
+        Value reg = static_cast<Value>(~crc_);
+        while (bytes.size() >= 8) {
+            Value next = 0;
+            for (std::size_t at = 0; at < 8; ++at, reg = shifted(reg)) {
+                next ^= table[7 - at][(static_cast<std::uint8_t>(bytes[at]) ^ reg) & 0xFF];
+            }
+            reg = next;
+            bytes = bytes.subspan(8);
+        }
+        for (const std::byte byte : bytes) {
+            reg = static_cast<Value>(shifted(reg) ^ table[0][(static_cast<std::uint8_t>(byte) ^ reg) & 0xFF]);
+        }
+        crc_ = static_cast<Value>(~reg);
+    }
+    std::string text() override { return base64_of_number(crc_); }
+
+private:
+    using Tables = std::array<std::array<Value, 256>, 8>;
+
+    static Value shifted(Value reg) { return static_cast<Value>(reg >> 8); }
+    static const Tables& tables() {
+        static const Tables made = make_tables();
+        return made;
+    }
+    static Tables make_tables() {
+        Tables made{};
+        for (std::size_t byte = 0; byte < 256; ++byte) {
+            auto reg = static_cast<Value>(byte);
+            for (int bit = 0; bit < 8; ++bit) {
+                reg = static_cast<Value>((reg >> 1) ^ ((reg & 1U) != 0 ? kPolynomial : 0));
+            }
+            made[0][byte] = reg;
+        }
+        for (std::size_t follow = 1; follow < made.size(); ++follow) {
+            for (std::size_t byte = 0; byte < 256; ++byte) {
+                const Value before = made[follow - 1][byte];
+                made[follow][byte] = static_cast<Value>(shifted(before) ^ made[0][before & 0xFF]);
+            }
+        }
+        return made;
+    }
+
+    Value crc_ = 0;
+};
+// That of Ethernet and zlib, and CRC-64/NVME (NVM Express NVM Command Set Specification); bits reversed.
+using RunningCrc32 = RunningCrc<std::uint32_t, 0xEDB88320U>;
+using RunningCrc64Nvme = RunningCrc<std::uint64_t, 0x9A6C9329AC4BC9B5U>;
+
+template <std::size_t kSize>
+class RunningSha final : public RunningDigest {
+public:
+    explicit RunningSha(const EVP_MD* algorithm) : digest_(algorithm) {}
+    void take(ByteSpan bytes) override { digest_.update(bytes); }
+    std::string text() override { return base64_encode(digest_.finish<kSize>()); }
+
+private:
+    EvpDigest digest_;
+};
+
+class RunningMd5 final : public RunningDigest {
+public:
+    explicit RunningMd5(FetchedDigest algorithm) : algorithm_(std::move(algorithm)), digest_(algorithm_.get()) {}
+    void take(ByteSpan bytes) override { digest_.update(bytes); }
+    std::string text() override { return hex(digest_.finish<16>()); }
+
+private:
+    const FetchedDigest algorithm_;
+    EvpDigest digest_;
+};
+
+}  // namespace
+
+std::unique_ptr<RunningDigest> running_digest(DigestKind kind) {
+    switch (kind) {
+        case DigestKind::kCrc32:
+            return std::make_unique<RunningCrc32>();
+        case DigestKind::kCrc32c:
+            return std::make_unique<RunningCrc32c>();
+        case DigestKind::kCrc64Nvme:
+            return std::make_unique<RunningCrc64Nvme>();
+        case DigestKind::kSha1:
+            return std::make_unique<RunningSha<20>>(EVP_sha1());
+        case DigestKind::kSha256:
+            return std::make_unique<RunningSha<32>>(EVP_sha256());
+        case DigestKind::kMd5:
+            break;
+    }
+    FetchedDigest algorithm(EVP_MD_fetch(nullptr, "MD5", nullptr));
+    return algorithm == nullptr ? nullptr : std::make_unique<RunningMd5>(std::move(algorithm));
 }
 
 }  // namespace ckptfs

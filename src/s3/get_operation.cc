@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/digest.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "s3/head_operation.h"
@@ -57,14 +56,6 @@ bool answers_range(const ByteRange& range, const Delivered& delivered, std::uint
                delivered.length == std::min(range.length, object_size);
     }
     return delivered.offset == range.offset && delivered.length == std::min(range.length, object_size - range.offset);
-}
-
-// Empty where the store has none, or only those of parts.
-std::string whole_checksum(const HttpResponse& head) {
-    const std::string_view checksum = head.header("x-amz-checksum-crc32c");
-    const bool of_parts =
-        head.header("x-amz-checksum-type") == "COMPOSITE" || checksum.find('-') != std::string_view::npos;
-    return of_parts ? std::string() : std::string(checksum);
 }
 
 bool is_range_error(const Error& error) {
@@ -151,7 +142,7 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
                             std::string(head.header("x-amz-request-id")),
                             parse_http_date(head.header("date")).value_or(WallTime{})};
     if (!request_.range) {
-        expected_crc32c_ = whole_checksum(head);
+        check_.emplace(head);
     }
     return {};
 }
@@ -194,22 +185,23 @@ bool GetOperation::take_body(ByteSpan bytes, Call& call) {
         return false;
     }
     delivered_ += bytes.size();
-    if (!expected_crc32c_.empty()) {
-        crc32c_ = crc32c(bytes, crc32c_);
+    if (check_) {
+        check_->take(bytes);
     }
     retry_->progressed();
     return !request_.on_body || request_.on_body(bytes);
 }
 
 void GetOperation::finish(Result<HttpResponse> outcome) {
-    if (outcome && !expected_crc32c_.empty() && crc32c_base64(crc32c_) != expected_crc32c_) {
+    const Verdict verdict = outcome && check_ ? check_->verdict(sender_->habits()) : Verdict::kNothingKnown;
+    if (verdict == Verdict::kDamaged) {
         done_(
             damage(format("GetObject {}: the bytes that came are not those that the store has checksummed (request {})",
                           escaped(request_.key), escaped(response_->request_id))));
         return;
     }
     if (outcome) {
-        response_->has_checksum = !expected_crc32c_.empty();
+        response_->has_checksum = verdict == Verdict::kRight;
     }
     if (outcome && is_unidentified()) {
         identify();

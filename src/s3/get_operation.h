@@ -3,8 +3,8 @@
 //
 // Every attempt after the first byte asks for the rest only, pinned by the ETag that was seen; the head of each answer
 // is checked before one byte of it is handed on, so that bytes come once, in order, and of one version, also from a
-// store that passes If-Match over. A whole object fails with EIO where its bytes do not have the checksum that the
-// store keeps of them.
+// store that passes If-Match over. A whole object fails with EIO where its bytes are not those of which the
+// store keeps a checksum, or has made the ETag.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "ckptfs/object_store.h"
 #include "s3/call.h"
 #include "s3/request_sender.h"
+#include "s3/whole_check.h"
 
 namespace ckptfs {
 
@@ -49,9 +50,8 @@ private:
     bool range_adjusted_ = false;
     // That of the first answer.
     std::string answered_etag_;
-    // Of a whole object, where the store says it: what its bytes must have, and those that came so far have.
-    std::string expected_crc32c_;
-    std::uint32_t crc32c_ = 0;
+    // Of a whole object.
+    std::optional<WholeCheck> check_;
 };
 
 }  // namespace ckptfs

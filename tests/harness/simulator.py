@@ -64,12 +64,12 @@ class Simulator:
             environment["AWS_CA_BUNDLE"] = str(self.certificate)
         return environment
 
-    def client(self):
-        """A boto3 client: what anything but ckptfs sees of the bucket."""
+    def client(self, **settings):
+        """A boto3 client: what anything but ckptfs sees of the bucket. `settings`: of botocore."""
         return boto3.client("s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id=ACCESS_KEY,
                             aws_secret_access_key=SECRET_KEY,
                             verify=str(self.certificate) if self.certificate.exists() else None,
-                            config=botocore.config.Config(retries={"total_max_attempts": 1}))
+                            config=botocore.config.Config(retries={"total_max_attempts": 1}, **settings))
 
     # --- the admin interface
 

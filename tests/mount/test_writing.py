@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ways to write a file that are not one write after the other: append, sync, truncate, patch."""
 
+import base64
 import concurrent.futures
 import errno
 import os
 
 import pytest
+from harness.mounts import Mount
 from harness.programs import wait_until
+from harness.simulator import BUCKET, Simulator
 
 pytestmark = pytest.mark.sanitized
 
@@ -285,6 +288,51 @@ def test_what_is_damaged_on_its_way_down_is_not_written_back(mount, simulator, p
         assert simulator.fault_hits() > 0
         simulator.clear_faults()
         assert simulator.content(prefix + "file") == content
+
+
+def crc64_nvme(content: bytes) -> str:
+    """boto3 cannot make it without a library of its own."""
+    register = (1 << 64) - 1
+    for byte in content:
+        register ^= byte
+        for _ in range(8):
+            register = register >> 1 ^ (0x9A6C9329AC4BC9B5 if register & 1 else 0)
+    return base64.b64encode((register ^ (1 << 64) - 1).to_bytes(8, "big")).decode()
+
+
+@pytest.fixture(scope="module")
+def md5_store():
+    """Its ETags are those of S3."""
+    store = Simulator("--md5-etags")
+    yield store
+    store.stop()
+
+
+@pytest.mark.parametrize("change", [append, *CHANGES])
+@pytest.mark.parametrize("checksum", ["CRC32", "CRC64NVME", "SHA1", "SHA256", "the ETag"])
+def test_what_other_programs_wrote_is_compared_with_what_the_store_says_of_it(md5_store, change, checksum):
+    """Also where it comes damaged in the same way each time."""
+    content = bytearray(os.urandom(1000))
+    # boto3 sends one of its own choice otherwise.
+    client = md5_store.client(request_checksum_calculation="when_required")
+    named = {"CRC64NVME": {"ChecksumCRC64NVME": crc64_nvme(content)}, "the ETag": {}}.get(
+        checksum, {"ChecksumAlgorithm": checksum})
+    for key in ("p/file", "p/other"):
+        client.put_object(Bucket=BUCKET, Key=key, Body=bytes(content), **named)
+    made = Mount(f"s3://{BUCKET}/p/", md5_store.environment(), "--compress", "none")
+    try:
+        # That its ETags are MD5s is known when one was.
+        change(made / "other", bytearray(content))
+        md5_store.inject({"op": "GetObject", "key": "p/file", "action": "corrupt", "bytes": 1})
+        with pytest.raises(OSError) as failed:
+            change(made / "file", bytearray(content))
+        assert failed.value.errno == errno.EIO
+        md5_store.clear_faults()
+        assert md5_store.stored("p/file") == content
+        change(made / "file", content)
+        assert md5_store.content("p/file") == content
+    finally:
+        made.remove()
 
 
 @pytest.mark.parametrize("option", ["--part-size=8M", "--equal-parts"])

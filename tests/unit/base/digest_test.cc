@@ -6,6 +6,11 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/running_digest.h"
 
 namespace ckptfs {
 namespace {
@@ -188,6 +193,26 @@ TEST(Base64, GivesBackAnyBytes) {
     for (std::size_t size = 0; size < 100; ++size) {
         const auto bytes = random_bytes(size, random);
         EXPECT_EQ(base64_decode(base64_encode(bytes)), bytes);
+    }
+}
+
+TEST(RunningDigest, IsThatOfAllPieces) {
+    // As catalogues of checksums have them (CRC-64/NVME: AE8B14860A799888), and sha1sum and its like.
+    const std::vector<std::pair<DigestKind, std::string>> expected = {
+        {DigestKind::kCrc32, "y/Q5Jg=="},
+        {DigestKind::kCrc32c, "4waSgw=="},
+        {DigestKind::kCrc64Nvme, "rosUhgp5mIg="},
+        {DigestKind::kSha1, "98O8HYCOBHMq32eZZczDTKeuNEE="},
+        {DigestKind::kSha256, "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU="},
+        {DigestKind::kMd5, "25f9e794323b453885f5181f1b624d0b"}};
+    for (const auto& [kind, text] : expected) {
+        for (const std::size_t piece : {std::size_t{1}, std::size_t{4}, std::size_t{9}}) {
+            const auto digest = running_digest(kind);
+            for (std::string_view rest = "123456789"; !rest.empty(); rest.remove_prefix(std::min(piece, rest.size()))) {
+                digest->take(as_bytes(rest.substr(0, piece)));
+            }
+            EXPECT_EQ(digest->text(), text) << piece;
+        }
     }
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the bytes of a whole object with what the store says of them: with the checksum that it keeps, or with the
+// ETag where that is an MD5 of the bytes.
+//
+// Ownership: of one request. Threads: as its answers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/running_digest.h"
+#include "ckptfs/bytes.h"
+#include "ckptfs/http.h"
+#include "s3/store_habits.h"
+
+namespace ckptfs {
+
+enum class Verdict : std::uint8_t { kNothingKnown, kRight, kDamaged };
+
+class WholeCheck {
+public:
+    explicit WholeCheck(const HttpResponse& head);
+
+    void take(ByteSpan bytes) {
+        if (digest_) {
+            digest_->take(bytes);
+        }
+    }
+    // Not every store makes ETags of MD5: one that does not fit says something only where others of it have fitted.
+    [[nodiscard]] Verdict verdict(StoreHabits& habits);
+
+private:
+    // Null where the store says nothing of the bytes.
+    std::unique_ptr<RunningDigest> digest_;
+    std::string expected_;
+    bool is_etag_ = false;
+};
+
+}  // namespace ckptfs
