@@ -139,8 +139,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kStoreSection, "sse-kms-key-id", "", "KEY", "Amazon's own for S3", "key of AWS KMS that encrypts new objects",
      "Its id, ARN or alias. Without --sse it means aws:kms.",
      [](Config& c, std::string_view v) { return set_text(c.store.kms_key_id, v); }},
-    {kStoreSection, "requester-pays", "", "", "", "pay for requests and traffic of a bucket of others",
-     "Needed where its owner has set it up so.",
+    {kStoreSection, "requester-pays", "", "", "", "pay for requests and traffic of another account's bucket",
+     "Needed where the owner of the bucket requires it.",
      [](Config& c, std::string_view v) { return set(c.store.requester_pays, parse_switch(v)); }},
     {kStoreSection, "retry-for", "", "TIME", "5m", "how long a request without progress is tried again",
      "Then the file fails with EIO.",
@@ -160,12 +160,12 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.names.file_mode, parse_mode(v)); }},
     {kFiles, "dir-mode", "", "MODE", "0700", "mode of all directories", "",
      [](Config& c, std::string_view v) { return set(c.names.dir_mode, parse_mode(v)); }},
-    {kFiles, "metadata-ttl", "", "TIME", "1s", "how long names and attributes are believed without asking the store",
+    {kFiles, "metadata-ttl", "", "TIME", "1s", "how long names and attributes are cached without asking the store",
      "Opening a file always asks.",
      [](Config& c, std::string_view v) { return set(c.names.metadata_ttl, parse_duration(v)); }},
 
     {kFiles, "rename-repair-after", "", "TIME", "10m",
-     "when a directory's rename that nobody works at any more is ended by whoever meets it",
+     "how long a directory's rename shows no sign of life before a mount that meets it repairs it",
      "All mounts of a prefix should agree on it. See ckptfs-semantics(7).",
      [](Config& c, std::string_view v) { return set(c.names.rename_repair_after, parse_duration(v)); }},
 
@@ -174,10 +174,10 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.write.part_size, parse_size(v)); }},
     {kWriting, "equal-parts", "", "", "", "make all parts of an upload equal, for stores that ask for it", "",
      [](Config& c, std::string_view v) { return set(c.write.equal_parts, parse_switch(v)); }},
-    {kWriting, "staging-dir", "", "DIR", "/var/tmp", "where data waits that has no room in memory",
-     "Also what programs write while the store takes nothing, and what is changed anywhere in a file, until the file "
-     "is closed or synced: it needs room for that. Where there is none left the write fails with ENOSPC, and what was "
-     "saved before stays. Must be on a local disk. The files have no name, and only the mount can open them.",
+    {kWriting, "staging-dir", "", "DIR", "/var/tmp", "directory for data that has no room in memory",
+     "Also for what programs write while the store takes nothing, and for changes anywhere in a file, until the file "
+     "is closed or synced: it needs room for that. Where there is none left, the write fails with ENOSPC, and what "
+     "was saved before stays. Must be on a local disk. The files have no name, and only the mount can open them.",
      [](Config& c, std::string_view v) { return set_text(c.write.staging_dir, v); }},
     {kWriting, "stage", "", "GLOB,…", "", "files that are written in any order",
      "For programs that open a new file for writing only and then go back in it: it is kept in --staging-dir until it "
@@ -197,10 +197,10 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          return {};
      }},
     {kWriting, "commit-marker", "", "NAME,…", ".metadata,.snapshot_metadata,commit_success.txt",
-     "files that make a checkpoint one",
-     "While another file below its directory is known to have failed, on whatever mount, or is still being uploaded by "
-     "another mount, such a file can neither be renamed to its name nor be closed or synced under it: that fails with "
-     "EIO, and the log names the file. See ckptfs-semantics(7). An empty list switches it off.",
+     "files that mark a checkpoint complete",
+     "While another file below its directory is known to have failed, on any mount, or is still being uploaded by "
+     "another mount, such a file can neither be renamed to its name nor be closed or synced under it. That fails with "
+     "EIO, and the log names the failed file. See ckptfs-semantics(7). An empty list switches this off.",
      [](Config& c, std::string_view v) -> Status {
          c.write.commit_markers = parse_list(v);
          return {};
@@ -212,13 +212,13 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "or synced only.",
      [](Config& c, std::string_view v) { return set(c.write.publish_interval, parse_duration(v)); }},
     {kWriting, "compress", "", "HOW", "auto", "how files are stored: auto, none, zstd or zstd:LEVEL",
-     "With auto each MiB is coded by what it holds: floats byte by byte of their elements, whatever their type and "
-     "offset, all else by zstd, and what does not shrink as it is; while the processors cannot keep up with the store, "
-     "frames pass as they are, but for zeros. With zstd an object is what zstd -d decodes; LEVEL is "
-     "1 to 19, 3 without it. With none a file is stored as it is when it is written whole, as are files under 1 MiB "
-     "and "
-     "all files of a mount with --equal-parts; one that is compressed already, and of which an append or a change "
-     "keeps frames, stays compressed. Every mount reads every object, whatever it writes. See ckptfs-format(5).",
+     "With auto each MiB is coded by its content: floats are split by byte position, whatever their type and offset, "
+     "everything else is coded by zstd, and what does not shrink is stored as it is. While the processors cannot keep "
+     "up with the store, frames are stored as they are, except for zeros. With zstd an object is what zstd -d "
+     "decodes; LEVEL is 1 to 19, and 3 by default. With none a file is stored as it is when it is written whole, as "
+     "are files under 1 MiB and all files of a mount with --equal-parts. A file that is compressed already stays "
+     "compressed when an append or a change keeps frames of it. Every mount reads every object, whatever it writes. "
+     "See ckptfs-format(5).",
      [](Config& c, std::string_view v) { return set_text(c.codec.compress, v); }},
     {kWriting, "compress-exclude", "", "GLOB,…", "", "files that are stored as they are", "",
      [](Config& c, std::string_view v) -> Status {
@@ -234,7 +234,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G to 4G by processors",
      "memory for data, 64M at least",
      "It is taken in the first seconds of a mount. A full budget slows writers; it never fails them and never grows. "
-     "Of a control group the limit counts, not the machine's RAM.",
+     "In a control group the group's limit counts, not the machine's RAM.",
      [](Config& c, std::string_view v) {
          return set(c.mount.max_memory, parse_size(v).and_then([&](std::uint64_t size) -> Result<std::uint64_t> {
              if (size < kSmallestMemory) {
@@ -253,17 +253,17 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      }},
     {kResources, "log-file", "", "FILE", "", "append the log to this file",
      "Without it the log goes to standard error in the foreground, else to the journal; where there is no journal it "
-     "is lost, and the mount says so. SIGHUP to a daemon that has no terminal opens the file again, for those who "
-     "rename it; copytruncate of *logrotate*(8) needs no signal.",
+     "is lost, and the mount says so. After the file was renamed, SIGHUP to a daemon that has no terminal opens it "
+     "again; copytruncate of *logrotate*(8) needs no signal.",
      [](Config& c, std::string_view v) { return set_text(c.mount.log_file, v); }},
     {kResources, "state-dir", "", "DIR", "of its user",
-     "where a mount writes down its uploads, for the next one to end them",
-     "Should this mount be killed, the next one of the same source at the same place and with the same directory ends "
-     "what it has left. Made where it is missing; nobody else may enter it. Machines may share it. See *FILES*.",
+     "directory in which a mount records its uploads, so that the next one can end them",
+     "If this mount is killed, the next one of the same source at the same place and with the same directory ends "
+     "what it has left. Created if it is missing; no other user may enter it. Machines may share it. See *FILES*.",
      [](Config& c, std::string_view v) { return set_text(c.mount.state_dir, v); }},
     {kResources, "metrics-address", "", "[HOST:]PORT", "", "serve metrics for Prometheus here, at /metrics",
-     "On loopback, where there is no HOST: they are neither encrypted nor protected by a password. They hold the "
-     "mount's source and counts, no names of files.",
+     "Without HOST it listens on loopback only: the metrics are neither encrypted nor protected by a password. They "
+     "hold the mount's source and counts, but no names of files.",
      [](Config& c, std::string_view v) { return set(c.mount.metrics_address, metrics_address(std::string(v))); }},
     {kResources, "metrics-file", "", "FILE", "", "write the metrics to this file every 10 s",
      "For the textfile collector of the Prometheus node exporter, which reads *\\*.prom* of its directory. Removed at "
