@@ -3,7 +3,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "base/globs.h"
 #include "base/text.h"
@@ -122,10 +125,12 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
     const ProcessInspector& processes = state_.env.processes;
     std::uint64_t inode = 0;
     bool other_handles = false;
+    bool shares_inode = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         inode = handle.inode;
         other_handles = handle.node->writable_handles > 1;
+        shares_inode = handle.node->shares_inode;
         facts.has_log_name = matches_any(handle.node->name, state_.env.write.config.keep_on_kill);
     }
     const pid_t process = facts.closing_process.value_or(kUnseenProcess);
@@ -149,10 +154,21 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
         facts.held_elsewhere = other_handles || processes.written_by_others(inode, process);
     }
     if (asks_who_is_at_work(facts)) {
+        // Those who truncated what others had open have this version behind the inode of that one.
+        std::set<std::uint64_t> inodes{inode};
+        for (const HandlePtr& each : shares_inode ? handles_.all() : std::vector<HandlePtr>()) {
+            if (each->node == handle.node) {
+                inodes.insert(each->inode);
+            }
+        }
+        const auto is_at_work = [&](pid_t writer) {
+            return std::any_of(inodes.begin(), inodes.end(), [&](std::uint64_t each) {
+                return processes.writable_descriptors(writer, each).value_or(0) > 0;
+            });
+        };
         facts.others_at_work =
             (other_handles && facts.version.unseen_wrote) ||
-            std::any_of(facts.version.other_writers.begin(), facts.version.other_writers.end(),
-                        [&](pid_t writer) { return processes.writable_descriptors(writer, inode).value_or(0) > 0; }) ||
+            std::any_of(facts.version.other_writers.begin(), facts.version.other_writers.end(), is_at_work) ||
             processes.handed_down(inode, process);
     }
 }

@@ -28,7 +28,6 @@ def test_a_daemon_that_still_finishes_leaves_the_next_mount_alone(mount, simulat
     simulator.inject({"op": "DeleteObjects", "action": "slow", "ms": 3000})
     for name in names:
         name.unlink()
-    number = place_of(first.path)
     subprocess.run(["umount", first.path], check=True)
     if next_one == "ckptfs":
         second = Mount(f"s3://{BUCKET}/{prefix}", simulator.environment(), at=first.path)
@@ -36,7 +35,9 @@ def test_a_daemon_that_still_finishes_leaves_the_next_mount_alone(mount, simulat
     else:
         subprocess.run(["mount", "-t", "tmpfs", "none", first.path], check=True)
     try:
-        assert first.process.poll() is None and place_of(first.path) == number
+        # That of the first, unless something else on the machine was mounted at this moment.
+        number = place_of(first.path)
+        assert first.process.poll() is None
         (first / "saved").write_bytes(b"after the first was unmounted")
         assert first.process.wait(30) == 0
         assert place_of(first.path) == number
