@@ -176,7 +176,8 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
     NodePtr node;
     std::shared_ptr<FileWriter> writer = handle != nullptr ? handle->writer : nullptr;
     bool temporary = false;
-    Status possible = may_write();
+    // What is being written goes on while the mount ends.
+    Status possible = writer != nullptr ? Status() : may_write();
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         node = writer != nullptr ? handle->node : state_.nodes.find(lock, id);

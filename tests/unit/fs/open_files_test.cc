@@ -363,6 +363,18 @@ TEST_F(FileSystemTest, DrainWaitsForNoReleaseOfWhatIsSavedOnceDisconnected) {
     EXPECT_EQ(store.content("p/saved"), "content");
 }
 
+TEST_F(FileSystemTest, WhatIsBeingWrittenIsStretchedWhileTheMountDrains) {
+    const Result<CreatedFile> made = create("f");
+    ASSERT_TRUE(write(made->opened.handle, 0, "content"));
+    fs->drain([](const Status&) {});
+    AttributeChange change;
+    change.size = 100;
+    EXPECT_TRUE(
+        answer<Attributes>([&](auto reply) { fs->setattr(made->entry.node, made->opened.handle, change, reply); }));
+    ASSERT_TRUE(close(made->opened.handle));
+    EXPECT_EQ(store.content("p/f").size(), 100U);
+}
+
 TEST_F(FileSystemTest, DrainEndsTheUploadOfWhatIsNotReleasedOnceDisconnected) {
     const Result<CreatedFile> first = create("f");
     const HandleId earlier = first->opened.handle;
