@@ -15,7 +15,7 @@ namespace ckptfs {
 namespace {
 
 constexpr std::string_view kMarkerMagic = "CKPTREN1";
-constexpr std::string_view kNamesMagic = "CKPTNAM1";
+constexpr std::string_view kNamesMagic = "CKPTNAM2";
 
 // Offsets in a marker.
 constexpr std::size_t kStateAt = 8;
@@ -34,7 +34,7 @@ constexpr unsigned kReplacesEmptyDirectory = 1;
 constexpr unsigned kSourceWasImplied = 2;
 constexpr std::size_t kHashDigits = 16;
 
-// Keys have at most 1,024 bytes.
+// Keys have at most 1,024 bytes. A longer ETag is not written down.
 std::uint16_t size_u16(std::string_view key) {
     return static_cast<std::uint16_t>(key.size());
 }
@@ -63,6 +63,27 @@ std::optional<std::uint64_t> parse_hash(std::string_view digits) {
     const auto [parsed_to, error] = std::from_chars(digits.data(), end, hash, 16);
     return digits.size() == kHashDigits && error == std::errc{} && parsed_to == end ? std::optional(hash)
                                                                                     : std::nullopt;
+}
+
+void append_sized(std::string& bytes, const std::string& text) {
+    std::array<char, 2> size{};
+    store_u16(size.data(), size_u16(text));
+    bytes.append(size.data(), size.size());
+    bytes += text;
+}
+
+std::optional<std::string_view> take_sized(std::string_view& bytes) {
+    if (bytes.size() < 2) {
+        return std::nullopt;
+    }
+    const std::size_t size = load_u16(bytes.data());
+    bytes.remove_prefix(2);
+    if (size > kMaxKeyBytes || size > bytes.size()) {
+        return std::nullopt;
+    }
+    const std::string_view text = bytes.substr(0, size);
+    bytes.remove_prefix(size);
+    return text;
 }
 
 }  // namespace
@@ -157,34 +178,28 @@ std::uint64_t path_hash(std::string_view directory_key) {
     return xxh64(as_bytes(directory_key));
 }
 
-std::string encode_names(const std::vector<std::string>& names) {
+std::string encode_names(const std::vector<MovedName>& names) {
     std::string bytes(kNamesMagic);
-    for (const std::string& name : names) {
-        std::array<char, 2> size{};
-        store_u16(size.data(), size_u16(name));
-        bytes.append(size.data(), size.size());
-        bytes += name;
+    for (const MovedName& each : names) {
+        append_sized(bytes, each.name);
+        append_sized(bytes, each.etag.size() > kMaxKeyBytes ? "" : each.etag);
     }
     return bytes;
 }
 
-std::optional<std::vector<std::string>> parse_names(std::string_view bytes) {
+std::optional<std::vector<MovedName>> parse_names(std::string_view bytes) {
     if (!bytes.starts_with(kNamesMagic)) {
         return std::nullopt;
     }
     bytes.remove_prefix(kNamesMagic.size());
-    std::vector<std::string> names;
+    std::vector<MovedName> names;
     while (!bytes.empty()) {
-        if (bytes.size() < 2) {
+        const auto name = take_sized(bytes);
+        const auto etag = take_sized(bytes);
+        if (!name || name->empty() || !etag) {
             return std::nullopt;
         }
-        const std::size_t size = load_u16(bytes.data());
-        bytes.remove_prefix(2);
-        if (size == 0 || size > kMaxKeyBytes || size > bytes.size()) {
-            return std::nullopt;
-        }
-        names.emplace_back(bytes.substr(0, size));
-        bytes.remove_prefix(size);
+        names.push_back({std::string(*name), std::string(*etag)});
     }
     return names;
 }

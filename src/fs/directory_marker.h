@@ -76,8 +76,17 @@ struct RecordedPaths {
 // Of a directory's key.
 [[nodiscard]] std::uint64_t path_hash(std::string_view directory_key);
 
-// Keys relative to the directory.
-[[nodiscard]] std::string encode_names(const std::vector<std::string>& names);
-[[nodiscard]] std::optional<std::vector<std::string>> parse_names(std::string_view bytes);
+// One of the files that a rename moves.
+struct MovedName {
+    // Its key, relative to the directory.
+    std::string name;
+    // Of the version that is copied; empty where the store gives none.
+    std::string etag;
+
+    friend bool operator==(const MovedName&, const MovedName&) = default;
+};
+
+[[nodiscard]] std::string encode_names(const std::vector<MovedName>& names);
+[[nodiscard]] std::optional<std::vector<MovedName>> parse_names(std::string_view bytes);
 
 }  // namespace ckptfs

@@ -148,7 +148,7 @@ Status DirectoryRename::hide_source() {
 }
 
 Status DirectoryRename::copy_what_changed() {
-    const std::vector<std::string> announced = names();
+    const std::vector<MovedName> announced = names();
     if (Status listed = list_source(); !listed) {
         return listed;
     }
@@ -290,10 +290,10 @@ void DirectoryRename::remove_source(bool pinned) {
     }
 }
 
-std::vector<std::string> DirectoryRename::names() const {
-    std::vector<std::string> names;
+std::vector<MovedName> DirectoryRename::names() const {
+    std::vector<MovedName> names;
     for (const ObjectInfo& source : sources_) {
-        names.push_back(source.key.substr(move_.source.size()));
+        names.push_back({source.key.substr(move_.source.size()), source.etag});
     }
     return names;
 }

@@ -80,7 +80,7 @@ private:
     void remove_source(bool pinned);
     // Those that are the versions that were copied.
     Result<std::vector<RemoveRequest>> copied_sources(bool pinned);
-    [[nodiscard]] std::vector<std::string> names() const;
+    [[nodiscard]] std::vector<MovedName> names() const;
     [[nodiscard]] DirectoryMarker marker(MarkerState state) const;
 
     ObjectStore& store_;

@@ -74,7 +74,7 @@ Result<StoredMarker> read_marker(ObjectStore& store, const Clock& clock, const s
     return stored;
 }
 
-Result<std::optional<std::vector<std::string>>> read_names(ObjectStore& store, const std::string& key) {
+Result<std::optional<std::vector<MovedName>>> read_names(ObjectStore& store, const std::string& key) {
     const Result<Fetched> fetched = fetch(store, key, kMaxNamesBytes);
     if (fetched) {
         return parse_names(fetched->bytes);
@@ -94,7 +94,7 @@ Result<std::string> write_empty_marker(ObjectStore& store, const std::string& ke
     return write(store, key, {}, seen);
 }
 
-void write_names(ObjectStore& store, const std::string& key, const std::vector<std::string>& names,
+void write_names(ObjectStore& store, const std::string& key, const std::vector<MovedName>& names,
                  StoreDone<void> done) {
     PutRequest request;
     request.key = key;

@@ -28,7 +28,7 @@ struct StoredMarker {
 // ENOENT where there is no object.
 Result<StoredMarker> read_marker(ObjectStore& store, const Clock& clock, const std::string& key);
 // Empty where there is none, or something else.
-Result<std::optional<std::vector<std::string>>> read_names(ObjectStore& store, const std::string& key);
+Result<std::optional<std::vector<MovedName>>> read_names(ObjectStore& store, const std::string& key);
 
 // `seen`: the ETag of what is replaced; empty: there must be nothing. ESTALE, EEXIST or ENOENT where there is something
 // else. Returns the new ETag.
@@ -37,8 +37,7 @@ Result<std::string> write_marker(ObjectStore& store, const std::string& key, con
 // An ordinary directory's.
 Result<std::string> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen);
 // Does not block.
-void write_names(ObjectStore& store, const std::string& key, const std::vector<std::string>& names,
-                 StoreDone<void> done);
+void write_names(ObjectStore& store, const std::string& key, const std::vector<MovedName>& names, StoreDone<void> done);
 
 // What a rename answers that another mount has taken for dead.
 [[nodiscard]] Failure taken_over(const std::string& source);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/rename_recovery.h"
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -77,6 +78,24 @@ Status remove_named(ObjectStore& store, const std::string& directory, const Tree
     return remove_all(store, keys);
 }
 
+// Of the source, those of its keys that still hold what was copied.
+Status remove_copied(ObjectStore& store, const std::string& directory, const Tree& tree,
+                     const std::vector<MovedName>& copied, bool pinned, bool& others_remain) {
+    std::map<std::string, std::string> etags;
+    for (const MovedName& each : copied) {
+        etags.emplace(each.name, each.etag);
+    }
+    std::vector<RemoveRequest> keys;
+    for (const ObjectInfo& object : tree.objects) {
+        const auto found = etags.find(object.key.substr(directory.size()));
+        if (found != etags.end() && (found->second.empty() || found->second == object.etag)) {
+            keys.emplace_back(object.key, pinned ? object.etag : "");
+        }
+    }
+    others_remain = keys.size() < tree.objects.size();
+    return remove_all(store, keys);
+}
+
 // Of a directory whose keys are gone.
 Status remove_marker(ObjectStore& store, const std::string& key, const std::string& etag, bool keep_directory) {
     if (keep_directory) {
@@ -116,8 +135,8 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
         return failure(source.error());
     }
     std::set<std::string> moved;
-    if (names) {
-        moved.insert(names->begin(), names->end());
+    for (const MovedName& each : names.value_or(std::vector<MovedName>())) {
+        moved.insert(each.name);
     }
     add_names(moved, rename.source, *source);
     bool others_remain = false;
@@ -128,7 +147,8 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
                          others_remain || rename.replaces_empty_directory);
 }
 
-Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names) {
+Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
+              bool pinned) {
     const Result<Tree> destination = look_at(store, clock, rename, rename.destination);
     if (!destination) {
         return failure(destination.error());
@@ -146,14 +166,14 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
         // It goes last, so that all else is gone; what is there now is somebody's new directory.
         return {};
     }
-    std::set<std::string> moved;
-    if (names) {
-        moved.insert(names->begin(), names->end());
-    } else {
-        add_names(moved, rename.destination, destination->objects);
+    std::vector<MovedName> moved = names.value_or(std::vector<MovedName>());
+    if (!names) {
+        for (const ObjectInfo& object : destination->objects) {
+            moved.push_back({object.key.substr(rename.destination.size()), ""});
+        }
     }
     bool others_remain = false;
-    if (Status removed = remove_named(store, rename.source, *source, moved, others_remain); !removed) {
+    if (Status removed = remove_copied(store, rename.source, *source, moved, pinned, others_remain); !removed) {
         return removed;
     }
     return remove_marker(store, rename.source, *source->hidden_by, others_remain);

@@ -19,12 +19,14 @@
 
 namespace ckptfs {
 
-using NameList = std::optional<std::vector<std::string>>;
+using NameList = std::optional<std::vector<MovedName>>;
 
 // `names`: what the rename moves, as far as it is known. The source is shown, the copies are deleted.
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names);
-// The destination is shown, the source deleted.
-Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names);
+// The destination is shown, the source deleted; what was committed there since it was copied stays, and shows it again.
+// `pinned`: whether the store is known to honour conditional deletes.
+Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
+              bool pinned);
 
 // The source's marker, if it is this rename's, becomes an ordinary one.
 Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename);

@@ -195,7 +195,7 @@ Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action) {
     if (!names) {
         return failure(names.error());
     }
-    return action == RepairAction::kFinish ? finish(store, state_.env.clock, rename, *names)
+    return action == RepairAction::kFinish ? finish(store, state_.env.clock, rename, *names, state_.deletes->honoured())
                                            : roll_back(store, state_.env.clock, rename, *names);
 }
 

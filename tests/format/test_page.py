@@ -13,7 +13,7 @@ SECTIONS = {
     "# CONTAINER": sorted(set(re.findall(r"0x[0-9A-F]{8}", READER)) - {"0xFFFFFFFF", "0x184D2A50"}),
     "# PLANE FRAMES": ["43 4B 50 46", "## Sub-blocks", "## Reference sub-blocks", "exceptions", "centred", "## Limits"],
     "# READING ONE PIECE": ["checksum"],
-    "# RENAMES OF DIRECTORIES": ["CKPTREN1", "CKPTNAM1", "3211"],
+    "# RENAMES OF DIRECTORIES": ["CKPTREN1", "CKPTNAM2", "3211"],
     "# SYMBOLIC LINKS": ["ckptfs-symlink"],
     "# RECORDS": [".ckptfs/failed/", ".ckptfs/mounts/"],
 }

@@ -274,6 +274,23 @@ def test_a_renamer_that_lives_is_left_alone(mount, simulator, prefix, in_backgro
     check_one_is_whole(other, simulator, prefix, "new")
 
 
+def test_a_repair_leaves_what_was_committed_since(mount, simulator, prefix):
+    """The rename is decided; what another mount has open in the old directory is saved there before that is deleted."""
+    renaming, other = mount(*OBSERVER, "--retry-for", "1s"), mount(*OBSERVER)
+    make_tree(renaming)
+    with open(other / "old/file7", "ab", buffering=0) as log:
+        simulator.inject({"op": "DeleteObject*", "action": "access-denied"})
+        (renaming / "old").rename(renaming / "new")
+        simulator.clear_faults()
+        log.write(b" and more")
+        os.fsync(log.fileno())
+    wait_until(lambda: os.listdir(other.path) and "was finished" in other.log() + renaming.log(), "the repair")
+    assert tree(other, "new") == NAMES
+    assert tree(other, "old") == {"file7"}
+    assert (other / "old/file7").read_bytes() == b"7 and more"
+    assert (other / "new/file7").read_bytes() == b"7"
+
+
 def test_a_hidden_name_cannot_be_made(mount, simulator, prefix, in_background):
     made, other = mount(), mount("--metadata-ttl", "0s")
     make_tree(made)

@@ -150,7 +150,7 @@ protected:
         record_ = record_key(rename(state));
         names_ = names_key(rename(state));
         put(record_, state);
-        store_.put_object(names_, encode_names({"model"}));
+        store_.put_object(names_, encode_names({{"model", ""}}));
     }
 
     const std::string id_ = random_uuid();

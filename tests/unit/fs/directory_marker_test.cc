@@ -123,11 +123,11 @@ TEST(DirectoryMarkerTest, RecordsTellTheirPaths) {
 }
 
 TEST(DirectoryMarkerTest, NamesAreReadAsTheyWereWritten) {
-    const std::vector<std::string> names{"a", "deep/b\n", std::string(1000, 'x')};
+    const std::vector<MovedName> names{{"a", "\"1\""}, {"deep/b\n", ""}, {std::string(1000, 'x'), "\"2-3\""}};
     EXPECT_EQ(parse_names(encode_names(names)), names);
-    EXPECT_EQ(parse_names(encode_names({})), std::vector<std::string>{});
+    EXPECT_EQ(parse_names(encode_names({})), std::vector<MovedName>{});
     const std::string bytes = encode_names(names);
-    EXPECT_EQ(bytes.substr(0, 11), std::string("CKPTNAM1\1\0a", 11));
+    EXPECT_EQ(bytes.substr(0, 11), std::string("CKPTNAM2\1\0a", 11));
     std::mt19937 random(2);
     for (int round = 0; round < 20'000; ++round) {
         std::string changed = bytes;
