@@ -41,15 +41,17 @@ class MountSteps:
     def made_again(self, step: dict) -> None:
         """The step has ended one."""
         self.simple(step)
-        faults = self.model.faults
-        self.simulator.clear_faults()
+        self.end_faults()
         self.mounts[step["mount"]].start_again()
-        if faults:
-            self.model.heal_ends(None, {}, {})
         for paused in list(self.model.paused):
             self.resume({"do": "resume", "mount": paused})
         self.settle_calls()
         self.check_bucket()
+
+    def end_faults(self) -> None:
+        """A mount is not made while the store refuses."""
+        if self.model.faults:
+            self.heal({"do": "heal"})
 
     def terminate(self, step: dict) -> None:
         self.mounts[step["mount"]].process.send_signal(signal.SIGTERM)
@@ -96,5 +98,6 @@ class MountSteps:
         if ok or step["way"] == "force":
             # It may still have something to finish.
             self.mounts.append(mount)
+            self.end_faults()
             self.mounts[index] = mount.next_one()
             self.check_bucket()

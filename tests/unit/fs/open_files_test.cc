@@ -420,15 +420,6 @@ TEST_F(FileSystemTest, WhatIsAbandonedIsNamed) {
     EXPECT_EQ(store.keys(), std::vector<std::string>{"p/.ckptfs/failed/f"});
 }
 
-TEST_F(FileSystemTest, WhatHasNoNameIsNotLost) {
-    const HandleId handle = create("f", O_RDWR | O_CREAT)->opened.handle;
-    ASSERT_TRUE(write(handle, 0, "of a temporary file"));
-    ASSERT_TRUE(unlink("f"));
-    ASSERT_TRUE(write(handle, 0, "Of"));
-    EXPECT_EQ(fs->abandon([](const Status&) {}), std::vector<std::string>{});
-    static_cast<void>(release(handle));
-}
-
 TEST_F(FileSystemTest, WhatIsAbandonedLeavesNoUploadThoughAPartHangs) {
     store.hold(Operation::kUploadPart);
     const HandleId handle = create("f")->opened.handle;
