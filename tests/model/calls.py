@@ -148,7 +148,7 @@ class Calls(State):
                 mount = call.file.mount if call.file is not None else step.get("mount")
                 truncated = 0 if step["do"] == "save" and step["flags"] in ("a", "a+") else call.number
                 self.cut_away(path, mount, call.file if step["do"] != "cut" else None,
-                              step.get("agent", ""), truncated, outcome.certain)
+                              step.get("agent", ""), truncated, outcome.certain, call.crossed)
         self.judging = None
 
     def half_written(self, call: Call) -> None:

@@ -245,7 +245,7 @@ class NameRules(Rules):
         outcomes = self.perhaps(call) if unsure else self.surely(call)
         if unsure:
             outcomes[other].contents.add(ABSENT)
-        if file is not None and file.overtaken:
-            # What another mount has made under the name stays.
+        if file is not None and (file.overtaken or self.unseen(path)):
+            # What another mount has made under the name stays; it is removed as this mount knows it.
             outcomes[path] = Outcome(call.touched[path], False)
         return outcomes

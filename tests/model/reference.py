@@ -302,7 +302,7 @@ class State:
                 file.overtaken = True
 
     def cut_away(self, path: str, mount: int, by: File | None, saver: str, truncated: int,
-                 certain: bool) -> None:
+                 certain: bool, crossed: bool) -> None:
         """What a commit under the name does to other versions of its mount: `by`, or one saved at a stretch."""
         openers = by.openers if by is not None else {saver}
         truncated = by.truncated if by is not None else truncated
@@ -314,6 +314,9 @@ class State:
             if file is by:
                 continue
             if file.changed > truncated:
+                if crossed and file.cut_away is False:
+                    # Whether the change came before the truncation is not known.
+                    file.cut_away = None
                 continue
             known = certain and not (file.vague() or file.failed or file.busy or file.kept or file.perhaps_kept or file.split
                          or file.sibling or b"" in file.contents or (by is not None and (by.vague() or by.split)))
