@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening: which node, which version, which writer. What happens on the handle afterwards is in file_io.cc.
+// Opening: which node, which version, which writer; to read in open_readers.cc. What happens on the handle afterwards
+// is in file_io.cc.
 #include "fs/open_files.h"
 
 #include <fcntl.h>
@@ -19,8 +20,6 @@ namespace {
 // Of threads that look a name up again: more would be waiting for one another. Twice what a slow lookup takes.
 constexpr std::size_t kMostExpected = 64;
 constexpr std::chrono::seconds kExpectedFor{10};
-// At a file that this mount commits again and again.
-constexpr int kMostAttempts = 10;
 
 bool writes(int flags) {
     return (flags & O_ACCMODE) != O_RDONLY;
@@ -314,118 +313,6 @@ bool OpenFiles::take_expected(const NodeTable::Lock& /*lock*/, Node& node, pid_t
 
 ExpectedOpen OpenFiles::expectation(const OpenRequest& request) const {
     return ExpectedOpen{request.thread, writes(request.flags), state_.env.clock.now()};
-}
-
-// --- reading
-
-void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
-    std::optional<Result<OpenedFile>> answer;
-    std::shared_ptr<FileReader> known;
-    std::string key;
-    std::string etag;
-    bool known_empty = false;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        const NodePtr& node = request->node;
-        key = state_.key(lock, *node);
-        request->etag = node->committed ? node->committed->etag : "";
-        if (node->writer != nullptr && node->writer->dirty()) {
-            if (node->writer->readable() && !node->writer->failed() && !node->version->fate.left_by_killed_writer()) {
-                answer = add_handle(lock, *request, nullptr, nullptr);
-            } else if (node->writer->pristine() && !node->writer->failed() &&
-                       (!node->committed || node->committed->size == 0)) {
-                // A lock file: there is nothing to read yet.
-                answer = add_handle(lock, *request, nullptr, nullptr);
-            } else if (!node->committed) {
-                answer = failure(EBUSY, key + " is being written; it can be read once it is closed");
-            }
-            // Else what the bucket holds: another mount may have replaced the version that this writer replaces.
-        } else if (request->expected && node->reader != nullptr) {
-            answer = add_handle(lock, *request, nullptr, node->reader);
-        } else if (node->reader != nullptr) {
-            known = node->reader;
-            etag = known->object().etag;
-        } else if (node->committed && node->committed->stored_size == 0) {
-            known_empty = true;
-            etag = node->committed->etag;
-        }
-    }
-    if (answer) {
-        request->reply(std::move(*answer));
-    } else if (known != nullptr || known_empty) {
-        // All its bytes are known or may be in memory: ask only whether this version still has the name.
-        state_.env.store.head(key, [this, request, known, key, etag](Result<ObjectInfo> object) {
-            if (!object) {
-                reader_opened(request, failure(std::move(object.error())));
-            } else if (object->etag == etag && known != nullptr) {
-                reader_opened(request, known);
-            } else {
-                const bool same_and_empty = object->etag == etag;
-                FileReader::open(state_.env.read, key, same_and_empty ? etag : "", same_and_empty,
-                                 [this, request](auto reader) { reader_opened(request, std::move(reader)); });
-            }
-        });
-    } else {
-        FileReader::open(state_.env.read, key, etag, false,
-                         [this, request](auto reader) { reader_opened(request, std::move(reader)); });
-    }
-}
-
-void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader) {
-    Result<OpenedFile> answer = failure(EIO, "not opened");
-    bool ask_again = false;
-    std::string commits_to;
-    std::shared_ptr<FileWriter> settles;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        const NodePtr& node = request->node;
-        if (is_outdated(lock, *request)) {
-            ask_again = true;
-        } else if (!reader) {
-            answer = not_found_or(lock, node, std::move(reader.error()));
-        } else if (node->committed && node->committed->etag == (*reader)->object().etag &&
-                   node->committed->size == (*reader)->size()) {
-            node->reader = *reader;
-            node->checked = state_.env.clock.now();
-            answer = add_handle(lock, *request, nullptr, *reader);
-        } else if (node->linked && node->writer != nullptr && node->writer->may_have_committed() &&
-                   !std::exchange(request->is_settled, true)) {
-            settles = node->writer;
-        } else if (node->linked && node->writer != nullptr && node->writer->dirty() &&
-                   ++request->attempts < kMostAttempts) {
-            // What this node's writer is committing just now, whose answer is not here yet.
-            commits_to = (*reader)->object().key;
-        } else if (node->linked && node->writer != nullptr && node->writer->dirty()) {
-            answer = add_handle_on_other_version(lock, *request, *reader);
-        } else if (node->linked) {
-            const ObjectInfo& object = (*reader)->object();
-            const ObjectContent content = content_of(object, (*reader)->size());
-            state_.contents.remember(object.key, object.etag, content);
-            answer = give_new_node(lock, node, version_of(object, content), *reader, expectation(*request));
-        } else {
-            expect_again(lock, *request);
-            answer = failure(ESTALE, "the file is gone");
-        }
-    }
-    if (settles != nullptr) {
-        commit_in_order(request->node, settles, CommitReason::kPublish,
-                        [this, request](const Status& /*logged*/) { open_for_reading(request); });
-    } else if (!commits_to.empty()) {
-        const KeyOrder::Place place = state_.key_order.enter({commits_to});
-        state_.key_order.when_first(place, [this, request, place] {
-            state_.key_order.leave(place);
-            open_for_reading(request);
-        });
-    } else if (ask_again) {
-        open_for_reading(request);
-    } else {
-        request->reply(std::move(answer));
-    }
-}
-
-bool OpenFiles::is_outdated(const NodeTable::Lock& /*lock*/, OpenRequest& request) const {
-    const Node& node = *request.node;
-    return node.linked && node.committed && node.committed->etag != request.etag && ++request.attempts < kMostAttempts;
 }
 
 // --- writing

@@ -103,6 +103,8 @@ private:
         std::string etag;
         // Another version was there, and the node's writer has looked whether it is its own.
         bool is_settled = false;
+        // The version that was asked for is gone: any is asked for.
+        bool is_gone = false;
         int attempts = 0;
         Reply<OpenedFile> reply;
     };

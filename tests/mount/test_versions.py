@@ -148,6 +148,26 @@ def test_a_name_that_another_mount_removed_is_made_anew(mount, flags):
     assert (other / "again").read_bytes() == (b"" if flags == os.O_RDONLY else b"anew")
 
 
+def test_a_version_that_goes_while_it_is_opened_gives_way_to_the_next(mount, simulator, prefix):
+    """As where another mount replaces it between two requests of one open: the open succeeds, and those after it see
+    what was committed before them."""
+    writing, reading = mount(), mount()
+
+    def put(version: int) -> None:
+        (writing / "file.tmp").write_bytes(b"%06d" % version)
+        os.replace(writing / "file.tmp", writing / "file")
+
+    put(1)
+    assert (reading / "file").read_bytes() == b"000001"
+    put(2)
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "412", "times": 1})
+    assert (reading / "file").read_bytes() == b"000002"
+    assert simulator.fault_hits() == 1
+    for version in range(3, 6):
+        put(version)
+        assert (reading / "file").read_bytes() == b"%06d" % version
+
+
 def test_stat_sees_another_mounts_commit_within_the_metadata_ttl(mount):
     one, other = mount("--metadata-ttl", "1"), mount("--metadata-ttl", "1")
     for size in (10, 20, 30):
