@@ -366,6 +366,7 @@ void OpenFiles::end_versions(const std::vector<NodePtr>& overtaken) {
             orphan(writer);
             continue;
         }
+        node->version->has_lost_name = true;
         Error why;
         why.message = writer->key() + " was renamed while an earlier version of it was being written; write it anew";
         log_warning(escaped(why.message));

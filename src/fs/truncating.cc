@@ -154,6 +154,9 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
         }
         const bool can_read = (handle->flags & O_ACCMODE) != O_RDWR || handle->writer->readable();
         const bool is_its_own = handle->version->belongs_to(handle.get(), handle->truncated_at);
+        if (handle->version->has_lost_name) {
+            return handle;
+        }
         if (handle->node->removed || (is_its_own && can_read)) {
             // It has truncated what it writes: who was first to open it does not answer for that any more.
             handle->version->fate.made(handle->opener);

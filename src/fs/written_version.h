@@ -69,11 +69,17 @@ struct WrittenVersion {
     std::atomic<Moment> replaced_at = 0;
     // The handle that truncated it, and was the first of those to write; only compared.
     std::atomic<const void*> first_truncating_writer = nullptr;
+    // A later version took the name away by a rename: nothing is written under it any more.
+    std::atomic<bool> has_lost_name = false;
     // When the handle was opened that wrote first of those that did not truncate; 0 before that.
     std::atomic<Moment> joined_at = 0;
 
-    // Another open has truncated the name while this was empty, and has joined it.
-    void truncated_again(Moment moment) { made_at = changed_at = moment; }
+    // Another open has truncated the name while this was empty, and has joined it. Should that one write a version of
+    // its own, made at this moment, it cuts this one away.
+    void truncated_again(Moment moment) {
+        made_at = moment;
+        changed_at = moment - 1;
+    }
 
     // What it holds was cut away by a later version that is committed, as on a local disk: it is published only if
     // it is written to again.

@@ -223,3 +223,58 @@ def test_a_follower_of_a_log_does_not_follow_the_next_one(mount):
             assert b"N" not in os.pread(reader.fileno(), 8000, 0)
         except OSError as error:
             assert error.errno == errno.ESTALE
+
+
+def test_who_truncated_a_name_that_went_by_a_rename_does_not_make_it_again(step, simulator, prefix):
+    """As on a local disk, where that file has the new name, and nothing the old one."""
+    writer = another_process("""
+        import os, sys
+        first = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        second = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+        print(flush=True)
+        sys.stdin.readline()
+        os.pwrite(second, b"of the second", 4096)
+        print(flush=True)
+        sys.stdin.readline()
+        try:
+            os.write(first, b"of the first")
+            os.close(first)
+            print("done", flush=True)
+        except OSError as error:
+            print(error.errno, flush=True)
+        sys.stdin.readline()
+    """, step / "shard")
+    other = os.open(step / "shard", os.O_WRONLY | os.O_TRUNC)
+    (step / "shard").write_bytes(b"whole")
+    go_on(writer)
+    os.close(other)
+    (step / "shard").rename(step / "model")
+    writer.stdin.write(b"\n")
+    writer.stdin.flush()
+    assert writer.stdout.readline() == b"%d\n" % errno.EIO
+    writer.communicate(b"\n")
+    assert os.listdir(step) == ["model"]
+    assert [key for key in simulator.keys(prefix) if not key.endswith("/")] == [f"{prefix}step/model"]
+
+
+@pytest.mark.parametrize("name", ["shard", "train.log"])
+def test_who_cut_a_file_to_nothing_does_not_empty_what_was_written_since(step, simulator, prefix, name):
+    writer = another_process("""
+        import os, sys
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        print(flush=True)
+        sys.stdin.readline()
+        os.ftruncate(file, 0)
+        print(flush=True)
+        sys.stdin.readline()
+        os.close(file)
+        print(flush=True)
+        sys.stdin.readline()
+    """, step / name)
+    (step / name).write_bytes(b"first")
+    go_on(writer)
+    (step / name).write_bytes(b"second")
+    go_on(writer)
+    assert simulator.content(f"{prefix}step/{name}") == b"second"
+    writer.communicate(b"\n")
+    assert simulator.content(f"{prefix}step/{name}") == b"second"
