@@ -56,7 +56,8 @@ class OpenRules(Calls):
                 allowed += ["EEXIST"]
             if time.monotonic() < self.renamed_at + TTL or not self.parent_is_there(path):
                 allowed += GONE
-            if file is not None and (file.failed or file.vague()):
+            # Who opens what is being written, and does not truncate it, shares its fate.
+            if file is not None and (file.failed or file.vague() or (file.overtaken and flags not in TRUNCATES)):
                 allowed += self.may_conflict(file)
             self.refused(call, result, *allowed)
             return
