@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+from harness.programs import wait_until
 from harness.simulator import BUCKET
 
 pytestmark = pytest.mark.sanitized
@@ -80,6 +81,8 @@ def test_programs_that_copy_attributes_succeed(mount, tmp_path):
 def test_they_cost_no_requests(mount, simulator):
     made = mount("--compress", "none")
     (made / "file").write_bytes(bytes(MIB))
+    # A request is counted once its answer has been sent.
+    wait_until(lambda: "PutObject" in simulator.counters()["operations"], "the save to be counted")
     simulator.reset_counters()
     attributes(made / "file")
     refused(errno.ENODATA, os.getxattr, made / "file", "security.capability")
