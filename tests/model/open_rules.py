@@ -133,6 +133,8 @@ class OpenRules(Calls):
                 self.left_by_others(file)
             return file
         own = self.version(file.mount, file.path, description.flags, description.opener)
+        # By its open, which may be long ago.
+        own.truncated = description.opened
         own.doubtful, own.sibling = file.doubtful or (is_first and file.half), file.inode
         file.split = True
         file.descriptions.remove(description)
