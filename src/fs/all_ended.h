@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replies once when all of several, and whoever starts them, are done; with the first failure among them.
+// Replies once when several operations, and the caller that starts them, are done; with the first failure among them.
 // Threads: from any thread.
 #pragma once
 

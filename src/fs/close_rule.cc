@@ -30,7 +30,7 @@ bool is_kept_when_killed(const CloseFacts& facts) {
 }
 
 CloseDecision decide_killed(const CloseFacts& facts, bool is_sure) {
-    // Of one that only holds it the death matters where it was the last: it might have gone on with what others made.
+    // The death of a process that only holds it matters if it was the last: it might have gone on with others' data.
     if (!facts.version.answers_for_it && (facts.held_elsewhere || !facts.version.unsaved)) {
         return {CloseAction::kWait};
     }

@@ -68,8 +68,8 @@ struct CloseDecision {
 enum class ReleaseAction : std::uint8_t { kCommit, kAbort };
 
 // At the last RELEASE, for what no close has committed. A disowned handle is that of a process which was killed in
-// its open(2), and no FLUSH has come before. `opener`: how the process ends that has opened it. Of a mapping it tells
-// whether all was written that was to be: one that is killed ends there, and of one that is gone nothing is known.
+// its open(2), and no FLUSH has come before. `opener`: how the process that opened it ends. For a mapping this tells
+// whether all of it was written: a killed process stops midway, and of one that is gone nothing is known.
 [[nodiscard]] ReleaseAction decide_release(const VersionState& version, bool is_disowned = false,
                                            ExitState opener = ExitState::kRunning);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways in which what was written to an open file becomes visible or does not: close, fsync, and the last release.
+// How what was written to an open file becomes visible or does not: close, fsync, and the last release.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ Error lost_error(const FileWriter& writer) {
     return why;
 }
 
-// --- who writes
+// --- writers
 
 // What has been noted of this thread since the last commit need not be looked up again.
 void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
@@ -154,7 +154,7 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
         facts.held_elsewhere = other_handles || processes.written_by_others(inode, process);
     }
     if (asks_who_is_at_work(facts)) {
-        // Those who truncated what others had open have this version behind the inode of that one.
+        // Handles that truncated an open file have this version behind the inode of the earlier one.
         std::set<std::uint64_t> inodes{inode};
         for (const HandlePtr& each : shares_inode ? handles_.all() : std::vector<HandlePtr>()) {
             if (each->node == handle.node) {
@@ -191,7 +191,7 @@ void OpenFiles::decide_and_close(Closing& closing) {
         case CloseAction::kCommit:
             commit_in_order(handle->node, handle->writer, CommitReason::kClose,
                             [this, handle, reply](Status committed) {
-                                // What is written to a file that was removed leads nowhere.
+                                // What is written to a removed file is never published.
                                 if (committed || handle->node->removed) {
                                     reply({});
                                     return;
@@ -212,7 +212,7 @@ void OpenFiles::decide_and_close(Closing& closing) {
                 abort_killed(*handle, answer);
                 settle();
             } else {
-                // A caller that was killed hears no answer, and is not to wait for the store.
+                // A caller that was killed gets no answer, and must not wait for the store.
                 abort_killed(*handle, [] {});
                 settle();
                 answer();
@@ -295,7 +295,7 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
     }
     const std::shared_ptr<FileWriter>& writer = handle->writer;
     if (last_writer && handle->node->removed && !writer->failed()) {
-        // It may have left something in the store all the same.
+        // It may still have left something in the store.
         writer->abort(removed_error(*writer),
                       [this, handle, reply](const Status&) { finish_release(handle, {}, reply); });
         return;

@@ -29,7 +29,7 @@ std::string minutes(Milliseconds time) {
     return format("{} min", std::chrono::duration_cast<std::chrono::minutes>(time).count());
 }
 
-// The marker whose directory holds the key, directly or below; null where none does.
+// The marker whose directory holds the key, directly or below; null if there is none.
 const std::string* marker_over(const std::string& key, const std::vector<std::string>& markers) {
     const auto found = std::find_if(markers.begin(), markers.end(),
                                     [&](const std::string& marker) { return key.starts_with(directory_of(marker)); });

@@ -2,10 +2,10 @@
 // Whether a commit marker may appear: asks the bucket and this mount what failed, or is still being written, below its
 // directory.
 //
-// An ordinary commit costs two round trips: the list of records and those of open uploads, to the files' own keys and
-// to hidden ones; then that of hidden objects, which a file that is written out of order leaves between its hidden
-// upload and its own. Only what they name is looked at further. A store that cannot list uploads, or does not let this
-// user, is asked for them no more. An upload without a part may be one whose answer another mount has lost, and is
+// An ordinary commit costs two round trips: lists of the records and of the open multipart uploads, to the files' own
+// keys and to hidden ones; then of hidden objects, which a file written out of order leaves between its hidden upload
+// and its own. Only keys in these lists are checked further. A store that cannot list uploads, or denies this user the
+// list, is not asked again. An upload without parts may be one whose reply another mount has lost, and which is
 // about to end: it is waited for, for some seconds.
 //
 // Threads: all functions may be called from any thread. check() waits on the blocking executor.
@@ -69,7 +69,7 @@ private:
     Status check_record(FailedRecord record, const NameState& state, const std::string& marker_key);
     // With what its object says of host, reason and version; empty where it is gone.
     Result<std::optional<FailedRecord>> read(FailedRecord record);
-    // A record that stands for nothing any more.
+    // A record that no longer stands for a failure.
     void discard(const std::string& key);
 
     SharedState& state_;

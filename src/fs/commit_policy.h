@@ -66,7 +66,7 @@ struct NameState {
 // False once the file was written again, its directory was made anew, or `ttl` has passed.
 [[nodiscard]] bool still_failed(const FailedRecord& record, const NameState& state, WallTime now, Milliseconds ttl);
 // Whether an upload that another mount began may still be a file in the making; false for what a dead mount left and
-// somebody wrote again since, and for what is older than `ttl`.
+// another writer wrote again since, and for what is older than `ttl`.
 [[nodiscard]] bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,
                                     Milliseconds ttl);
 

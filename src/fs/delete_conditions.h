@@ -2,8 +2,8 @@
 // Whether the store honours conditional deletes: only there may a removal be acknowledged before it is made, because
 // only there does one that lands late spare what another mount has committed meanwhile.
 //
-// Found out once for each mount, with an object of its own below .ckptfs/, in five requests: a wrong ETag must be
-// refused, and the ETag that listings show must be taken. Where no answer was got, it is asked again after a minute.
+// Probed once per mount, with an object of its own below .ckptfs/, in five requests: a wrong ETag must be
+// refused, and the ETag that listings show must be accepted. Without an answer the probe is retried after a minute.
 //
 // Ownership: store, executor and clock outlive it; held by shared_ptr, since what goes on in the background may outlast
 // its owner. Threads: all functions may be called from any thread.
@@ -28,7 +28,7 @@ public:
     DeleteConditions(ObjectStore& store, Executor& blocking, const Clock& clock, std::string prefix)
         : store_(store), blocking_(blocking), clock_(clock), prefix_(std::move(prefix)) {}
 
-    // False as long as it is not known; finding out goes on in the background.
+    // False until it is known; the probe goes on in the background.
     [[nodiscard]] bool honoured();
     // Calls back once no object of the probe is in the store, or could not be removed; at once where none is under way.
     void when_idle(std::function<void()> run);

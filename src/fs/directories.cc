@@ -71,7 +71,7 @@ Status Directories::put_marker(const std::string& key) {
     PutRequest request;
     request.key = key;
     request.content_type = "application/x-directory";
-    // By which mkdir knows its own marker when the reply was lost.
+    // Lets mkdir recognise its own marker when the reply was lost.
     request.metadata[kWriteIdMetadata] = random_uuid();
     request.if_none_match = true;
     const Result<PutResponse> made = wait_for<PutResponse>([&](auto done) { state_.env.store.put(request, done); });

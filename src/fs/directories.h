@@ -26,11 +26,11 @@ public:
     ~Directories();
 
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply);
-    // Told of a writer whose file is removed while it is open; may block.
+    // Called with a writer whose file is removed while it is open; may block.
     using Orphan = std::function<void(const std::shared_ptr<FileWriter>&)>;
     void rmdir(NodeId parent, std::string name, Orphan orphan, Reply<void> reply);
     void unlink(NodeId parent, std::string name, Orphan orphan, Reply<void> reply);
-    // That of removals from the directory which were acknowledged before they were made; told once.
+    // The failure of removals from the directory that were acknowledged before they were made; reported once.
     [[nodiscard]] std::optional<Error> take_failure(NodeId directory) { return batches_.take_failure(directory); }
 
     void open(NodeId node, Reply<HandleId> reply);
@@ -59,7 +59,7 @@ private:
     bool unlink_in_batch(const NodePtr& parent, const std::string& name, const Orphan& orphan,
                          const Reply<void>& reply);
     void unlink_alone(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply);
-    // The name leads nowhere any more; returns who is writing the file.
+    // The name leads nowhere any more; returns the file's writers.
     std::vector<std::shared_ptr<FileWriter>> note_unlinked(const NodePtr& parent, const std::string& name);
     Status unlink_now(const Unlink& unlink);
     // A commit or a rename that was on its way has brought the name back.

@@ -268,7 +268,7 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
     }
     entry.entry = state_.entry(lock, *node);
     if (!newer && !(listed.is_directory ? directories_known_ : listed.content_is_known)) {
-        // Whoever wants to know asks for it.
+        // A caller that needs it asks for it.
         node->checked = SteadyTime{};
         entry.entry.valid_for = entry.entry.attributes.valid_for = Milliseconds(0);
     }

@@ -3,7 +3,7 @@
 //
 // A marker hides its directory on every mount: the destination while it is filled (pending), then the source while it
 // is emptied (moved). Both have one fixed size, by which a list of the directory shows them. The record of the rename
-// has the same layout; it decides whether the rename took effect, and its age is the sign of life of whoever works at
+// has the same layout; it decides whether the rename took effect, and its age shows whether a process still works on
 // it. The list of names says which keys the rename moves.
 //
 // What is parsed here comes from a bucket and may hold anything.
@@ -41,7 +41,7 @@ struct DirectoryMarker {
     // Keys that end in '/'.
     std::string source;
     std::string destination;
-    // Of the rename, then of the last who wrote this: UUIDs.
+    // Of the rename, then of its last writer: UUIDs.
     std::string rename_id;
     std::string writer_id;
     // By the writer's clock, to the millisecond; for people, and so that no two writes are alike.
@@ -50,7 +50,7 @@ struct DirectoryMarker {
 
 inline constexpr std::size_t kDirectoryMarkerSize = 3211;
 
-// A directory with a marker object of this size is hidden until somebody has looked into it.
+// A directory with a marker object of this size is hidden until the object has been read.
 [[nodiscard]] constexpr bool may_hide_directory(std::uint64_t marker_size) {
     return marker_size == kDirectoryMarkerSize;
 }

@@ -26,7 +26,7 @@ DirectoryMarker new_rename(const DirectoryMove& move) {
     return rename;
 }
 
-// Somebody else was faster: with a rename, a mkdir(2), or a repair.
+// Another process was faster: with a rename, a mkdir(2), or a repair.
 Failure told(Error error, const std::string& key) {
     if (is_lost_race(error)) {
         error.errno_value = EBUSY;
@@ -202,7 +202,7 @@ Result<bool> DirectoryRename::show_destination() {
         return true;
     }
     if (is_lost_race(shown.error())) {
-        // It is decided: whoever has taken over can only go forward.
+        // It is decided: a mount that has taken over can only go forward.
         return false;
     }
     Error error = shown.error();
@@ -249,8 +249,8 @@ Status DirectoryRename::go_back_when_lost() {
     return back ? remove_late_copies(store_, rename, copies_) : back;
 }
 
-// What another mount writes meanwhile stays. A store that cannot be told which version is meant is asked once more what
-// is there.
+// What another mount writes meanwhile stays. For a store without conditional deletes, what is there is looked up once
+// more.
 Result<std::vector<RemoveRequest>> DirectoryRename::copied_sources(bool pinned) {
     std::vector<RemoveRequest> requests;
     if (pinned) {
@@ -282,7 +282,7 @@ void DirectoryRename::remove_source(bool pinned) {
         removed = record_.remove();
     }
     if (!removed) {
-        // It is hidden, so that the rename has taken effect for everybody.
+        // It is hidden, so that the rename has taken effect on every mount.
         log_warning(escaped(move_.source +
                             " was renamed; what is left of it will be deleted by whoever meets it "
                             "later: " +

@@ -30,7 +30,7 @@
 
 namespace ckptfs {
 
-// Between a record and the markers that follow: who asks for records and for a list of names within less time sees the
+// Between a record and the markers that follow: a reader that lists the records and the names within less time sees the
 // record of every marker in that list.
 inline constexpr Milliseconds kRecordLead{100};
 
@@ -44,7 +44,7 @@ struct DirectoryMove {
     std::string replaced_marker;
 };
 
-// What the rename asks of whoever wants it.
+// What the rename needs from its caller.
 struct DirectoryRenameSteps {
     // Publishes what is open below the source.
     std::function<Status()> prepare;
@@ -60,7 +60,7 @@ class DirectoryRename {
 public:
     DirectoryRename(ObjectStore& store, const Clock& clock, Milliseconds repair_after, DirectoryMove move);
 
-    // On failure the source is as it was, or whoever repairs makes it so.
+    // On failure the source is as it was, or a repair makes it so.
     Status run(const DirectoryRenameSteps& steps);
 
 private:

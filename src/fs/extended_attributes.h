@@ -16,7 +16,7 @@ class ExtendedAttributes {
 public:
     explicit ExtendedAttributes(SharedState& state) : state_(state) {}
 
-    // Only the codec of a file whose size does not show that it is plain takes a request.
+    // Needs a request only for the codec of a file whose size does not show that it is plain.
     void get(NodeId node, std::string_view name, Reply<std::string> reply);
     void list(NodeId node, Reply<std::vector<std::string>> reply);
 

@@ -35,7 +35,7 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
     }
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        // The name is nobody's, or stands for what another writer writes.
+        // The name is unused, or belongs to what another writer writes.
         if (node.removed || !node.linked) {
             return;
         }
@@ -47,7 +47,7 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
     state_.failed.add(std::move(file));
 }
 
-// Whoever hears of it may go on to tell others, who commit from another node.
+// A caller that gets the error may tell other processes, which commit from another node.
 void OpenFiles::answer_failed(const Handle& handle, const Error& error, std::function<void()> answer) {
     const std::shared_ptr<FileWriter>& writer = handle.writer;
     note_failed(*handle.node, *writer, handle.opener, error);

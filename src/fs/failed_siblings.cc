@@ -21,7 +21,7 @@ constexpr Milliseconds kLongestPause{std::chrono::minutes(1)};
 // Doublings of kTick that stay below the longest pause.
 constexpr int kMostDoublings = 4;
 
-// To be called once for each of several, and by whoever counts them.
+// To be called once for each of several, and once by the caller that counts them.
 std::function<void()> joined(std::size_t count, std::function<void()> then) {
     auto all = std::make_shared<AllEnded>(count, [then = std::move(then)](const Status&) { then(); });
     return [all] { all->one_more({}); };
@@ -283,7 +283,7 @@ void FailedSiblings::answered(const std::string& key, int written, const Status&
     const int doublings = waiting_for_all_.empty() ? std::min(entry.failures, kMostDoublings) : 0;
     entry.next_try = clock_.now() + std::min(kTick * (1 << doublings), kLongestPause);
     ++entry.failures;
-    // Nobody is to wait for what comes later.
+    // No caller is to wait for later attempts.
     for (std::function<void()>& then : std::exchange(entry.waiting, {})) {
         outbox_.add(std::move(then));
     }

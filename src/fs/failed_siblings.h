@@ -55,7 +55,7 @@ struct RenamedFile {
 
 class FailedSiblings {
 public:
-    // Somebody waits for a record this long at most.
+    // The longest that a caller waits for a record.
     static constexpr Milliseconds kLongestWait{10'000};
     static constexpr Milliseconds kTick{5'000};
     static constexpr std::size_t kMaxFiles = 10'000;
@@ -69,7 +69,7 @@ public:
     void add(FailedFile file);
     // The file was written again or removed. `then` comes when the bucket says so too, or the wait was long.
     void clear(const std::string& key, std::function<void()> then);
-    // Everything whose key begins so.
+    // Everything whose key begins with it.
     void clear_below(const std::string& directory, std::function<void()> then);
     // Calls back when the record of this file is in the bucket, at once where there is none to write.
     void when_recorded(const std::string& key, std::function<void()> then);
@@ -94,7 +94,7 @@ public:
     // Whether it failed and the bucket does not say so yet.
     [[nodiscard]] bool is_untold(const std::string& key) const;
     [[nodiscard]] std::vector<std::string> untold() const;
-    // Whether unlink(2) is to find the name although nothing is there. Not once somebody has looked and found nothing.
+    // Whether unlink(2) is to find the name although nothing is there. Not once a process has looked and found nothing.
     [[nodiscard]] bool can_be_unlinked(const std::string& key) const;
     void looked_at(const std::string& key);
     // Keys that records may still stand for although their files were cleared.

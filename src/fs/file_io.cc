@@ -217,7 +217,7 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
         attributes.inode = inode != 0 ? inode : attributes.inode;
         reply(attributes);
     };
-    // What has no name any more, and cannot be read, is cut as it is written: it leads nowhere.
+    // A file without a name that cannot be read is truncated just as it is written: nothing of it is published.
     const bool leads_nowhere =
         possible && writer != nullptr && node->removed && (writer->failed() || !writer->readable());
     if (!possible || writer == nullptr || leads_nowhere) {

@@ -25,7 +25,7 @@ namespace ckptfs {
 
 namespace {
 
-// What programs ask for and expect to hear now and then. ECANCELED: the mount ends.
+// Errors that programs provoke and expect now and then. ECANCELED: the mount ends.
 constexpr std::array kOrdinaryAnswers{ENOENT, EEXIST, ENOTEMPTY, ENOTDIR, EISDIR,       ESTALE,    EROFS,     ENODATA,
                                       EBADF,  EINVAL, EXDEV,     EBUSY,   ENAMETOOLONG, ECANCELED, EOPNOTSUPP};
 

@@ -48,17 +48,17 @@ struct Caller {
     pid_t thread = 0;
     uid_t uid = 0;
     gid_t gid = 0;
-    // A write that comes from the page cache: of pages that a mapping has changed, by no process in particular.
+    // A write from the page cache: pages changed through a mapping, by no process in particular.
     bool is_page_cache = false;
-    // Whether a signal has struck the caller since; where that can be told.
+    // Whether the caller has received a signal since; where that can be told.
     std::function<bool()> interrupted{};
-    // To be called once it is settled what the request means, if not by its answer: the caller may go from then on.
+    // To be called once the meaning of the request is settled, if not by its answer: the caller may go from then on.
     std::function<void()> settled{};
 };
 
 enum class FileType : std::uint8_t { kFile, kDirectory, kSymlink, kSocket, kFifo };
 
-// What the kernel makes of it needs no data of ours.
+// The kernel handles its contents, and needs no data of ours.
 [[nodiscard]] inline bool is_special(FileType type) {
     return type == FileType::kSocket || type == FileType::kFifo;
 }
@@ -70,7 +70,7 @@ struct Attributes {
     uid_t uid = 0;
     gid_t gid = 0;
     std::uint64_t size = 0;
-    // False of an open file that has no name any more.
+    // False for an open file that has no name any more.
     bool is_linked = true;
     WallTime modified{};
     // How long the kernel may keep these.
@@ -115,7 +115,7 @@ struct AttributeChange {
 struct UploadProgress {
     std::string key;
     WriterProgress progress;
-    // Something of it is in no commit yet.
+    // Not all of it is committed yet.
     bool unsaved = false;
     std::optional<Error> failed;
 };
@@ -132,7 +132,7 @@ struct ReadProgress {
 struct UnfinishedFile {
     // Of the upload or the object: the file's own, or a hidden one.
     std::string key;
-    // Empty where it is an object, or an upload of which only is known when it was asked for.
+    // Empty for an object, and for an upload of which only the time of the request is known.
     std::string upload;
     std::optional<WallTime> asked{};
 };
@@ -176,7 +176,7 @@ public:
     virtual void make_special(NodeId parent, std::string name, FileType type, mode_t mode, Caller caller,
                               Reply<Entry> reply) = 0;
 
-    // EPERM but for a file with a temporary name that gets its last one.
+    // EPERM except for a file with a temporary name that gets its final one.
     virtual void link(NodeId node, NodeId new_parent, std::string new_name, Caller caller, Reply<Entry> reply) = 0;
 
     virtual void mkdir(NodeId parent, std::string name, Reply<Entry> reply) = 0;
@@ -195,7 +195,7 @@ public:
     virtual void fsync(HandleId handle, Reply<void> reply) = 0;
     // The reply says when the handle is gone; a failure has already been logged.
     virtual void release(HandleId handle, Reply<void> reply) = 0;
-    // The kernel did not take the answer that named the handle: who asked was killed, and never had it.
+    // The kernel did not take the answer that named the handle: the process that asked was killed, and never had it.
     virtual void disown(HandleId handle) {
         release(handle, [](const Status& /*logged*/) {});
     }
@@ -216,9 +216,9 @@ public:
     // The kernel will ask for nothing more, and may not have released everything: draining no longer waits for files
     // with nothing left to save. To be called again from time to time, because others get there later.
     virtual void disconnected() = 0;
-    // The records of renames of a mount that was killed on this machine: they are led to their ends.
+    // The records of renames of a mount that was killed on this machine: they are finished or rolled back.
     virtual void end_renames(const std::vector<std::string>& record_keys) = 0;
-    // Before what such a mount has left of a file is removed, which is to be done on success only: other mounts are
+    // To be called before what such a mount left of a file is removed, and that only on success: other mounts are
     // told that the file was not finished, unless it was written again since.
     virtual void record_unfinished(UnfinishedFile file, Reply<void> reply) = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
@@ -226,7 +226,7 @@ public:
     [[nodiscard]] virtual FileStatistics statistics() const = 0;
     // Files that failed on this mount and were not made good, with the `most` latest of them.
     [[nodiscard]] virtual UnwrittenFiles unwritten(std::size_t most) const = 0;
-    // Names whose rename is under way.
+    // Names with a rename under way.
     [[nodiscard]] virtual std::vector<std::string> renames() const = 0;
     // For the end of the drain timeout: gives up every file that is open for writing, and names those of which
     // something was not saved. `ended` comes when nothing of them is in flight and nothing left in the store, or could

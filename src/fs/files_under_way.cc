@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What onlookers are told of the files that are open.
+// Progress reports on the files that are open.
 #include <mutex>
 #include <utility>
 

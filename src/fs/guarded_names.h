@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rename, link, unlink and rmdir with what they mean for files that failed: a commit marker gets its name only where
-// nothing below its directory has failed, and who removes or replaces a failed file makes that good.
+// nothing below its directory has failed, and removing or replacing a failed file makes that good.
 //
 // Threads: all functions may be called from any thread and return at once.
 #pragma once

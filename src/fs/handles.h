@@ -20,15 +20,15 @@
 namespace ckptfs {
 
 struct Handle {
-    // Those of open(2).
+    // The flags of open(2).
     int flags = 0;
     NodePtr node;
     pid_t opener = 0;
-    // Of the node by which the kernel knows it, which is another where it has a version of its own.
+    // Of the node by which the kernel knows it: not `node` where the handle has a version of its own.
     std::uint64_t inode = 0;
     // When it truncated the file; 0 where it did not.
     WrittenVersion::Moment truncated_at = 0;
-    // Of those that did not truncate: whether they belong to what another one truncated before.
+    // Of handles that did not truncate: whether they belong to what another handle truncated before.
     WrittenVersion::Moment opened_at = 0;
     // It truncated a file that others had open, and has written nothing yet.
     std::atomic<bool> has_only_truncated = false;
@@ -38,8 +38,8 @@ struct Handle {
     std::atomic<bool> is_given_up = false;
     // Set once at open; empty for handles that only read.
     std::shared_ptr<FileWriter> writer;
-    // Those that only read, guarded by NodeTable::mutex(): the first read decides what the others see. Who answers for
-    // a file that is being changed, in place of `reader`; those that write have their own.
+    // Read-only handles, guarded by NodeTable::mutex(): the first read decides what later ones see. The writer that
+    // serves reads of a file that is being changed, in place of `reader`; writable handles have their own.
     std::shared_ptr<FileWriter> changing;
     bool has_read = false;
     // Node::rewrites, as it was at the open or the first read.
@@ -48,7 +48,7 @@ struct Handle {
     bool may_change = false;
     // Reads through the page cache, and only reads.
     bool is_cached = false;
-    // Of what another mount has put in place of what is being written here: it is no version of the node.
+    // Of a version that another mount put in place of the one being written here: it is no version of the node.
     bool is_of_another_mount = false;
 
     // Set once at open, with `writer`.
@@ -58,7 +58,7 @@ struct Handle {
     std::atomic<pid_t> last_writer_thread = 0;
     std::atomic<VersionFate::Generation> noted = VersionFate::kNever;
 
-    // Where the last answered read ended, and when; for whoever looks on.
+    // Where the last answered read ended, and when; for progress reports.
     std::atomic<std::uint64_t> read_until = 0;
     std::atomic<SteadyTime> last_read = SteadyTime{};
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of what changes one key of the bucket from this mount: commits, renames and removals.
 //
-// A commit goes on after its closer was killed, and S3 lets the request win that arrives last. So whatever is to change
+// A commit goes on after its closer was killed, and in S3 the request that arrives last wins. So whatever is to change
 // a key takes a place in line, and begins when everything before it that shares a key with it has ended, whether it
 // took effect or failed. A key stands for all keys below it as well, so that a directory's rename waits for the files
 // in it, and they for the rename.
 //
-// Nobody waits for what came later, so that there is no circle; every wait ends because every request to the store
+// No change waits for a later one, so that there is no cycle; every wait ends because every request to the store
 // does. Threads: all functions may be called from any thread; callbacks run without the mutex, also inline.
 #pragma once
 

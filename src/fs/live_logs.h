@@ -28,7 +28,7 @@ public:
     LiveLogs(const LiveLogs&) = delete;
     LiveLogs& operator=(const LiveLogs&) = delete;
 
-    // The node was opened for writing: whether it is a log follows from its name, or from how all who write it have
+    // The node was opened for writing: whether it is a log follows from its name, or from how all its writers have
     // opened it (Node::only_appended).
     void opened(const NodeTable::Lock& lock, Node& node);
 

@@ -160,8 +160,8 @@ Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const Fo
     return nothing_there(lock, *parent, name);
 }
 
-// A program that failed to write a file removes what it has of it, and is to succeed: the name is found by that. Who
-// looks closer is told that the node is gone, upon which the kernel looks it up again, and it is.
+// A program that failed to write a file removes it, and that must succeed: so the name is found. A process that does
+// anything else with it is told that the node is gone; the kernel then repeats the lookup, and the name is gone.
 Result<Entry> Lookups::nothing_there(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name) {
     if (!state_.failed.can_be_unlinked(state_.key(lock, *parent) + name)) {
         return failure(ENOENT, name + ": no such file");

@@ -46,7 +46,7 @@ public:
                             bool has_marker);
     // The bucket has nothing under the name.
     void found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name);
-    // Somebody wants to do something else with it than to unlink it.
+    // A process wants to do something other than unlink it.
     void look_at_failed_name(const NodeTable::Lock& lock, const NodePtr& node);
     void report_hidden(const std::string& key);
     // A listing showed this file.
@@ -58,7 +58,7 @@ public:
     [[nodiscard]] bool hides(const ObjectInfo& marker) const { return repairs_.hides(marker); }
 
 private:
-    // A version that is replaced before its size is known is followed by the next so often.
+    // How often to go on to the next version where one is replaced before its size is known.
     static constexpr int kAttempts = 5;
 
     void lookup(NodeId parent, std::string name, int attempts, Reply<Entry> reply);

@@ -41,7 +41,7 @@ Result<std::string> write(ObjectStore& store, const std::string& key, std::strin
     request.key = key;
     request.body = Payload::from_string(std::move(body));
     request.content_type = "application/x-directory";
-    // By which a write whose reply was lost is recognised.
+    // Identifies a write of ours whose reply was lost.
     request.metadata[kWriteIdMetadata] = random_uuid();
     request.if_match = seen;
     request.if_none_match = seen.empty();

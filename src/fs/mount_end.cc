@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of the open files a mount waits for at its end, and how it gives up what it cannot wait for.
+// Which open files a mount waits for at its end, and how it gives up what it cannot wait for.
 #include <algorithm>
 #include <utility>
 

@@ -73,7 +73,7 @@ public:
 
     const NodeId id;
     const FileType type;
-    // Removed, or replaced by a rename, while it is open: what is written to it leads nowhere, as on a local disk.
+    // Removed, or replaced by a rename, while it is open: what is written to it is not published, as on a local disk.
     std::atomic<bool> removed = false;
 
     // --- guarded by NodeTable::mutex()
@@ -107,18 +107,18 @@ public:
     bool is_live_log = false;
     // Nothing is there but a file that failed: the name can be unlinked, and nothing else.
     bool is_failed_name = false;
-    // Who was told to look the name up once more and so will open this node, which then needs no further look: the
-    // kernel looks only once.
+    // Callers that were told to repeat the lookup and so will open this node, which then needs no further check: the
+    // kernel repeats a lookup only once.
     std::vector<ExpectedOpen> expected;
 
-    // Handles that only read, and have: what they see of this version stays as it is.
+    // Read-only handles that have read: what they see of this version does not change.
     int readers = 0;
-    // Handles that only read, through the page cache: once one of them has, the others find what it read there.
+    // Read-only handles that use the page cache: once one of them has read, the others find there what it read.
     int cached_handles = 0;
     bool pages_were_read = false;
     // All of its writers only append.
     bool only_appended = false;
-    // Commits that did more than that: who has read of what was there before has no part of what is there now.
+    // Commits that did more than append: a handle that has read the earlier content sees nothing of the new one.
     std::uint64_t rewrites = 0;
     // A file that is appended to while others have it open gets a new node as well: they see what was committed, and
     // then only (open_readers.cc). From the node with the longer file to those that follow it, and back.
@@ -179,7 +179,7 @@ public:
     [[nodiscard]] std::vector<NodePtr> overtaken(const Lock& lock, const NodePtr& parent, std::string_view name) const;
     // Gives the node another name; a node that had it is removed.
     void move(const Lock&, const NodePtr& node, const NodePtr& new_parent, const std::string& new_name);
-    // The name is removed, with every version that is open under it. Returns those who write: nothing of theirs is to
+    // The name is removed, with every version that is open under it. Returns their writers: nothing of theirs is to
     // be published any more, once the lock is gone.
     [[nodiscard]] std::vector<std::shared_ptr<FileWriter>> remove(const Lock& lock, const NodePtr& parent,
                                                                   const std::string& name);
@@ -204,11 +204,11 @@ public:
     // One lies in it.
     [[nodiscard]] static bool holds_special(const Lock&, const Node& directory);
 
-    // A node takes about 800 bytes, outside the budget for data. From so many on names that no program uses are taken
-    // from the kernel, which keeps every name it was told as long as it has memory itself.
+    // A node takes about 800 bytes, outside the budget for data. Beyond this many, names that no program uses are taken
+    // from the kernel, which otherwise keeps every name it was told as long as it has memory itself.
     static constexpr std::size_t kMostUnused = 65'536;
     [[nodiscard]] bool is_crowded(const Lock&) const { return nodes_.size() >= kMostUnused; }
-    // A kernel that does not give them back as fast as listings bring others is told no more by those.
+    // If the kernel returns names more slowly than listings bring new ones, listings give it no more.
     static constexpr std::size_t kMost = kMostUnused + kMostUnused / 4;
     [[nodiscard]] bool is_full(const Lock&) const { return nodes_.size() >= kMost; }
     // A few in turn, by parent and name: so many that the table shrinks when each new node asks for them.
@@ -233,7 +233,7 @@ private:
     // Where take_unused() goes on.
     mutable NodeId swept_ = kRootNode;
     std::unordered_map<NodeId, NodePtr> nodes_;
-    // May hold some that are it no more.
+    // May hold some that no longer are.
     mutable std::vector<std::weak_ptr<Node>> overtaken_;
     // Of all nodes; versions of one file share a number.
     std::unordered_multimap<std::uint64_t, const Node*> by_inode_;

@@ -55,7 +55,7 @@ Result<std::vector<UploadedPart>> copy_parts(ObjectStore& store, const ObjectInf
     return parts;
 }
 
-// Of what is held in no budget, by all copies of the process together. A part that is larger is held alone.
+// Of memory that is in no budget, for all copies of the process together. A part that is larger is held alone.
 constexpr std::uint64_t kMostHeld = std::uint64_t{64} << 20;
 
 class HeldBytes {
@@ -79,7 +79,7 @@ private:
     std::uint64_t held_ = 0;
 };
 
-// A place in memory for one part, waited for.
+// Memory for one part; waits for it.
 class PartInMemory {
 public:
     explicit PartInMemory(std::uint64_t size) : size_(size) { all().take(size_); }
@@ -123,8 +123,8 @@ Result<Fetched> fetch(ObjectStore& store, const ObjectInfo& source, const ByteRa
     return got ? Result<Fetched>(fetched) : failure(got.error());
 }
 
-// Fetched twice, since nothing vouches for a part of an object: a bit that flips on the way down would be in the copy
-// for good. The first time only for its checksum.
+// Fetched twice, since no checksum covers a part of an object: a bit flipped in the download would be in the copy
+// for good. The first fetch is only for the checksum.
 Result<UploadedPart> send_part(ObjectStore& store, const ObjectInfo& source, const ByteRange& range,
                                UploadPartRequest request) {
     Result<Fetched> before = fetch(store, source, range, nullptr);
@@ -151,7 +151,7 @@ Result<UploadedPart> send_part(ObjectStore& store, const ObjectInfo& source, con
                                escaped(source.key), range.offset));
 }
 
-// One after the other, so that one part is all it takes.
+// One after the other, so that memory for one part is enough.
 Result<std::vector<UploadedPart>> send_parts(ObjectStore& store, const ObjectInfo& source, const UploadId& upload) {
     std::vector<UploadedPart> parts;
     for (const ByteRange& range : resent_ranges(source.size)) {
@@ -199,7 +199,7 @@ Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& sourc
         response = failure(std::move(parts.error()));
     }
     if (!response) {
-        // The first failure is the one to tell; gc finds an upload that could not be ended.
+        // The first failure is the one to report; gc finds an upload that could not be ended.
         static_cast<void>(wait_for<void>([&](auto done) { store.abort_upload(*upload, done); }));
         return failure(std::move(response.error()));
     }
@@ -214,7 +214,7 @@ Result<ObjectVersion> copy_by_request(ObjectStore& store, const ObjectInfo& sour
     request.source_if_match = source.etag;
     request.if_none_match = options.no_replace;
     if (options.no_replace) {
-        // So that an attempt whose reply was lost is not taken for somebody else's file.
+        // So that an attempt whose reply was lost is not taken for another client's file.
         request.description = source;
         request.description->metadata[kWriteIdMetadata] = random_uuid();
     }
@@ -225,7 +225,7 @@ Result<ObjectVersion> copy_by_request(ObjectStore& store, const ObjectInfo& sour
     return version_of_copy(source, *response);
 }
 
-// What a store says that copies less at once than S3 does, or nothing.
+// The answer of a store that copies less at once than S3 does, or that copies nothing.
 bool is_too_large_to_copy(const Error& error) {
     return error.errno_value == EOPNOTSUPP || error.errno_value == EFBIG || error.errno_value == EINVAL;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies an object inside the bucket: by CopyObject, or in parallel parts where it is large. On a store that copies no
-// parts CopyObject does it as far as it goes, and then its bytes are fetched and sent: 64 MiB of them at a time in the
+// Copies an object inside the bucket: by CopyObject, or in parallel parts if it is large. If the store cannot copy
+// parts, CopyObject is used up to its size limit; above it bytes are downloaded and uploaded: 64 MiB at a time in the
 // whole process, or one part that is larger.
 //
-// The source is pinned by its ETag, so that what arrives is one version. A multipart copy carries no metadata by
-// itself: it is read from the source and given again. On failure nothing is left behind. Threads: blocks; for the
+// The source is pinned by its ETag, so that one version is copied. A multipart copy carries no metadata by
+// itself: it is read from the source and set again. On failure nothing is left behind. Threads: blocks; for the
 // blocking executor.
 #pragma once
 

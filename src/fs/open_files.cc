@@ -42,7 +42,7 @@ bool OpenFiles::wants_direct_io(int flags) const {
         case DirectIo::kAlways:
             return true;
         case DirectIo::kNever:
-            // Several versions may come to be behind the inode of what is truncated: they must not share pages.
+            // Several versions may come to share the inode of a truncated file: they must not share pages.
             return writes(flags) && (flags & O_TRUNC) != 0;
         case DirectIo::kAuto:
             break;
@@ -53,7 +53,7 @@ bool OpenFiles::wants_direct_io(int flags) const {
 }
 
 pid_t OpenFiles::opener(const Caller& caller, int flags) const {
-    // The kernel has no number for those whom this PID namespace does not see.
+    // The kernel has no number for processes that this PID namespace does not see.
     if (caller.thread == 0 && writes(flags) && !told_of_unseen_writers_.exchange(true)) {
         log_warning(
             "a program of another PID namespace writes: its files are published at each close of a duplicate, and a "
@@ -368,7 +368,7 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
         } else {
             node->checked = state_.env.clock.now();
             auto writer = state_.make_writer(object->key, request->flags, committed_object(*node->committed));
-            // Who has not read yet can see every change; what is only appended cannot be read before it is committed.
+            // A handle that has not read yet can see every change; appended bytes are not readable before a commit.
             const bool is_read = writer->readable() ? node->is_read() : node->open_handles > 0;
             if (is_read && !request->expected) {
                 answer = give_writers_node(lock, node, expectation(*request), request->flags);

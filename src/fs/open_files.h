@@ -4,7 +4,7 @@
 // open() compares the node's version with what the bucket holds at that moment: when another one is there, or when a
 // file is to be written that others read, the name gets a new node and the answer is ESTALE, upon which the kernel
 // looks the name up again and opens the new node. A reader so never sees two versions, whether it reads or maps, and
-// never loses the one it has because of a writer. Who opens the file after its writer sees the changes as they are
+// never loses the one it has because of a writer. A reader that opens after the writer sees the changes as they are
 // made.
 //
 // Threads: all functions may be called from any thread; nothing here blocks.
@@ -60,11 +60,11 @@ public:
     // with its key; to be called without a place in that line.
     void commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                          Reply<void> reply);
-    // The same for whoever has the key to itself. A failure is told at once; `ended` comes when nothing is in flight.
+    // For a caller that has the key to itself. A failure is told at once; `ended` comes when nothing is in flight.
     void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason, Reply<void> reply,
                 std::function<void()> ended);
     // Of a file whose name is removed nothing is published any more: waits until nothing of it is in flight. Its
-    // handles go on; who may read reads what was written. On the blocking executor only.
+    // handles go on; readable ones read what was written. On the blocking executor only.
     void orphan(const std::shared_ptr<FileWriter>& writer);
 
     // Before `source_key` is published as a commit marker: saves what else is being written below the marker's
@@ -77,7 +77,7 @@ public:
 
     void drain(Reply<void> reply);
     void disconnected();
-    // Versions that were open under a name which a rename has moved: what they hold has no place any more.
+    // Versions that were open under a name which a rename has moved: what they hold can no longer be published.
     void end_versions(const std::vector<NodePtr>& overtaken);
 
     [[nodiscard]] std::vector<UploadProgress> uploads() const;
@@ -121,7 +121,7 @@ private:
     // The name holds another version than the node: links a new node for it and returns the error to answer.
     Failure give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
                           std::shared_ptr<FileReader> reader, ExpectedOpen expected);
-    // The same for who writes what others read.
+    // The same for a writer of a file that others read.
     Failure give_writers_node(const NodeTable::Lock& lock, const NodePtr& node, ExpectedOpen expected, int flags);
     // Whether it was told to open this node; the answer is given once.
     [[nodiscard]] bool take_expected(const NodeTable::Lock&, Node& node, pid_t thread, bool writes) const;

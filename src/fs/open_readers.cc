@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening to read, what is read on an open handle, and what those that only read see of who changes the file meanwhile.
+// Opening to read, reads on an open handle, and what read-only handles see of a writer's changes meanwhile.
 //
-// Who has read something keeps that version: a file that others read is written under a node of its own
-// (give_writers_node), so that neither its pages nor its size are the readers'. Who opens a file that is open for
+// A handle that has read something keeps that version: a file that others read is written under a node of its own
+// (give_writers_node), so that neither its pages nor its size are the readers'. A handle that opens a file open for
 // changes, or had not read yet, sees the changes as they are made, as on a local disk: the node has one content then,
 // the writer's, before and after its commits.
 //
@@ -303,7 +303,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             settles = node->writer;
         } else if (node->linked && node->writer != nullptr && node->writer->dirty() &&
                    ++request->attempts < kMostAttempts) {
-            // What this node's writer is committing just now, whose answer is not here yet.
+            // A version that this node's writer is committing just now; the reply is not here yet.
             commits_to = (*reader)->object().key;
         } else if (node->linked && node->writer != nullptr && node->writer->dirty()) {
             answer = add_handle_on_other_version(lock, *request, *reader);

@@ -10,7 +10,7 @@
 
 namespace ckptfs {
 
-// Of no other version than this; that another one is there, or none, is success.
+// Removes only this version; success also where another one is there, or none.
 Status remove_version(ObjectStore& store, const std::string& key, const std::string& etag);
 
 // What is there now. `known`: the version that is thought to be there; empty where none is known.

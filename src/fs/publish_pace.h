@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a log that grows is published next, counted in --publish-interval. Pure.
 //
-// Each time, as long as that costs little. Below 5 MiB all of it is sent again (S3 copies no smaller part), so that it
-// is published less often the more that is: kCheap bytes of it an interval, but after kLongest in any case. A log that
-// has doubled is due at once. What is sent of it is so no more than twice its size, and 2 kCheap an interval.
+// Every interval, as long as that costs little. Below 5 MiB all of it is sent again (S3 copies no smaller part), so the
+// more there is, the less often it is published: kCheap bytes of it an interval, but after kLongest in any case. A log
+// that has doubled is due at once. So at most twice its size is sent, plus 2 kCheap an interval.
 //
-// After a publish that failed the time to the next doubles, up to kLongest.
+// After a failed publish the time to the next doubles, up to kLongest.
 //
 // Values, not synchronised.
 #pragma once
@@ -20,7 +20,7 @@ namespace ckptfs {
 class PublishPace {
 public:
     static constexpr std::uint64_t kCheap = std::uint64_t{64} << 10;
-    // For who follows it on another mount.
+    // For a reader that follows it on another mount.
     static constexpr Milliseconds kLongest{30'000};
 
     // More than nothing.

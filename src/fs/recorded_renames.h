@@ -18,8 +18,8 @@ namespace ckptfs {
 struct RecordedRenames {
     // path_hash() of directories that are to be looked at.
     std::unordered_set<std::uint64_t> paths;
-    // Every rename is in it whose first marker was written less than kRecordLead after this moment. Zero: not all of
-    // them were told.
+    // Every rename whose first marker was written less than kRecordLead after this moment is in it. Zero: the list is
+    // incomplete.
     SteadyTime asked{};
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When somebody removes name after name (rm -r), so that they may go in batches: a pure decision.
+// Whether a program removes name after name (rm -r), so that they may go in batches: a pure decision.
 //
-// A run is 16 removals, in one directory or in neighbouring ones, between which whoever removes took less than a second
+// A run is 16 removals, in one directory or in neighbouring ones, between which the program took less than a second
 // in all. The time that the store takes does not count: a slow store is what batches are for.
 //
 // Threads: guarded by its owner.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of a rename in the bucket, as whoever works at that rename holds it.
+// The record of a rename in the bucket, as the process that works on that rename holds it.
 //
-// It decides the rename: only who has written it last may go on, because every write replaces exactly what that writer
+// It decides the rename: only its last writer may go on, because every write replaces exactly what that writer
 // wrote before. While it is held it is written again from time to time, so that other mounts see a sign of life. A
 // holder that could not do so for half the time after which others may take over lets go by itself, so that a store
 // without conditional writes is safe as long as its requests take less than the other half.
@@ -40,7 +40,7 @@ public:
     // Together with the list of names.
     Status remove();
 
-    // Somebody else may have taken over: nothing more may be changed on behalf of this rename.
+    // Another mount may have taken over: nothing more may be changed on behalf of this rename.
     [[nodiscard]] bool lost() const;
     [[nodiscard]] const DirectoryMarker& rename() const { return rename_; }
     // When the record was first seen to be in the bucket.

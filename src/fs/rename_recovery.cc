@@ -22,7 +22,7 @@ struct Tree {
     std::vector<ObjectInfo> objects;
 };
 
-// Empty where another rename, or nobody, hides the directory.
+// Empty where another rename, or none, hides the directory.
 Result<std::optional<StoredMarker>> marker_of(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename,
                                               const std::string& key) {
     Result<StoredMarker> stored = read_marker(store, clock, key);
@@ -163,7 +163,7 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
         return failure(source.error());
     }
     if (!source->hidden_by) {
-        // It goes last, so that all else is gone; what is there now is somebody's new directory.
+        // It goes last, so that all else is gone; what is there now is a new directory that another process made.
         return {};
     }
     std::vector<MovedName> moved = names.value_or(std::vector<MovedName>());

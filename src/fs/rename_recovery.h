@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of a directory's rename: back to the source, or forward to the destination. Whoever renames and whoever
-// repairs take the same steps, each of which may be taken again.
+// The two ends of a directory's rename: back to the source, or forward to the destination. The renaming process and a
+// repair take the same steps, each of which may be repeated.
 //
 // A directory is shown again only when all of it is there, and what is to vanish is hidden until all of it is gone.
-// Only keys that the rename moves are deleted: what somebody else left in a hidden directory comes to light with it.
+// Only keys that the rename moves are deleted: what another process left in a hidden directory reappears with it.
 //
-// Threads: block; for whoever holds the rename's record.
+// Threads: block; for the holder of the rename's record.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,7 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
 
 // The source's marker, if it is this rename's, becomes an ordinary one.
 Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename);
-// For somebody slow whose rename was taken over: what it copied later than that, and nobody has replaced, goes.
+// For a slow process whose rename was taken over: removes what it copied later than that, unless replaced since.
 Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies);
 
 }  // namespace ckptfs

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Renames of directories that nobody finishes: found where a name is looked up or listed, and ended.
+// Renames of directories that no process finishes: found where a name is looked up or listed, and ended.
 //
 // A marker or record that is met is looked into in the background. Where the rename shows no sign of life, its record
-// is taken over, which one mount achieves, and the rename led back or forward (rename_recovery.h). Until then its
-// directories stay hidden; nobody waits for a repair. Ages are those of the store's own clock, so that the clocks of
+// is taken over, which one mount achieves, and the rename rolled back or forward (rename_recovery.h). Until then its
+// directories stay hidden; no caller waits for a repair. Ages are those of the store's own clock, so that the clocks of
 // nodes do not matter.
 //
-// Of a rename whose process is known to have ended nobody waits for a sign of life, and it is looked into unasked.
+// A rename whose process is known to have ended is looked into unasked, without waiting for a sign of life.
 //
 // An object of a marker's size that holds something else is found out in the same way, and hides nothing.
 //

@@ -327,7 +327,7 @@ std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, cons
     };
 }
 
-// By another mount, so that the name holds another version than the node: who opens it looks it up again.
+// By another mount, so that the name holds another version than the node: the next open looks it up again.
 std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node) {
     if (node->writer != nullptr) {
         return note_moved_writer(lock, *node);

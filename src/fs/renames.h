@@ -70,7 +70,7 @@ private:
     [[nodiscard]] std::optional<ObjectVersion> committed_version(const Node& node) const;
     // The node is this version, and the name leads to it.
     void note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name, const Copied& copied);
-    // The name is the node's from now on. Returns who is writing the file that had it: nothing of that is to arrive any
+    // The name is the node's from now on. Returns the writers of the file that had it: nothing of that is to arrive any
     // more, once the lock is gone.
     [[nodiscard]] std::vector<std::shared_ptr<FileWriter>> take_name(const NodeTable::Lock& lock, const NodePtr& node,
                                                                      const NodePtr& parent, const std::string& name);

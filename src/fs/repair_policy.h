@@ -29,13 +29,13 @@ struct RepairDecision {
     MarkerState record = MarkerState::kRollingBack;
 };
 
-// What a process had sent when it was killed may take effect for so long; a decided rename is only led on, whatever
-// does.
+// Requests that a process had sent when it was killed may take effect for so long; a decided rename only goes forward,
+// whichever of them do.
 inline constexpr Milliseconds kLastRequests{60'000};
 
 // A rename that shows a sign of life is left alone. One that was decided goes on to its end, every other one goes back.
-// A record goes last of all, so that a marker without one belongs to a rename that went back: somebody slow wrote it
-// after it was given up for dead.
+// A record goes last of all, so that a marker without one belongs to a rename that went back: a slow process wrote it
+// after it was presumed dead.
 [[nodiscard]] RepairDecision decide_repair(const RepairFacts& facts);
 
 }  // namespace ckptfs

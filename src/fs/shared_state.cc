@@ -11,8 +11,8 @@
 
 namespace ckptfs {
 
-// Who only writes a new file, or only appends, is taken to write in order; who may read, or changes what is there, may
-// be anywhere in the file.
+// A writer that only writes a new file, or only appends, is taken to write in order; one that may read, or changes what
+// is there, may be anywhere in the file.
 std::shared_ptr<FileWriter> SharedState::make_writer(const std::string& key, int flags,
                                                      std::optional<CommittedObject> base) const {
     const Overwrite overwrite = (flags & O_EXCL) != 0 && !base ? Overwrite::kRefused : Overwrite::kAllowed;
@@ -56,7 +56,7 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
         attributes.modified = node.special.modified;
         return attributes;
     }
-    // Nobody asks for a symbolic link's mode (symlink(7)).
+    // A symbolic link's mode is unused (symlink(7)).
     attributes.mode = node.type == FileType::kSymlink ? 0777 : env.names.file_mode;
     if (node.writer != nullptr) {
         attributes.size = node.writer->size();

@@ -2,9 +2,9 @@
 // Sockets and FIFOs, by which processes of one machine find each other: multiprocessing's, and torch_shm_manager's, in
 // TMPDIR.
 //
-// What goes through them is the kernel's; here are their names, modes and owners. They lie in the node table and
-// nowhere else: the bucket and other mounts never see them, and they end with the mount. Under its name each goes
-// before what the bucket has there. A rename of their directory takes them with it; where another mount removes or
+// The kernel handles their data; here are their names, modes and owners. They are in the node table and
+// nowhere else: the bucket and other mounts never see them, and they end with the mount. Each takes precedence over
+// what the bucket has under its name. A rename of their directory takes them with it; where another mount removes or
 // renames it, they are gone.
 //
 // Threads: all functions may be called from any thread; make() and rename() work on the blocking executor.
@@ -22,15 +22,15 @@ namespace ckptfs {
 
 class SpecialNodes {
 public:
-    // About 1 KB each, which no program that was killed takes away.
+    // About 1 KB each; those of a killed program stay.
     static constexpr std::size_t kMost = 16'384;
 
     SpecialNodes(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
 
     void make(NodeId parent, std::string name, FileType type, SpecialAttributes attributes, Reply<Entry> reply);
-    // False where this name is none of theirs.
+    // False where this is not the name of one.
     bool unlink(NodeId parent, const std::string& name);
-    // False where this node is none of them.
+    // False where this node is not one.
     bool change(NodeId node, const AttributeChange& change);
     // Over a file as well, which is removed first: `orphan` is told of its writer. flags: as of FileSystem::rename.
     void rename(NameInDirectory from, NameInDirectory to, unsigned flags,

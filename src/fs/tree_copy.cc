@@ -18,7 +18,7 @@ namespace {
 
 // A thousand small files at 30 ms a copy: half a second.
 constexpr std::size_t kCopiesAtOnce = 64;
-// Each of them in many parts at once; before and after those come round trips of which it waits for each.
+// Each in many parts at once; the round trips before and after the parts are waited for one by one.
 constexpr std::size_t kLargeCopiesAtOnce = 8;
 constexpr std::size_t kBatchesAtOnce = 4;
 // DeleteObjects takes at most 1,000 keys (Amazon S3 API reference).

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening with O_TRUNC what others have open.
+// Opening a file with O_TRUNC while others have it open.
 //
-// Three things are wanted: readers and writers keep what they have, and the last commit of several wins whole; locks
+// Three goals: readers and writers keep what they have, and of several commits the last wins as a whole; locks
 // hold, which the kernel keeps with its inode, our node; and open(2) succeeds. So:
-//   - A file that is empty keeps its node. Of those who truncated it the first that writes has its version, together
-//     with those who opened it after that without truncating it. Another that truncated it, and writes later, gets a
+//   - A file that is empty keeps its node. Of the handles that truncated it the first to write has its version, with
+//     any handles opened after that without O_TRUNC. Another handle that truncated it, and writes later, gets a
 //     version of its own then, which takes the name, while the kernel's inode stays.
-//   - Otherwise the name gets a new node, and ESTALE makes the kernel look it up. It does that once. Where another was
-//     faster again, the second try gets a version of its own in the same way.
+//   - Otherwise the name gets a new node, and ESTALE makes the kernel look it up. It does that once. If another open
+//     was faster again, the second try gets a version of its own in the same way.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             const bool is_joined = writer != nullptr;
             if (!is_joined) {
                 node->forget_pages();
-                // What others have followed so far ends here.
+                // The followers of this file stop following it here.
                 for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
                     state_.nodes.stop_following(lock, follower);
                 }
@@ -146,7 +146,7 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
     }
     HandlePtr own;
     {
-        // Of several threads that write first, one gives the handle its version.
+        // Where several threads write first, one of them gives the handle its version.
         const std::lock_guard first_write(first_write_mutex_);
         const HandlePtr now = handles_.find(id);
         if (now != handle || !handle->has_only_truncated.exchange(false)) {
@@ -158,7 +158,7 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
             return handle;
         }
         if (handle->node->removed || (is_its_own && can_read)) {
-            // It has truncated what it writes: who was first to open it does not answer for that any more.
+            // It has truncated what it writes: the process that opened it first no longer answers for it.
             handle->version->fate.made(handle->opener);
             return handle;
         }
@@ -169,7 +169,7 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
         handles_.replace(id, own);
     }
     state_.env.kernel_cache.invalidate_entry(own->node->parent->id, own->node->name);
-    // As if it had been closed: what others wrote by the version is theirs to publish.
+    // As if it had been closed: what others wrote to the version is theirs to publish.
     handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
     return own;
 }
@@ -197,8 +197,8 @@ void OpenFiles::replace_earlier_versions(const NodePtr& node) {
     give_up_attempts(earlier);
 }
 
-// The last of the versions is committed. What the same process has opened before, to write the same, was for an attempt
-// that failed: an exception that is kept, or a collector that is late, closes it in the end, and what it has buffered
+// The last of the versions is committed. What the same process opened earlier, to write the same file, was for an
+// attempt that failed: a kept exception, or a late garbage collector, closes it in the end, and its buffered data
 // would replace the file.
 void OpenFiles::give_up_attempts(const std::vector<NodePtr>& versions) {
     const NodePtr& committed = versions.back();

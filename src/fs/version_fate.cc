@@ -69,7 +69,7 @@ bool VersionFate::left_by_killed_writer() const {
 
 bool VersionFate::answers(pid_t process, bool unsaved_only) const {
     const auto counts = [&](std::optional<Generation> noted) { return noted && (!unsaved_only || is_unsaved(*noted)); };
-    // Who only made it answers for what nobody has written, and for the size that it set.
+    // A process that only made it answers for it while no process has written, and for the size that it set.
     const bool others_wrote = std::any_of(writers_.begin(), writers_.end(),
                                           [&](const Writer& writer) { return is_unsaved(writer.last_write); });
     const bool made = maker_ == process && counts(made_) && (!others_wrote || resizer_ == process);

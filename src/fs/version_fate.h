@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a file that is open for writing: who has written what is not saved yet, and what the closes, syncs
+// What becomes of a file that is open for writing: which processes have unsaved bytes in it, and what the closes, syncs
 // and deaths of its holders mean for it.
 //
 // What is committed or given up is a version: a node with its FileWriter, one attempt at a name. Many handles may be
@@ -8,7 +8,7 @@
 //
 //   - A close by a process that wrote commits, whatever else is open: the close returns, so what was written is there.
 //     Only where the opener of the descriptor still holds it more may come: a shell runs one command after another.
-//   - A close by the opener, who wrote nothing, commits unless another process is at work: one that wrote and has not
+//   - A close by the opener, if it wrote nothing, commits unless another process is at work: one that wrote and has not
 //     closed, or that was handed the descriptor (Popen(stdout=file), then file.close()). That one's close will.
 //   - A close by any other process means nothing.
 //   - A process that a signal ends with bytes unsaved, its own or those written by a descriptor that it opened, leaves
@@ -38,9 +38,9 @@ namespace ckptfs {
 // Of a process that /proc does not show.
 inline constexpr pid_t kUnseenProcess = 0;
 
-// A version as one process, which closes it by a descriptor of this opener, has to see it.
+// A version as seen by one process that closes it through a descriptor of this opener.
 struct VersionState {
-    // Something is in no commit yet, and some of that was written, not only created or truncated.
+    // Something is not committed yet, and some of that was written, not only created or truncated.
     bool unsaved = false;
     bool written = false;
     // The process has unsaved bytes in it.

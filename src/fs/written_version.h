@@ -71,7 +71,7 @@ struct WrittenVersion {
     std::atomic<const void*> first_truncating_writer = nullptr;
     // A later version took the name away by a rename: nothing is written under it any more.
     std::atomic<bool> has_lost_name = false;
-    // When the handle was opened that wrote first of those that did not truncate; 0 before that.
+    // When the first handle to write without having truncated was opened; 0 before that.
     std::atomic<Moment> joined_at = 0;
 
     // Another open has truncated the name while this was empty, and has joined it. Should that one write a version of
@@ -93,9 +93,9 @@ struct WrittenVersion {
         }
     }
 
-    // Whether what a handle writes goes into it that truncated it, when it was empty: not beside what another one wrote
-    // that did the same, nor over what was written by one that had it open before. One that was opened after it, and
-    // did not truncate, writes the same file.
+    // Whether the writes of a handle that truncated this while it was empty go into it: not where another such handle
+    // has written, nor over what a handle wrote that had it open before. A handle opened later without O_TRUNC writes
+    // the same file.
     bool belongs_to(const void* handle, Moment truncated) {
         const Moment joined = joined_at;
         if (joined != 0 && joined <= truncated) {
