@@ -75,7 +75,7 @@ struct FetchedDigestDeleter {
 using FetchedDigest = std::unique_ptr<EVP_MD, FetchedDigestDeleter>;
 
 // OpenSSL fails here only when memory is gone or a provider lacks what S3 cannot do without: nothing a caller could
-// mend.
+// fix.
 void require(bool success) {
     if (!success) {
         std::abort();

@@ -18,8 +18,8 @@ namespace ckptfs {
 // For tasks that wait: namespace operations and staging files.
 [[nodiscard]] std::unique_ptr<Executor> make_blocking_executor(int threads);
 
-// A thread for each task, which nobody waits for: for what may hang for good. A task for which there is no thread is
-// logged and left out.
+// A detached thread for each task: for tasks that may hang for good. A task whose thread cannot be started is logged
+// and dropped.
 [[nodiscard]] std::unique_ptr<Executor> make_detached_executor(std::string thread_name);
 
 // Processors this process may run on, at least 1.

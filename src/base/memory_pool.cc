@@ -26,11 +26,11 @@
 namespace ckptfs {
 namespace {
 
-// How often listeners are asked while somebody waits. Short beside the 30 ms that a request to S3 takes at best, and
+// How often listeners are asked while a taker waits. Short beside the 30 ms that a request to S3 takes at best, and
 // too rare to cost anything.
 constexpr Milliseconds kAskAgainAfter{20};
 
-// AddressSanitizer then reports whoever touches a buffer after giving it back.
+// AddressSanitizer then reports any access to a buffer that was given back.
 void forbid_access([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t size) {
 #if defined(CKPTFS_HAS_ASAN)
     __asan_poison_memory_region(data, size);
@@ -204,7 +204,7 @@ void MemoryPool::watch_waiters() {
 
 void MemoryPool::serve_or_queue(Waiter waiter) {
     const MemoryUse use = waiter.use;
-    // What keeps its use takes nothing from those who wait, and they may wait for it.
+    // A recharge that keeps its use takes nothing from waiters, and they may wait for it.
     const bool keeps_use = waiter.data != nullptr && waiter.from == use;
     std::unique_lock lock(mutex_);
     if (!keeps_use && (waits(use) || !may_serve(waiter))) {
@@ -241,7 +241,7 @@ void MemoryPool::ask_listeners(MemoryUse use) {
     std::unique_lock lock(mutex_);
     const std::shared_ptr<const Listeners> listeners = listeners_;
     for (const auto& relieve : *listeners) {
-        // Nobody can give more often than there are buffers; a listener that claims to would keep us for ever.
+        // No listener can free more buffers than there are; one that claims to would keep this loop running for ever.
         for (std::size_t given = 0; given < shares_.total && waits(use); ++given) {
             lock.unlock();
             const bool more = relieve(use);

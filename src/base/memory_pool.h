@@ -9,7 +9,7 @@
 // its own or be an HTTP thread; without an executor they run on the thread that freed it. Callbacks that free or take
 // buffers nest without growing the stack: a take() from within a callback is answered after that callback.
 //
-// While somebody waits, the pressure listeners are asked again now and then by `timer`, since what they could not give
+// While a taker waits, the pressure listeners are asked again now and then by `timer`, since what they could not give
 // at first (a block still in flight) may be theirs to give later.
 //
 // Ownership: executor and timer outlive the pool; the pool outlives its buffers and takers, and aborts the program if
@@ -50,7 +50,7 @@ public:
     void add_pressure_listener(std::function<bool(MemoryUse waiting)> relieve) override;
     [[nodiscard]] PoolUsage usage() const override;
 
-    // All of it, for whoever touches it ahead.
+    // All of it, for touching its pages ahead.
     [[nodiscard]] MutableByteSpan memory() const { return {memory_, shares_.total * kBufferSize}; }
 
 private:

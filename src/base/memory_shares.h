@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may hold how much of the memory budget. Pure: values in, values out; counted in pool buffers.
+// How much of the memory budget each use may hold. Pure: values in, values out; counted in pool buffers.
 //
 // A use may always grow to its reserve, whatever the others do, and never beyond its cap. What no reserve claims goes
-// to whoever comes first. The rule that makes reserves hold: after every step there are at least as many free buffers
+// to the first that asks. The rule that makes reserves hold: after every step there are at least as many free buffers
 // as all uses together still lack to their reserves.
 #pragma once
 

@@ -16,7 +16,7 @@ namespace ckptfs {
 struct TaskStat {
     // PF_EXITING.
     bool exiting = false;
-    // As wait(2) encodes it. Reads 0 for whoever may not trace the process.
+    // As wait(2) encodes it. Reads 0 without the right to trace the process.
     int exit_code = 0;
 };
 [[nodiscard]] std::optional<TaskStat> parse_task_stat(std::string_view text);

@@ -69,7 +69,7 @@ bool is_on_mount(pid_t process, const DescriptorInfo& descriptor, const std::opt
 struct DescriptorCount {
     int all = 0;
     int writable = 0;
-    // Of those, what an exec leaves open.
+    // Of those, the ones that an exec leaves open.
     int lasting = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chance for delays that shall not fall together. Not for secrets.
+// Random numbers for delays that should not coincide. Not for secrets.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of lines with their time, which is renamed to NAME.1.EXT and begun anew when it is large.
+// A file of lines with their time, which is renamed to NAME.1.EXT and started again when it is large.
 //
 // Lines are written by a thread of its own. Where the disk is slower than they come, the oldest that wait are dropped.
 // Threads: write() may be called from any thread, and never blocks on the disk.

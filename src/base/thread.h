@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads as this program wants them: named, and deaf to signals, so that SIGTERM and SIGHUP always reach the thread
+// Threads as this program wants them: named, with signals blocked, so that SIGTERM and SIGHUP always reach the thread
 // that waits for them.
 #pragma once
 

@@ -78,7 +78,7 @@ void ThreadPool::run() {
         std::function<void()> task = take_next();
         lock.unlock();
         task();
-        // What it captured may be the last owner of something that posts or waits.
+        // Its captures may be the last owners of something that posts or waits.
         task = nullptr;
         lock.lock();
     }

@@ -2,7 +2,7 @@
 // Executor with threads of its own, first come, first served, but urgent tasks before others, three for one where both
 // wait.
 //
-// The queue has no limit of its own: each task stands for a request or a buffer that somebody has already counted.
+// The queue has no limit of its own: each task stands for a request or a buffer that is already counted elsewhere.
 // Threads: as Executor says. A task may post more tasks, also while the pool is being stopped.
 #pragma once
 

@@ -31,7 +31,7 @@ Timer::Id TimerThread::after(Milliseconds delay, std::function<void()> run) {
 }
 
 void TimerThread::cancel(Id id) {
-    // Destroyed without the lock: what it captured may call back.
+    // Destroyed without the lock: its captures may call back.
     std::function<void()> dropped;
     std::unique_lock lock(mutex_);
     const auto found = due_.find(id);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Timer with one thread of its own.
 //
-// Ownership: the destructor waits for a function that is running and drops those that are not due yet; whoever must be
-// told cancels first.
+// Ownership: the destructor waits for a function that is running and drops those that are not due yet; a caller that
+// must know cancels first.
 // Threads: as Timer says; functions may call after() and cancel() of others.
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #if defined(__x86_64__)
-// Of the library: it chooses by the processor, which what is inlined cannot.
+// From the library: it chooses by the processor, which inlined code cannot.
 extern "C" XXH64_hash_t XXH3_64bits_dispatch(const void* input, std::size_t length);
 #endif
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Amounts as people read them. Pure.
+// Amounts in readable form. Pure.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ namespace {
 constexpr char kReady = '+';
 constexpr char kFailed = '-';
 
-// To whoever waits at a terminal or a pipe: where nobody does, there is nobody to tell.
+// To the reader of a terminal or a pipe: without a reader, an error does not matter.
 void tell(int fd, std::string_view text) {
     static_cast<void>(write_text(fd, text));
 }
@@ -93,7 +93,7 @@ FileDescriptor journal_stream() {
 }  // namespace
 
 bool Readiness::is_awaited() const {
-    // pipe(7), poll(2): POLLERR for the end that is written to, once nobody can read.
+    // pipe(7), poll(2): POLLERR for the end that is written to, once it has no reader.
     pollfd reader{pipe_.get(), 0, 0};
     return !pipe_ || poll(&reader, 1, 0) != 1 || (reader.revents & POLLERR) == 0;
 }
@@ -134,7 +134,7 @@ Result<Readiness> go_to_background(int failed) {
         wait_and_exit(reader, child, failed);
     }
     reader.reset();
-    // A lock of whoever called is not to be held for as long as the mount is there; nothing of ours is open yet.
+    // The caller's locks must not stay held for as long as the mount is there; nothing of ours is open yet.
     close_all_but(writer.get(), STDERR_FILENO + 1);
     setsid();
     // The leader of a session could get a terminal again; its child cannot.

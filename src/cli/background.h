@@ -20,7 +20,7 @@ public:
 
     // The waiting process prints the line before it exits with 0. Nothing in the foreground.
     void warn(std::string line) { warning_ = std::move(line); }
-    // False once the waiting process has ended, by a signal: nobody wants the mount any more. True in the foreground.
+    // False once the waiting process has ended, by a signal: the mount is no longer wanted. True in the foreground.
     [[nodiscard]] bool is_awaited() const;
     // The waiting process exits with 0; ours lets go of the terminal.
     void ready();

@@ -55,7 +55,7 @@ Result<Heartbeats> heartbeats_at(ObjectStore& store, const std::string& director
         const Result<FetchedRange> body =
             wait_for<FetchedRange>([&](auto done) { fetch_range(store, object.key, object.etag, range, done); });
         if (body || body.error().errno_value != ENOENT) {
-            // One that has just beaten again tells nothing, and counts all the more.
+            // One that was just written again may be unreadable, but counts all the more.
             heartbeats.mounts.push_back(parse_heartbeat(body ? body->bytes.to_string() : "", object.last_modified));
         }
     }
@@ -177,7 +177,7 @@ private:
             [&](std::size_t index, const std::function<void(Status)>& done) { start(found[index], done); }));
     }
 
-    // Whoever began it: nobody needs to be asked for.
+    // Whichever mount began it: no heartbeat is needed for this.
     [[nodiscard]] bool is_young(const Begun& begun) const {
         return judge(begun.when, {}, now_, request_.older_than) == Leftover::kYoung;
     }
@@ -203,7 +203,7 @@ private:
         return {};
     }
 
-    // Only where a rename may be nobody's: the whole prefix is listed.
+    // Only where a rename may be abandoned: the whole prefix is listed.
     Status see_markers(const std::vector<Begun>& begun) {
         const bool is_worth_it = std::any_of(begun.begin(), begun.end(), [this](const Begun& each) {
             return !each.rename_id.empty() && !is_young(each);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // `ckptfs gc`: finds what is invisible and paid for: uploads that were begun and neither completed nor ended, files
 // that were written out of order and never got their name, and what mounts tell each other below .ckptfs/ of failed
-// files and of renames. Ends and removes what is nobody's, and the signs of mounts that are long gone.
+// files and of renames. Ends and removes what is abandoned, and the signs of mounts that are long gone.
 //
-// What is nobody's:
+// What is abandoned:
 // - An upload, a hidden file: no mount that lives was there when it was begun (leftover_policy.h).
-// - The record of a failed file: no mount lives at all. One that was mounted after the failure heeds it, too, and for
-//   how long is an option of that mount. In its first minutes a mount does not show; by default it heeds nothing as
-//   old.
-// - The record and the names of a rename: as an upload, and no directory has a marker of that rename, so that whoever
-//   repaired it would do nothing but remove them. With a marker they decide whether the source or the destination is
-//   shown: they stay, for a mount to repair. Whoever takes a record over writes it anew, and it is young.
+// - The record of a failed file: no mount lives at all. A mount made after the failure respects it, too; for how
+//   long is an option of that mount. In its first minutes a mount is not seen; by default it respects nothing that is
+//   as old.
+// - The record and the names of a rename: as an upload, and no directory has a marker of that rename, so that a
+//   repair would do nothing but remove them. With a marker they decide whether the source or the destination is
+//   shown: they stay, for a mount to repair. A mount that takes a record over rewrites it, so it is young.
 //
 // Threads: blocks.
 #pragma once
@@ -30,7 +30,7 @@ struct GarbageRequest {
     // Every key that begins with it.
     std::string prefix;
     Milliseconds older_than{0};
-    // Else it is only told.
+    // Else it is only reported.
     bool end = false;
 };
 

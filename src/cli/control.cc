@@ -56,7 +56,7 @@ Failure system_failure(std::string_view what, const std::string& path) {
     return failure(errno, format("{} {}: {}", what, escaped(path), std::strerror(errno)));
 }
 
-// Of a connection that was accepted who connected; of one that was made who listens.
+// Credentials of the other side: of the client on an accepted connection, of the listener on one that was made.
 std::optional<ucred> peer_of(int connection) {
     ucred peer{};
     socklen_t size = sizeof peer;
@@ -79,7 +79,7 @@ std::optional<std::string> runtime_directory(uid_t user, uid_t self, const Envir
     return access(runtime.c_str(), X_OK) == 0 ? std::optional(runtime + "/ckptfs") : std::nullopt;
 }
 
-// As mkdtemp(3) wants it: a name that others know beforehand they could make first.
+// A template for mkdtemp(3): other users could create a predictable name first.
 std::string template_of(uid_t user, const std::string& temporary) {
     return format("{}/ckptfs-{}-XXXXXX", temporary, user);
 }
@@ -135,7 +135,7 @@ bool somebody_listens(const std::string& path) {
             errno == EAGAIN);
 }
 
-// Predecessors who have died are forgotten; one who lives is still to be heard.
+// Sockets of daemons that have died are removed; a running predecessor must stay reachable.
 void make_way(const std::string& directory, const std::string& path) {
     std::error_code problem;
     std::vector<std::string> found;
@@ -280,7 +280,7 @@ bool ControlServer::accept(const std::function<std::string()>& status) {
     const ssize_t size = readable(client.get()) ? recv(client.get(), request.data(), request.size(), 0) : -1;
     const std::string_view asked(request.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
     if (asked == kStatus) {
-        // A client that does not read hears the beginning only.
+        // A client that does not read gets only the beginning.
         static_cast<void>(send_all(client.get(), status()));
     }
     if (asked != kUnmount) {

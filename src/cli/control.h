@@ -40,8 +40,8 @@ struct DrainProgress {
 
 // Where the sockets of this user's daemons are, or are to be.
 //
-// Without a runtime directory it is below `temporary`, where everybody makes directories: one that bears the user's
-// name and that only he can enter; none where there is none yet, because its name is not known before it is made.
+// Without a runtime directory it is below `temporary`, where every user can make directories: one with the user's
+// name that only this user can enter; none where there is none yet, because its name is not known before it is made.
 [[nodiscard]] std::string control_directory(uid_t user, uid_t self, const Environment& environment,
                                             const std::string& temporary = "/tmp");
 // Of this user, made with mode 0700 where it is missing.
@@ -63,10 +63,10 @@ public:
     // Removes its socket.
     ~ControlServer();
 
-    // Readable when somebody has connected.
+    // Readable when a client has connected.
     [[nodiscard]] int descriptor() const { return listener_.get(); }
-    // Takes one connection. True if it asks to unmount; it then hears what tell() says. Who asks for the status gets
-    // what `status` returns; others are refused.
+    // Takes one connection. True if it asks to unmount; it then gets what tell() sends. A client that asks for the
+    // status gets what `status` returns; others are refused.
     bool accept(const std::function<std::string()>& status);
     // Clients that do not read are dropped.
     void tell(const std::string& line);
@@ -77,12 +77,12 @@ private:
 
     FileDescriptor listener_;
     std::string path_;
-    // By the time we end, the path may be that of a successor, who has renamed ours.
+    // By the time we end, the path may be that of a successor, which has renamed ours.
     ino_t inode_;
     std::vector<FileDescriptor> clients_;
 };
 
-// Sends the request and hands every line of the answer to `on_line`; the PID of who answered, 0 where it is in a PID
+// Sends the request and hands every line of the answer to `on_line`; the PID of the daemon, 0 where it is in a PID
 // namespace that is not seen here. ENOENT or ECONNREFUSED where no daemon listens, ETIMEDOUT where it says nothing for
 // so long, EPERM where another user than `owner` listens, or made the directory of the socket.
 Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::string& request,

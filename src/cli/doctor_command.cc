@@ -41,7 +41,7 @@
 namespace ckptfs {
 namespace {
 
-// Somebody waits at the terminal.
+// The user waits at the terminal.
 constexpr Milliseconds kRetryFor{std::chrono::seconds(10)};
 // A part at 100 KB/s.
 constexpr Milliseconds kLongestRequest{std::chrono::seconds(60)};
@@ -50,7 +50,7 @@ constexpr std::chrono::minutes kLongest{5};
 std::atomic<bool> wants_to_leave = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
 
-// The first one lets us tidy up; the second ends the program.
+// The first one lets us clean up; the second ends the program.
 void heed_signals() {
     struct sigaction action {};
     action.sa_handler = [](int) { wants_to_leave = true; };
@@ -139,7 +139,7 @@ private:
             return failure(endpoint.error());
         }
         if (!client) {
-            // Not for the credentials, and nobody was asked: the log, or libcurl.
+            // The credentials are not the cause, and no request was sent: the log, or libcurl.
             findings_.add(Probe::kEndpoint, ProbeAnswer::kFailed, client.error());
             return failure(client.error());
         }
@@ -226,7 +226,7 @@ private:
 }  // namespace
 
 int doctor_command(const ToolRequest& request, const Config& given) {
-    // Before memory is hidden: of a process that cannot be dumped, and of its children, /proc tells nothing.
+    // Before memory is hidden: /proc hides a process that cannot be dumped, and its children.
     const ExitCodeSight sight = exit_code_sight();
     set_log_level(LogLevel::kError);
     hide_memory();

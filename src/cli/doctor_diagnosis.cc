@@ -15,7 +15,7 @@
 namespace ckptfs {
 namespace {
 
-// Below it nobody can tell the clocks apart: HTTP dates are whole seconds, and the answer travelled.
+// Below it the clocks cannot be told apart: HTTP dates are whole seconds, and the answer travelled.
 constexpr double kSameClock = 3;
 // Heartbeats, records and ages of uploads are compared with a slack of minutes.
 constexpr double kBearableSkew = 30;
@@ -43,7 +43,7 @@ std::string joined(std::string_view what, const std::string& seen) {
     return what.empty() ? escaped(seen) : format("{}: {}", what, escaped(seen));
 }
 
-// Nobody knows whether it is.
+// It is unknown whether it is missing.
 std::string means_if_missing(const ProbeRule& rule) {
     return rule.probe < Probe::kList ? std::string(rule.means) : format("without it: {}", rule.means);
 }

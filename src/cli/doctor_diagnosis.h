@@ -14,7 +14,7 @@ namespace ckptfs {
 
 enum class Severity : std::uint8_t {
     kGood,
-    // Worth knowing; nothing is to be done.
+    // Worth knowing; no action needed.
     kNote,
     // Good once the options of the line are set.
     kSet,

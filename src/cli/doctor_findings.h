@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `ckptfs doctor` asks, and what it was answered, before anybody says what that means.
+// What `ckptfs doctor` asks, and the answers, before they are interpreted.
 //
 // Plain values; safe to copy between threads.
 #pragma once
@@ -79,7 +79,7 @@ enum class ProbeAnswer : std::uint8_t {
     // As Amazon S3 does it; or, of this machine, as a mount needs it.
     kYes,
     kNo,
-    // Nobody knows: the error says why.
+    // Unknown: the error says why.
     kFailed,
     // Another probe has to succeed first, or it was not wanted.
     kNotAsked,
@@ -129,7 +129,7 @@ struct Findings {
     std::string origin;
     std::vector<Finding> list;
     StoreFacts facts;
-    // Not everything was asked: somebody, or the time, was against it.
+    // Not everything was asked: the user interrupted it, or the time ran out.
     bool interrupted = false;
 
     void add(Probe probe, ProbeAnswer answer, std::string seen = {});

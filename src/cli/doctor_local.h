@@ -37,7 +37,7 @@ struct LocalPlaces {
 
 void probe_this_machine(const LocalPlaces& places, Findings& findings);
 
-// Whether a directory of which only this user shall know the inside is one, or can be made.
+// Whether a directory that only this user may enter is one, or can be made.
 [[nodiscard]] Status check_private_place(const std::string& path);
 
 }  // namespace ckptfs

@@ -169,7 +169,7 @@ struct Names {
     std::vector<std::string> written;
     // That the store does not take.
     std::string refused;
-    // Of one of which nobody knows whether it was written.
+    // Of a name of which it is unknown whether it was written.
     std::optional<Error> lost;
 };
 

@@ -45,7 +45,7 @@ bool is_about_region(const Error& error) {
                                      "IllegalLocationConstraintException"});
 }
 
-// The first signed request: who, where and what are told apart by what it is answered.
+// The first signed request: its answer tells problems of the credentials, the region and the bucket apart.
 void probe_bucket(Probing& probing) {
     ListRequest request;
     request.prefix = probing.request.prefix;
@@ -100,7 +100,7 @@ void probe_writing(Probing& probing) {
     }
     probing.readable_key = key;
     probing.readable_etag = written->etag;
-    // Whoever cannot tidy up shall not litter.
+    // Without the right to delete, no more objects are written.
     const std::string gone = probing.key("removed");
     static_cast<void>(probing.store->put(put_of(gone, "removed")));
     if (!probing.right(Probe::kDelete, probing.store->remove(gone))) {
@@ -169,7 +169,7 @@ void conclude(Probing& probing) {
     }
 }
 
-// Nobody needs to read the unique name of the place again and again.
+// The unique name of the place need not be repeated in every message.
 std::string with_short_names(std::string text, const std::string& place) {
     for (std::size_t at = text.find(place); at != std::string::npos; at = text.find(place)) {
         text.replace(at, place.size(), "…/");

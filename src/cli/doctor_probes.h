@@ -27,7 +27,7 @@ struct ProbeRequest {
     int max_connections = 1;
     // Where the credentials come from.
     std::string credentials;
-    // Called before each step, for whoever waits; may be missing.
+    // Called before each step, to show progress; may be missing.
     std::function<void(Probe)> asking;
 };
 

@@ -12,12 +12,12 @@
 namespace ckptfs {
 
 // The store has answered, and it was a no. All else says nothing about what the store can do: missing rights, a clock
-// that is wrong, a broken connection, no answer in time, a store that is overloaded or broken, somebody who wants to
-// leave.
+// that is wrong, a broken connection, no answer in time, a store that is overloaded or broken, a user who wants to
+// stop.
 [[nodiscard]] bool refused(const Error& error);
-// No where it is refused, or what is answered is not what S3 answers; else that nobody knows.
+// No where it is refused, or the answer is not one that S3 gives; else unknown.
 [[nodiscard]] ProbeAnswer answer_of(const Error& error);
-// Of what has to be refused, and failed: yes where it was refused, else that nobody knows.
+// Of a request that has to be refused, and failed: yes where it was refused, else unknown.
 void add_refusal(Findings& findings, Probe probe, const Error& error);
 // The rights are missing.
 [[nodiscard]] bool is_denied(const Error& error);
@@ -47,7 +47,7 @@ struct Probing {
 
     [[nodiscard]] std::string key(std::string_view name) const { return request.place + std::string(name); }
     [[nodiscard]] bool uses_checksums() const { return store != plain && plain != nullptr; }
-    // Yes where it worked, no where the rights are missing, else that nobody knows. True for yes.
+    // Yes where it worked, no where the rights are missing, else unknown. True for yes.
     template <class T>
     bool right(Probe probe, const Result<T>& result) {
         if (result) {
@@ -60,8 +60,8 @@ struct Probing {
     // The right that is missing to read what was written.
     [[nodiscard]] std::optional<Probe> unreadable() const;
     void look_at_metadata(const ObjectInfo& object, const char* how);
-    // What `attempt` makes of the store. Where that is refused, but goes without checksum headers, it is they who are
-    // refused: from then on there are none.
+    // The result of `attempt`. Where it is refused with checksum headers but works without them, the store refuses
+    // the headers: they are not sent any more.
     template <class Attempt>
     auto with_checksums_or_without(Attempt attempt) {
         auto result = attempt(*store);

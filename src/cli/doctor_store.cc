@@ -9,7 +9,7 @@
 namespace ckptfs {
 namespace {
 
-// So late is it seen that somebody wants to leave.
+// How late it may be seen that the user wants to stop.
 constexpr Milliseconds kLook{50};
 
 }  // namespace

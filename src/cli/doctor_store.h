@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The object store as the probes of `ckptfs doctor` use it: every wait ends, also when somebody wants to leave, and
+// The object store as the probes of `ckptfs doctor` use it: every wait ends, also when the user interrupts it, and
 // everything that is made is remembered until it is gone.
 //
 // Ownership: what a request needs is held by the request, so that one that is given up may end later.
@@ -28,7 +28,7 @@ public:
     void never_made(const std::string& key);
     void made(const UploadId& upload);
     void ended(const UploadId& upload);
-    // An upload of this key may be open, and nobody was told its id.
+    // An upload of this key may be open, whose id never arrived.
     void unanswered(const std::string& key);
     [[nodiscard]] bool empty() const;
     [[nodiscard]] std::vector<std::string> keys() const;
@@ -44,7 +44,7 @@ private:
 
 struct Patience {
     const Clock& clock;
-    // Somebody wants to leave: every wait ends with ECANCELED.
+    // The user wants to stop: every wait ends with ECANCELED.
     std::function<bool()> interrupted;
     // Of one request; then ETIMEDOUT.
     Milliseconds longest;
@@ -66,7 +66,7 @@ public:
 
     Result<ObjectInfo> head(const std::string& key);
     Result<ReadBytes> get(const std::string& key, std::optional<ByteRange> range, const std::string& if_match);
-    // `on_body` as in GetRequest; it may be called until the store has stopped, also when nobody waits any more.
+    // `on_body` as in GetRequest; it may be called until the store has stopped, also after the wait has ended.
     Status read(const std::string& key, ByteRange range, std::function<bool(ByteSpan)> on_body);
     Result<PutResponse> put(PutRequest request);
     Result<PutResponse> copy(CopyRequest request);
@@ -90,7 +90,7 @@ public:
     }
 
 private:
-    // What makes an object of this key: litter, unless the store has surely not made it.
+    // A request that makes an object of this key: litter, unless the store has surely not made it.
     template <class Start>
     Result<PutResponse> make(const std::string& key, Start start) {
         const bool is_new = litter_->made(key);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small object that says that a mount lives, for whoever wonders whose an open upload is: gc ends none while a mount
-// has been heard of lately. Its Last-Modified is the time; its body is the host's name and since when it is mounted.
+// A small object that says that a mount is alive, to tell whose an open upload may be: gc ends none while a mount
+// was seen alive lately. Its Last-Modified is the time; its body is the host's name and since when it is mounted.
 //
 // The first one comes after the first period: a mount that is gone by then costs nothing, and its uploads are too young
 // to be ended.

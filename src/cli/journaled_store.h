@@ -120,7 +120,7 @@ private:
         return key.starts_with(records_) || key.starts_with(hidden_);
     }
 
-    // Before it is sent: it may take effect although nobody lives to hear of it.
+    // Before it is sent: it may take effect even if this process dies before the answer.
     void note_begun(const std::string& key) {
         if (is_noted(key)) {
             journal_.object_begun(key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tools found, for machines: one JSON object (RFC 8259), one line. Bytes of keys that are not UTF-8 become
+// The tools' findings, for machines: one JSON object (RFC 8259), one line. Bytes of keys that are not UTF-8 become
 // U+FFFD. Pure.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which open uploads nobody will complete any more. S3 does not say whose an upload is; mounts say that they live
+// Which open uploads no mount will complete any more. S3 does not say whose an upload is; mounts say that they live
 // (heartbeat.h). Pure.
 #pragma once
 
@@ -27,7 +27,7 @@ struct SeenMount {
 [[nodiscard]] SeenMount parse_heartbeat(std::string_view text, WallTime last_seen);
 
 enum class Leftover : std::uint8_t {
-    // Nobody's: it can be ended.
+    // No living mount's: it can be ended.
     kAbandoned,
     kYoung,
     // It may be that of a mount that lives.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the daemon still gets anywhere: what a watchdog must not take for granted.
+// Whether the daemon still makes progress: a watchdog must not take that for granted.
 //
-// Looked at are the threads that never wait for the store: each FUSE worker has to come back from its request, and the
-// executor and the timer have to run what they are given. Whoever waits for the store is alive: --retry-for ends that.
+// It checks the threads that never wait for the store: each FUSE worker has to come back from its request, and the
+// executor and the timer have to run what they are given. A wait for the store is no hang: --retry-for ends it.
 //
 // Threads: check() on one thread. The parts outlive it.
 #pragma once
@@ -25,7 +25,7 @@ public:
         // How long the kernel's oldest request has kept its worker.
         std::function<Milliseconds()> longest_request;
     };
-    // Longer than `patience` nothing may take; check() is to be called that often.
+    // Nothing may take longer than `patience`; check() is to be called that often.
     Liveness(Parts parts, Milliseconds patience);
 
     // What is stuck, for the log; empty: nothing.

@@ -54,7 +54,7 @@ public:
         Timer& timer;
         const Clock& clock;
         MountJournal& journal;
-        // Told by `store`.
+        // Notified by `store`.
         LostAnswers& answers;
     };
     explicit LostUploads(const Environment& environment);
@@ -75,7 +75,7 @@ private:
     const std::shared_ptr<Search> search_;
 };
 
-// Whether an upload of this key may be one whose answer was lost by who sent the request at `asked`, by his clock.
+// Whether an upload of this key may come from a request sent at `asked`, by its sender's clock, whose answer was lost.
 [[nodiscard]] bool may_be_lost(const OpenUpload& upload, const std::string& key, WallTime asked);
 
 }  // namespace ckptfs

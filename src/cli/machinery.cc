@@ -35,7 +35,7 @@ constexpr int kBlockingThreads = 16;
 constexpr int kStagingThreads = 2;
 // A mount that is made for one command has gone by then; a job takes longer to its first save.
 constexpr Milliseconds kPrefaultAfter{500};
-// Somebody waits at the terminal.
+// The user waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
 // What it leaves behind the next mount here ends, and counts for nothing after a day.
@@ -100,7 +100,7 @@ ObjectStore& Machinery::journaled_store() {
         return client_->store();
     }
     const auto directory = state_directory(config_.mount.state_dir, getuid(), process_environment());
-    // Homes, and what somebody names, may be shared by several machines.
+    // Homes, and a directory that the user names, may be shared by several machines.
     const bool is_local = getuid() == 0 && config_.mount.state_dir.empty();
     const std::string place =
         journal_place(is_local ? "" : host_name(), config_.mount.source, config_.mount.mount_point);

@@ -45,7 +45,7 @@ public:
     Result<FileSystem*> start_file_system(KernelCache& kernel_cache);
     // Those that an earlier mount of this source at this place had begun when it was killed.
     void end_leftover_uploads();
-    // Ends what was begun without an answer, and takes the sign back that this mount lives. Waits for the store, for a
+    // Ends what was begun without an answer, and removes this mount's heartbeat. Waits for the store, for a
     // few seconds at most.
     void say_goodbye();
 
@@ -75,7 +75,7 @@ private:
     std::unique_ptr<Executor> staging_;
     std::unique_ptr<BufferPool> pool_;
     std::unique_ptr<Prefault> prefault_;
-    // Told of uploads until the client has stopped.
+    // Notified of uploads until the client has stopped.
     std::unique_ptr<MountJournal> journal_;
     std::vector<Leftovers> leftovers_;
     LostAnswers lost_answers_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What monitoring is told of a mount, in the text format of Prometheus, by its naming conventions. Every sample bears
+// The metrics of a mount, in the text format of Prometheus, by its naming conventions. Every sample is labelled with
 // the mount point, so that several mounts of one machine can be told apart.
 #pragma once
 

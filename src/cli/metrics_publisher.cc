@@ -29,7 +29,7 @@ Status write_file(const std::string& path, const std::string& text) {
     };
     // Not ending in .prom: the collector does not look at it.
     const std::string unfinished = path + ".new";
-    // Whatever somebody else has left there is not written to.
+    // A file that another process has left there is not written to.
     unlink(unfinished.c_str());
     const FileDescriptor file(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file) {
@@ -52,7 +52,7 @@ class MetricsPublisher::State {
 public:
     State(Places places, MetricsServer::Figures figures) : places_(std::move(places)), figures_(std::move(figures)) {}
 
-    // Of one that hangs, as on a dead file server, the next ones are left out.
+    // While one hangs, as on a dead file server, the next ones are skipped.
     void publish() {
         if (busy_.exchange(true)) {
             if (!told_of_delay_.exchange(true)) {
@@ -105,7 +105,7 @@ private:
         }
     }
 
-    // The same problem is told once.
+    // The same problem is logged once.
     static void note(const Status& done, std::string& told) {
         const std::string problem = done ? "" : done.error().message;
         if (!problem.empty() && problem != told) {
@@ -119,7 +119,7 @@ private:
 
     std::atomic<bool> busy_ = false;
     std::atomic<bool> told_of_delay_ = false;
-    // Of whoever is busy.
+    // Of the thread that has set busy_.
     std::string file_problem_;
 
     std::mutex mutex_;

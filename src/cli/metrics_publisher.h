@@ -29,7 +29,7 @@ public:
     };
     // Tasks of the executor may hang, and outlive it: it waits for none. The timer outlives it.
     MetricsPublisher(Places places, Timer& timer, Executor& executor, MetricsServer::Figures figures);
-    // Nothing is called any more, and the file is gone: what it said is not true any more.
+    // Nothing is called any more, and the file is removed: its values are stale.
     ~MetricsPublisher();
     MetricsPublisher(const MetricsPublisher&) = delete;
     MetricsPublisher& operator=(const MetricsPublisher&) = delete;

@@ -46,7 +46,7 @@ namespace {
 
 // 1 to 8 MiB measured best for reads through the page cache; the kernel's 128 KiB halves them.
 constexpr unsigned kReadAheadKibibytes = 8192;
-// While a mount drains it says so several times a second; what comes after the last time is short.
+// A draining mount reports several times a second; what comes after the last report is short.
 constexpr Milliseconds kServiceManagerPatience{60'000};
 
 std::string examination_of(const MountConfig& mount) {
@@ -464,7 +464,7 @@ int mount_command(Config config, int failed) {
     if (auto logging = redirect_log(config.mount, readiness); !logging) {
         return fail(logging.error());
     }
-    // Before memory is hidden: of a process that cannot be dumped, and of its children, /proc tells nothing.
+    // Before memory is hidden: /proc hides a process that cannot be dumped, and its children.
     say_what_cannot_be_told();
     hide_memory();
     umask(077);

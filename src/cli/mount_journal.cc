@@ -27,7 +27,7 @@ namespace ckptfs {
 namespace {
 
 constexpr std::string_view kEnding = ".uploads";
-// A file that has grown to this, and to twice what it still says, is written anew.
+// A file that has grown to this, and to twice what it still says, is rewritten.
 constexpr std::size_t kShortenAt = std::size_t{256} << 10;
 // No journal of ours is larger, however many uploads were open.
 constexpr std::uintmax_t kLargest = std::uintmax_t{64} << 20;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mount has begun and not ended, in a file of its own, so that whoever mounts the same source at the same place
-// after it was killed can end it: uploads, hidden objects, and the records of renames.
+// What a mount has begun and not ended, in a file of its own, so that the next mount of the same source at the same
+// place can end it after a kill: uploads, hidden objects, and the records of renames.
 //
 // A lock on the file says that its mount lives. The file is a line an event: "?NUMBER SECONDS KEY" before an upload is
 // asked for and "!NUMBER" when it is known what became of that; "+ID KEY" and "-ID" of uploads, ">KEY" and "<KEY" of
@@ -29,7 +29,7 @@
 namespace ckptfs {
 
 // `configured`, where it is set; /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for others;
-// nothing for those who have no home.
+// nothing for users without a home.
 [[nodiscard]] std::optional<std::string> state_directory(const std::string& configured, uid_t self,
                                                          const Environment& environment);
 
@@ -85,7 +85,7 @@ public:
     void begun(const UploadId& upload);
     void ended(const UploadId& upload);
     [[nodiscard]] bool is_open(const UploadId& upload);
-    // One that nobody but this mount knows; again makes no difference.
+    // One that only this mount knows; a second call makes no difference.
     void object_begun(const std::string& key);
     void object_ended(const std::string& key);
     [[nodiscard]] const std::string& path() const { return path_; }

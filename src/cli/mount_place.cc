@@ -68,7 +68,7 @@ Result<std::optional<MountPlace>> in_fstab(const std::string& directory, const s
 
 // Nothing where its program does not answer, shows nothing to this user, or is another user's.
 std::optional<MountPlace> as_started(const MountEntry& mount) {
-    // As the kernel tells it, not the daemon.
+    // From the kernel, not from the daemon.
     const auto daemon = find_trusted_daemon(mount, kPatience);
     if (!daemon || *daemon <= 0) {
         return std::nullopt;

@@ -48,7 +48,7 @@ std::string file_line(const FileInFlight& file) {
                   file.unsaved ? "" : ", saved");
 }
 
-// Nothing of these is visible, and nobody else may have told.
+// These files are not visible, and may have been reported nowhere else.
 std::string not_published(const MountStatus& status) {
     std::string text;
     if (status.files_failed > 0) {

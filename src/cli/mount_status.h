@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `ckptfs status` tells of a mount. The daemon sends it as JSON; what people read is made of it by the command.
+// What `ckptfs status` reports of a mount. The daemon sends it as JSON; the command makes the text for users from it.
 // Pure, but for set_files(), which asks the filesystem.
 #pragma once
 

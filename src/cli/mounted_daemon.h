@@ -18,10 +18,10 @@ namespace ckptfs {
 
 // What the daemon mounted that serves `directory`, which may be a bind mount of it. EINVAL where no ckptfs is mounted.
 Result<MountEntry> find_mount(const std::string& directory);
-// The same, where it can be ended: EINVAL for a bind mount, which umount(8) removes, and EBUSY where others are mounted
-// inside, who would go out of sight.
+// The same, where it can be ended: EINVAL for a bind mount, which umount(8) removes, and EBUSY where there are mounts
+// inside it, which would be hidden.
 Result<MountEntry> find_mount_to_end(const std::string& directory);
-// All that are mounted here by this user, or for root, by anybody; without bind mounts of them.
+// All that are mounted here by this user, or for root, by any user; without bind mounts of them.
 Result<std::vector<MountEntry>> find_mounts();
 // As call_daemon(), of the daemon behind this mount; an error says what to do where its program has ended.
 Result<pid_t> ask_daemon(const MountEntry& mount, const std::string& request, std::chrono::seconds patience,
@@ -33,7 +33,7 @@ Result<pid_t> find_trusted_daemon(const MountEntry& mount, std::chrono::seconds 
 
 // What `ckptfs status --json` prints.
 Result<std::string> ask_for_status(const MountEntry& mount, std::chrono::seconds patience);
-// The same of this user's daemons that none of these mounts belongs to: whose mount was taken away, and who still save.
+// The same of this user's daemons that none of these mounts belongs to: they lost their mount, and still save.
 // Those that have ended are left out. `directory`: where they were mounted; empty: anywhere.
 std::vector<Result<std::string>> ask_detached(const std::vector<MountEntry>& mounts, const std::string& directory,
                                               std::chrono::seconds patience);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody may have meant who mistyped a name. Pure.
+// The name that the user may have meant by a mistyped one. Pure.
 #pragma once
 
 #include <string>

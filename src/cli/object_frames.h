@@ -44,7 +44,7 @@ struct FrameRun {
 };
 inline constexpr std::size_t kFramesPerRun = 4;
 
-// Hands out an object's runs, in order, to whoever asks.
+// Hands out an object's runs, in order, to any thread that asks.
 class RunQueue {
 public:
     explicit RunQueue(std::shared_ptr<const FrameLayout> layout) : layout_(std::move(layout)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that only this user can enter: somebody else's could hold somebody else's sockets and files.
+// A directory that only this user can enter: another user's could hold that user's sockets and files.
 #pragma once
 
 #include <string>

@@ -32,7 +32,7 @@ Config scaled(Config config, int processors) {
         config.store.max_connections = std::clamp(config.store.http_threads * kConnectionsPerHttpThread,
                                                   StoreConfig::kFewestConnections, kMostConnections);
     }
-    // The other quarter is for reads that somebody waits for, and for what commits.
+    // The other quarter is for reads that a process waits for, and for commits.
     config.write.max_parts_in_flight = std::max(1, config.store.max_connections * 3 / 4);
     config.read.max_requests_ahead = config.write.max_parts_in_flight;
     return config;

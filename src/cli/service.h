@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mount's life after it answers: serve until somebody wants it to end, then wait for what is being written.
+// A mount's life after it answers: serve until it is told to end, then wait for files that are being saved.
 //
 // It ends by SIGTERM or SIGINT, by SIGHUP where that says that its terminal is gone, by `ckptfs unmount`, or because
-// somebody else has unmounted it. In each case no file is opened for writing any more, and uploads get --drain-timeout
-// to finish; what is not saved then is named.
+// another process has unmounted it. In each case no file is opened for writing any more, and uploads get
+// --drain-timeout to finish; files that are not saved then are named.
 //
 // Threads: run() on one thread; session_ended() from any.
 #pragma once
@@ -49,7 +49,7 @@ public:
     };
 
     virtual ~Service() = default;
-    // `signals` of take_over_signals(). `control` may be null; it hears of the progress and outlives the service.
+    // `signals` of take_over_signals(). `control` may be null; it is told the progress and outlives the service.
     static Result<std::unique_ptr<Service>> create(FileDescriptor signals, ControlServer* control, Events events);
 
     // Returns when everything is saved or given up.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What systemd, or whoever started us, is told: the protocol of sd_notify(3), a datagram a message to $NOTIFY_SOCKET.
-// Does nothing where nobody listens.
+// Messages to systemd, or to another supervisor: the protocol of sd_notify(3), one datagram each to $NOTIFY_SOCKET.
+// Does nothing where no process listens.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -16,12 +16,12 @@ class ServiceManager {
 public:
     explicit ServiceManager(const Environment& environment);
 
-    // Of this process; zero where nobody waits for alive(). Half of it is often enough.
+    // Of this process; zero where no watchdog waits for alive(). Calling it at half this period is enough.
     [[nodiscard]] Milliseconds watchdog() const { return watchdog_; }
 
     void ready(const std::string& status) const;
     void alive() const;
-    // It must not lose patience for so long.
+    // Asks it to wait for at least `patience`.
     void stopping(const std::string& status, Milliseconds patience) const;
 
 private:

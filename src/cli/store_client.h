@@ -23,7 +23,7 @@ namespace ckptfs {
 
 class StoreClient {
 public:
-    // The arguments outlive it. `observer`: told of every attempt, too, where there is one.
+    // The arguments outlive it. `observer`: notified of every attempt, too, where there is one.
     static Result<std::unique_ptr<StoreClient>> create(const StoreConfig& config, Timer& timer, Clock& clock,
                                                        Executor& executor, AttemptObserver* observer = nullptr);
 
@@ -47,7 +47,7 @@ private:
     Timer& timer_;
     Clock& clock_;
     Executor& executor_;
-    // Told of attempts until the stores have stopped.
+    // Notified of attempts until the stores have stopped.
     RequestStatistics statistics_;
     AttemptObserver* observer_ = nullptr;
     std::unique_ptr<AccessLog> access_log_;

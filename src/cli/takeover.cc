@@ -32,10 +32,10 @@ constexpr int kAnswerMilliseconds = 3000;
 // For another one that takes the same place back: the checks before a mount take so long at most.
 constexpr Milliseconds kWaitForTurn{30'000};
 constexpr Milliseconds kTryAgain{20};
-// One a daemon that died without its mount being detached; more is somebody else's doing.
+// One per daemon that died without its mount being detached; more were made by other programs.
 constexpr int kMostLayers = 8;
 
-// ECONNABORTED is told to those who waited for the daemon when it died.
+// Requests that waited for the daemon when it died get ECONNABORTED.
 bool is_told_by_a_dead_mount(int error) {
     return error == ENOTCONN || error == ECONNABORTED;
 }
@@ -50,7 +50,7 @@ bool answers_not_connected(const std::string& mount_point) {
     FileDescriptor writer(ends[1]);
     const pid_t child = fork();
     if (child == 0) {
-        // It may hang for as long as the daemon does: nobody is to wait for what it holds open.
+        // It may hang for as long as the daemon does: no other process may have to wait for what it holds open.
         close_all_but(writer.get(), 0);
         struct statfs status {};
         const char dead = statfs(mount_point.c_str(), &status) != 0 && is_told_by_a_dead_mount(errno) ? 1 : 0;
@@ -68,7 +68,7 @@ bool answers_not_connected(const std::string& mount_point) {
     return answered && dead == 1;
 }
 
-// Whoever has files open in it, or works in it, must not keep it in the tree.
+// Processes that have files open in it, or work in it, must not keep it in the tree.
 Status detach(const std::string& mount_point) {
     if (umount2(mount_point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
         return {};

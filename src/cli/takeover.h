@@ -2,9 +2,9 @@
 // Taking a mount point back from a daemon that has died.
 //
 // A mount whose daemon was killed stays in the tree and answers ENOTCONN to everything. It is detached where it is
-// ours to mount anew: of the same source, made by the same user, and certainly dead. Whoever is still in it keeps
-// getting errors; whoever comes by its path sees the new mount. Until then the dead one stays, because files that are
-// written into the bare directory would be nowhere.
+// ours to mount again: of the same source, made by the same user, and certainly dead. Processes that are still in it
+// keep getting errors; those that open its path see the new mount. Until then the dead one stays, because files that
+// are written into the bare directory would never reach the store.
 //
 // Threads: used by one thread.
 #pragma once
@@ -22,8 +22,8 @@
 
 namespace ckptfs {
 
-// The right to mount at a place. Its file goes when the lock does, and only then: who waits for it looks whether its
-// name still leads to what was locked.
+// The right to mount at a place. Its file goes when the lock does, and only then: a waiter checks whether its
+// name still leads to the file that it locked.
 class PlaceLock {
 public:
     PlaceLock() = default;
@@ -37,13 +37,13 @@ private:
     std::string path_;
 };
 
-// What is needed of the system.
+// What it needs from the system.
 struct TakeoverSystem {
     std::function<Result<std::vector<MountEntry>>()> mount_table;
-    // Certainly so: no answer is no sign.
+    // True only if it is certain: a missing answer proves nothing.
     std::function<bool(const std::string& mount_point)> is_dead;
     std::function<Status(const std::string& mount_point)> detach;
-    // Waits its turn, because who checks a mount point and then mounts there must be alone with it.
+    // Waits its turn, because checking a mount point and then mounting there must not overlap with another process.
     std::function<Result<PlaceLock>(const std::string& mount_point)> lock;
 };
 [[nodiscard]] TakeoverSystem takeover_system(std::function<Result<std::string>()> lock_directory);
@@ -53,7 +53,7 @@ struct TakeoverSystem {
 Result<bool> is_ours_to_take_back(const std::string& mount_point, const std::string& source, uid_t self,
                                   const TakeoverSystem& system);
 
-// Detaches it, and says whether there was one. What lives is left alone. The caller holds the lock.
+// Detaches it, and says whether there was one. A live mount is left alone. The caller holds the lock.
 Result<bool> take_back(const std::string& mount_point, const std::string& source, uid_t self,
                        const TakeoverSystem& system);
 

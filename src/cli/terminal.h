@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a terminal is told (ECMA-48).
+// Control sequences of terminals (ECMA-48).
 #pragma once
 
 namespace ckptfs {
 
-// To the first column, and the line is empty.
+// Goes to the first column and clears the line.
 inline constexpr const char* kClearLine = "\r\x1b[K";
 
 }  // namespace ckptfs

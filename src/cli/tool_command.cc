@@ -83,8 +83,8 @@ Status write_out(ByteSpan bytes) {
     while (!bytes.empty()) {
         const ssize_t written = write(STDOUT_FILENO, bytes.data(), bytes.size());
         if (written < 0 && errno == EPIPE) {
-            // Whoever read has had enough: the end of a program that does not ignore the signal. This thread may be one
-            // that has it blocked.
+            // The reader has closed its end: exit like a program that does not ignore the signal. This thread may
+            // have it blocked.
             std::signal(SIGPIPE, SIG_DFL);
             kill(getpid(), SIGPIPE);
         }
@@ -170,7 +170,7 @@ int tool_command(const ToolRequest& request, const Config& config) {
     if (request.tool == Tool::kDoctor) {
         return doctor_command(request, config);
     }
-    // A store that does not answer is waited for, for minutes: said after the first second.
+    // A store that does not answer is waited for, for minutes: reported after the first second.
     set_log_level(LogLevel::kWarning);
     hide_memory();
     // libcurl and OpenSSL may write to connections that are gone.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kLost = "lost ";
 constexpr std::string_view kUndone = "undone ";
-// It tells several times a second how far it is; what comes after the last time is short.
+// It reports its progress several times a second; what comes after the last report is short.
 constexpr std::chrono::seconds kPatience{60};
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Option values as people write them. Pure but for names of users and groups; the error's message says what was
+// Option values as users write them. Pure but for names of users and groups; the error's message says what was
 // expected.
 #pragma once
 

@@ -251,7 +251,7 @@ private:
     bool listing_ = false;
     std::deque<std::string> keys_;
     int opening_ = 0;
-    // With runs that nobody has taken.
+    // With runs that no thread has taken.
     std::deque<std::shared_ptr<ObjectUnderCheck>> open_;
     VerifyTotals totals_;
     std::optional<Error> list_error_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Credentials in JSON, as services and programs hand them out. Pure.
 //
-// Errors (EPROTO, or EACCES where the answer itself is an error) never hold what the text said of keys.
+// Errors (EPROTO, or EACCES where the answer itself is an error) never contain secrets from the text.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ struct SsoToken {
 struct SsoRenewal {
     Secret access_token;
     std::chrono::seconds valid_for;
-    // Empty: that which was sent goes on being used.
+    // Empty: the one that was sent stays in use.
     Secret refresh_token;
 };
 [[nodiscard]] std::string sso_renewal_body(const SsoToken& token);

@@ -14,7 +14,7 @@ namespace ckptfs {
 
 class ProcessSource final : public CredentialSource {
 public:
-    // A program may ask a service, or a person.
+    // A program may ask a service, or the user.
     static constexpr std::chrono::seconds kTimeLimit{60};
 
     explicit ProcessSource(std::string command, std::chrono::milliseconds limit = kTimeLimit)

@@ -13,7 +13,7 @@ namespace ckptfs {
 
 class ProfileSource final : public CredentialSource {
 public:
-    // `must_exist`: somebody has asked for this profile by name.
+    // `must_exist`: the user has asked for this profile by name.
     ProfileSource(const SourceContext& context, std::string profile, bool must_exist);
 
     [[nodiscard]] std::string name() const override;
@@ -30,7 +30,7 @@ private:
     const bool must_exist_;
     bool warned_ = false;
     ClockCorrection service_clock_;
-    // Of the last plan: it knows what it could not write back.
+    // Of the last plan: it holds what could not be written back.
     std::shared_ptr<SsoLogin> login_;
 };
 

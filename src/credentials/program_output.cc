@@ -26,7 +26,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t kMostOutput = std::size_t{1} << 20;
-// The end of what a program says tells why it gave up.
+// The end of a program's error output says why it failed.
 constexpr std::size_t kShownErrors = 500;
 constexpr std::chrono::milliseconds kLookForStop{100};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program and takes what it prints. No shell is involved.
+// Runs a program and captures its output. No shell is involved.
 #pragma once
 
 #include <chrono>

@@ -66,7 +66,7 @@ Result<std::unique_ptr<CredentialsProvider>> make_credentials_provider(const Sto
     if (config.no_sign_request) {
         return std::make_unique<AnonymousProvider>();
     }
-    // Else those of another source would be taken in silence.
+    // Else another source's would be used silently.
     if (!config.credentials_file.empty() && access(config.credentials_file.c_str(), F_OK) != 0) {
         return failure(EACCES,
                        format("--credentials-file {}: {}", escaped(config.credentials_file), std::strerror(errno)));

@@ -166,7 +166,7 @@ std::string RefreshingProvider::validity() const {
     return format(", while the credentials that are held are valid for {} s more", left.count());
 }
 
-// A source that has worked before is expected to work again: its service comes back, or somebody logs in anew.
+// A source that has worked before is expected to work again: its service comes back, or the user logs in again.
 void RefreshingProvider::count_failure(Error error) {
     ++failures_;
     paused_until_ = clock_.now() + pause_after_failures(failures_, random_());

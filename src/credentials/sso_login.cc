@@ -58,7 +58,7 @@ Result<SsoLogin::Held> SsoLogin::read() const {
 
 Result<SsoLogin::Held> SsoLogin::current() const {
     Result<Held> found = read();
-    // Without a file somebody has logged out.
+    // Without a file the user has logged out.
     return found && unwritten_ && unwritten_->token.expires > found->token.expires ? *unwritten_ : std::move(found);
 }
 

@@ -40,7 +40,7 @@ public:
     [[nodiscard]] bool is_of(const SsoSettings& settings, const std::string& profile) const {
         return settings_ == settings && profile_ == profile;
     }
-    // Fails where only a person can help, saying how, and where the service that renews it does not answer (retryable).
+    // Fails where only the user can help, saying how, and where the service that renews it does not answer (retryable).
     [[nodiscard]] Result<Secret> access_token(const std::stop_token& stop);
     // "profile NAME: why; run aws sso login …".
     [[nodiscard]] Failure login_needed(const std::string& why) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IAM Identity Center: the keys of a role for who is logged in.
+// IAM Identity Center: the keys of a role for the logged-in user.
 #pragma once
 
 #include <memory>

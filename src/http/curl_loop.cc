@@ -389,7 +389,7 @@ std::unique_ptr<Transfer> CurlLoop::detach(HttpTransport::Id id) {
 
 template <class End>
 void CurlLoop::conclude(std::unique_ptr<Transfer> transfer, End end) {
-    // Before the callback: whoever waits for the answer may look at the count next.
+    // Before the callback: a caller that waits for the answer may look at the count next.
     in_flight_.fetch_sub(1, std::memory_order_relaxed);
     end(*transfer);
     CurlEasy easy = transfer->release_handle();

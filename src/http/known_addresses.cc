@@ -49,7 +49,7 @@ std::vector<std::string> KnownAddresses::instead_of_lookup(std::string_view auth
         return {};
     }
     if (now >= *host->second.look_up_at) {
-        // The others wait for what comes of this one's.
+        // The others wait for the result of this one's.
         host->second.look_up_at = now + kLongestLookup;
         return {};
     }

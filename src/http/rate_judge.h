@@ -35,8 +35,8 @@ public:
 
     // Of a transfer that goes on, or a whole one.
     void saw(const RateWindow& window);
-    // The rate of the others, if this one crawls beside it. Take `by_the_past` only for what loses nothing when it is
-    // begun anew.
+    // The rate of the others, if this one crawls beside it. Take `by_the_past` only for transfers that lose nothing
+    // when they are started again.
     [[nodiscard]] std::optional<double> crawls_beside(const RateWindow& window, bool by_the_past);
 
 private:

@@ -130,7 +130,7 @@ Status Transfer::set_connection_options(const CurlTransportOptions& options) {
 }
 
 Status Transfer::set_headers() {
-    // An empty value takes out what libcurl would add by itself.
+    // An empty value removes a header that libcurl would add by itself.
     headers_.reset(curl_slist_append(nullptr, "Expect:"));
     bool complete = headers_ != nullptr && curl_slist_append(headers_.get(), "Accept:") != nullptr;
     for (const auto& [name, value] : request_.headers) {
@@ -285,7 +285,7 @@ std::int64_t Transfer::moved_bytes() const {
     curl_off_t downloaded = 0;
     curl_easy_getinfo(easy_.get(), CURLINFO_SIZE_UPLOAD_T, &uploaded);
     curl_easy_getinfo(easy_.get(), CURLINFO_SIZE_DOWNLOAD_T, &downloaded);
-    // What the kernel still holds has not moved: on a slow link the send buffer alone lasts for seconds, and each
+    // Bytes in the kernel's buffer have not moved: on a slow link the send buffer alone lasts for seconds, and each
     // byte that leaves it is progress.
     int unsent = 0;
     if (socket_ == CURL_SOCKET_BAD || ioctl(socket_, SIOCOUTQ, &unsent) != 0) {

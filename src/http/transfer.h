@@ -63,7 +63,7 @@ public:
     // The same for one that has ended: since the last window or its start.
     [[nodiscard]] RateWindow last_window(SteadyTime now) const;
     [[nodiscard]] bool ends_when_crawling() const { return request_.ends_when_crawling; }
-    // What has come is with the receiver: nothing is lost when the rest is asked for anew.
+    // The receiver has all that arrived: nothing is lost when the rest is requested again.
     [[nodiscard]] bool may_go_on() const { return request_.body.empty() && request_.on_body != nullptr; }
 
     // Call exactly one of these, as the last thing.

@@ -29,7 +29,7 @@ Meaning connect_meaning(long os_errno) {
     }
 }
 
-// Servers that hear the other protocol answer in their own, hang up, or wait for the rest.
+// Servers that are sent the other protocol answer in their own, hang up, or wait for the rest.
 const char* other_protocol(const FailedTransfer& failed) {
     if (!failed.no_answer_begun) {
         return nullptr;
