@@ -6,7 +6,7 @@
 // Each use has a reserve that the others cannot take, so that a full write queue cannot stop a read and neither can
 // stop a commit. A full budget makes the taker wait; it never fails and never grows.
 //
-// Ownership: a Buffer belongs to whoever holds it and goes back to the pool when destroyed. share() turns it into
+// Ownership: a Buffer belongs to its holder and goes back to the pool when destroyed. share() turns it into
 // shared read-only ownership. The pool outlives every buffer.
 // Threads: all functions may be called from any thread. Callbacks run on the thread that freed the buffer (or inline
 // when one is free) without any lock of the pool held; they must be short.
@@ -100,8 +100,8 @@ public:
     virtual void take(MemoryUse use, Ready ready) = 0;
     // Charges the buffer to another use (a received write that becomes file data); waits like take().
     virtual void recharge(Buffer buffer, MemoryUse use, Ready ready) = 0;
-    // `relieve` is called, without locks, whenever a taker has to wait, until it returns false: the block cache lets
-    // go of blocks, writers send partial parts early or spill. Listeners are asked in the order they were added.
+    // `relieve` is called, without locks, whenever a taker has to wait, until it returns false: the block cache
+    // frees blocks, writers send partial parts early or spill. Listeners are asked in the order they were added.
     virtual void add_pressure_listener(std::function<bool(MemoryUse waiting)> relieve) = 0;
     [[nodiscard]] virtual PoolUsage usage() const = 0;
 

@@ -21,7 +21,7 @@
 
 namespace ckptfs {
 
-// What people are told of a container without its description.
+// The message for a container without its description.
 inline constexpr const char* kLostDescription =
     "it looks compressed, but the metadata that says so (x-amz-meta-ckptfs-format) was lost, as by a copy without "
     "metadata; copy it again with it";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mount was asked to be: filled from the options table (src/cli/options.cc), read by everyone, changed by no
-// one. Plain values, grouped by the room that reads them.
+// A mount's settings: filled from the options table (src/cli/options.cc), read by every part of it, changed by
+// none. Plain values, grouped by the part that reads them.
 #pragma once
 
 #include <sys/types.h>
@@ -48,11 +48,11 @@ struct StoreConfig {
     static constexpr int kFewestConnections = 64;
     int max_connections = 0;
     [[nodiscard]] int connections() const { return max_connections > 0 ? max_connections : kFewestConnections; }
-    // Of them, for requests that carry next to nothing.
+    // Of them, for requests that carry almost no data.
     [[nodiscard]] int light_connections() const { return std::min(connections() / 8, 8); }
     // 0: as many as the processors ask for.
     int http_threads = 0;
-    // One line an attempt; empty: none.
+    // One line per attempt; empty: none.
     std::string access_log;
 };
 
@@ -61,19 +61,19 @@ struct WriteConfig {
     std::uint64_t part_size = 0;
     // Some stores (R2) need all parts but the last to be equal.
     bool equal_parts = false;
-    // Of one file: a writer that is ahead of the store by so many waits, instead of filling memory that will be cold
+    // Of one file: a writer that is ahead of the store by this many waits, instead of filling memory that will be cold
     // when it is sent.
     int max_parts_in_flight = 48;
     std::string staging_dir = "/var/tmp";
     // File names that are kept in the staging directory from open on, so that they can be written in any order.
     std::vector<std::string> stage;
     std::vector<std::string> keep_on_kill = {"*.log", "*.out", "*.err", "*.jsonl", "events.out.tfevents.*"};
-    // Names of the files that make a checkpoint one: they appear only where no other file below their directory is
+    // Names of the files that mark a checkpoint complete: they appear only where no other file below their directory is
     // known to have failed.
     std::vector<std::string> commit_markers = {".metadata", ".snapshot_metadata", "commit_success.txt"};
-    // So long is a file that failed remembered.
+    // How long a failed file is remembered.
     Milliseconds failed_sibling_ttl{std::chrono::hours(1)};
-    // Logs are published so often while they grow; 0: when they are closed or synced only.
+    // How often logs are published while they grow; 0: only when they are closed or synced.
     Milliseconds publish_interval{std::chrono::seconds(30)};
 };
 
@@ -81,9 +81,9 @@ enum class DirectIo : std::uint8_t { kAuto, kAlways, kNever };
 
 struct ReadConfig {
     DirectIo direct_io = DirectIo::kAuto;
-    // Blocks read ahead of one sequential reader at most; 0: what the read share of the budget allows.
+    // At most this many blocks are read ahead of one sequential reader; 0: what the read share of the budget allows.
     std::uint64_t max_read_ahead = 0;
-    // Requests for what nobody waits for yet, of all readers together.
+    // Requests for blocks that no read waits for yet, of all readers together.
     int max_requests_ahead = 48;
 };
 
@@ -94,7 +94,7 @@ struct NameConfig {
     mode_t file_mode = 0600;
     mode_t dir_mode = 0700;
     bool read_only = false;
-    // A rename of a directory that shows no sign of life for so long is ended by whoever meets it.
+    // A directory rename that shows no sign of life for this long is ended by any mount that finds it.
     Milliseconds rename_repair_after{std::chrono::minutes(10)};
 };
 

@@ -48,7 +48,7 @@ struct HttpRequest {
     // A body that crawls while those of other requests move, the rest of which may be asked for on another connection:
     // ends with ECONNABORTED.
     bool ends_when_crawling = false;
-    // Carries next to nothing and is waited for: has connections and a thread of its own.
+    // Carries almost no data and is waited for: has connections and a thread of its own.
     bool is_light = false;
     // Never through a proxy, whatever the environment says: addresses of this machine or its link.
     bool bypasses_proxy = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line an event, to standard error or the journal.
+// One line per event, to standard error or the journal.
 //
 // Text that came from outside (keys, server messages) must pass through escaped() before it is logged: it may hold
 // control sequences. Secrets are never passed to these functions.
@@ -15,7 +15,7 @@ namespace ckptfs {
 
 enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
 
-// Who reads standard error: people, who are told time and process; or the journal, which knows them and is told the
+// The reader of standard error: people are told time and process; the journal knows them and is told the
 // priority (sd-daemon(3)).
 enum class LogReader : std::uint8_t { kPeople, kJournal };
 

@@ -74,7 +74,7 @@ struct GetResponse {
     std::uint64_t length = 0;
     // x-amz-request-id, for the message where the bytes turn out to be damaged.
     std::string request_id;
-    // By the store's own clock (Date), to the second like Last-Modified; zero where it does not say.
+    // By the store's own clock (Date), to the second like Last-Modified; zero where absent.
     WallTime answered_at{};
     // The whole object came, and has the checksum that the store keeps of it. Bytes that do not have it are an error,
     // marked as damage.

@@ -25,7 +25,7 @@ struct Error {
     bool retryable = false;
     // The request may have taken effect although no success was seen: a commit has to look before it reports failure.
     bool outcome_unknown = false;
-    // Bytes came that are not those that were written. Perhaps on their way only: reading them again may help. Never of
+    // Bytes came that are not those that were written. Perhaps only damaged in transit: a retry may help. Never of
     // a request that was given up.
     bool damaged = false;
     // One line: what failed, on which key, and what to do. Never holds a secret.

@@ -170,7 +170,7 @@ Failure unknown_format(const ObjectInfo& object) {
     return failure(std::move(error));
 }
 
-// Somebody may have rewritten an object and kept its description.
+// Another client may have rewritten an object and kept its description.
 Status check_container(const ObjectInfo& object) {
     if (find_format(object) == nullptr) {
         return unknown_format(object);

@@ -3,7 +3,7 @@
 //
 // Behind the frames stands a tail of two skippable frames (RFC 8878, 3.1.2): padding, and the table in the seekable
 // format of the zstd project (contrib/seekable_format, version 0.1.0), so that `zstd -d` passes over both.
-// Everything that is read here comes from outside and is checked before it is used.
+// All input here is untrusted and is checked before it is used.
 #pragma once
 
 #include <cstddef>

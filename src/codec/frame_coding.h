@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One frame of a container: which coding its bytes get, and back by what the frame says of itself.
+// One frame of a container: which coding its bytes get, and decoding by the frame's own header.
 //
 // Pure functions; each thread keeps memory of its own for them (some 4 MiB).
 #pragma once
@@ -19,7 +19,7 @@ enum class CodingChoice : std::uint8_t {
     kZstd,
     // Byte planes, and whatever pays for what is not floats, or raw.
     kPlanes,
-    // For when processors are scarce: raw, but where an eighth of the bytes or more are zeros, which cost more to send
+    // For when CPU time is scarce: raw, but where an eighth of the bytes or more are zeros, which cost more to send
     // than to find.
     kZerosOnly,
 };

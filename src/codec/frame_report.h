@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one stored frame is made of, told from its headers without decoding it. Pure.
+// What one stored frame is made of, read from its headers without decoding it. Pure.
 #pragma once
 
 #include <cstddef>

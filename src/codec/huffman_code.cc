@@ -29,7 +29,7 @@ Leaves sorted_leaves(const ByteCounts& counts) {
     return leaves;
 }
 
-// Huffman's algorithm on sorted counts: nodes come to be in the order of their counts, so that two queues do.
+// Huffman's algorithm on sorted counts: nodes are made in the order of their counts, so two queues suffice.
 void unlimited_depths(const Leaves& leaves, std::array<std::uint8_t, 256>& depths) {
     const std::size_t size = leaves.size;
     std::array<std::uint32_t, 256> node_counts{};
@@ -80,7 +80,7 @@ void limit_depths(std::size_t size, std::array<std::uint8_t, 256>& depths) {
         ++depths[i];
         used -= kFull >> depths[i];
     }
-    // What was given back too much goes to the most frequent that it fits.
+    // Any excess goes to the most frequent symbol that it fits.
     for (std::size_t i = size; i-- > 0 && used < kFull;) {
         while (depths[i] > 1 && used + (kFull >> depths[i]) <= kFull) {
             used += kFull >> depths[i];

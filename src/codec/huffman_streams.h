@@ -16,7 +16,7 @@ namespace ckptfs {
 // Adds to the counts.
 void count_bytes(ByteSpan bytes, ByteCounts& counts);
 
-// What four streams of so many symbols may take, with what the writer touches beyond.
+// Room for four streams of this many symbols, with what the writer touches beyond.
 [[nodiscard]] constexpr std::size_t huffman_scratch(std::size_t symbols) {
     return symbols * kMaxCodeLength / 8 + 4 * 16;
 }

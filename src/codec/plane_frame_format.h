@@ -78,7 +78,7 @@ struct SubBlockHeader {
            (header.reference && (layout.width != 4 || layout.rotation > 0));
 }
 
-// Takes bytes from the front of a frame that may lie about what follows.
+// Takes bytes from the front of an untrusted frame.
 class Reader {
 public:
     explicit Reader(ByteSpan bytes) : bytes_(bytes) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reference sub-blocks of a plane frame name, told from its headers without decoding it (ckptfs-format(5),
+// What the reference sub-blocks of a plane frame name, read from its headers without decoding it (ckptfs-format(5),
 // "Reference sub-blocks"). Pure.
 #pragma once
 

@@ -3,7 +3,7 @@
 // can refer to it.
 //
 // Pieces are of kPieceElements elements; where they become too many for the memory, two neighbours at a time become
-// one, again and again. Nothing is told of pieces that were not added, forgotten, or lost between such neighbours: a
+// one, again and again. Nothing is known of pieces that were not added, forgotten, or lost between such neighbours: a
 // reference that is not found costs space, never correctness. What is found is compared by 64 bits of XXH3 of all of
 // its bytes.
 //
@@ -80,7 +80,7 @@ private:
     // Pieces of equal windows, or that fall on the same place, beyond which no more are found.
     static constexpr std::size_t kMaxProbes = 16;
 
-    // With the mutex held by nobody else.
+    // With the mutex held exclusively.
     void coarsen();
     void place(std::size_t first);
     void bring_up_to_date();
@@ -93,7 +93,7 @@ private:
     // Guarded by mutex_.
     unsigned level_ = 0;
     std::vector<Piece> pieces_;
-    // How many of the pieces the table has; it is brought up to date when somebody looks.
+    // How many of the pieces the table has; it is brought up to date at a lookup.
     std::size_t placed_ = 0;
     // By the window's hash: 1 + the place in pieces_; 0 is free. A power of two.
     std::vector<std::uint32_t> table_;

@@ -21,7 +21,7 @@ constexpr std::size_t kPieceBytes = kPieceElements * kBf16;
 constexpr std::size_t kWindowElements = ReferenceIndex::kWindowElements;
 // Places of a frame that are looked at first, where pieces are as small as can be.
 constexpr std::size_t kSamples = 2;
-// One piece in so many is looked for; those around it follow.
+// One piece in this many is looked up; those around it follow.
 constexpr std::size_t kStride = 3;
 // Hashes of a frame that may differ where a window was equal.
 constexpr int kMaxFailures = 64;

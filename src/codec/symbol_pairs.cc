@@ -18,7 +18,7 @@ constexpr std::size_t kBlock = 32;
 constexpr std::size_t kBlockPairs = kBlock / 2;
 constexpr std::size_t kSampleRuns = 32;
 constexpr std::size_t kSampleRun = 64;
-// One byte in so many may be outside: its block is coded byte by byte.
+// One byte in this many may be outside: its block is coded byte by byte.
 constexpr std::size_t kOutside = 64;
 
 // Where a stream begins, and how many whole blocks it has; what is left over at its end is coded byte by byte.

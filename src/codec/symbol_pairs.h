@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Huffman coding of bytes that almost all lie within 32 of each other, as exponents do: two at a time, which takes
-// half of the look-ups. What it writes is what write_huffman_streams() does. What it counts is near to what
+// half of the lookups. What it writes is what write_huffman_streams() does. What it counts is near to what
 // count_bytes() does: it looks at half of the bytes, and no byte that occurs is missed, so that all can be coded.
 //
 // Reuses its memory, and belongs to one thread at a time.

@@ -83,7 +83,7 @@ void not_guarded(const std::string& why) {
     close_all_but(daemon, STDERR_FILENO + 1);
     close(STDIN_FILENO);
     close(STDOUT_FILENO);
-    // What ends the daemon's process group is to leave it.
+    // A signal to the daemon's process group must not end it.
     setsid();
     prctl(PR_SET_NAME, "ckptfs-guard");
     prctl(PR_SET_PDEATHSIG, kDaemonEnds);
@@ -108,7 +108,7 @@ void ConnectionGuard::start() {
     }
     FileDescriptor ours(ends[0]);
     const FileDescriptor its(ends[1]);
-    // What a terminal or a service manager tells the daemon is not for it; blocked before it is there.
+    // Signals from a terminal or a service manager are for the daemon, not for it; blocked before it exists.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);

@@ -5,7 +5,7 @@
 // FUSE_DIRECT_IO_ALLOW_MMAP (linux/fuse.h, protocol 7.39, kernel 6.6) lets a file that is read with direct_io be mapped
 // shared as well; libfuse can name it from 3.17 on. FUSE_HANDLE_KILLPRIV_V2 (protocol 7.33, kernel 5.12) lets the
 // kernel remember that a file has no security.capability, which it else asks for before every write; nothing here has
-// privileges that a write would have to take away. libfuse does not name it. FUSE_PARALLEL_DIROPS lets look-ups in one
+// privileges that a write would have to take away. libfuse does not name it. FUSE_PARALLEL_DIROPS lets lookups in one
 // directory go on side by side; libfuse 3.14 agrees to it but does not say so in the reply.
 //
 // Threads: on_request() and on_reply() may be called from any thread.

@@ -50,7 +50,7 @@ void KernelNotifier::invalidate_attributes(std::uint64_t node) {
 }
 
 void KernelNotifier::enqueue(Notice notice) {
-    // What a dropped notice holds is let go of without the mutex.
+    // What a dropped notice holds is released without the mutex.
     Notice dropped;
     {
         const std::lock_guard lock(mutex_);

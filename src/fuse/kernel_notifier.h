@@ -67,7 +67,7 @@ private:
     };
 
     void enqueue(Notice notice);
-    // With mutex_ held: the oldest notice for a node that no thread is at.
+    // With mutex_ held: the oldest notice for a node that no thread is working on.
     std::optional<Notice> next();
     void start_thread_if_needed();
     void run();

@@ -27,7 +27,7 @@ public:
     // A descriptor of the connection for a Session.
     virtual Result<FileDescriptor> connection() const = 0;
     [[nodiscard]] virtual const MountEntry& entry() const = 0;
-    // Takes the mount out of the tree; what is still open in it fails from now on. Does nothing when somebody else has
+    // Takes the mount out of the tree; what is open in it fails from now on. Does nothing when another process has
     // unmounted it. The first call says whether it is gone.
     virtual Status detach() = 0;
 };

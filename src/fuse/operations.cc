@@ -299,7 +299,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t /*node*/, int /*data_only*/, fuse_file_
     }
 }
 
-// Nobody waits for the answer to RELEASE, but until it comes it takes one of the background places.
+// No process waits for the answer to RELEASE, but until it comes it takes one of the background slots.
 void op_release(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
     FileSystem& fs = *serving(req).fs;
     const HandleId handle = info->fh;

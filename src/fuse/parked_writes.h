@@ -6,7 +6,7 @@
 // buffer then, and what it received is copied to the disk. The kernel bounds how much: each thread that writes has one
 // request of a buffer's size under way.
 //
-// Writes are handed over in the order in which they came. What the disk does not give back as it was is EIO.
+// Writes are handed over in the order in which they came. Data that the disk does not return intact is EIO.
 //
 // Ownership: shared; what waits for a buffer or the disk keeps it. Pool and executor outlive it.
 // Threads: all functions may be called from any thread. park() waits for the disk.

@@ -26,7 +26,7 @@ void InterruptWatch::check() {
         const std::lock_guard lock(mutex_);
         requests.swap(requests_);
     }
-    // The last owner drops it here when the filesystem has let go of it without an answer.
+    // The last owner drops it here when the filesystem has released it without an answer.
     std::erase_if(requests, [](const std::shared_ptr<PendingRequest>& request) {
         return request.use_count() == 1 || request->give_up_if_dying();
     });
@@ -75,7 +75,7 @@ void PendingRequest::on_interrupt(fuse_req* /*request*/, void* self) {
         pending->interrupted_while_arming_ = true;
         return;
     }
-    // Alive: who answers disarms first, which waits for this function. libfuse holds the request's lock meanwhile, so
+    // Alive: the answer disarms first, which waits for this function. libfuse holds the request's lock meanwhile, so
     // that disarming from here would wait for itself.
     std::shared_ptr<PendingRequest> keep = pending->weak_from_this().lock();
     if (keep == nullptr || keep->answered()) {
@@ -100,7 +100,7 @@ bool PendingRequest::may_be_given_up() const {
     if (!interruptible_) {
         return false;
     }
-    // Who ends by itself waits for what its exit closes.
+    // A process that exits by itself waits for the closes of its exit.
     return interrupted_ ? processes_.is_dying(thread_) : processes_.exit_state(thread_) == ExitState::kKilledBySignal;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A request of the kernel that waits for its answer.
 //
-// It is answered exactly once, by whoever comes first: the filesystem's reply, or the kernel's INTERRUPT when the
+// It is answered exactly once, by the first of the two: the filesystem's reply, or the kernel's INTERRUPT when the
 // caller is dying. INTERRUPT comes for every signal that the caller handles; answering EINTR then makes close() raise
 // in programs that only have a timer running, so it is honoured only when ProcessInspector::is_dying() says so.
 // The kernel interrupts a request once: one that was interrupted by a harmless signal is looked at again from time to
 // time (InterruptWatch), so that a kill after it still lets the caller go.
 //
-// Every answering function returns false when the answer did not reach the kernel: somebody else has answered, or the
+// Every answering function returns false when the answer did not reach the kernel: it was answered before, or the
 // kernel has dropped the request. What a successful answer would have handed over (a lookup, a handle) must then be
 // given back by the caller.
 //

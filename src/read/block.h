@@ -90,7 +90,7 @@ struct BlockRun {
     bool referenced = false;
     // Some read waits for it, or several streams want it (cache's mutex).
     bool wanted = false;
-    // Nobody does any more: the fetch may end early.
+    // No longer wanted: the fetch may end early.
     std::atomic<bool> abandoned{false};
 };
 
@@ -141,7 +141,7 @@ struct CachedVersion {
     std::unordered_map<std::uint64_t, std::shared_ptr<Block>> blocks;
     // The end of a file larger than the first request, which brought it.
     std::shared_ptr<Block> tail;
-    // The store has it no more.
+    // The store no longer has it.
     std::optional<Error> gone;
     SecondTable second_table;
 };

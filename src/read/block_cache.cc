@@ -102,7 +102,7 @@ void BlockCache::keep_tail(CachedVersion& version, std::uint64_t offset, std::ui
     block->version = &version;
     block->ready_at = clock_.now();
     slot = block;
-    // Not read ahead: nobody is promised to come for it, so it goes like any block that was used once.
+    // Not read ahead: no reader is sure to come for it, so it goes like any block that was used once.
     block->was_read = true;
     order_.place(block, Block::Place::kUsed);
 }

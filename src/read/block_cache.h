@@ -60,7 +60,7 @@ public:
         // 256 MiB: a full window of one fast reader (192 MiB) and what slower readers of the same file still need of
         // what it has passed. More would be memory the kernel's page cache uses better.
         std::size_t blocks = 256;
-        // For what nobody waits for yet.
+        // For blocks that no read waits for yet.
         std::size_t requests_ahead = 48;
 
         // With as many blocks as keep these requests busy.
@@ -82,7 +82,7 @@ public:
     void mark_gone(CachedVersion& version, const Error& error);
 
     // --- reads
-    // Everything in memory: the answer. Else how much of it is on its way.
+    // The answer, if all of it is in memory. Else how much is on its way.
     struct Lookup {
         std::optional<Payload> payload;
         Found found = Found::kReady;
@@ -108,7 +108,7 @@ public:
     };
     Claim claim_ahead(CachedVersion& version, BlockSpan span, std::uint64_t blocks_per_request);
     void consumed(CachedVersion& version, BlockSpan span);
-    // Ends what is being fetched ahead there and nobody else wants; what is there and unread goes first.
+    // Ends fetches ahead there that no other stream wants; blocks that are there and unread go first.
     void abandon(CachedVersion& version, BlockSpan span);
     ReadShares& shares() { return shares_; }
     // Nearly as many requests are ahead as there may be.
@@ -146,7 +146,7 @@ private:
     [[nodiscard]] bool in_tail(const CachedVersion& version, std::uint64_t offset) const;
     void touch(const std::shared_ptr<Block>& block);
     [[nodiscard]] Slice pin(const std::shared_ptr<Block>& block, std::uint32_t begin, std::uint32_t end);
-    // The block is no longer found; whoever refers to it keeps it.
+    // The block is no longer found; what still refers to it keeps it.
     void forget(Block& block);
     void abandon_run(BlockRun& run);
     [[nodiscard]] std::shared_ptr<Block> find_block(const CachedVersion& version, std::uint64_t index) const;
@@ -173,7 +173,7 @@ private:
     std::atomic<std::uint64_t> bytes_wasted_{0};
     std::atomic<std::uint64_t> hits_{0};
     std::atomic<std::uint64_t> misses_{0};
-    // Somebody waits for memory that the cache could not give when it was asked.
+    // A taker waits for memory that the cache could not give when it was asked.
     std::atomic<bool> owes_memory_{false};
     ReadShares shares_;
     DirectReads direct_reads_;

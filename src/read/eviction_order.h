@@ -3,7 +3,7 @@
 //
 // First those that a sequential stream has passed, oldest first; then those used longest ago. What was read ahead and
 // not read yet is kept from other read-ahead, which would only push itself out; for a read that needs memory, or a
-// writer that waits, the block furthest ahead goes. Read-ahead that nobody came for in ten seconds goes like the rest.
+// writer that waits, the block furthest ahead goes. Read-ahead that is unread after ten seconds goes like the rest.
 //
 // Holds the blocks that are wholly there; not synchronised (the cache's mutex guards it).
 #pragma once

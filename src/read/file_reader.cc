@@ -170,7 +170,7 @@ void open_from_tail(ReadEnvironment& environment, const std::string& key, const 
                      make_reader_with_table(environment, std::move(*tail),
                                             [&environment, key, etag, again, done](auto reader) {
                                                 if (!reader && reader.error().damaged && !again) {
-                                                    // Damaged, perhaps on its way only.
+                                                    // Damaged, perhaps only in transit.
                                                     open_from_tail(environment, key, etag, true, done);
                                                 } else {
                                                     done(std::move(reader));

@@ -20,7 +20,7 @@ namespace ckptfs {
 
 namespace {
 
-// Ends the run when the last fetch of its frames lets go of it.
+// Ends the run when the last fetch of its frames releases it.
 class RunInProgress {
 public:
     RunInProgress(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run)
@@ -206,7 +206,7 @@ private:
                         });
     }
 
-    // Damaged may be those, or what this frame says of where they lie.
+    // Either those are damaged, or this frame's record of where they lie.
     void references_failed(WantedFrame wanted, Error error) {
         if (error.damaged && !second_attempt_) {
             decode_failed(std::move(wanted), error);

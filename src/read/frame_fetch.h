@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills a run of blocks from frames that have to be decoded.
 //
-// Frames that lie next to each other in the object come by one ranged GET, or from the tail that the first request
+// Frames that lie next to each other in the object come in one ranged GET, or from the tail that the first request
 // brought; each is decoded on the executor as soon as it is complete, while the next arrives. A frame that turns out
 // to be damaged is fetched once more on its own; if it is damaged again, its readers get EIO with key, offset and
 // request id.

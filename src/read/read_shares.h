@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much each reader may have ahead of it, so that all of them together stay within the memory for reads.
+// How much each reader may read ahead, so that all of them together stay within the memory for reads.
 //
 // Every sequential stream that was read from lately has an equal share. Time is passed in.
 // Threads: all functions may be called from any thread.

@@ -93,7 +93,7 @@ private:
         next();
     }
 
-    // Perhaps on its way only.
+    // Perhaps only damaged in transit.
     void damaged(const Frame& frame, Error why) {
         why.damaged = true;
         if (!std::exchange(fetched_again_, true)) {
@@ -182,7 +182,7 @@ public:
           missing_(ranges_.size()) {}
 
     void start() {
-        // Once the last is on its way, `ranges_` belongs to whoever settles it.
+        // Once the last is on its way, `ranges_` belongs to the thread that settles it.
         const std::size_t count = ranges_.size();
         for (std::size_t i = 0; i < count; ++i) {
             auto read = std::make_shared<PendingRead>(
@@ -217,7 +217,7 @@ private:
         if (missing_.fetch_sub(1) > 1) {
             return;
         }
-        // Nobody else is left.
+        // No other range is under way.
         if (error_) {
             done_(failure(std::move(*error_)));
         } else if (no_memory_) {

@@ -2,7 +2,7 @@
 // The earlier bytes of a file that decoding one of its frames takes.
 //
 // They come through the block cache, so that neighbours that refer to the same frame fetch it once. A frame that waits
-// for them keeps its own memory: where there is none left for them, frames could wait for each other for ever. So these
+// for them keeps its own memory: where there is none left for them, frames could wait for each other forever. So these
 // are read one after the other, in memory of their own (3 MiB at most, and none when idle), which waits for nothing but
 // the store.
 //

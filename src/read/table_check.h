@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the seek table of a version once more: nothing vouches for it, and a bit of it that flipped on its way makes a
+// Reads the seek table of a version once more: no checksum covers it, and a bit of it flipped in transit makes a
 // good frame look damaged.
 //
 // Threads: may be called from any thread; answers on the executor.

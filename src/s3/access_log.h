@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line an attempt, for support cases: what was asked, of which key, how it ended, and the store's request id.
+// One line per attempt, for support cases: what was asked, of which key, how it ended, and the store's request id.
 #pragma once
 
 #include <memory>

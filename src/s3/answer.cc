@@ -91,7 +91,7 @@ Attempt attempt_of(const Call& call, int number, const Result<HttpResponse>& out
     }
     attempt.status = outcome->status;
     attempt.request_id = outcome->header("x-amz-request-id");
-    // A body that was handed on is not in the response.
+    // A body that was streamed to the caller is not in the response.
     const std::string length(outcome->header("content-length"));
     attempt.bytes_received = call.on_body ? std::strtoull(length.c_str(), nullptr, 10) : outcome->body.size();
     return attempt;

@@ -41,7 +41,7 @@ struct Call {
     S3Request request;
     std::shared_ptr<RetryState> retry = std::make_shared<RetryState>();
     int precondition_errno = ESTALE;
-    // Goes in the lane of those that carry next to nothing.
+    // Goes in the lane of requests that carry almost no data.
     bool is_light = false;
     // For answers that may take long to begin (Complete, copies).
     int stall_timeout_factor = 1;
@@ -69,7 +69,7 @@ struct Call {
     // What is sent next is what the source has now: nothing is gained by sending the same again at once.
     bool expects_other_credentials = false;
     std::optional<WallTime> server_time;
-    // The store's own word on when to come back.
+    // How long the store asked to wait before a retry.
     Milliseconds retry_after{0};
     bool clock_corrected = false;
     bool damaged_before = false;

@@ -21,7 +21,7 @@ public:
     struct Corrected {
         // Server's time minus ours.
         std::chrono::seconds by;
-        // It is worth a line.
+        // It is worth a log line.
         bool is_first;
     };
     // From the Date header of an answer that refused the time.

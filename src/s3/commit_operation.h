@@ -28,7 +28,7 @@ class CommitOperation : public std::enable_shared_from_this<CommitOperation> {
 public:
     using Read = std::function<Result<PutResponse>(const HttpResponse&)>;
 
-    // An empty write id: nothing to recognise the commit by, so lost answers are only retried.
+    // Without a write id the commit cannot be recognised, so lost answers are only retried.
     CommitOperation(std::shared_ptr<RequestSender> sender, SharedCall call, std::string write_id, Read read,
                     StoreDone<PutResponse> done, std::shared_ptr<VersionPin> pin = nullptr);
     void start();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys that sign requests, and whoever has them.
+// The keys that sign requests, and the sources that have them.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -37,11 +37,11 @@ public:
     virtual void get(CredentialsReady ready) = 0;
     // The store refused these as expired or unknown: the next get() looks at the source again.
     virtual void refuse(const SharedCredentials& credentials) = 0;
-    // The store took these: a later refusal says that they have ended since.
+    // The store accepted these: a later refusal means that they have expired since.
     virtual void accept(const SharedCredentials& /*credentials*/) {}
-    // Where the present ones come from, for a person; empty where nobody knows.
+    // Where the current ones come from, for a person; empty where unknown.
     [[nodiscard]] virtual std::string source() { return {}; }
-    // Whoever waits is answered with ECANCELED, as is everyone who asks later.
+    // Waiters are answered with ECANCELED, as are all later callers.
     virtual void stop() {}
 };
 

@@ -22,7 +22,7 @@ struct Endpoint {
     // Percent-encoded, without a trailing '/': the endpoint's own path, and the bucket for path style.
     std::string base_path;
     std::string region;
-    // Every request says that whoever sends it pays.
+    // Every request says that the requester pays.
     bool requester_pays = false;
 
     [[nodiscard]] bool uses_tls() const { return scheme == "https"; }

@@ -91,7 +91,7 @@ constexpr auto kRules = std::to_array<Rule>({
     {"InsufficientStorage", ENOSPC, Recovery::kNone, kFullAdvice},
 });
 
-// Where the body names no code, or one that is not in the table.
+// Where the body has no code, or one that is not in the table.
 Rule rule_by_status(int status) {
     switch (status) {
         case 301:

@@ -126,7 +126,7 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
         return delivered ? unusable(EPROTO, "the answer does not say how large the object is", true)
                          : failure(delivered.error());
     }
-    // Not every store heeds If-Match.
+    // Not every store honours If-Match.
     if (is_another_version(*object)) {
         return unusable(ESTALE, "the object was replaced before it was read", false);
     }

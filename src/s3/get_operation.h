@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GetObject that goes on where it was cut off.
+// GetObject that resumes where it was cut off.
 //
 // Every attempt after the first byte asks for the rest only, pinned by the ETag that was seen; the head of each answer
-// is checked before one byte of it is handed on, so that bytes come once, in order, and of one version, also from a
-// store that passes If-Match over. A whole object fails with EIO where its bytes are not those of which the
+// is checked before one byte of it is handed on, so that bytes come once, in order, and of one version, even from a
+// store that ignores If-Match. A whole object fails with EIO where its bytes are not those of which the
 // store keeps a checksum, or has made the ETag.
 #pragma once
 

@@ -9,7 +9,7 @@
 namespace ckptfs {
 namespace {
 
-// A store whose marker does not move would be asked for the same page for ever.
+// A store whose marker does not advance would be asked for the same page forever.
 Failure stuck(const char* operation) {
     return failure(EPROTO, std::string(operation) + ": the store repeats a page of its list");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The requests of a mount that wait for their turn, in two lanes.
 //
-// Light ones carry next to nothing (HEAD, lists, deletions, small objects) and programs wait for each: some of the
+// Light ones carry almost no data (HEAD, lists, deletions, small objects) and programs wait for each: some of the
 // places are theirs, and bulk never takes them, so that neither a queue of parts nor parts that all hang hold up a
 // stat. Beyond those places the older one goes first, whatever its lane, so that a flood of light ones does not stop a
 // save. In each lane those that failed before come first of all.

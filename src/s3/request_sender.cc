@@ -16,7 +16,7 @@
 namespace ckptfs {
 namespace {
 
-// What passes by itself is over by then.
+// Short disturbances are over by then.
 constexpr Milliseconds kTellAfter{1'000};
 constexpr Milliseconds kTellEvery{30'000};
 
@@ -429,7 +429,7 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
     }
     if (!delay) {
         retry.given_up = true;
-        // What new credentials would have mended stays what it is.
+        // An error that new credentials would have mended stays as it is.
         error.errno_value = recovery_of(error) == Recovery::kRefreshCredentials ? error.errno_value : EIO;
         error.message += format("; given up after {:.1f} s without progress and {} attempts",
                                 static_cast<double>(failing_for.count()) / 1000.0, retry.failed_attempts);

@@ -2,8 +2,8 @@
 // Signs, sends, and sends again: the attempts of all S3 operations of a mount.
 //
 // At most as many requests are under way as the store has shown it bears (halved by 503, raised again by success);
-// the others wait, first come, first served, and those that failed before first of all; those that carry next to
-// nothing have places of their own. An operation is given up when no byte has moved for retry_for; time in the queue
+// the others wait, first come, first served, and those that failed before first of all; those that carry almost
+// no data have places of their own. An operation is given up when no byte has moved for retry_for; time in the queue
 // does not count. The first answer after an outage brings the others' next attempts forward, except where the store
 // asked for patience.
 //
@@ -113,7 +113,7 @@ private:
     // With mutex_ held.
     void arm(WaitNumber wait, Milliseconds delay);
     void end_outage(SteadyTime now);
-    // With mutex_ held: a store that fails is worth a line now and then, long before its requests are given up.
+    // With mutex_ held: a store that fails is worth a log line now and then, long before its requests are given up.
     [[nodiscard]] bool is_worth_a_line(Milliseconds failing_for, SteadyTime now);
     void wake_delayed(WaitNumber wait);
     void finish(const SharedCall& call, Result<HttpResponse> outcome);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How each S3 operation is asked for: method, query, headers, body. Pure.
+// How each S3 operation is sent: method, query, headers, body. Pure.
 //
 // What is missing here is added when an attempt is signed: host, date, payload hash, authorization.
 #pragma once

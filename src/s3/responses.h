@@ -28,8 +28,8 @@ struct ContentRange {
 // Size from Content-Range, else from Content-Length; nothing where neither is there.
 [[nodiscard]] std::optional<ObjectInfo> object_info(const std::string& key, const HttpResponse& response);
 
-// How long a 503 or 429 asks to stay away, by seconds or by a date, which is read beside the answer's own; 0 for any
-// other answer, and where it does not say.
+// Retry-After of a 503 or 429, in seconds or as a date, which is compared with the answer's own Date; 0 for any
+// other answer, and where it is absent.
 [[nodiscard]] Milliseconds retry_after(const HttpResponse& response);
 
 }  // namespace ckptfs

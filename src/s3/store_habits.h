@@ -18,7 +18,7 @@ enum class SentCondition : std::uint8_t { kAsInS3, kWithoutQuotes, kNotAtAll };
 
 class StoreHabits {
 public:
-    // True the first time: it is worth a line.
+    // True the first time: it is worth a log line.
     [[nodiscard]] bool is_first(const std::string& habit) {
         const std::lock_guard lock(mutex_);
         return told_.insert(habit).second;
@@ -30,7 +30,7 @@ public:
 
     // A condition of this kind was taken only when sent so, although it held. Believed when it was seen twice, and no
     // other was taken as in S3 in between: a proxy may have refused the first, and while it was looked at, the version
-    // may have gone and come back. True when it comes to be believed: it is worth a line.
+    // may have gone and come back. True when it comes to be believed: it is worth a log line.
     bool took(const std::string& kind, SentCondition sent) {
         const std::lock_guard lock(mutex_);
         Seen& seen = conditions_[kind];

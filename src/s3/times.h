@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times as S3 writes them. Pure; independent of locale and time zone. Nothing is read from other texts, nor from times
+// Times as S3 writes them. Pure; independent of locale and time zone. Other texts are not parsed, nor are times
 // outside the years 1970 to 2261, which a WallTime could not hold.
 #pragma once
 

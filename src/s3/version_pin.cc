@@ -118,7 +118,7 @@ void VersionPin::confirm(const SharedCall& call, const std::string& written, std
         confirmed({});
         return;
     }
-    // A proxy may not know the condition, once; who has judged it does so again.
+    // A proxy may not know the condition, once; a store that has judged it does so again.
     if (is_known || was_judged_) {
         tell();
     }

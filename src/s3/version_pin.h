@@ -27,7 +27,7 @@ namespace ckptfs {
 
 // The store does not know a header of the request.
 [[nodiscard]] bool refuses_conditions(const Error& error);
-// Some stores give ETags without quotes.
+// Some stores send ETags without quotes.
 [[nodiscard]] bool is_same_version(std::string_view etag, std::string_view other);
 
 class VersionPin : public std::enable_shared_from_this<VersionPin> {

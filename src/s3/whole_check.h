@@ -31,7 +31,7 @@ public:
     [[nodiscard]] Verdict verdict(StoreHabits& habits);
 
 private:
-    // Null where the store says nothing of the bytes.
+    // Null where the store has no digest of the bytes.
     std::unique_ptr<RunningDigest> digest_;
     std::string expected_;
     bool is_etag_ = false;

@@ -16,7 +16,7 @@ constexpr std::uint64_t kMostKept = std::uint64_t{64} << 20;
 // Requests whose answers were lost that may still take effect.
 constexpr std::size_t kMostFailed = 16;
 
-// What trying again does not mend.
+// Errors that a retry does not mend.
 bool is_final(const Error& error) {
     switch (error.errno_value) {
         case ESTALE:
@@ -106,7 +106,7 @@ std::shared_ptr<StreamWriter> GrowingFile::make_writer(std::uint64_t begin) {
     }
     auto writer = StreamWriter::create(environment_, key_, committed_, overwrite_);
     if (begin < committed_->size) {
-        // What goes wrong is told by what follows.
+        // Errors are reported by what follows.
         outbox_.add([writer, begin] { writer->truncate(begin, [](const Status&) {}); });
     }
     return writer;

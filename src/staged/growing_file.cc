@@ -365,7 +365,7 @@ void GrowingFile::discard_staged(std::uint64_t begin) {
 
 void GrowingFile::fail(Error error) {
     if (!failure_) {
-        // Whether or not a later call on the file comes to hear of it.
+        // Whether or not a later call on the file reports it.
         outbox_.add([line = escaped(error.message)] { log_error(line); });
         stop(std::move(error));
     }

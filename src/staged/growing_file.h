@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A log: a file that grows at its end and is published while it does. Who writes it does not wait for that.
+// A log: a file that grows at its end and is published while it does. The writing process does not wait for that.
 //
 //   What was written lies in --staging-dir until it is in the bucket, and as long as the next commit would have to send
 //     it once more: a commit sends a part of it through a writer of its own, and nothing has to be fetched. What is

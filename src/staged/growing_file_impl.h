@@ -83,7 +83,7 @@ private:
         bool streamed = false;
         // Something was changed since it began.
         bool outdated = false;
-        // Its writer has failed, and has told the log of it.
+        // Its writer has failed, and has logged that.
         bool is_logged = false;
     };
     using CommitPointer = std::shared_ptr<Commit>;
@@ -131,7 +131,7 @@ private:
         outbox_.add([pending, status] { std::get<Call>(*pending).done(status); });
     }
     void fail(Error error);
-    // Without a line in the log: who asked for it, or found it out, has said so.
+    // Without a line in the log: the caller, or the code that found it out, has reported it.
     void stop(Error error);
     void end_writer(const std::shared_ptr<FileWriter>& writer, Error why);
     void ended(const Status& status);
@@ -207,7 +207,7 @@ private:
     CommitPointer commit_;
     std::vector<PendingCommit> waiting_;
 
-    // Writers that are being ended, and who waits for that.
+    // Writers that are being ended, and the waiters for that.
     int ending_ = 0;
     Status ending_status_;
     std::vector<Done> aborted_;

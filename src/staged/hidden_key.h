@@ -3,7 +3,7 @@
 //
 //   PREFIX .ckptfs/tmp/ DIR/ file-MOUNT-UUID/ NAME
 //
-// No list of names shows them, yet whoever commits in DIR, or above it, finds them: a file is being written there. The
+// No listing shows them, yet a mount that commits in DIR, or above it, finds them: a file is being written there. The
 // last component is the file's own, by which it is decided how it is stored.
 //
 // Pure functions.
@@ -24,7 +24,7 @@ struct HiddenPlace {
 
 // A new one at every call, for the file that is to become `key`; where that is too long for a key, an unseen one.
 [[nodiscard]] std::string new_hidden_key(const HiddenPlace& place, const std::string& key);
-// For a file that is to become nothing: nobody waits for it. `key` was its name.
+// For a file that is never to be published: no commit waits for it. `key` was its name.
 [[nodiscard]] std::string new_unseen_key(const HiddenPlace& place, const std::string& key);
 // What the hidden keys of all files below a directory begin with. `directory` is empty, or ends in '/'.
 [[nodiscard]] std::string hidden_prefix(const std::string& prefix, const std::string& directory);

@@ -20,7 +20,7 @@ std::shared_ptr<StreamWriter> StagedFile::open_writer(const std::string& key, st
     }
     auto writer = StreamWriter::create(environment_.write, key, std::move(start), overwrite_);
     outbox_.add([writer, prefix, cut = prefix < content_.base_size(), size = content_.size()] {
-        // What goes wrong is told by what follows.
+        // Errors are reported by what follows.
         const auto ignore = [](const Status&) {};
         if (prefix > 0 && cut) {
             writer->truncate(prefix, ignore);
@@ -43,7 +43,7 @@ void StagedFile::start_commit() {
 void StagedFile::commit_stream() {
     const auto publish = [keep = self()](Result<CommittedObject> object) { keep->published(std::move(object)); };
     if (stream_->move_to(key_, overwrite_)) {
-        // Nothing has left yet.
+        // Nothing has been sent yet.
         outbox_.add([stream = stream_, publish] { stream->commit(CommitReason::kClose, publish); });
         return;
     }
@@ -97,7 +97,7 @@ void StagedFile::commit_around(Result<CommittedFrames> frames) {
         keeps_runs_ = !kept.runs.empty();
         committer_ = StreamWriter::create(environment_.write, key_, base_->object, std::move(kept), overwrite_);
         outbox_.add([writer = committer_, size = content_.size()] {
-            // What goes wrong is told by what follows.
+            // Errors are reported by what follows.
             writer->truncate(size, [](const Status&) {});
         });
         send_staged(std::move(from), prefix);
@@ -120,7 +120,7 @@ void StagedFile::send_staged(FeedSource from, std::uint64_t prefix) {
     });
 }
 
-// A store that takes parts may refuse to copy them.
+// A store that takes UploadPart may refuse UploadPartCopy.
 bool StagedFile::commit_without_copies(const Error& error) {
     const bool version_is_gone = error.errno_value == ESTALE || error.errno_value == ENOENT;
     if (!std::exchange(keeps_runs_, false) || failure_ || error.retryable || version_is_gone ||
@@ -176,7 +176,7 @@ void StagedFile::discard_staged() {
 }
 
 void StagedFile::answer_commit() {
-    // Whoever unmounts next leaves nothing behind.
+    // An unmount right after the answer leaves nothing behind.
     if (ending_ > 0) {
         commit_waits_ = true;
         return;

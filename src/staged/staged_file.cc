@@ -348,7 +348,7 @@ void StagedFile::carry_out(const PendingPointer& pending, PendingRead& /*read*/)
 
 void StagedFile::fail(Error error) {
     if (!failure_) {
-        // Whether or not a later call on the file comes to hear of it.
+        // Whether or not a later call on the file reports it.
         outbox_.add([line = escaped(error.message)] { log_error(line); });
         stop(std::move(error));
     }

@@ -111,9 +111,9 @@ private:
         next();
     }
     void fail(Error error);
-    // Without a line in the log: who asked for it, or found it out, has said so.
+    // Without a line in the log: the caller, or the code that found it out, has reported it.
     void stop(Error error);
-    // For what went wrong on the way through `writer`, which has told of what it found itself.
+    // For errors on the way through `writer`, which has reported those that it found itself.
     void stop_for(const std::shared_ptr<StreamWriter>& writer, Error error);
     void end_writer(const std::shared_ptr<FileWriter>& writer);
     void remove_temporary(const std::string& key);
@@ -129,7 +129,7 @@ private:
     // Then carries `pending` out once more, if there is one.
     void start_stream(const PendingPointer& pending);
     void stream_started(const PendingPointer& pending, const Status& status);
-    // The file fails with its stream, but hears of it with the next call only.
+    // The file fails with its stream, but learns of it only with the next call.
     void stream_failed(const FileWriter* stream, const Error& error);
     // Then carries `pending` out once more.
     void leave_stream(const PendingPointer& pending);
@@ -183,7 +183,7 @@ private:
     // Present while streaming: what content_ calls staged is there.
     std::shared_ptr<StreamWriter> stream_;
 
-    // A commit that is under way, and who waits for it.
+    // A commit that is under way, and its waiters.
     bool committing_ = false;
     std::vector<CommitDone> commit_done_;
     std::shared_ptr<StreamWriter> committer_;
@@ -192,9 +192,9 @@ private:
     // It has been published; something has to be removed before that is told.
     bool commit_waits_ = false;
 
-    // Keys of objects that nobody else knows.
+    // Keys of objects that are known only here.
     std::vector<std::string> temporaries_;
-    // Requests that clean up, and who waits for them.
+    // Requests that clean up, and their waiters.
     int ending_ = 0;
     Status ending_status_;
     std::vector<Done> aborted_;

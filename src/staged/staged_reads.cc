@@ -24,7 +24,7 @@ void StagedFile::read(std::uint64_t offset, std::size_t size, ReadDone done) {
         pending_.push_back(std::make_shared<Pending>(PendingRead{offset, size, std::move(done)}));
         advance();
     } else {
-        // Who reads what was just written will do so again.
+        // A process that reads what was just written will do so again.
         may_stream_ = may_stream_ && !changed;
         outbox_.add([keep, view = std::move(view), offset, done = std::move(done)]() mutable {
             keep->serve(std::move(view), offset, std::move(done));
@@ -40,7 +40,7 @@ void StagedFile::serve(ContentView view, std::uint64_t offset, ReadDone done) {
     } else if (view.only(ByteSource::kBase)) {
         read_base(view.base, offset, size, std::move(done));
     } else {
-        // Who waits for what the base is read into holds no memory of that kind: blocks are fetched and given up by
+        // A waiter for memory to read the base into holds none of that kind: blocks are fetched and given up by
         // a request that holds nothing else, so that these reads end. Encoding, which shares the other kind, waits for
         // none.
         const bool reads_base = std::any_of(view.pieces.begin(), view.pieces.end(), [](const ContentPiece& piece) {

@@ -10,9 +10,9 @@
 namespace ckptfs {
 namespace {
 
-// A part and a little: what stays below is one request, whatever is done to it until then.
+// A little more than a part: what stays below is one request, whatever is done to it until then.
 constexpr std::uint64_t kStagedAtFirst = std::uint64_t{8} << 20;
-// Who leaves more out is not writing in order.
+// A process that leaves more out is not writing in order.
 constexpr std::uint64_t kLargestGap = kFrameSize;
 
 }  // namespace

@@ -52,7 +52,7 @@ private:
 
     void here(const Result<GetResponse>& result) {
         if (!result && result.error().damaged && !std::exchange(again_, true)) {
-            // Perhaps on its way only.
+            // Perhaps only damaged in transit.
             send();
         } else if (!result) {
             done_(failure(result.error()));

@@ -234,7 +234,7 @@ void FileWriterImpl::send_last_part() {
         commit_->stored_size = size_;
         return;
     }
-    // Whatever was patched has left before.
+    // Patched parts have been sent before.
     Part last = assembler_->take_last();
     if (!may_be_sent(last)) {
         discard(std::move(last));

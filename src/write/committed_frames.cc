@@ -83,7 +83,7 @@ bool are_equal(const CommittedFrames& one, const CommittedFrames& other) {
                       });
 }
 
-// The records of frames that are copied go into the next table as they are, and nothing vouches for a table: it is read
+// The records of frames that are copied go into the next table as they are, and no checksum covers a table: it is read
 // until two readings agree.
 class TableReading : public std::enable_shared_from_this<TableReading> {
 public:

@@ -61,7 +61,7 @@ bool FileWriterImpl::sends_all_again() const {
     return kept_runs_.empty() && environment_.store.lacks_part_copy();
 }
 
-// What is copied is planned before the first byte leaves.
+// Copies are planned before the first byte is sent.
 bool FileWriterImpl::copies_are_known() {
     if (kept_size_ < kMinPartSize || !kept_runs_.empty() || copies_known_) {
         return true;
@@ -184,7 +184,7 @@ void FileWriterImpl::fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& 
     environment_.executor.post([keep = self(), cycle, fetch] { keep->decode_block(cycle, fetch); });
 }
 
-// A rename removes the old name as soon as the copy is there: what is still being asked of it is asked of the copy.
+// A rename removes the old name as soon as the copy is there: requests still under way to it are repeated on the copy.
 bool FileWriterImpl::follow_move(std::uint64_t cycle, Fetch& fetch) {
     const std::lock_guard lock(mutex_);
     if (failure_ || cycle != cycle_ || !has_moved(fetch.key)) {
@@ -290,7 +290,7 @@ void FileWriterImpl::decode_block(std::uint64_t cycle, const std::shared_ptr<Fet
                                       fetch->offset, good.error().message);
     }
     if (!good && good.error().errno_value == EIO && !std::exchange(fetch->again, true)) {
-        // Damaged, perhaps on its way only.
+        // Damaged, perhaps only in transit.
         fetch->missing.clear();
         fetch->referenced.clear();
         fetch->range = fetch->frame.range;
@@ -319,7 +319,7 @@ Status FileWriterImpl::take_referenced(Fetch& fetch, const Payload& stored) {
     return {};
 }
 
-// False where nobody waits for the block any more.
+// False where the block is no longer wanted.
 bool FileWriterImpl::find_referenced(std::uint64_t cycle, Fetch& fetch, const std::vector<FileRange>& references) {
     const std::lock_guard lock(mutex_);
     if (failure_ || cycle != cycle_) {

@@ -85,7 +85,7 @@ void FileWriterImpl::encode_into(const FrameSequencer::RawFrame& frame, std::uin
             history ? encoder->encode_in_file(raw.raw, raw.offset, *history, shared_output->bytes(), effort)
                     : encoder->encode(raw.raw, shared_output->bytes(), effort);
         keep->group_->has_encoded();
-        // Freed before anybody looks for memory.
+        // Freed before any writer looks for memory.
         raw.raw = Payload();
         if (!result) {
             keep->encoded(cycle, sequence, failure(std::move(result.error())));

@@ -4,7 +4,7 @@
 //
 // A save is slower for compression only while frames wait for a processor and little is on its way to the store at the
 // same time. When that has prevailed, frames are compressed only as long as the store has enough to do meanwhile, and
-// nobody else wants the processors, without whom nothing gets there. A mount remembers it from save to save, what it
+// no other thread, such as one that sends, wants the processors. A mount remembers it from save to save, what it
 // has seen of it so far, too, because a save of a second has no time to learn. After a while it tries again, more and
 // more rarely as long as nothing has changed.
 //

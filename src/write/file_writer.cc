@@ -440,7 +440,7 @@ bool FileWriterImpl::pass_to(std::uint64_t end) {
 
 void FileWriterImpl::fail(Error error) {
     if (!failure_) {
-        // Whether or not a later call on the file comes to hear of it.
+        // Whether or not a later call on the file reports it.
         outbox_.add([line = escaped(error.message)] { log_error(line); });
         stop(std::move(error));
     }

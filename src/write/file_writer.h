@@ -73,7 +73,7 @@ struct WriteData {
 // (O_EXCL).
 enum class Overwrite : std::uint8_t { kAllowed, kRefused };
 
-// kPublish: nobody waits for it. Where the writer says so (FileWriter::commit), one that fails harms nothing.
+// kPublish: no process waits for it. Where the writer says so (FileWriter::commit), one that fails harms nothing.
 enum class CommitReason : std::uint8_t { kClose, kFsync, kRename, kPublish };
 
 // What was created and never written to is not committed for these.
@@ -117,7 +117,7 @@ public:
     // Ends the upload and keeps `why` for every later call; what was committed before stays. `done` is called when
     // nothing is left in the store.
     virtual void abort(Error why, Done done) = 0;
-    // Its name is another's or nobody's: nothing of it is published any more. Where readable() it can go on being
+    // Its name is gone, or another file's: nothing of it is published any more. Where readable() it can go on being
     // changed and read, unless it is being published just now; else this is abort().
     virtual void orphan(Error why, Done done) { abort(std::move(why), std::move(done)); }
     // Only while no upload has begun and nothing is committed under the old key: later commits go to the new key, and
@@ -127,7 +127,7 @@ public:
     // commits start from that copy and go to its key.
     virtual void committed_moved(std::string key, CommittedObject copy) = 0;
 
-    // Called once the file fails or is aborted, before anybody is answered with that, also where nobody waits for an
+    // Called once the file fails or is aborted, before any caller gets that answer, also where no caller waits for an
     // answer; at most once, and not from within this call. Replaces what was set before.
     virtual void when_failed(std::function<void(const Error&)> told) = 0;
 

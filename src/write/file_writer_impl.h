@@ -3,7 +3,7 @@
 //
 // Every call and every completion locks the mutex, changes the state, and lets advance() decide what follows; calls to
 // the outside (pool, executor, store, callbacks) are put into the outbox and made without the mutex. Freed buffers wake
-// whoever waits for memory, so they too are let go of in the outbox (discard()).
+// waiters for memory, so they too are released in the outbox (discard()).
 //
 // Calls from the outside queue up in `pending_` and are carried out in that order, one at a time: a commit therefore
 // covers exactly what was handed over before it.
@@ -35,7 +35,7 @@
 
 namespace ckptfs {
 
-// A commit that is under way, and who waits for it.
+// A commit that is under way, and its waiters.
 struct ActiveCommit {
     std::vector<FileWriter::CommitDone> done;
     std::uint64_t size = 0;
@@ -125,7 +125,7 @@ private:
         Buffer buffer;
         Buffer stored;
         std::size_t filled = 0;
-        // Where they are encoded: by whom, and as which frame.
+        // Where they are encoded: by which encoder, and as which frame.
         std::shared_ptr<const FrameEncoder> decoder;
         CommittedFrame frame;
         // Bytes that the frame refers to and that are still missing. They come by way of the same two buffers, before
@@ -156,11 +156,11 @@ private:
     [[nodiscard]] std::optional<Slice> charge(const PendingPointer& pending);
     void charged(const PendingPointer& pending, Buffer buffer);
     void accept(Slice slice);
-    // One step on the way to `end`, which nobody writes.
+    // One step towards `end`, over bytes that are not written.
     [[nodiscard]] bool pass_to(std::uint64_t end);
     // The first failure of the file: kept, and logged.
     void fail(Error error);
-    // Without a line in the log: who asked for it has said so.
+    // Without a line in the log: the caller has reported it.
     void stop(Error error);
     void deliver(std::unique_lock<std::mutex>& lock);
     template <class T>
@@ -304,14 +304,14 @@ private:
     // The latest sending of each part number that has been sent before or may overtake: earlier ones are left out.
     std::uint64_t sendings_ = 0;
     std::map<int, std::uint64_t> latest_sending_;
-    // For the choice of who gives memory up.
+    // For the choice of the writer that gives memory up.
     std::uint64_t holds_since_ = 0;
     bool spilling_ = false;
     bool spill_when_encoded_ = false;
     int sent_early_ = 0;
     std::optional<ActiveCommit> commit_;
 
-    // Uploads that are being ended, and who waits for that.
+    // Uploads that are being ended, and the waiters for that.
     int ending_ = 0;
     Status ending_status_;
     std::vector<Done> aborted_;

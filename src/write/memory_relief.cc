@@ -40,7 +40,7 @@ bool needs_relief(const Shortage& shortage) {
         return false;
     }
     if (shortage.staged_parts_waiting > 0 && shortage.commits_waiting == 0) {
-        // They leave first; else the disk would fill while the store is behind.
+        // They are sent first; else the disk would fill while the store is behind.
         return false;
     }
     return shortage.spilling < (waiting + kSpareBuffers) * BufferPool::kPayloadSize;

@@ -23,7 +23,7 @@ struct StuckMemory {
     bool may_leave_early = false;
     // Of parts that have been sent.
     std::uint64_t kept_in_memory = 0;
-    // Counts up from writer to writer: who began to hold memory first.
+    // Counts up from writer to writer, in the order in which they began to hold memory.
     std::uint64_t since = 0;
 };
 
@@ -39,7 +39,7 @@ struct ReliefChoice {
 [[nodiscard]] std::optional<ReliefChoice> choose_relief(std::span<const StuckMemory> writers);
 
 struct Shortage {
-    // Buffers that somebody waits for: for new file data, or to send staged bytes.
+    // Buffers that are waited for: for new file data, or to send staged bytes.
     std::size_t writes_waiting = 0;
     std::size_t commits_waiting = 0;
     // Bytes held by both, of them on the way to the store, and of them on the way to the disk or about to be.

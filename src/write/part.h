@@ -63,7 +63,7 @@ struct PartFrame {
     std::uint64_t staged_size = 0;
     // Changes (by offset in the frame, without overlaps) of bytes that are staged or encoded.
     std::map<std::uint64_t, FramePatch> patches;
-    // Just back from the disk, and not yet compared with `crc32c`.
+    // Just read back from the disk, and not yet compared with `crc32c`.
     bool unverified = false;
 
     [[nodiscard]] std::uint64_t end() const { return offset + size; }

@@ -79,10 +79,10 @@ public:
     [[nodiscard]] std::vector<FrameBytes> kept_in_memory() const;
     // The frame's bytes lie on the disk now. Returns what held them in memory; nothing when it has changed or gone.
     [[nodiscard]] Payload stage(const FrameBytes& frame);
-    // Lets go of them; returns those that must be sent again because they were patched.
+    // Releases them; returns those that must be sent again because they were patched.
     [[nodiscard]] std::vector<Part> drop_kept();
 
-    // Bytes that nobody needs any more, to be freed where no mutex is held.
+    // Bytes that are no longer needed, to be freed where no mutex is held.
     [[nodiscard]] std::vector<Part> take_discarded() { return std::exchange(discarded_, {}); }
 
 private:
@@ -96,7 +96,7 @@ private:
     [[nodiscard]] bool may_change(const Part& part, std::uint64_t offset, std::uint64_t end) const;
     void seal_into(std::vector<Part>& parts);
     void discard(std::optional<Kept>& place);
-    // The part is about to be let go of.
+    // The part is about to be released.
     void keep_references(const Part& part);
     [[nodiscard]] std::vector<Kept*> kept();
     [[nodiscard]] std::vector<const Kept*> kept() const;

@@ -24,7 +24,7 @@ public:
     PartPlan(const WriteConfig& config, std::uint64_t write_budget);
 
     // How many bytes part `number` (from 1) that begins at `offset` should hold before it is sent; whole frames.
-    // `known_size`: of the whole object, 0 where nobody has told.
+    // `known_size`: of the whole object, 0 where it is unknown.
     [[nodiscard]] std::uint64_t part_size(int number, std::uint64_t offset, std::uint64_t known_size) const;
 
     // No file can grow larger than this. A size told in advance reaches further, because its parts start larger.

@@ -10,7 +10,7 @@
 namespace ckptfs {
 namespace {
 
-// Nobody here knows whether the mount was made by a command or from /etc/fstab.
+// It is unknown here whether the mount was made by a command or from /etc/fstab.
 constexpr std::string_view kRemedy =
     "mount with --stage GLOB (in /etc/fstab: stage=GLOB) where GLOB matches the file's name";
 

@@ -77,7 +77,7 @@ private:
     std::atomic<std::uint64_t> storing_{0};
 
     mutable std::mutex mutex_;
-    // Guarded by mutex_. Bounded by the parts of the files being written. The first belongs to whoever works on it.
+    // Guarded by mutex_. Bounded by the parts of the files being written. The first belongs to its current task.
     std::deque<Job> jobs_;
 };
 

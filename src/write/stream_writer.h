@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A FileWriter for who knows another way when writes do not come in order, or has another place for what is written:
+// A FileWriter for a caller that has another way for out-of-order writes, or another place for what is written:
 // staged/ keeps such files.
 #pragma once
 

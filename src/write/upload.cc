@@ -53,7 +53,7 @@ void Upload::add_part(int number, PartRequest request) {
     Part& part = parts_[number];
     part.forgotten = false;
     if (part.next) {
-        // Superseded before it left: whoever sent it hears of the later bytes.
+        // Superseded before it left: its waiters are answered for the later bytes.
         for (PartDone& done : part.next->done) {
             request.done.push_back(std::move(done));
         }
@@ -315,7 +315,7 @@ void Upload::end_now() {
     outbox_.add([self = shared_from_this(), id = *id_] {
         self->store_.abort_upload(id, [self](const Status& status) {
             std::unique_lock lock(self->mutex_);
-            // Not tried again: the store has already done so for as long as it was told to.
+            // Not retried: the store client has already done so for as long as it was told to.
             self->closed_ = true;
             for (Done& done : self->aborting_) {
                 self->outbox_.add([done = std::move(done), status] { done(status); });
@@ -332,7 +332,7 @@ void Upload::end_before_quiet() {
     }
     ++in_flight_;
     outbox_.add([self = shared_from_this(), id = *id_] {
-        // Tried again when all is quiet, and answered then.
+        // Retried when nothing is in flight, and answered then.
         self->store_.abort_upload(id, [self](const Status&) {
             std::unique_lock lock(self->mutex_);
             --self->in_flight_;
@@ -361,7 +361,7 @@ void Upload::answer_waiting_parts() {
 }
 
 void Upload::discard(Payload body) {
-    // Freed memory wakes whoever waits for it: not under our mutex.
+    // Freed memory wakes its waiters: not under our mutex.
     outbox_.add([body = std::move(body)] {});
 }
 

@@ -96,7 +96,7 @@ bool WriterGroup::short_of_memory(std::uint64_t decided) const {
     constexpr auto kEncode = static_cast<std::size_t>(MemoryUse::kEncode);
     Shortage shortage;
     shortage.writes_waiting = usage.waiting[kWrite];
-    // What a part needs to leave.
+    // What a part needs to be sent.
     shortage.commits_waiting = usage.waiting[kCommit] + usage.waiting[kEncode];
     shortage.held =
         std::uint64_t{usage.in_use[kWrite] + usage.in_use[kCommit] + usage.in_use[kEncode]} * BufferPool::kPayloadSize;

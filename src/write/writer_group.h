@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the writers of one mount share: the plan of their parts, the way to the disk and back, and the care for memory
-// when somebody waits for it.
+// What the writers of one mount share: the plan of their parts, the way to the disk and back, and what frees memory
+// when it is waited for.
 //
 // Ownership: made by the first writer of an environment, kept by every writer; the pool knows it as a listener.
 // Threads: all functions may be called from any thread. A writer's mutex may be held in enter(), leave() and the
@@ -46,7 +46,7 @@ public:
     // From its first byte to its commit or failure.
     void enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder);
     void leave(const MemoryHolder* key);
-    // Who began to hold memory earlier has a smaller one.
+    // A writer that began to hold memory earlier has a smaller one.
     [[nodiscard]] std::uint64_t next_turn() { return ++turns_; }
 
     // Memory that is freed when the store has answered.
@@ -65,7 +65,7 @@ private:
 
     // `decided`: bytes for which something has been done, which may not show yet.
     [[nodiscard]] bool short_of_memory(std::uint64_t decided) const;
-    // How much that will free; 0 when there is nothing left to do.
+    // How much that will free; 0 when nothing is left to do.
     std::uint64_t relieve_one();
     [[nodiscard]] std::vector<std::shared_ptr<MemoryHolder>> holders() const;
 
