@@ -164,7 +164,7 @@ CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
     }
     if (*older_than < kYoungestLeftover) {
         return Answer{
-            "ckptfs: --older-than: at least 1h; a mount is not heard of earlier, and its uploads look like nobody's\n",
+            "ckptfs: --older-than: at least 1h; a mount is not heard of earlier, and its uploads look abandoned\n",
             kUsageError};
     }
     const auto probe_mib = parse_number(words.probe_mib, 0, kMostProbeMib);

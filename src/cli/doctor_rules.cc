@@ -71,7 +71,7 @@ constexpr auto kRules = std::to_array<ProbeRule>({
      "commits whose answer is lost, are not",
      "compress", "none", kUnknown},
     {Probe::kEtag, "an object has the ETag that its upload was answered", kLimit, "the ETag changes after the upload",
-     "a file that was just saved counts as replaced: whoever has it open gets ESTALE once", "", "", kUnknown},
+     "a file that was just saved counts as replaced: its readers get ESTALE once", "", "", kUnknown},
     {Probe::kListAfterWrite, "what was written is listed at once", kProblem, "what was written is not listed at once",
      "other nodes may miss a checkpoint, or find half of it", "", "", kUnknown},
     {Probe::kListOrder, "keys come in the order of their bytes", kNote,

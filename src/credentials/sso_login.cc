@@ -47,7 +47,7 @@ Failure SsoLogin::login_needed(const std::string& why) const {
 Result<SsoLogin::Held> SsoLogin::read() const {
     auto text = read_text_file(AT_FDCWD, path_.c_str());
     if (!text) {
-        return login_needed(errno == ENOENT ? "nobody is logged in" : format("{}: {}", path_, std::strerror(errno)));
+        return login_needed(errno == ENOENT ? "no user is logged in" : format("{}: {}", path_, std::strerror(errno)));
     }
     auto token = parse_sso_token(*text);
     if (!token) {

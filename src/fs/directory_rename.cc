@@ -51,8 +51,8 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
     if (Status decided = record_.change_state(MarkerState::kCommitted); !decided) {
         if (decided.error().outcome_unknown) {
             decided.error().message = move_.source +
-                                      ": it is not known whether its rename was decided; who meets it "
-                                      "later goes on with it: " +
+                                      ": it is not known whether its rename was decided; the next mount "
+                                      "that finds it goes on with it: " +
                                       decided.error().message;
         } else {
             go_back();
@@ -208,8 +208,8 @@ Result<bool> DirectoryRename::show_destination() {
     Error error = shown.error();
     error.errno_value = EIO;
     error.message = move_.destination +
-                    ": the rename is decided but could not be finished, and will be by whoever "
-                    "meets it later: " +
+                    ": the rename is decided but could not be finished; the next mount that finds it "
+                    "finishes it: " +
                     error.message;
     return failure(std::move(error));
 }
@@ -226,7 +226,7 @@ void DirectoryRename::go_back() {
     }
     if (!back) {
         log_warning(escaped(move_.source + ": its rename to " + move_.destination +
-                            " failed and will be undone by whoever meets it later: " + back.error().message));
+                            " failed; the next mount that finds it undoes it: " + back.error().message));
     }
 }
 
@@ -283,9 +283,7 @@ void DirectoryRename::remove_source(bool pinned) {
     }
     if (!removed) {
         // It is hidden, so that the rename has taken effect on every mount.
-        log_warning(escaped(move_.source +
-                            " was renamed; what is left of it will be deleted by whoever meets it "
-                            "later: " +
+        log_warning(escaped(move_.source + " was renamed; the next mount that finds what is left of it deletes that: " +
                             removed.error().message));
     }
 }

@@ -190,7 +190,7 @@ TEST_F(SsoSourceTest, KeysForTheToken) {
 }
 
 TEST_F(SsoSourceTest, WhoIsNotLoggedInIsTold) {
-    EXPECT_THAT(message(fetch(source())), HasSubstr("nobody is logged in; run aws sso login --sso-session corp"));
+    EXPECT_THAT(message(fetch(source())), HasSubstr("no user is logged in; run aws sso login --sso-session corp"));
     log_in("2020-01-01T00:00:00Z");
     EXPECT_THAT(message(fetch(source())), HasSubstr("the login has expired; run aws sso login --sso-session corp"));
     EXPECT_TRUE(transport_.asked().empty());

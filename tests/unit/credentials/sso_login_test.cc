@@ -172,8 +172,8 @@ TEST_F(SsoLoginTest, AFileThatCannotBeWrittenIsNoObstacle) {
         return HttpResponse{200, {}, R"({"accessToken": "new access", "expiresIn": 3600, "refreshToken": "r2"})"};
     });
     EXPECT_EQ(token(of), "new access");
-    // Once nobody is logged in, what is held counts no more.
-    EXPECT_THAT(token(of), HasSubstr("nobody is logged in"));
+    // Once no user is logged in, what is held counts no more.
+    EXPECT_THAT(token(of), HasSubstr("no user is logged in"));
     std::filesystem::rename(home_ / ".aws/sso/elsewhere", home_ / ".aws/sso/cache");
     EXPECT_EQ(token(of), "new access");
     clock_.move(hours(1));
