@@ -121,3 +121,13 @@ def test_logs_and_pointers_of_a_killed_mount_are_no_failures(killed):
     assert os.listdir(killed.other / "step") == []
     assert killed.simulator.failed_files(killed.prefix) == []
     commit(killed.other / "step")
+
+
+def test_where_uploads_cannot_be_listed_they_are_ended_all_the_same(killed):
+    """There they hold no marker back, so that nothing has to be recorded first."""
+    killed.kill_in_upload()
+    killed.simulator.inject({"op": "ListMultipartUploads", "action": "403"})
+    ours = killed.again()
+    wait_until(lambda: "ended 1 of 1 upload or hidden file" in ours.log(), "the upload to be ended")
+    killed.simulator.clear_faults()
+    assert killed.is_ended()
