@@ -131,3 +131,17 @@ def test_where_uploads_cannot_be_listed_they_are_ended_all_the_same(killed):
     wait_until(lambda: "ended 1 of 1 upload or hidden file" in ours.log(), "the upload to be ended")
     killed.simulator.clear_faults()
     assert killed.is_ended()
+
+
+def test_the_next_file_with_a_temporary_name_makes_good_for_one_that_was_cut_off(killed):
+    """The job that starts again chooses another one."""
+    killed.key = killed.prefix + "step/shard.a.tmp"
+    killed.simulator.inject({"op": "UploadPart", "key": killed.key, "after": 1, "action": "hang"})
+    killed.kill_while(IN_ORDER.replace("sys.argv[1]", "sys.argv[1] + '.a.tmp'"),
+                      lambda: killed.simulator.uploaded_parts(killed.prefix))
+    ours = killed.again()
+    wait_until(killed.is_ended, "the upload to be ended")
+    refuse_to_commit(ours / "step")
+    (ours / "step/shard.b.tmp").write_bytes(b"whole")
+    (ours / "step/shard.b.tmp").rename(ours / "step/shard")
+    commit(killed.other / "step")
