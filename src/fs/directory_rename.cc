@@ -45,7 +45,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
         return created;
     }
     if (Status filled = fill_destination(steps); !filled) {
-        go_back();
+        go_back(steps.may_pin());
         return filled;
     }
     if (Status decided = record_.change_state(MarkerState::kCommitted); !decided) {
@@ -55,7 +55,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
                                       "that finds it goes on with it: " +
                                       decided.error().message;
         } else {
-            go_back();
+            go_back(steps.may_pin());
         }
         return decided;
     }
@@ -214,15 +214,15 @@ Result<bool> DirectoryRename::show_destination() {
     return failure(std::move(error));
 }
 
-void DirectoryRename::go_back() {
+void DirectoryRename::go_back(bool pinned) {
     Status back = record_.change_state(MarkerState::kRollingBack);
     if (back) {
-        back = roll_back(store_, clock_, record_.rename(), names());
+        back = roll_back(store_, clock_, record_.rename(), names(), pinned);
         if (back) {
             back = record_.remove();
         }
     } else if (record_.lost()) {
-        back = go_back_when_lost();
+        back = go_back_when_lost(pinned);
     }
     if (!back) {
         log_warning(escaped(move_.source + ": its rename to " + move_.destination +
@@ -230,7 +230,7 @@ void DirectoryRename::go_back() {
     }
 }
 
-Status DirectoryRename::go_back_when_lost() {
+Status DirectoryRename::go_back_when_lost(bool pinned) {
     const DirectoryMarker& rename = record_.rename();
     const Result<StoredMarker> record = read_marker(store_, clock_, record_key(rename));
     if (!record && record.error().errno_value != ENOENT) {
@@ -241,12 +241,12 @@ Status DirectoryRename::go_back_when_lost() {
         back = show_source(store_, clock_, rename);
     } else {
         // It was repaired, and this mount went on without knowing.
-        back = roll_back(store_, clock_, rename, names());
+        back = roll_back(store_, clock_, rename, names(), pinned);
         if (back) {
             back = record_.remove();
         }
     }
-    return back ? remove_late_copies(store_, rename, copies_) : back;
+    return back ? remove_late_copies(store_, rename, copies_, pinned) : back;
 }
 
 // What another mount writes meanwhile stays. For a store without conditional deletes, what is there is looked up once

@@ -74,9 +74,9 @@ private:
     Status copy_what_changed();
     // False where another mount does so, and all that follows.
     Result<bool> show_destination();
-    void go_back();
+    void go_back(bool pinned);
     // Others may be at it as well, or have been.
-    Status go_back_when_lost();
+    Status go_back_when_lost(bool pinned);
     void remove_source(bool pinned);
     // Those that are the versions that were copied.
     Result<std::vector<RemoveRequest>> copied_sources(bool pinned);

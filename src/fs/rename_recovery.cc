@@ -65,13 +65,13 @@ void add_names(std::set<std::string>& names, const std::string& directory, const
     }
 }
 
-// Removes the named keys; `others_remain` tells whether the directory holds more.
+// Removes the named keys as they were listed; `others_remain` tells whether the directory holds more.
 Status remove_named(ObjectStore& store, const std::string& directory, const Tree& tree,
-                    const std::set<std::string>& names, bool& others_remain) {
+                    const std::set<std::string>& names, bool pinned, bool& others_remain) {
     std::vector<RemoveRequest> keys;
     for (const ObjectInfo& object : tree.objects) {
         if (names.contains(object.key.substr(directory.size()))) {
-            keys.emplace_back(object.key);
+            keys.emplace_back(object.key, pinned ? object.etag : "");
         }
     }
     others_remain = keys.size() < tree.objects.size();
@@ -118,7 +118,8 @@ Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker
     return remove_marker(store, rename.source, (*marker)->etag, !(*marker)->marker->source_was_implied);
 }
 
-Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names) {
+Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
+                 bool pinned) {
     if (Status shown = show_source(store, clock, rename); !shown) {
         return shown;
     }
@@ -140,7 +141,7 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
     }
     add_names(moved, rename.source, *source);
     bool others_remain = false;
-    if (Status removed = remove_named(store, rename.destination, *copies, moved, others_remain); !removed) {
+    if (Status removed = remove_named(store, rename.destination, *copies, moved, pinned, others_remain); !removed) {
         return removed;
     }
     return remove_marker(store, rename.destination, *copies->hidden_by,
@@ -179,7 +180,7 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
     return remove_marker(store, rename.source, *source->hidden_by, others_remain);
 }
 
-Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies) {
+Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies, bool pinned) {
     const Result<std::vector<ObjectInfo>> listed = list_all(store, rename.destination);
     if (!listed) {
         return failure(listed.error());
@@ -189,7 +190,7 @@ Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, con
         const auto copied = copies.find(rename.source + object.key.substr(rename.destination.size()));
         if (copied != copies.end() && copied->second.copy.etag == object.etag &&
             copied->second.copy.modified == object.last_modified) {
-            late.emplace_back(object.key);
+            late.emplace_back(object.key, pinned ? object.etag : "");
         }
     }
     return remove_all(store, late);

@@ -21,16 +21,19 @@ namespace ckptfs {
 
 using NameList = std::optional<std::vector<MovedName>>;
 
-// `names`: what the rename moves, as far as it is known. The source is shown, the copies are deleted.
-Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names);
+// `names`: what the rename moves, as far as it is known. `pinned`: whether the store is known to honour conditional
+// deletes. A process may be stopped before its deletes while others go on: they name the versions that it has seen.
+//
+// The source is shown, the copies are deleted.
+Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
+                 bool pinned);
 // The destination is shown, the source deleted; what was committed there since it was copied stays, and shows it again.
-// `pinned`: whether the store is known to honour conditional deletes.
 Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
               bool pinned);
 
 // The source's marker, if it is this rename's, becomes an ordinary one.
 Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename);
 // For a slow process whose rename was taken over: removes what it copied later than that, unless replaced since.
-Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies);
+Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies, bool pinned);
 
 }  // namespace ckptfs

@@ -195,8 +195,9 @@ Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action) {
     if (!names) {
         return failure(names.error());
     }
-    return action == RepairAction::kFinish ? finish(store, state_.env.clock, rename, *names, state_.deletes->honoured())
-                                           : roll_back(store, state_.env.clock, rename, *names);
+    const bool pinned = state_.deletes->honoured();
+    return action == RepairAction::kFinish ? finish(store, state_.env.clock, rename, *names, pinned)
+                                           : roll_back(store, state_.env.clock, rename, *names, pinned);
 }
 
 }  // namespace ckptfs

@@ -11,6 +11,8 @@
 
 #include "file_system_fixture.h"
 #include "fs/copy_plan.h"
+#include "fs/marker_objects.h"
+#include "fs/rename_recovery.h"
 #include "support/hooked_store.h"
 #include "support/sync_store.h"
 
@@ -200,6 +202,40 @@ TEST_F(DirectoryRenameTest, OfTwoMountsOneRenames) {
     EXPECT_EQ(tree("third"), kWhole);
     EXPECT_EQ(tree("old"), std::nullopt);
     EXPECT_EQ(tree("new"), std::nullopt);
+}
+
+TEST_F(DirectoryRenameTest, ARepairThatIsLateDeletesNothingThatWasMadeSince) {
+    const auto killed_while_copying = [&] {
+        HookedStore mortal(store, [&](int) { return store.exists("p/new/a") ? Fate::kFails : Fate::kPasses; });
+        EXPECT_FALSE(rename_with(mortal));
+    };
+    const auto roll_back_through = [&](ObjectStore& seen) {
+        const Names keys = store.keys();
+        const auto record = std::find_if(keys.begin(), keys.end(),
+                                         [](const std::string& key) { return recorded_paths("p/", key).has_value(); });
+        const Result<StoredMarker> marker = read_marker(store, clock, *record);
+        const Result<NameList> names = read_names(store, names_key(*marker->marker));
+        return roll_back(seen, clock, *marker->marker, *names, true);
+    };
+    killed_while_copying();
+    int requests = 0;
+    HookedStore counted(store, [&](int) {
+        ++requests;
+        return Fate::kPasses;
+    });
+    ASSERT_TRUE(roll_back_through(counted));
+    EXPECT_FALSE(store.exists("p/new/a"));
+    start_again();
+
+    killed_while_copying();
+    HookedStore late(store, [&](int request) {
+        if (request == requests - 2) {
+            store.put_object("p/new/a", "of another");
+        }
+        return Fate::kPasses;
+    });
+    ASSERT_TRUE(roll_back_through(late));
+    EXPECT_EQ(store.content("p/new/a"), "of another");
 }
 
 TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {
