@@ -94,6 +94,8 @@ public:
     std::optional<ObjectVersion> committed;
     // When the name was last known to hold this node (this version, or this directory).
     SteadyTime checked{};
+    // It holds another version than the one that the kernel looked up, and may know the size of.
+    bool is_other_than_looked_up = false;
     // Present from the first open for writing until its last writable handle is closed and all is committed.
     std::shared_ptr<FileWriter> writer;
     // Made with each `writer`; stays until the next.

@@ -197,7 +197,8 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     // rest. Nor would it see what is changed.
     handle->may_change = std::any_of(node->expected.begin(), node->expected.end(),
                                      [](const ExpectedOpen& expected) { return expected.writes; });
-    opened.direct_io = wants_direct_io(request.flags) || (writer == nullptr && handle->may_change) ||
+    opened.direct_io = wants_direct_io(request.flags) || node->is_other_than_looked_up ||
+                       (writer == nullptr && handle->may_change) ||
                        (node->writer != nullptr && (writer == nullptr || node->writer->dirty()));
     if (writer != nullptr) {
         ++node->writable_handles;
@@ -288,10 +289,11 @@ void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& req
     }
 }
 
-// It was told to look again, and when it came back yet another version had the name: it gets what it looked up.
+// It was told to look again, and when it came back yet another version had the name: it gets what it looked up, or what
+// is there by now.
 bool OpenFiles::is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const {
     const Node& node = *request.node;
-    if (node.linked || node.removed || node.reader == nullptr || writes(request.flags)) {
+    if (node.linked || node.removed || (node.reader == nullptr && node.writer != nullptr) || writes(request.flags)) {
         return false;
     }
     const NodePtr named = state_.nodes.child(lock, node.parent, node.name);

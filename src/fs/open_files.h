@@ -115,6 +115,9 @@ private:
     void open_for_writing(const OpenRequestPtr& request);
     void open_for_truncating(const OpenRequestPtr& request);
     void reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader);
+    ObjectVersion version_read_by(const FileReader& reader);
+    Result<OpenedFile> change_node(const NodeTable::Lock& lock, OpenRequest& request,
+                                   const std::shared_ptr<FileReader>& reader);
     // This mount has committed something since the store was asked: its answer may be the older one.
     [[nodiscard]] bool is_outdated(const NodeTable::Lock&, OpenRequest& request) const;
     void base_found(const OpenRequestPtr& request, Result<ObjectInfo> object);

@@ -287,7 +287,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
         const NodePtr& node = request->node;
         if (is_outdated(lock, *request)) {
             ask_again = true;
-        } else if (!reader && reader.error().errno_value == ESTALE && node->linked &&
+        } else if (!reader && reader.error().errno_value == ESTALE && (node->linked || request->expected) &&
                    ++request->attempts < kMostAttempts) {
             // The kernel looks again once only, and that is needed for the node of the version that is there.
             ask_again = request->is_gone = true;
@@ -307,11 +307,13 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             commits_to = (*reader)->object().key;
         } else if (node->linked && node->writer != nullptr && node->writer->dirty()) {
             answer = add_handle_on_other_version(lock, *request, *reader);
+        } else if (request->expected && !node->removed && node->reader != nullptr && node->open_handles > 0) {
+            // Another caller was faster.
+            answer = add_handle(lock, *request, nullptr, node->reader);
+        } else if (request->expected && !node->removed && node->writer == nullptr && node->open_handles == 0) {
+            answer = change_node(lock, *request, *reader);
         } else if (node->linked) {
-            const ObjectInfo& object = (*reader)->object();
-            const ObjectContent content = content_of(object, (*reader)->size());
-            state_.contents.remember(object.key, object.etag, content);
-            answer = give_new_node(lock, node, version_of(object, content), *reader, expectation(*request));
+            answer = give_new_node(lock, node, version_read_by(**reader), *reader, expectation(*request));
         } else {
             expect_again(lock, *request);
             answer = failure(ESTALE, "the file is gone");
@@ -331,6 +333,29 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
     } else {
         request->reply(std::move(answer));
     }
+}
+
+ObjectVersion OpenFiles::version_read_by(const FileReader& reader) {
+    const ObjectInfo& object = reader.object();
+    const ObjectContent content = content_of(object, reader.size());
+    state_.contents.remember(object.key, object.etag, content);
+    return version_of(object, content);
+}
+
+// The kernel has looked again already, which it does once only. Its node is not open, so that it can take the version.
+Result<OpenedFile> OpenFiles::change_node(const NodeTable::Lock& lock, OpenRequest& request,
+                                          const std::shared_ptr<FileReader>& reader) {
+    Node& node = *request.node;
+    const ObjectVersion version = version_read_by(*reader);
+    if (version.type != node.type) {
+        return give_new_node(lock, request.node, version, reader, expectation(request));
+    }
+    node.committed = version;
+    node.reader = reader;
+    node.checked = state_.env.clock.now();
+    node.is_other_than_looked_up = true;
+    state_.env.kernel_cache.invalidate_attributes(node.id);
+    return add_handle(lock, request, nullptr, reader);
 }
 
 bool OpenFiles::is_outdated(const NodeTable::Lock& /*lock*/, OpenRequest& request) const {

@@ -284,6 +284,58 @@ TEST_F(FileSystemTest, AReaderFollowsAnAppendOfItsOwnMount) {
     EXPECT_EQ(kernel_cache.inodes, std::vector<NodeId>{node});
 }
 
+// The kernel looks up once more only. By then yet another version may be there, and another one when that is opened.
+TEST_F(FileSystemTest, ANameThatIsReplacedAllTheTimeIsOpenedAtTheSecondTry) {
+    store.put_object("p/f", "one");
+    const NodeId first = lookup("f")->node;
+    store.put_object("p/f", "second");
+    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
+    store.put_object("p/f", "third one");
+    clock.advance(Milliseconds(1001));
+    const Result<Entry> again = lookup("f");
+    EXPECT_EQ(again->attributes.size, 9U);
+    store.put_object("p/f", "and the fourth");
+    const Result<OpenedFile> opened = open(again->node, O_RDONLY);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_TRUE(opened->direct_io) << "the kernel may know another size";
+    EXPECT_EQ(*read(opened->handle), "and the fourth");
+    EXPECT_EQ(getattr(again->node)->size, 14U);
+    EXPECT_EQ(lookup("f")->node, again->node);
+    EXPECT_FALSE(open(again->node, O_RDONLY)->keep_cache);
+}
+
+TEST_F(FileSystemTest, AVersionThatLosesItsNameToALookupIsOpenedAtTheSecondTry) {
+    store.put_object("p/f", "one");
+    const NodeId first = lookup("f")->node;
+    store.put_object("p/f", "second");
+    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
+    store.put_object("p/f", "third one");
+    clock.advance(Milliseconds(1001));
+    const NodeId third = lookup("f")->node;
+    store.put_object("p/f", "and the fourth");
+    clock.advance(Milliseconds(1001));
+    EXPECT_NE(lookup("f")->node, third);
+    const Result<OpenedFile> opened = open(third, O_RDONLY);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_EQ(*read(opened->handle), "and the fourth");
+}
+
+TEST_F(FileSystemTest, AVersionThatIsOpenIsNotGivenAwayAtTheSecondTry) {
+    store.put_object("p/f", "one");
+    const NodeId first = lookup("f")->node;
+    store.put_object("p/f", "second");
+    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
+    store.put_object("p/f", "third one");
+    clock.advance(Milliseconds(1001));
+    const NodeId third = lookup("f")->node;
+    const HandleId reader = answer<OpenedFile>([&](auto reply) {
+                                fs->open(third, O_RDONLY, Caller{kProcess + 1, 0, 0}, reply);
+                            })->handle;
+    store.put_object("p/f", "and the fourth");
+    EXPECT_EQ(*read(open(third, O_RDONLY)->handle), "third one");
+    EXPECT_EQ(*read(reader), "third one");
+}
+
 TEST_F(FileSystemTest, AFileThatWentAwayIsLookedUpAgainAtOpen) {
     store.put_object("p/f", "content");
     const NodeId node = lookup("f")->node;
