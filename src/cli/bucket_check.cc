@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 namespace {

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/amounts.h"
 #include "base/range_fetch.h"
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
-#include "cli/amounts.h"
 #include "fs/commit_policy.h"
-#include "fs/store_wait.h"
 #include "fs/tree_copy.h"
 
 namespace ckptfs {

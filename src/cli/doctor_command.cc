@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "base/amounts.h"
 #include "base/environment.h"
 #include "base/executors.h"
 #include "base/process_inspector.h"
@@ -23,7 +24,6 @@
 #include "base/uuid.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
-#include "cli/amounts.h"
 #include "cli/background.h"
 #include "cli/control.h"
 #include "cli/doctor_diagnosis.h"

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/amounts.h"
 #include "base/text.h"
-#include "cli/amounts.h"
 #include "cli/local_checks.h"
 #include "cli/private_directory.h"
 

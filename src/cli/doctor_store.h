@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/store_wait.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

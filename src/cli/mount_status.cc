@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/amounts.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "cli/amounts.h"
 
 namespace ckptfs {
 namespace {

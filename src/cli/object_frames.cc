@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/range_fetch.h"
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "codec/codecs.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 namespace {

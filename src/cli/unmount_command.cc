@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
+#include "base/amounts.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "cli/amounts.h"
 #include "cli/mounted_daemon.h"
 #include "cli/terminal.h"
 #include "fuse/mount_table.h"

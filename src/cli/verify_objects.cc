@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/amounts.h"
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
-#include "cli/amounts.h"
 #include "cli/object_frames.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/globs.h"
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "fs/open_files.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
-#include "fs/store_wait.h"
 #include "fs/tree_copy.h"
 #include "staged/hidden_key.h"
 

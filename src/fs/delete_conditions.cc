@@ -4,11 +4,11 @@
 #include <optional>
 #include <vector>
 
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

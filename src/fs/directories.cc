@@ -3,13 +3,13 @@
 
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "fs/directory_listing.h"
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
 #include "fs/pinned_removal.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "fs/directory_rename.h"
 #include "fs/paths.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

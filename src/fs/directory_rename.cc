@@ -6,11 +6,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "fs/marker_objects.h"
 #include "fs/pinned_removal.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
+#include "base/outbox.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "fs/commit_policy.h"
-#include "write/outbox.h"
 
 namespace ckptfs {
 

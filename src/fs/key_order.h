@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "write/outbox.h"
+#include "base/outbox.h"
 
 namespace ckptfs {
 

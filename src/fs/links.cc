@@ -3,11 +3,11 @@
 
 #include <utility>
 
+#include "base/store_wait.h"
 #include "fs/commit_policy.h"
 #include "fs/object_copy.h"
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/uuid.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "fs/copy_plan.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/pinned_removal.h"
 
-#include "fs/store_wait.h"
+#include "base/store_wait.h"
 
 namespace ckptfs {
 

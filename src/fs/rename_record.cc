@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/thread.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
-#include "fs/store_wait.h"
 #include "fs/tree_copy.h"
 
 namespace ckptfs {

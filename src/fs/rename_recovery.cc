@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "fs/marker_objects.h"
 #include "fs/pinned_removal.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

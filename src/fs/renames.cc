@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "fs/directory_rename.h"
@@ -12,7 +13,6 @@
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
 #include "fs/pinned_removal.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

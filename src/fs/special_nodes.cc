@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "fs/paths.h"
 #include "fs/pinned_removal.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

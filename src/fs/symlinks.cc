@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "base/range_fetch.h"
+#include "base/store_wait.h"
 #include "ckptfs/format.h"
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
-#include "fs/store_wait.h"
 #include "fs/symlink_object.h"
 
 namespace ckptfs {

@@ -5,12 +5,12 @@
 #include <mutex>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
 #include "fs/copy_plan.h"
 #include "fs/marker_objects.h"
 #include "fs/object_copy.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

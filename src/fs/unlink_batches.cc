@@ -5,10 +5,10 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
-#include "fs/store_wait.h"
 
 namespace ckptfs {
 

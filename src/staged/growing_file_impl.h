@@ -18,10 +18,10 @@
 #include <variant>
 #include <vector>
 
+#include "base/outbox.h"
 #include "staged/growing_file.h"
 #include "staged/staged_bytes.h"
 #include "staged/staged_content.h"
-#include "write/outbox.h"
 #include "write/stream_writer.h"
 #include "write/writer_group.h"
 

@@ -17,12 +17,12 @@
 #include <variant>
 #include <vector>
 
+#include "base/outbox.h"
 #include "staged/base_reader.h"
 #include "staged/content_feed.h"
 #include "staged/staged_bytes.h"
 #include "staged/staged_content.h"
 #include "staged/staged_file.h"
-#include "write/outbox.h"
 #include "write/stream_writer.h"
 
 namespace ckptfs {

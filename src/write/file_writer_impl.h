@@ -21,13 +21,13 @@
 #include <variant>
 #include <vector>
 
+#include "base/outbox.h"
 #include "write/block_checksums.h"
 #include "write/committed_frames.h"
 #include "write/encoded_room.h"
 #include "write/file_writer.h"
 #include "write/fill_room.h"
 #include "write/frame_sequencer.h"
-#include "write/outbox.h"
 #include "write/part_assembler.h"
 #include "write/stream_writer.h"
 #include "write/upload.h"

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "base/outbox.h"
 #include "ckptfs/object_store.h"
-#include "write/outbox.h"
 
 namespace ckptfs {
 

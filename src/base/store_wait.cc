@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/store_wait.h"
+#include "base/store_wait.h"
 
 #include <optional>
 
