@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "s3/times.h"
+#include "aws/times.h"
 
 namespace ckptfs {
 namespace {

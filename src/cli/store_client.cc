@@ -10,12 +10,12 @@
 #include <string_view>
 #include <utility>
 
+#include "aws/profile_file.h"
 #include "base/environment.h"
 #include "base/random_numbers.h"
 #include "base/text.h"
 #include "credentials/provider.h"
 #include "http/curl_transport.h"
-#include "s3/profile_file.h"
 
 namespace ckptfs {
 namespace {

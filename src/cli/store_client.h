@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "aws/credentials.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
 #include "ckptfs/executor.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
 #include "s3/access_log.h"
-#include "s3/credentials.h"
 #include "s3/endpoint.h"
 #include "s3/request_statistics.h"
 #include "s3/s3_store.h"

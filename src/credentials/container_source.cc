@@ -7,12 +7,12 @@
 #include <memory>
 #include <string_view>
 
+#include "aws/url.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "credentials/credential_json.h"
 #include "credentials/secret_file.h"
 #include "credentials/service_client.h"
-#include "s3/url.h"
 
 namespace ckptfs {
 namespace {

@@ -7,10 +7,10 @@
 #include <map>
 #include <optional>
 
+#include "aws/times.h"
 #include "base/json_text.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "s3/times.h"
 
 namespace ckptfs {
 namespace {

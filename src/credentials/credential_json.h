@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "aws/credentials.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/status.h"
-#include "s3/credentials.h"
 
 namespace ckptfs {
 

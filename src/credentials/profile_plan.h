@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "aws/credentials.h"
+#include "aws/profile_file.h"
 #include "ckptfs/status.h"
 #include "credentials/security_token_service.h"
 #include "credentials/sso_source.h"
-#include "s3/credentials.h"
-#include "s3/profile_file.h"
 
 namespace ckptfs {
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "aws/profile_file.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "credentials/container_source.h"
@@ -20,8 +21,6 @@
 #include "credentials/source_chain.h"
 #include "credentials/source_context.h"
 #include "credentials/web_identity_source.h"
-#include "s3/endpoint.h"
-#include "s3/profile_file.h"
 
 namespace ckptfs {
 namespace {
@@ -80,7 +79,7 @@ Result<std::unique_ptr<CredentialsProvider>> make_credentials_provider(const Sto
                                 use.clock,
                                 environment,
                                 files,
-                                resolve_region(config, environment, *profile),
+                                region_name(config.region, environment, *profile),
                                 setting_of(*profile, "endpoint_url")};
     auto provider = std::make_unique<RefreshingProvider>(make_chain(config, context), use.clock, std::move(use.random));
     if (Status found = wait_for_first(*provider); !found) {

@@ -7,12 +7,12 @@
 #include <functional>
 #include <memory>
 
+#include "aws/credentials.h"
 #include "base/environment.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
-#include "s3/credentials.h"
 
 namespace ckptfs {
 

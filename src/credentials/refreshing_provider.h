@@ -20,10 +20,10 @@
 #include <thread>
 #include <vector>
 
+#include "aws/credentials.h"
 #include "ckptfs/clock.h"
 #include "credentials/refresh_policy.h"
 #include "credentials/source.h"
-#include "s3/credentials.h"
 
 namespace ckptfs {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "aws/secret.h"
 #include "ckptfs/status.h"
-#include "s3/secret.h"
 
 namespace ckptfs {
 

@@ -6,14 +6,14 @@
 #include <memory>
 #include <utility>
 
+#include "aws/sigv4.h"
+#include "aws/times.h"
+#include "aws/uri.h"
 #include "base/digest.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "credentials/service_client.h"
 #include "s3/error_table.h"
-#include "s3/sigv4.h"
-#include "s3/times.h"
-#include "s3/uri.h"
 #include "s3/xml.h"
 
 namespace ckptfs {

@@ -7,13 +7,13 @@
 #include <stop_token>
 #include <string>
 
+#include "aws/clock_correction.h"
+#include "aws/credentials.h"
+#include "aws/url.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
 #include "credentials/source_context.h"
-#include "s3/clock_correction.h"
-#include "s3/credentials.h"
-#include "s3/url.h"
 
 namespace ckptfs {
 

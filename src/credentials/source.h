@@ -8,8 +8,8 @@
 #include <stop_token>
 #include <string>
 
+#include "aws/credentials.h"
 #include "ckptfs/status.h"
-#include "s3/credentials.h"
 
 namespace ckptfs {
 

@@ -4,10 +4,10 @@
 
 #include <string>
 
+#include "aws/profile_file.h"
 #include "base/environment.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
-#include "s3/profile_file.h"
 
 namespace ckptfs {
 

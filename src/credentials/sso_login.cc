@@ -8,13 +8,13 @@
 #include <cstring>
 #include <utility>
 
+#include "aws/url.h"
 #include "base/digest.h"
 #include "base/text.h"
 #include "base/text_file.h"
 #include "ckptfs/log.h"
 #include "credentials/secret_file.h"
 #include "credentials/service_client.h"
-#include "s3/url.h"
 
 namespace ckptfs {
 namespace {

@@ -5,11 +5,11 @@
 #include <chrono>
 #include <memory>
 
+#include "aws/uri.h"
+#include "aws/url.h"
 #include "base/text.h"
 #include "credentials/credential_json.h"
 #include "credentials/service_client.h"
-#include "s3/uri.h"
-#include "s3/url.h"
 
 namespace ckptfs {
 namespace {

@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "aws/times.h"
 #include "base/text.h"
 #include "s3/error_table.h"
 #include "s3/responses.h"
-#include "s3/times.h"
 #include "s3/xml.h"
 
 namespace ckptfs {

@@ -11,10 +11,10 @@
 #include <optional>
 #include <string>
 
+#include "aws/credentials.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
-#include "s3/credentials.h"
 #include "s3/requests.h"
 
 namespace ckptfs {

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "aws/url.h"
 #include "base/text.h"
 #include "s3/access_point.h"
-#include "s3/url.h"
 
 namespace ckptfs {
 namespace {
-
-constexpr const char* kDefaultRegion = "us-east-1";
 
 bool is_amazon_host(std::string_view host) {
     return host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
@@ -63,19 +61,6 @@ bool is_region_name(std::string_view region) {
 
 }  // namespace
 
-std::string resolve_region(const StoreConfig& config, const Environment& environment, const Profile& profile) {
-    if (!config.region.empty()) {
-        return config.region;
-    }
-    for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
-        if (const auto region = environment(name)) {
-            return *region;
-        }
-    }
-    const std::string region = setting_of(profile, "region");
-    return region.empty() ? kDefaultRegion : region;
-}
-
 std::string Endpoint::path(std::string_view key) const {
     // Virtual-host style asks the bucket itself at "/", path style at "/bucket".
     if (key.empty()) {
@@ -99,7 +84,7 @@ Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& 
         return failure(EINVAL, "no bucket: the source looks like s3://BUCKET/PREFIX");
     }
     Endpoint endpoint;
-    endpoint.region = access_point ? access_point->region : resolve_region(config, environment, profile);
+    endpoint.region = access_point ? access_point->region : region_name(config.region, environment, profile);
     if (!is_region_name(endpoint.region)) {
         return failure(EINVAL, format("--region {}: not the name of a region", endpoint.region));
     }

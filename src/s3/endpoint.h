@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "aws/profile_file.h"
+#include "aws/uri.h"
 #include "base/environment.h"
 #include "ckptfs/config.h"
 #include "ckptfs/status.h"
-#include "s3/profile_file.h"
-#include "s3/uri.h"
 
 namespace ckptfs {
 
@@ -30,10 +30,6 @@ struct Endpoint {
     [[nodiscard]] std::string path(std::string_view key) const;
     [[nodiscard]] std::string url(std::string_view key, const Query& query) const;
 };
-
-// --region, AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1.
-[[nodiscard]] std::string resolve_region(const StoreConfig& config, const Environment& environment,
-                                         const Profile& profile);
 
 // Endpoint: --endpoint-url, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url, else Amazon's for the
 // region.

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "aws/times.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "s3/head_operation.h"
 #include "s3/responses.h"
-#include "s3/times.h"
 
 namespace ckptfs {
 namespace {

@@ -5,13 +5,13 @@
 #include <chrono>
 #include <utility>
 
+#include "aws/sigv4.h"
 #include "base/digest.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "s3/answer.h"
 #include "s3/error_table.h"
 #include "s3/signed_request.h"
-#include "s3/sigv4.h"
 
 namespace ckptfs {
 namespace {

@@ -22,6 +22,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "aws/clock_correction.h"
+#include "aws/credentials.h"
 #include "base/retry.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
@@ -29,8 +31,6 @@
 #include "ckptfs/http.h"
 #include "s3/attempt.h"
 #include "s3/call.h"
-#include "s3/clock_correction.h"
-#include "s3/credentials.h"
 #include "s3/endpoint.h"
 #include "s3/error_table.h"
 #include "s3/request_queue.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "aws/uri.h"
 #include "ckptfs/http.h"
 #include "ckptfs/object_store.h"
-#include "s3/uri.h"
 
 namespace ckptfs {
 

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <limits>
 
-#include "s3/times.h"
+#include "aws/times.h"
 
 namespace ckptfs {
 namespace {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "aws/times.h"
 #include "base/digest.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
@@ -15,7 +16,6 @@
 #include "s3/paged_lists.h"
 #include "s3/responses.h"
 #include "s3/simple_call.h"
-#include "s3/times.h"
 #include "s3/version_pin.h"
 #include "s3/xml.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "s3/sigv4.h"
-#include "s3/times.h"
+#include "aws/sigv4.h"
+#include "aws/times.h"
 
 namespace ckptfs {
 

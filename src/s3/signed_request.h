@@ -4,9 +4,9 @@
 
 #include <string_view>
 
+#include "aws/credentials.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
-#include "s3/credentials.h"
 #include "s3/endpoint.h"
 #include "s3/requests.h"
 

@@ -9,11 +9,11 @@
 #include <sstream>
 #include <utility>
 
+#include "aws/times.h"
+#include "aws/uri.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "s3/responses.h"
-#include "s3/times.h"
-#include "s3/uri.h"
 
 namespace ckptfs {
 namespace {

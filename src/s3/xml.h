@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "aws/credentials.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
-#include "s3/credentials.h"
 #include "s3/error_table.h"
 
 namespace ckptfs {

@@ -3,10 +3,10 @@
 #include <string>
 #include <string_view>
 
+#include "aws/ini.h"
 #include "credentials/profile_plan.h"
 #include "credentials/program_output.h"
 #include "require.h"
-#include "s3/ini.h"
 
 namespace ckptfs {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "aws/times.h"
+#include "aws/uri.h"
 #include "require.h"
 #include "s3/responses.h"
-#include "s3/times.h"
-#include "s3/uri.h"
 
 namespace ckptfs {
 namespace {

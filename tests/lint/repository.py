@@ -12,14 +12,15 @@ ROOMS = {
     "base": {"base"},
     "codec": {"base", "codec"},
     "http": {"base", "http"},
-    "s3": {"base", "s3"},
-    "credentials": {"base", "s3", "credentials"},
+    "aws": {"base", "aws"},
+    "s3": {"base", "aws", "s3"},
+    "credentials": {"base", "aws", "s3", "credentials"},
     "read": {"base", "read"},
     "write": {"base", "write"},
     "staged": {"base", "read", "write", "staged"},
     "fs": {"base", "read", "write", "staged", "fs"},
     "fuse": {"base", "fs", "fuse"},
-    "cli": {"base", "codec", "http", "s3", "credentials", "read", "write", "staged", "fs", "fuse", "cli"},
+    "cli": {"base", "codec", "http", "aws", "s3", "credentials", "read", "write", "staged", "fs", "fuse", "cli"},
 }
 
 

@@ -8,8 +8,8 @@
 #include <future>
 #include <string>
 
+#include "aws/profile_file.h"
 #include "credentials/provider.h"
-#include "s3/profile_file.h"
 #include "source_fixture.h"
 
 namespace ckptfs {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "s3/times.h"
+#include "aws/times.h"
 
 namespace ckptfs {
 namespace {

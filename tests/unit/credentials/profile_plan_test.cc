@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "s3/ini.h"
+#include "aws/ini.h"
 
 namespace ckptfs {
 namespace {

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "aws/times.h"
 #include "base/json_text.h"
-#include "s3/times.h"
 #include "source_fixture.h"
 
 namespace ckptfs {

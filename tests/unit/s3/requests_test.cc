@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "aws/sigv4.h"
 #include "s3/signed_request.h"
-#include "s3/sigv4.h"
 
 namespace ckptfs {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "s3/times.h"
+#include "aws/times.h"
 
 #include <gtest/gtest.h>
 

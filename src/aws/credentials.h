@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
+#include "aws/secret.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/status.h"
-#include "s3/secret.h"
 
 namespace ckptfs {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "s3/sigv4.h"
+#include "aws/sigv4.h"
 
 #include <algorithm>
 
+#include "aws/times.h"
 #include "base/digest.h"
 #include "base/text.h"
-#include "s3/times.h"
 
 namespace ckptfs {
 namespace {

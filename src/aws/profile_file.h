@@ -33,6 +33,9 @@ struct ProfileFiles {
 [[nodiscard]] Result<Profile> read_profile(const ProfileFiles& files, const std::string& name);
 // The [sso-session NAME] of the config file; empty where there is none.
 [[nodiscard]] Result<Profile> read_sso_session(const ProfileFiles& files, const std::string& name);
+// The configured one, AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1.
+[[nodiscard]] std::string region_name(const std::string& configured, const Environment& environment,
+                                      const Profile& profile);
 // Empty where the profile does not have it.
 [[nodiscard]] std::string setting_of(const Profile& profile, const std::string& name);
 

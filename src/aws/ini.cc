@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "s3/ini.h"
+#include "aws/ini.h"
 
 #include <algorithm>
 #include <optional>

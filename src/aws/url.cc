@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "s3/url.h"
+#include "aws/url.h"
 
 #include <algorithm>
 

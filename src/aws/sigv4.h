@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "aws/credentials.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
-#include "s3/credentials.h"
 
 namespace ckptfs {
 

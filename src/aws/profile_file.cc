@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "s3/profile_file.h"
+#include "aws/profile_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,13 +8,15 @@
 #include <cstring>
 #include <utility>
 
+#include "aws/ini.h"
 #include "base/text.h"
 #include "base/text_file.h"
 #include "ckptfs/log.h"
-#include "s3/ini.h"
 
 namespace ckptfs {
 namespace {
+
+constexpr const char* kDefaultRegion = "us-east-1";
 
 bool may_enter(const std::string& path) {
     return access(path.substr(0, path.rfind('/')).c_str(), X_OK) == 0;
@@ -97,6 +99,19 @@ Result<Profile> read_sso_session(const ProfileFiles& files, const std::string& n
     Profile session;
     add_section(*config, "sso-session " + name, session);
     return session;
+}
+
+std::string region_name(const std::string& configured, const Environment& environment, const Profile& profile) {
+    if (!configured.empty()) {
+        return configured;
+    }
+    for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
+        if (const auto region = environment(name)) {
+            return *region;
+        }
+    }
+    const std::string region = setting_of(profile, "region");
+    return region.empty() ? kDefaultRegion : region;
 }
 
 std::string setting_of(const Profile& profile, const std::string& name) {

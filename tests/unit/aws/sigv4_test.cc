@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The examples of "Examples: Signature Calculations in AWS Signature Version 4" (Amazon S3 API Reference).
-#include "s3/sigv4.h"
+#include "aws/sigv4.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 
+#include "aws/uri.h"
 #include "base/digest.h"
-#include "s3/signed_request.h"
-#include "s3/uri.h"
 
 namespace ckptfs {
 namespace {
@@ -74,42 +73,6 @@ TEST(SigV4, BlanksInHeaderValuesAreFolded) {
     UnsignedRequest request = example("GET", "/", "");
     request.headers.emplace_back("x-amz-meta-note", "  a   b\t c  ");
     EXPECT_THAT(canonical_request(request), HasSubstr("\nx-amz-meta-note:a b c\n"));
-}
-
-Endpoint example_endpoint() {
-    return {"https", kHost, "", "us-east-1"};
-}
-
-TEST(SignedRequest, MatchesThePublishedExample) {
-    S3Request get;
-    get.method = "GET";
-    get.key = "test.txt";
-    const HttpRequest http =
-        signed_request(get, {{"range", "bytes=0-9"}}, example_endpoint(), std::make_shared<const Credentials>(kExample),
-                       kExampleTime, kEmptyPayloadHash);
-    EXPECT_EQ(http.url, "https://examplebucket.s3.amazonaws.com/test.txt");
-    EXPECT_THAT(http.headers.back().second,
-                HasSubstr("Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"));
-}
-
-TEST(SignedRequest, TheSessionTokenIsSentAndSigned) {
-    Credentials session = kExample;
-    session.session_token = Secret("a-token");
-    S3Request get;
-    get.method = "GET";
-    const HttpRequest http = signed_request(get, {}, example_endpoint(), std::make_shared<const Credentials>(session),
-                                            kExampleTime, kEmptyPayloadHash);
-    EXPECT_THAT(http.headers,
-                ::testing::Contains(std::pair<std::string, std::string>("x-amz-security-token", "a-token")));
-    EXPECT_THAT(http.headers.back().second,
-                HasSubstr("SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token"));
-}
-
-TEST(SignedRequest, WithoutCredentialsNothingIsAdded) {
-    S3Request get;
-    get.method = "GET";
-    get.key = "k";
-    EXPECT_TRUE(signed_request(get, {}, example_endpoint(), nullptr, kExampleTime, kEmptyPayloadHash).headers.empty());
 }
 
 }  // namespace

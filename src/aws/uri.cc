@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "s3/uri.h"
+#include "aws/uri.h"
 
 #include <algorithm>
 #include <cstdint>
