@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mount's settings: filled from the options table (src/cli/options.cc), read by every part of it, changed by
+// A mount's settings: filled from the options table (src/config/options.cc), read by every part of it, changed by
 // none. Plain values, grouped by the part that reads them.
 #pragma once
 

@@ -14,11 +14,11 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "cli/mount_helper.h"
-#include "cli/mount_options.h"
 #include "cli/mount_place.h"
-#include "cli/near_match.h"
-#include "cli/source_uri.h"
-#include "cli/values.h"
+#include "config/mount_options.h"
+#include "config/near_match.h"
+#include "config/source_uri.h"
+#include "config/values.h"
 
 namespace ckptfs {
 namespace {

@@ -11,9 +11,9 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
 #include "ckptfs/status.h"
-#include "cli/options.h"
-#include "cli/source_uri.h"
 #include "cli/status_command.h"
+#include "config/options.h"
+#include "config/source_uri.h"
 
 namespace ckptfs {
 

@@ -34,9 +34,9 @@
 #include "cli/local_checks.h"
 #include "cli/mount_journal.h"
 #include "cli/mounted_daemon.h"
-#include "cli/scale.h"
 #include "cli/store_client.h"
 #include "cli/terminal.h"
+#include "config/scale.h"
 
 namespace ckptfs {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "cli/doctor_rules.h"
-#include "cli/options.h"
+#include "config/options.h"
 
 namespace ckptfs {
 namespace {

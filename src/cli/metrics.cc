@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <limits>
 #include <sstream>
@@ -165,21 +164,6 @@ std::string metrics_text(const MountFigures& figures) {
     std::ostringstream text;
     prometheus::TextSerializer().Serialize(text, metric_families(figures));
     return text.str();
-}
-
-Result<std::string> metrics_address(const std::string& text) {
-    const std::size_t colon = text.rfind(':');
-    const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
-    const std::string host = colon == std::string::npos ? "" : text.substr(0, colon);
-    const bool digits = !port.empty() && port.size() <= 5 &&
-                        std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
-    // civetweb takes more than one, and TLS, in the same words.
-    const bool plain = host.find_first_of(", +/") == std::string::npos &&
-                       (host.find(':') == std::string::npos || (host.front() == '[' && host.back() == ']'));
-    if (!digits || !plain || std::stoi(port) > 65535) {
-        return failure(EINVAL, format("\"{}\" is no address: PORT, HOST:PORT or [ADDRESS]:PORT", escaped(text)));
-    }
-    return format("{}:{}", host.empty() ? "127.0.0.1" : host, port);
 }
 
 }  // namespace ckptfs

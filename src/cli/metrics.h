@@ -39,16 +39,13 @@ struct MountFigures {
 // Pure.
 [[nodiscard]] std::string metrics_text(const MountFigures& figures);
 
-// "9464" and ":9464" are on loopback; "HOST:PORT" and "[ADDRESS]:PORT" where it says. EINVAL for anything else. Pure.
-[[nodiscard]] Result<std::string> metrics_address(const std::string& text);
-
 // Answers GET /metrics until it is destroyed.
 // Threads: `figures` is called on threads of the server, and not after the destructor.
 class MetricsServer {
 public:
     using Figures = std::function<MountFigures()>;
 
-    // The address of metrics_address(); port 0 for any.
+    // The address of parse_address(); port 0 for any.
     static Result<std::unique_ptr<MetricsServer>> create(const std::string& address, Figures figures);
     virtual ~MetricsServer() = default;
     [[nodiscard]] virtual int port() const = 0;

@@ -23,7 +23,7 @@ public:
     static constexpr Milliseconds kPeriod{10'000};
 
     struct Places {
-        // Of metrics_address().
+        // Of parse_address().
         std::string address;
         std::string file;
     };

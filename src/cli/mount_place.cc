@@ -23,8 +23,8 @@
 #include "ckptfs/log.h"
 #include "cli/command_line.h"
 #include "cli/local_checks.h"
-#include "cli/mount_options.h"
 #include "cli/mounted_daemon.h"
+#include "config/mount_options.h"
 
 namespace ckptfs {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/environment.h"
 #include "ckptfs/status.h"
-#include "cli/options.h"
+#include "config/options.h"
 
 namespace ckptfs {
 

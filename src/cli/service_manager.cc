@@ -12,7 +12,7 @@
 #include "base/file_descriptor.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "cli/values.h"
+#include "config/values.h"
 
 namespace ckptfs {
 namespace {

@@ -22,11 +22,11 @@
 #include "cli/doctor_command.h"
 #include "cli/inspect_object.h"
 #include "cli/json_reports.h"
-#include "cli/scale.h"
 #include "cli/store_client.h"
 #include "cli/terminal.h"
 #include "cli/verify_objects.h"
 #include "codec/codecs.h"
+#include "config/scale.h"
 
 namespace ckptfs {
 namespace {

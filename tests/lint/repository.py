@@ -20,7 +20,9 @@ ROOMS = {
     "staged": {"base", "read", "write", "staged"},
     "fs": {"base", "read", "write", "staged", "fs"},
     "fuse": {"base", "fs", "fuse"},
-    "cli": {"base", "codec", "http", "aws", "s3", "credentials", "read", "write", "staged", "fs", "fuse", "cli"},
+    "config": {"base", "config"},
+    "cli": {"base", "codec", "http", "aws", "s3", "credentials", "read", "write", "staged", "fs", "fuse", "config",
+            "cli"},
 }
 
 

@@ -10,7 +10,7 @@
 #include "cli/doctor_rates.h"
 #include "cli/doctor_rules.h"
 #include "cli/json_reports.h"
-#include "cli/options.h"
+#include "config/options.h"
 
 namespace ckptfs {
 namespace {

@@ -62,16 +62,6 @@ TEST(Metrics, CountAttemptsByOperationAndResult) {
     EXPECT_TRUE(has(text, "ckptfs_s3_request_duration_seconds_sum" + labels + "} 40.5")) << text;
 }
 
-TEST(Metrics, AreServedOnLoopbackUnlessSaidOtherwise) {
-    EXPECT_EQ(metrics_address("9464"), "127.0.0.1:9464");
-    EXPECT_EQ(metrics_address(":9464"), "127.0.0.1:9464");
-    EXPECT_EQ(metrics_address("0.0.0.0:9464"), "0.0.0.0:9464");
-    EXPECT_EQ(metrics_address("[::1]:9464"), "[::1]:9464");
-    for (const char* wrong : {"", ":", "host", "host:", "1:2:3", "host:99999", "host:port", "h,1:2", "h:443s", "+80"}) {
-        EXPECT_FALSE(metrics_address(wrong)) << wrong;
-    }
-}
-
 TEST(MetricsServer, SaysThatItsPortIsTaken) {
     const auto first = MetricsServer::create("127.0.0.1:0", figures);
     ASSERT_TRUE(first);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/options.h"
+#include "cli/command_line.h"
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
-#include <set>
-#include <sstream>
+#include <string>
+#include <variant>
+#include <vector>
 
-#include "cli/command_line.h"
-#include "cli/source_uri.h"
+#include "config/options.h"
 
 namespace ckptfs {
 namespace {
@@ -29,59 +28,6 @@ Result<Config> configure(const std::vector<std::string>& extra, const Environmen
 std::string message(const std::vector<std::string>& extra) {
     const auto config = configure(extra);
     return config ? "" : config.error().message;
-}
-
-TEST(OptionTable, HasEveryNameOnceAndSaysWhatItDoes) {
-    std::set<std::string_view> names;
-    for (const OptionSpec& option : option_table()) {
-        EXPECT_TRUE(names.insert(option.name).second) << option.name;
-        EXPECT_FALSE(option.help.empty()) << option.name;
-        EXPECT_FALSE(option.help.ends_with('.')) << option.name;
-    }
-}
-
-TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
-    const auto config = configure({});
-    ASSERT_TRUE(config);
-    for (const char* name : {"drain-timeout", "retry-for", "stall-timeout", "file-mode", "dir-mode", "metadata-ttl",
-                             "staging-dir", "commit-marker", "failed-sibling-ttl", "publish-interval", "checksum",
-                             "log-level", "compress", "direct-io", "addressing-style"}) {
-        Config changed = *config;
-        const OptionSpec* option = find_option(name);
-        ASSERT_NE(option, nullptr) << name;
-        ASSERT_TRUE(option->apply(changed, option->default_text)) << name;
-        EXPECT_EQ(changed.mount.drain_timeout, config->mount.drain_timeout) << name;
-        EXPECT_EQ(changed.store.retry_for, config->store.retry_for) << name;
-        EXPECT_EQ(changed.store.stall_timeout, config->store.stall_timeout) << name;
-        EXPECT_EQ(changed.store.max_connections, config->store.max_connections) << name;
-        EXPECT_EQ(changed.names.file_mode, config->names.file_mode) << name;
-        EXPECT_EQ(changed.names.dir_mode, config->names.dir_mode) << name;
-        EXPECT_EQ(changed.names.metadata_ttl, config->names.metadata_ttl) << name;
-        EXPECT_EQ(changed.write.staging_dir, config->write.staging_dir) << name;
-        EXPECT_EQ(changed.write.commit_markers, config->write.commit_markers) << name;
-        EXPECT_EQ(changed.write.publish_interval, config->write.publish_interval) << name;
-        EXPECT_EQ(changed.write.failed_sibling_ttl, config->write.failed_sibling_ttl) << name;
-        EXPECT_EQ(changed.store.checksum, config->store.checksum) << name;
-        EXPECT_EQ(changed.mount.log_level, config->mount.log_level) << name;
-        EXPECT_EQ(changed.codec.compress, config->codec.compress) << name;
-        EXPECT_EQ(changed.read.direct_io, config->read.direct_io) << name;
-        EXPECT_EQ(changed.store.addressing, config->store.addressing) << name;
-    }
-}
-
-// `build/release/ckptfs_manual_options` prints what the section must be.
-TEST(OptionTable, IsTheManualsOptionsSection) {
-    std::ifstream file(CKPTFS_SOURCE_DIR "/man/ckptfs.1.scd");
-    std::stringstream text;
-    text << file.rdbuf();
-    const std::string manual = text.str();
-    const std::string begin = "# OPTIONS\n\n";
-    const std::size_t start = manual.find(begin);
-    ASSERT_NE(start, std::string::npos);
-    const std::size_t from = manual.find("## ", start);
-    const std::size_t to = manual.find("\n# ", start);
-    ASSERT_NE(to, std::string::npos);
-    EXPECT_EQ(manual.substr(from, to + 1 - from), manual_options());
 }
 
 TEST(CommandLine, TakesFlags) {
@@ -218,18 +164,6 @@ TEST(CommandLine, VerifyTakesAWholeBucket) {
     EXPECT_EQ(std::get<ToolRequest>(line).object.key, "");
 }
 
-// A tool takes any key that S3 takes.
-TEST(SourceUri, ObjectsNeedNoPath) {
-    for (const char* key : {"a//b", "/a", "../a", "a/./b", "a/"}) {
-        const auto uri = parse_object_uri(std::string("s3://bucket/") + key);
-        ASSERT_TRUE(uri) << key;
-        EXPECT_EQ(uri->key, key);
-    }
-    EXPECT_FALSE(parse_object_uri("s3://bucket/" + std::string(1025, 'a')));
-    EXPECT_FALSE(parse_object_uri("s3:///key"));
-    EXPECT_EQ(parse_object_uri("s3://bucket").value().key, "");
-}
-
 TEST(CommandLine, VersionAndUnmount) {
     const CommandLine version = parse_command_line({"ckptfs", "--version"});
     EXPECT_EQ(std::get<Answer>(version).exit_code, 0);
@@ -251,11 +185,24 @@ TEST(CommandLine, SaysInOneLineWhatIsWrong) {
     EXPECT_EQ(std::get<Answer>(nothing).text.find('\n'), std::get<Answer>(nothing).text.size() - 1);
 }
 
-TEST(OptionTable, AVariableThatIsNearlyOneIsNamed) {
-    const auto lines =
-        misspelt_variables({"CKPTFS_MAX_MEMROY", "CKPTFS_MAX_MEMORY", "CKPTFS_BUILD", "HOME", "MAX_MEMROY"});
-    ASSERT_EQ(lines.size(), 1U);
-    EXPECT_EQ(lines[0], "CKPTFS_MAX_MEMROY is set, and there is no such option; did you mean CKPTFS_MAX_MEMORY?");
+std::string said_to(std::vector<std::string> words) {
+    words.insert(words.begin(), "ckptfs");
+    const CommandLine line = parse_command_line(words);
+    const auto* answer = std::get_if<Answer>(&line);
+    return answer == nullptr ? "" : answer->text;
+}
+
+TEST(CommandLine, OffersNearMatchesOfFlagsAndCommands) {
+    EXPECT_EQ(said_to({"mount", "s3://b", "/mnt", "--compres", "zstd"}),
+              "ckptfs: there is no option --compres; did you mean --compress? See ckptfs mount --help\n");
+    EXPECT_EQ(said_to({"cat", "s3://b/k", "--endpoint_url=http://h"}),
+              "ckptfs: there is no option --endpoint_url; did you mean --endpoint-url? See ckptfs cat --help\n");
+    EXPECT_EQ(said_to({"gc", "s3://b", "--colour"}), "ckptfs: there is no option --colour. See ckptfs gc --help\n");
+    EXPECT_EQ(said_to({"mout", "s3://b", "/mnt"}),
+              "ckptfs: there is no command mout; did you mean mount? See ckptfs --help\n");
+    EXPECT_EQ(said_to({"sing"}), "ckptfs: there is no command sing. See ckptfs --help\n");
+    EXPECT_EQ(said_to({"mount", "s3://b", "/mnt", "--\x1b[2J"}),
+              "ckptfs: there is no option --\\x1b[2J. See ckptfs mount --help\n");
 }
 
 }  // namespace

@@ -29,5 +29,7 @@ Result<gid_t> parse_group(std::string_view text);
 Result<bool> parse_switch(std::string_view text);
 // Items between commas; empty ones are left out.
 std::vector<std::string> parse_list(std::string_view text);
+// Where the metrics are served. "9464" and ":9464" are on loopback; "HOST:PORT" and "[ADDRESS]:PORT" where it says.
+Result<std::string> parse_address(const std::string& text);
 
 }  // namespace ckptfs

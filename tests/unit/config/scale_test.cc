@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/scale.h"
+#include "config/scale.h"
 
 #include <gtest/gtest.h>
 

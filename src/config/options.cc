@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/options.h"
+#include "config/options.h"
 
 #include <algorithm>
 #include <array>
@@ -8,9 +8,8 @@
 #include "base/text.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/log.h"
-#include "cli/metrics.h"
-#include "cli/near_match.h"
-#include "cli/values.h"
+#include "config/near_match.h"
+#include "config/values.h"
 
 namespace ckptfs {
 namespace {
@@ -264,7 +263,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kResources, "metrics-address", "", "[HOST:]PORT", "", "serve metrics for Prometheus here, at /metrics",
      "Without HOST it listens on loopback only: the metrics are neither encrypted nor protected by a password. They "
      "hold the mount's source and counts, but no names of files.",
-     [](Config& c, std::string_view v) { return set(c.mount.metrics_address, metrics_address(std::string(v))); }},
+     [](Config& c, std::string_view v) { return set(c.mount.metrics_address, parse_address(std::string(v))); }},
     {kResources, "metrics-file", "", "FILE", "", "write the metrics to this file every 10 s",
      "For the textfile collector of the Prometheus node exporter, which reads *\\*.prom* of its directory. Removed at "
      "the mount's end.",

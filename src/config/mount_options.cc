@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/mount_options.h"
+#include "config/mount_options.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "cli/near_match.h"
+#include "config/near_match.h"
 
 namespace ckptfs {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/near_match.h"
+#include "config/near_match.h"
 
 #include <algorithm>
 #include <numeric>

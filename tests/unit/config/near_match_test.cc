@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/near_match.h"
+#include "config/near_match.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
-#include <variant>
 
-#include "cli/command_line.h"
-#include "cli/mount_options.h"
+#include "config/mount_options.h"
 
 namespace ckptfs {
 namespace {
@@ -33,26 +31,6 @@ TEST(NearMatch, FindsWhatIsCloseAndNothingElse) {
     EXPECT_EQ(near_match(std::string(1'000'000, 'c'), names), "");
     EXPECT_EQ(did_you_mean("--", "regoin", names), "; did you mean --region?");
     EXPECT_EQ(did_you_mean("--", "colour", names), ".");
-}
-
-std::string said_to(std::vector<std::string> words) {
-    words.insert(words.begin(), "ckptfs");
-    const CommandLine line = parse_command_line(words);
-    const auto* answer = std::get_if<Answer>(&line);
-    return answer == nullptr ? "" : answer->text;
-}
-
-TEST(NearMatch, IsOfferedForFlagsAndCommands) {
-    EXPECT_EQ(said_to({"mount", "s3://b", "/mnt", "--compres", "zstd"}),
-              "ckptfs: there is no option --compres; did you mean --compress? See ckptfs mount --help\n");
-    EXPECT_EQ(said_to({"cat", "s3://b/k", "--endpoint_url=http://h"}),
-              "ckptfs: there is no option --endpoint_url; did you mean --endpoint-url? See ckptfs cat --help\n");
-    EXPECT_EQ(said_to({"gc", "s3://b", "--colour"}), "ckptfs: there is no option --colour. See ckptfs gc --help\n");
-    EXPECT_EQ(said_to({"mout", "s3://b", "/mnt"}),
-              "ckptfs: there is no command mout; did you mean mount? See ckptfs --help\n");
-    EXPECT_EQ(said_to({"sing"}), "ckptfs: there is no command sing. See ckptfs --help\n");
-    EXPECT_EQ(said_to({"mount", "s3://b", "/mnt", "--\x1b[2J"}),
-              "ckptfs: there is no option --\\x1b[2J. See ckptfs mount --help\n");
 }
 
 TEST(NearMatch, IsOfferedForOptionsOfMountAsTheyAreWrittenThere) {

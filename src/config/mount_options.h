@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ckptfs/status.h"
-#include "cli/options.h"
+#include "config/options.h"
 
 namespace ckptfs {
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/values.h"
+#include "config/values.h"
 
 #include <gtest/gtest.h>
-
-#include "cli/source_uri.h"
 
 namespace ckptfs {
 namespace {
@@ -41,21 +39,6 @@ TEST(Values, ModesNumbersSwitchesAndLists) {
     EXPECT_EQ(parse_list("a,,b"), (std::vector<std::string>{"a", "b"}));
 }
 
-TEST(SourceUri, BucketAndPrefix) {
-    const auto access_point = parse_source("s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/train/run/7");
-    EXPECT_EQ(access_point->bucket, "arn:aws:s3:eu-west-1:123456789012:accesspoint/train");
-    EXPECT_EQ(access_point->prefix, "run/7/");
-    EXPECT_EQ(parse_source("s3://bucket")->prefix, "");
-    EXPECT_EQ(parse_source("s3://bucket/")->prefix, "");
-    EXPECT_EQ(parse_source("s3://bucket/a/b")->prefix, "a/b/");
-    EXPECT_EQ(parse_source("s3://bucket/a/b/")->prefix, "a/b/");
-    EXPECT_EQ(parse_source("s3://my.bucket-1/x")->bucket, "my.bucket-1");
-    for (const char* wrong : {"bucket", "http://bucket", "s3://", "s3:///prefix", "s3://b ucket", "s3://bucket//a",
-                              "s3://bucket/a/../b", "s3://bucket/./b"}) {
-        EXPECT_FALSE(parse_source(wrong)) << wrong;
-    }
-}
-
 TEST(Values, UsersAndGroupsHaveNumbersAndNames) {
     EXPECT_EQ(parse_user("1000").value(), 1000U);
     EXPECT_EQ(parse_user("root").value(), 0U);
@@ -63,6 +46,16 @@ TEST(Values, UsersAndGroupsHaveNumbersAndNames) {
     EXPECT_FALSE(parse_user("no such user"));
     EXPECT_FALSE(parse_group("-1"));
     EXPECT_FALSE(parse_user("4294967295"));
+}
+
+TEST(Values, AddressesAreOnLoopbackUnlessSaidOtherwise) {
+    EXPECT_EQ(parse_address("9464"), "127.0.0.1:9464");
+    EXPECT_EQ(parse_address(":9464"), "127.0.0.1:9464");
+    EXPECT_EQ(parse_address("0.0.0.0:9464"), "0.0.0.0:9464");
+    EXPECT_EQ(parse_address("[::1]:9464"), "[::1]:9464");
+    for (const char* wrong : {"", ":", "host", "host:", "1:2:3", "host:99999", "host:port", "h,1:2", "h:443s", "+80"}) {
+        EXPECT_FALSE(parse_address(wrong)) << wrong;
+    }
 }
 
 }  // namespace

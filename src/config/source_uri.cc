@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/source_uri.h"
+#include "config/source_uri.h"
 
 #include <algorithm>
 #include <cctype>

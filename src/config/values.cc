@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/values.h"
+#include "config/values.h"
 
 #include <grp.h>
 #include <pwd.h>
@@ -144,6 +144,21 @@ std::vector<std::string> parse_list(std::string_view text) {
         text.remove_prefix(std::min(end + 1, text.size()));
     }
     return items;
+}
+
+Result<std::string> parse_address(const std::string& text) {
+    const std::size_t colon = text.rfind(':');
+    const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
+    const std::string host = colon == std::string::npos ? "" : text.substr(0, colon);
+    const bool digits = !port.empty() && port.size() <= 5 &&
+                        std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
+    // civetweb takes more than one, and TLS, in the same words.
+    const bool plain = host.find_first_of(", +/") == std::string::npos &&
+                       (host.find(':') == std::string::npos || (host.front() == '[' && host.back() == ']'));
+    if (!digits || !plain || std::stoi(port) > 65535) {
+        return failure(EINVAL, format("\"{}\" is no address: PORT, HOST:PORT or [ADDRESS]:PORT", escaped(text)));
+    }
+    return format("{}:{}", host.empty() ? "127.0.0.1" : host, port);
 }
 
 }  // namespace ckptfs
