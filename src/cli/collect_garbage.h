@@ -22,7 +22,7 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "cli/control_objects.h"
-#include "cli/leftover_policy.h"
+#include "daemon/leftover_policy.h"
 
 namespace ckptfs {
 

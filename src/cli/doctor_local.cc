@@ -10,8 +10,8 @@
 
 #include "base/amounts.h"
 #include "base/text.h"
-#include "cli/local_checks.h"
-#include "cli/private_directory.h"
+#include "daemon/local_checks.h"
+#include "daemon/private_directory.h"
 
 namespace ckptfs {
 namespace {

@@ -1,42 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/json_reports.h"
 
-#include <cerrno>
 #include <chrono>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/json_line.h"
+
 namespace ckptfs {
 namespace {
-
-// In the order in which they are written.
-using Json = nlohmann::ordered_json;
-
-std::string line(const Json& value) {
-    return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-Json object_of(const Traffic& traffic) {
-    return {
-        {"written", traffic.written}, {"read", traffic.read}, {"sent", traffic.sent}, {"received", traffic.received}};
-}
-
-Traffic traffic_of(const Json& json) {
-    return {json.at("written"), json.at("read"), json.at("sent"), json.at("received")};
-}
-
-Json object_of(const StoreActivity& store) {
-    return {{"requests", store.requests},   {"retries", store.retries}, {"slow_downs", store.slow_downs},
-            {"in_flight", store.in_flight}, {"waiting", store.waiting}, {"limit", store.limit}};
-}
-
-StoreActivity activity_of(const Json& json) {
-    return {json.at("requests"),  json.at("retries"), json.at("slow_downs"),
-            json.at("in_flight"), json.at("waiting"), json.at("limit")};
-}
 
 Json json_of(const Totals& totals) {
     return {{"count", totals.count}, {"size", totals.size}, {"stored_size", totals.stored_size}};
@@ -68,7 +41,7 @@ std::string json_of(const ObjectReport& report) {
               {"stored_size", report.object.size}, {"percent_saved", report.percent_saved()}};
     if (report.plain()) {
         json["may_have_lost_description"] = report.may_have_lost_description;
-        return line(json);
+        return json_line(json);
     }
     json["checksum"] = report.checksum;
     json["frames"] = report.frames();
@@ -83,7 +56,7 @@ std::string json_of(const ObjectReport& report) {
         json["planes"].push_back(std::move(plane));
     }
     json["references"] = json_of(report.references);
-    return line(json);
+    return json_line(json);
 }
 
 std::string json_of(const ObjectProblem& problem) {
@@ -93,37 +66,37 @@ std::string json_of(const ObjectProblem& problem) {
         json["damaged_frames"] = problem.damaged_frames;
     }
     json["why"] = problem.why;
-    return line(json);
+    return json_line(json);
 }
 
 std::string json_of(const VerifyTotals& totals) {
-    return line({{"objects", totals.objects},
-                 {"size", totals.size},
-                 {"damaged", totals.damaged},
-                 {"not_checked", totals.not_checked}});
+    return json_line({{"objects", totals.objects},
+                      {"size", totals.size},
+                      {"damaged", totals.damaged},
+                      {"not_checked", totals.not_checked}});
 }
 
 std::string json_of(const FoundLeftover& leftover) {
-    return line({{"key", leftover.upload.key},
-                 {"kind", name_of(leftover.kind)},
-                 {"upload_id", leftover.upload.id},
-                 {"age_seconds", std::chrono::duration_cast<std::chrono::seconds>(leftover.age).count()},
-                 {"size", leftover.size},
-                 {"state", name_of(leftover.state)},
-                 {"ended", leftover.ended},
-                 {"problem", leftover.problem}});
+    return json_line({{"key", leftover.upload.key},
+                      {"kind", name_of(leftover.kind)},
+                      {"upload_id", leftover.upload.id},
+                      {"age_seconds", std::chrono::duration_cast<std::chrono::seconds>(leftover.age).count()},
+                      {"size", leftover.size},
+                      {"state", name_of(leftover.state)},
+                      {"ended", leftover.ended},
+                      {"problem", leftover.problem}});
 }
 
 std::string json_of(const GarbageTotals& totals) {
-    return line({{"uploads", totals.uploads},
-                 {"files", totals.files},
-                 {"records", totals.records},
-                 {"size", totals.size},
-                 {"abandoned", totals.abandoned},
-                 {"abandoned_size", totals.abandoned_size},
-                 {"ended", totals.ended},
-                 {"dead_mounts", totals.dead_mounts},
-                 {"problems", totals.problems}});
+    return json_line({{"uploads", totals.uploads},
+                      {"files", totals.files},
+                      {"records", totals.records},
+                      {"size", totals.size},
+                      {"abandoned", totals.abandoned},
+                      {"abandoned_size", totals.abandoned_size},
+                      {"ended", totals.ended},
+                      {"dead_mounts", totals.dead_mounts},
+                      {"problems", totals.problems}});
 }
 
 std::string json_of(const Diagnosis& diagnosis) {
@@ -136,132 +109,20 @@ std::string json_of(const Diagnosis& diagnosis) {
                             {"options", texts_of(each.options)}});
     }
     const StoreFacts& facts = diagnosis.facts;
-    return line({{"source", diagnosis.source},
-                 {"usable", exit_code(diagnosis) == 0},
-                 {"interrupted", diagnosis.interrupted},
-                 {"options", texts_of(diagnosis.options())},
-                 {"url", facts.url},
-                 {"server", facts.server},
-                 {"region", facts.region},
-                 {"bucket_region", facts.bucket_region},
-                 {"clock_skew_seconds", json_of(facts.clock_skew_seconds)},
-                 {"median_latency_ms", json_of(facts.median_latency_ms)},
-                 {"slowest_latency_ms", json_of(facts.slowest_latency_ms)},
-                 {"upload", json_of(facts.up)},
-                 {"download", json_of(facts.down)},
-                 {"findings", std::move(findings)}});
-}
-
-std::string json_of(const MountStatus& status) {
-    Json files = Json::array();
-    for (const FileInFlight& file : status.files) {
-        files.push_back({{"key", file.key},
-                         {"size", file.size},
-                         {"bytes_acknowledged", file.bytes_acknowledged},
-                         {"bytes_in_store", file.bytes_in_store},
-                         {"parts_in_flight", file.parts_in_flight},
-                         {"unsaved", file.unsaved},
-                         {"failure", file.failure}});
-    }
-    Json unwritten = Json::array();
-    for (const UnwrittenFile& file : status.unwritten) {
-        unwritten.push_back({{"key", file.key}, {"reason", file.reason}});
-    }
-    Json reads = Json::array();
-    for (const FileBeingRead& read : status.reads) {
-        reads.push_back({{"key", read.key}, {"size", read.size}, {"position", read.position}});
-    }
-    return line({{"source", status.source},
-                 {"mount_point", status.mount_point},
-                 {"version", status.version},
-                 {"pid", status.pid},
-                 {"seconds_mounted", status.seconds_mounted},
-                 {"safe_to_stop", status.safe_to_stop()},
-                 {"draining", status.draining},
-                 {"files_open", status.files_open},
-                 {"files_unsaved", status.files_unsaved},
-                 {"files_failed", status.files_failed},
-                 {"files_held_back", status.files_held_back},
-                 {"names_known", status.names_known},
-                 {"files_unwritten", status.files_unwritten},
-                 {"unwritten", std::move(unwritten)},
-                 {"files", std::move(files)},
-                 {"renames", status.renames},
-                 {"files_read", status.files_read},
-                 {"reads", std::move(reads)},
-                 {"totals", object_of(status.totals)},
-                 {"rates", object_of(status.rates)},
-                 {"store", object_of(status.store)},
-                 {"cache_hits", status.cache_hits},
-                 {"cache_misses", status.cache_misses},
-                 {"memory_used", status.memory_used},
-                 {"memory_for_reading", status.memory_for_reading},
-                 {"memory_total", status.memory_total},
-                 {"problems", status.problems}});
-}
-
-Result<MountStatus> parse_status(std::string_view text) {
-    const auto unknown = failure(EPROTO, "the daemon's answer is no status; is it another version of ckptfs?");
-    // A fraction becomes a whole number by a conversion that is undefined for one that does not fit.
-    bool all_fit = true;
-    const auto check = [&all_fit](int /*depth*/, Json::parse_event_t /*event*/, const Json& parsed) {
-        constexpr double kLimit = std::numeric_limits<std::int32_t>::max();
-        all_fit =
-            all_fit && (!parsed.is_number_float() || (parsed.get<double>() >= 0 && parsed.get<double>() < kLimit));
-        return true;
-    };
-    try {
-        const Json json = Json::parse(text, check);
-        if (!all_fit) {
-            return unknown;
-        }
-        MountStatus status;
-        for (const Json& each : json.at("files")) {
-            FileInFlight file;
-            each.at("key").get_to(file.key);
-            each.at("size").get_to(file.size);
-            each.at("bytes_acknowledged").get_to(file.bytes_acknowledged);
-            each.at("bytes_in_store").get_to(file.bytes_in_store);
-            each.at("parts_in_flight").get_to(file.parts_in_flight);
-            each.at("unsaved").get_to(file.unsaved);
-            each.at("failure").get_to(file.failure);
-            status.files.push_back(std::move(file));
-        }
-        // Daemons of earlier versions, which an upgrade leaves running, do not say this.
-        status.files_unwritten = json.value("files_unwritten", std::uint64_t{0});
-        for (const Json& each : json.value("unwritten", Json::array())) {
-            status.unwritten.push_back({each.at("key"), each.at("reason")});
-        }
-        for (const Json& each : json.at("reads")) {
-            status.reads.push_back({each.at("key"), each.at("size"), each.at("position")});
-        }
-        json.at("source").get_to(status.source);
-        json.at("mount_point").get_to(status.mount_point);
-        json.at("version").get_to(status.version);
-        json.at("pid").get_to(status.pid);
-        json.at("seconds_mounted").get_to(status.seconds_mounted);
-        json.at("draining").get_to(status.draining);
-        json.at("files_open").get_to(status.files_open);
-        json.at("files_unsaved").get_to(status.files_unsaved);
-        json.at("files_failed").get_to(status.files_failed);
-        json.at("files_held_back").get_to(status.files_held_back);
-        // Daemons of earlier versions do not say.
-        status.names_known = json.value("names_known", std::uint64_t{0});
-        json.at("renames").get_to(status.renames);
-        json.at("files_read").get_to(status.files_read);
-        status.totals = traffic_of(json.at("totals"));
-        status.rates = traffic_of(json.at("rates"));
-        status.store = activity_of(json.at("store"));
-        json.at("cache_hits").get_to(status.cache_hits);
-        json.at("cache_misses").get_to(status.cache_misses);
-        json.at("memory_used").get_to(status.memory_used);
-        json.at("memory_for_reading").get_to(status.memory_for_reading);
-        json.at("memory_total").get_to(status.memory_total);
-        json.at("problems").get_to(status.problems);
-        return status;
-    } catch (const Json::exception&) {
-        return unknown;
-    }
+    return json_line({{"source", diagnosis.source},
+                      {"usable", exit_code(diagnosis) == 0},
+                      {"interrupted", diagnosis.interrupted},
+                      {"options", texts_of(diagnosis.options())},
+                      {"url", facts.url},
+                      {"server", facts.server},
+                      {"region", facts.region},
+                      {"bucket_region", facts.bucket_region},
+                      {"clock_skew_seconds", json_of(facts.clock_skew_seconds)},
+                      {"median_latency_ms", json_of(facts.median_latency_ms)},
+                      {"slowest_latency_ms", json_of(facts.slowest_latency_ms)},
+                      {"upload", json_of(facts.up)},
+                      {"download", json_of(facts.down)},
+                      {"findings", std::move(findings)}});
 }
 
 }  // namespace ckptfs

@@ -4,13 +4,10 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
-#include "ckptfs/status.h"
 #include "cli/collect_garbage.h"
 #include "cli/doctor_diagnosis.h"
 #include "cli/inspect_object.h"
-#include "cli/mount_status.h"
 #include "cli/verify_objects.h"
 
 namespace ckptfs {
@@ -21,9 +18,5 @@ namespace ckptfs {
 [[nodiscard]] std::string json_of(const FoundLeftover& leftover);
 [[nodiscard]] std::string json_of(const GarbageTotals& totals);
 [[nodiscard]] std::string json_of(const Diagnosis& diagnosis);
-[[nodiscard]] std::string json_of(const MountStatus& status);
-
-// EPROTO for what json_of() does not make.
-[[nodiscard]] Result<MountStatus> parse_status(std::string_view json);
 
 }  // namespace ckptfs

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "cli/background.h"
 #include "cli/command_line.h"
 #include "cli/mount_command.h"
 #include "cli/mount_helper.h"
 #include "cli/tool_command.h"
 #include "cli/unmount_command.h"
+#include "daemon/background.h"
 
 namespace ckptfs {
 namespace {

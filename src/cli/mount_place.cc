@@ -22,9 +22,9 @@
 #include "base/text_file.h"
 #include "ckptfs/log.h"
 #include "cli/command_line.h"
-#include "cli/local_checks.h"
-#include "cli/mounted_daemon.h"
 #include "config/mount_options.h"
+#include "daemon/local_checks.h"
+#include "daemon/mounted_daemon.h"
 
 namespace ckptfs {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "cli/control.h"
-#include "cli/json_reports.h"
-#include "cli/mount_status.h"
-#include "cli/mounted_daemon.h"
+#include "daemon/control.h"
+#include "daemon/mount_status.h"
+#include "daemon/mounted_daemon.h"
+#include "daemon/status_json.h"
 
 namespace ckptfs {
 namespace {

@@ -6,8 +6,8 @@
 #include "base/amounts.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "cli/mounted_daemon.h"
 #include "cli/terminal.h"
+#include "daemon/mounted_daemon.h"
 #include "fuse/mount_table.h"
 
 namespace ckptfs {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/control.h"
+#include "daemon/control.h"
 
 namespace ckptfs {
 

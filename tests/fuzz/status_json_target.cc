@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/json_reports.h"
+#include "daemon/status_json.h"
 #include "require.h"
 
 namespace ckptfs {

@@ -21,8 +21,8 @@ ROOMS = {
     "fs": {"base", "read", "write", "staged", "fs"},
     "fuse": {"base", "fs", "fuse"},
     "config": {"base", "config"},
-    "cli": {"base", "codec", "http", "aws", "s3", "credentials", "read", "write", "staged", "fs", "fuse", "config",
-            "cli"},
+    "daemon": {"base", "codec", "http", "aws", "s3", "credentials", "read", "write", "fs", "fuse", "config", "daemon"},
+    "cli": {"base", "codec", "aws", "fs", "fuse", "config", "daemon", "cli"},
 }
 
 

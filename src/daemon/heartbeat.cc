@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/heartbeat.h"
+
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "daemon/leftover_policy.h"
+
+namespace ckptfs {
+namespace {
+
+// Far below the age at which gc ends an upload, and one small request.
+constexpr Milliseconds kPeriod{600'000};
+// A tenth earlier to a tenth later.
+constexpr double kJitter = 0.2;
+
+}  // namespace
+
+class Heartbeat::Beats : public std::enable_shared_from_this<Beats> {
+public:
+    Beats(Environment environment, std::string key, const std::string& host)
+        : environment_(std::move(environment)),
+          key_(std::move(key)),
+          text_(heartbeat_text(host, environment_.clock.wall_now())) {}
+
+    void schedule() {
+        const std::lock_guard lock(mutex_);
+        if (stopped_) {
+            return;
+        }
+        const double factor = 1 + kJitter * (environment_.random() - 0.5);
+        const Milliseconds delay(static_cast<std::int64_t>(static_cast<double>(kPeriod.count()) * factor));
+        waiting_ = environment_.timer.after(delay, [self = shared_from_this()] { self->beat(); });
+    }
+
+    // Whether an object is, or may be, there; then `gone` is called later.
+    void stop(std::function<void()> gone) {
+        std::unique_lock lock(mutex_);
+        stopped_ = true;
+        const Timer::Id waiting = std::exchange(waiting_, 0);
+        lock.unlock();
+        if (waiting != 0) {
+            environment_.timer.cancel(waiting);
+        }
+        lock.lock();
+        if (in_flight_) {
+            gone_ = std::move(gone);
+            return;
+        }
+        lock.unlock();
+        remove(std::move(gone));
+    }
+
+private:
+    void beat() {
+        {
+            const std::lock_guard lock(mutex_);
+            if (stopped_) {
+                return;
+            }
+            in_flight_ = true;
+            beaten_ = true;
+        }
+        PutRequest request;
+        request.key = key_;
+        request.body = Payload::from_string(text_);
+        request.content_type = "text/plain";
+        environment_.store.put(std::move(request),
+                               [self = shared_from_this()](const Result<PutResponse>& put) { self->on_put(put); });
+    }
+
+    void on_put(const Result<PutResponse>& put) {
+        if (!put) {
+            log_info(format("others cannot see that this mount lives: {}", escaped(put.error().message)));
+        }
+        std::unique_lock lock(mutex_);
+        in_flight_ = false;
+        std::function<void()> gone = std::exchange(gone_, nullptr);
+        const bool stopped = stopped_;
+        lock.unlock();
+        if (gone) {
+            remove(std::move(gone));
+        } else if (!stopped) {
+            schedule();
+        }
+    }
+
+    void remove(std::function<void()> gone) {
+        if (!gone) {
+            return;
+        }
+        if (!beaten_) {
+            gone();
+            return;
+        }
+        environment_.store.remove(key_, [gone = std::move(gone)](const Status& /*removed*/) { gone(); });
+    }
+
+    const Environment environment_;
+    const std::string key_;
+    const std::string text_;
+
+    std::mutex mutex_;
+    // Guarded by mutex_; `beaten_` is constant once stopped and nothing is in flight.
+    Timer::Id waiting_ = 0;
+    bool in_flight_ = false;
+    bool beaten_ = false;
+    bool stopped_ = false;
+    std::function<void()> gone_;
+};
+
+Heartbeat::Heartbeat(Environment environment, std::string key, const std::string& host)
+    : beats_(std::make_shared<Beats>(std::move(environment), std::move(key), host)) {
+    beats_->schedule();
+}
+
+Heartbeat::~Heartbeat() {
+    beats_->stop(nullptr);
+}
+
+void Heartbeat::stop(std::function<void()> gone) {
+    beats_->stop(std::move(gone));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store whose uploads, from before they are asked for, and objects below .ckptfs/ that a mount has to end, are
+// written down in a journal as they begin and end: hidden files, and the records of renames.
+//
+// Ownership: store, journal and `lost` outlive it, and the journal every callback. Threads: as in ObjectStore.
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptfs/format.h"
+#include "ckptfs/object_store.h"
+#include "daemon/lost_uploads.h"
+#include "daemon/mount_journal.h"
+
+namespace ckptfs {
+
+class JournaledStore final : public ObjectStore {
+public:
+    // `prefix`: of the mount's keys.
+    JournaledStore(ObjectStore& store, MountJournal& journal, LostUploads& lost, const std::string& prefix)
+        : store_(store),
+          journal_(journal),
+          lost_(lost),
+          records_(prefix + std::string(kRenamesPrefix)),
+          hidden_(prefix + std::string(kTemporaryPrefix)) {}
+
+    void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override {
+        lost_.create_upload(std::move(request), std::move(done));
+    }
+    void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override {
+        UploadId upload = request.upload;
+        note_begun(upload.key);
+        store_.complete_upload(std::move(request), ending(std::move(upload), std::move(done)));
+    }
+    void abort_upload(UploadId upload, StoreDone<void> done) override {
+        store_.abort_upload(upload, ending(upload, std::move(done)));
+    }
+
+    void head(std::string key, StoreDone<ObjectInfo> done) override { store_.head(std::move(key), std::move(done)); }
+    void get(GetRequest request, StoreDone<GetResponse> done) override {
+        if (!is_noted(request.key)) {
+            store_.get(std::move(request), std::move(done));
+            return;
+        }
+        std::string key = request.key;
+        store_.get(std::move(request), [this, key = std::move(key), done = std::move(done)](Result<GetResponse> got) {
+            if (!got && got.error().errno_value == ENOENT) {
+                journal_.object_ended(key);
+            }
+            done(std::move(got));
+        });
+    }
+    void put(PutRequest request, StoreDone<PutResponse> done) override {
+        note_begun(request.key);
+        store_.put(std::move(request), std::move(done));
+    }
+    void copy(CopyRequest request, StoreDone<PutResponse> done) override {
+        store_.copy(std::move(request), std::move(done));
+    }
+    void list(ListRequest request, StoreDone<ListResponse> done) override {
+        store_.list(std::move(request), std::move(done));
+    }
+    void remove(RemoveRequest request, StoreDone<void> done) override {
+        if (!is_noted(request.key)) {
+            store_.remove(std::move(request), std::move(done));
+            return;
+        }
+        store_.remove(request, [this, key = request.key, done = std::move(done)](Status removed) {
+            if (removed) {
+                journal_.object_ended(key);
+            }
+            done(std::move(removed));
+        });
+    }
+    void remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) override {
+        std::vector<std::string> noted;
+        for (const RemoveRequest& request : requests) {
+            if (is_noted(request.key)) {
+                noted.push_back(request.key);
+            }
+        }
+        if (noted.empty()) {
+            store_.remove_many(std::move(requests), std::move(done));
+            return;
+        }
+        store_.remove_many(std::move(requests), [this, noted = std::move(noted),
+                                                 done = std::move(done)](Result<std::vector<DeleteFailure>> failures) {
+            if (failures && failures->empty()) {
+                for (const std::string& key : noted) {
+                    journal_.object_ended(key);
+                }
+            }
+            done(std::move(failures));
+        });
+    }
+    void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override {
+        UploadId upload = request.upload;
+        store_.upload_part(std::move(request), unless_gone(std::move(upload), std::move(done)));
+    }
+    void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override {
+        UploadId upload = request.upload;
+        store_.upload_part_copy(std::move(request), unless_gone(std::move(upload), std::move(done)));
+    }
+    [[nodiscard]] bool lacks_part_copy() const override { return store_.lacks_part_copy(); }
+    void find_part_copy(std::string key, std::function<void()> found) override {
+        store_.find_part_copy(std::move(key), std::move(found));
+    }
+    void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override {
+        store_.list_uploads(std::move(prefix), std::move(done));
+    }
+    void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override {
+        store_.list_parts(std::move(upload), std::move(done));
+    }
+
+private:
+    [[nodiscard]] bool is_noted(const std::string& key) const {
+        return key.starts_with(records_) || key.starts_with(hidden_);
+    }
+
+    // Before it is sent: it may take effect even if this process dies before the answer.
+    void note_begun(const std::string& key) {
+        if (is_noted(key)) {
+            journal_.object_begun(key);
+        }
+    }
+    // Whatever did not succeed may still be there.
+    template <class T>
+    StoreDone<T> ending(UploadId upload, StoreDone<T> done) {
+        return [&journal = journal_, upload = std::move(upload), done = std::move(done)](Result<T> result) {
+            if (result) {
+                journal.ended(upload);
+            }
+            done(std::move(result));
+        };
+    }
+
+    // What others have ended is not left over.
+    StoreDone<UploadedPart> unless_gone(UploadId upload, StoreDone<UploadedPart> done) {
+        return [&journal = journal_, upload = std::move(upload), done = std::move(done)](Result<UploadedPart> part) {
+            if (!part && part.error().s3_code == "NoSuchUpload") {
+                journal.ended(upload);
+            }
+            done(std::move(part));
+        };
+    }
+
+    ObjectStore& store_;
+    MountJournal& journal_;
+    LostUploads& lost_;
+    const std::string records_;
+    const std::string hidden_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/local_checks.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "base/file_descriptor.h"
+#include "base/process_inspector.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_fuse(const MountEntry& entry) {
+    return entry.type == "fuse" || entry.type.starts_with("fuse.");
+}
+
+Failure mount_point_failure(const std::string& directory, const std::error_code& problem) {
+    const std::string shown = escaped(directory);
+    if (problem == std::errc::no_such_file_or_directory) {
+        return failure(ENOENT, format("the mount point {} does not exist; make it with mkdir -p", shown));
+    }
+    if (problem == std::errc::not_connected) {
+        return failure(ENOTCONN,
+                       format("{} is a mount whose program has ended; remove it with fusermount3 -u {}", shown, shown));
+    }
+    if (problem == std::errc::not_a_directory) {
+        return failure(ENOTDIR, format("the mount point {} is not a directory", shown));
+    }
+    return failure(problem.value(), format("the mount point {} cannot be used: {}", shown, problem.message()));
+}
+
+bool is_on_path(std::string_view program, std::string_view search_path) {
+    while (!search_path.empty()) {
+        const std::size_t end = std::min(search_path.find(':'), search_path.size());
+        const std::string candidate = format("{}/{}", search_path.substr(0, end), program);
+        if (access(candidate.c_str(), X_OK) == 0) {
+            return true;
+        }
+        search_path.remove_prefix(std::min(end + 1, search_path.size()));
+    }
+    return false;
+}
+
+}  // namespace
+
+std::string resolved_mount_point(const std::string& directory) {
+    std::error_code problem;
+    fs::path path = fs::absolute(directory, problem).lexically_normal();
+    if (!path.has_filename()) {
+        path = path.parent_path();
+    }
+    const fs::path parent = fs::canonical(path.parent_path(), problem);
+    return problem ? path.string() : (parent / path.filename()).string();
+}
+
+Result<std::string> check_mount_point(const std::string& directory, const std::vector<MountEntry>& table) {
+    std::error_code problem;
+    // Before anything touches it: a mount that hangs would hang us as well.
+    const std::string plain = resolved_mount_point(directory);
+    if (const auto mounted = mount_at(table, plain); mounted && mounted->type == kFileSystemType) {
+        return failure(EBUSY, format("{} is already mounted at {}; unmount it first with ckptfs unmount {}",
+                                     escaped(mounted->source), escaped(plain), escaped(directory)));
+    }
+    const fs::path resolved = fs::canonical(directory, problem);
+    if (problem) {
+        return mount_point_failure(directory, problem);
+    }
+    if (const auto mounted = mount_at(table, resolved.string()); mounted && is_fuse(*mounted)) {
+        return failure(EBUSY, format("{} is already mounted at {}; unmount it first", escaped(mounted->source),
+                                     escaped(resolved.string())));
+    }
+    if (!fs::is_directory(resolved, problem)) {
+        return mount_point_failure(directory, problem ? problem : std::make_error_code(std::errc::not_a_directory));
+    }
+    const fs::directory_iterator entries(resolved, problem);
+    if (problem) {
+        return mount_point_failure(directory, problem);
+    }
+    if (entries != fs::directory_iterator()) {
+        return failure(ENOTEMPTY, format("the mount point {} is not empty; its files would be hidden: choose another "
+                                         "directory or empty it",
+                                         escaped(directory)));
+    }
+    return resolved.string();
+}
+
+std::string search_path(const Environment& environment) {
+    return environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+}
+
+Status check_fuse(const std::string& device, bool is_root, const std::string& search_path) {
+    const FileDescriptor fuse(open(device.c_str(), O_RDWR | O_CLOEXEC));
+    if (!fuse && (errno == ENOENT || errno == ENODEV || errno == ENXIO)) {
+        return failure(ENODEV, format("there is no {}: load the kernel module with modprobe fuse; a container needs "
+                                      "--device /dev/fuse --cap-add SYS_ADMIN",
+                                      device));
+    }
+    if (!fuse && (errno == EPERM || errno == EACCES)) {
+        return failure(errno, format("{} may not be opened ({}): a container needs --device /dev/fuse --cap-add "
+                                     "SYS_ADMIN; elsewhere make it readable and writable for this user",
+                                     device, std::strerror(errno)));
+    }
+    if (!fuse) {
+        return failure(errno, format("{} cannot be opened: {}", device, std::strerror(errno)));
+    }
+    if (!is_root && !is_on_path("fusermount3", search_path)) {
+        return failure(ENOENT, "fusermount3 is not installed; install the package fuse3, or mount as root");
+    }
+    return {};
+}
+
+Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table) {
+    std::error_code problem;
+    const fs::path resolved = fs::canonical(directory, problem);
+    if (problem || !fs::is_directory(resolved, problem)) {
+        return failure(ENOTDIR, format("--staging-dir {} is not a directory", escaped(directory)));
+    }
+    if (const auto holding = mount_holding(table, resolved.string()); holding && is_fuse(*holding)) {
+        return failure(EINVAL, format("--staging-dir {} lies on a FUSE mount ({}); choose a directory on a local disk",
+                                      escaped(directory), escaped(holding->mount_point)));
+    }
+    if (access(resolved.c_str(), W_OK | X_OK) != 0) {
+        return failure(errno,
+                       format("--staging-dir {} cannot be written: {}", escaped(directory), std::strerror(errno)));
+    }
+    return {};
+}
+
+void say_what_cannot_be_told() {
+    switch (exit_code_sight()) {
+        case ExitCodeSight::kEveryUser:
+            break;
+        case ExitCodeSight::kOwnUser:
+            log_info("files of killed writers are held back for processes of this user only (no CAP_SYS_PTRACE)");
+            break;
+        case ExitCodeSight::kNone:
+            log_warning(
+                "a killed writer cannot be told from one that ended: its half file will be published (needs "
+                "CAP_SYS_PTRACE and the PID namespace of the writers)");
+            break;
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/lost_uploads.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+// Between the two looks at an upload without parts.
+constexpr Milliseconds kPatience{3'000};
+// No request is on its way for longer.
+constexpr Milliseconds kLate{60'000};
+// Beyond it the store refuses the requests of a host (RequestTimeTooSkewed).
+constexpr std::chrono::minutes kClockSkew{15};
+// More are left to the next mount.
+constexpr std::size_t kMostKeys = 1000;
+
+bool may_have_taken_effect(const Error& error) {
+    return error.outcome_unknown || error.errno_value == ECANCELED;
+}
+
+bool cannot_be_asked(const Error& error) {
+    return error.errno_value == EACCES || error.errno_value == EOPNOTSUPP;
+}
+
+}  // namespace
+
+bool may_be_lost(const OpenUpload& upload, const std::string& key, WallTime asked) {
+    return upload.upload.key == key && upload.initiated >= asked - kClockSkew;
+}
+
+void LostAnswers::asked(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    ++requests_[key].under_way;
+}
+
+bool LostAnswers::answered(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = requests_.find(key);
+    const bool lost = found->second.lost;
+    if (--found->second.under_way == 0) {
+        requests_.erase(found);
+    }
+    return lost;
+}
+
+bool LostAnswers::is_under_way(const std::string& key) const {
+    const std::lock_guard lock(mutex_);
+    return requests_.contains(key);
+}
+
+void LostAnswers::ended(const Attempt& attempt) {
+    if (!attempt.outcome_unknown || attempt.operation != "CreateMultipartUpload") {
+        return;
+    }
+    const std::lock_guard lock(mutex_);
+    if (const auto found = requests_.find(attempt.key); found != requests_.end()) {
+        found->second.lost = true;
+    }
+}
+
+class LostUploads::Search : public std::enable_shared_from_this<Search> {
+public:
+    explicit Search(const Environment& environment) : environment_(environment) {}
+
+    void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
+        UploadIntent intent = environment_.journal.intend(request.key, environment_.clock.wall_now());
+        environment_.answers.asked(request.key);
+        environment_.store.create_upload(std::move(request), [self = shared_from_this(), intent = std::move(intent),
+                                                              done = std::move(done)](Result<UploadId> upload) {
+            if (upload) {
+                self->environment_.journal.begun(*upload);
+            }
+            const bool lost = self->environment_.answers.answered(intent.key);
+            self->created(intent, lost || (!upload && may_have_taken_effect(upload.error())));
+            done(std::move(upload));
+        });
+    }
+
+    void adopt(const std::vector<UploadIntent>& intents) {
+        for (const UploadIntent& each : intents) {
+            add(environment_.journal.intend(each.key, each.asked));
+        }
+        look();
+    }
+
+    void stop(std::function<void()> ended) {
+        std::unique_lock lock(mutex_);
+        stopping_ = true;
+        const Timer::Id waiting = std::exchange(waiting_, 0);
+        lock.unlock();
+        if (waiting != 0) {
+            environment_.timer.cancel(waiting);
+        }
+        lock.lock();
+        if (keys_.empty() && !looking_) {
+            lock.unlock();
+            if (ended) {
+                ended();
+            }
+            return;
+        }
+        const bool is_awaited = ended != nullptr;
+        ended_ = std::move(ended);
+        lock.unlock();
+        if (is_awaited) {
+            look();
+        }
+    }
+
+private:
+    struct Key {
+        WallTime asked;
+        SteadyTime lost;
+        std::vector<UploadIntent> intents;
+        bool looked_at = false;
+        // The last look.
+        bool failed = false;
+        // By their IDs, since when they were seen without a part.
+        std::map<std::string, SteadyTime> empty;
+
+        [[nodiscard]] bool is_worth_a_look() const { return !failed && (!looked_at || !empty.empty()); }
+    };
+    // One look at every key, one request after the other.
+    struct Round {
+        std::vector<std::string> keys;
+        std::vector<OpenUpload> uploads;
+        std::size_t ended = 0;
+    };
+    using SharedRound = std::shared_ptr<Round>;
+
+    void created(const UploadIntent& intent, bool lost) {
+        if (!lost) {
+            environment_.journal.intent_ended(intent);
+            return;
+        }
+        add(intent);
+        look();
+    }
+
+    void add(const UploadIntent& intent) {
+        const std::lock_guard lock(mutex_);
+        if (keys_.size() >= kMostKeys && !keys_.contains(intent.key)) {
+            return;
+        }
+        Key& key = keys_.try_emplace(intent.key, Key{intent.asked, {}, {}, false, false, {}}).first->second;
+        key.asked = std::min(key.asked, intent.asked);
+        key.lost = environment_.clock.now();
+        key.intents.push_back(intent);
+    }
+
+    void look() {
+        const auto round = std::make_shared<Round>();
+        {
+            const std::lock_guard lock(mutex_);
+            if (looking_ || keys_.empty()) {
+                return;
+            }
+            looking_ = true;
+            for (const auto& [key, state] : keys_) {
+                round->keys.push_back(key);
+            }
+        }
+        next_key(round);
+    }
+
+    void next_key(const SharedRound& round) {
+        if (round->keys.empty()) {
+            looked(*round);
+            return;
+        }
+        environment_.store.list_uploads(round->keys.back(),
+                                        [self = shared_from_this(), round](Result<std::vector<OpenUpload>> uploads) {
+                                            self->listed(round, std::move(uploads));
+                                        });
+    }
+
+    void listed(const SharedRound& round, Result<std::vector<OpenUpload>> uploads) {
+        const std::string& key = round->keys.back();
+        if (!uploads) {
+            if (cannot_be_asked(uploads.error())) {
+                log_info(format("what was begun without an answer is left to a lifecycle rule of the bucket: {}",
+                                escaped(uploads.error().message)));
+                forget(key);
+            } else {
+                const std::lock_guard lock(mutex_);
+                keys_.at(key).looked_at = false;
+                keys_.at(key).failed = true;
+            }
+            round->keys.pop_back();
+            next_key(round);
+            return;
+        }
+        {
+            const std::lock_guard lock(mutex_);
+            Key& state = keys_.at(key);
+            // One whose answer is still to come looks the same.
+            const bool creating = environment_.answers.is_under_way(key);
+            state.looked_at = !creating;
+            state.failed = false;
+            std::erase_if(*uploads, [&](const OpenUpload& each) {
+                return creating || !may_be_lost(each, key, state.asked) || environment_.journal.is_open(each.upload);
+            });
+            std::erase_if(state.empty, [&](const auto& seen) {
+                return std::none_of(uploads->begin(), uploads->end(),
+                                    [&](const OpenUpload& each) { return each.upload.id == seen.first; });
+            });
+        }
+        round->uploads = std::move(*uploads);
+        next_upload(round);
+    }
+
+    void next_upload(const SharedRound& round) {
+        if (round->uploads.empty()) {
+            round->keys.pop_back();
+            next_key(round);
+            return;
+        }
+        environment_.store.list_parts(
+            round->uploads.back().upload,
+            [self = shared_from_this(), round](const Result<std::vector<UploadedPart>>& parts) {
+                const UploadId upload = std::move(round->uploads.back().upload);
+                round->uploads.pop_back();
+                if (self->has_been_empty(upload, parts && parts->empty())) {
+                    self->end(round, upload);
+                } else {
+                    self->next_upload(round);
+                }
+            });
+    }
+
+    bool has_been_empty(const UploadId& upload, bool is_empty) {
+        const std::lock_guard lock(mutex_);
+        auto& empty = keys_.at(upload.key).empty;
+        if (!is_empty) {
+            empty.erase(upload.id);
+            return false;
+        }
+        const SteadyTime now = environment_.clock.now();
+        return now - empty.try_emplace(upload.id, now).first->second >= kPatience;
+    }
+
+    void end(const SharedRound& round, const UploadId& upload) {
+        environment_.store.abort_upload(upload, [self = shared_from_this(), round, upload](const Status& ended) {
+            if (ended) {
+                const std::lock_guard lock(self->mutex_);
+                ++round->ended;
+                self->keys_.at(upload.key).empty.erase(upload.id);
+            } else if (cannot_be_asked(ended.error())) {
+                log_info(
+                    format("an upload that was begun without an answer is left: {}", escaped(ended.error().message)));
+                self->forget(upload.key);
+                round->uploads.clear();
+            }
+            self->next_upload(round);
+        });
+    }
+
+    void forget(const std::string& key) {
+        const std::lock_guard lock(mutex_);
+        Key& state = keys_.at(key);
+        state.empty.clear();
+        state.looked_at = true;
+        state.lost -= kLate;
+    }
+
+    void looked(const Round& round) {
+        if (round.ended > 0) {
+            log_info(format("ended {} {} that had been begun without an answer", round.ended,
+                            round.ended == 1 ? "upload" : "uploads"));
+        }
+        std::function<void()> ended;
+        {
+            const std::lock_guard lock(mutex_);
+            looking_ = false;
+            end_what_is_over();
+            if (!keys_.empty() && (!stopping_ || (ended_ && another_look_may_help()))) {
+                schedule();
+            } else {
+                ended = std::exchange(ended_, nullptr);
+            }
+        }
+        if (ended) {
+            ended();
+        }
+    }
+
+    // These hold the mutex.
+    void end_what_is_over() {
+        const SteadyTime now = environment_.clock.now();
+        std::erase_if(keys_, [&](const auto& each) {
+            const Key& key = each.second;
+            const bool over = key.looked_at && key.empty.empty() && (stopping_ || now - key.lost >= kLate);
+            for (const UploadIntent& intent : over ? key.intents : std::vector<UploadIntent>()) {
+                environment_.journal.intent_ended(intent);
+            }
+            return over;
+        });
+    }
+
+    [[nodiscard]] bool another_look_may_help() const {
+        return std::any_of(keys_.begin(), keys_.end(), [](const auto& each) { return each.second.is_worth_a_look(); });
+    }
+
+    void schedule() {
+        if (waiting_ != 0) {
+            return;
+        }
+        const Milliseconds delay = another_look_may_help() ? kPatience : kLate;
+        waiting_ = environment_.timer.after(delay, [self = shared_from_this()] {
+            {
+                const std::lock_guard lock(self->mutex_);
+                self->waiting_ = 0;
+            }
+            self->look();
+        });
+    }
+
+    const Environment environment_;
+    std::mutex mutex_;
+    // Guarded by mutex_.
+    std::map<std::string, Key> keys_;
+    Timer::Id waiting_ = 0;
+    bool looking_ = false;
+    bool stopping_ = false;
+    std::function<void()> ended_;
+};
+
+LostUploads::LostUploads(const Environment& environment) : search_(std::make_shared<Search>(environment)) {}
+
+LostUploads::~LostUploads() {
+    search_->stop(nullptr);
+}
+
+void LostUploads::create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
+    search_->create_upload(std::move(request), std::move(done));
+}
+
+void LostUploads::adopt(const std::vector<UploadIntent>& intents) {
+    search_->adopt(intents);
+}
+
+void LostUploads::stop(std::function<void()> ended) {
+    search_->stop(std::move(ended));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Uploads that a mount has begun without hearing of it: the answer to CreateMultipartUpload was lost, or the mount was
+// killed before it came. They are invisible, paid for, and look to other mounts like a file that is being written.
+//
+// S3 does not say whose an upload is, and another mount may be writing the same name. So an upload is ended only where
+// its key is one whose answer was lost, it was not begun before, this mount does not know it as one of its files, and
+// it was without a part on two looks, some seconds apart: the mount that hears the answer sends a part at once. A mount
+// whose first part takes longer, and which finds its upload ended, begins another one (write/upload.h).
+//
+// A request whose answer was lost may take effect late: its key is looked at again after a minute, and when the mount
+// ends. Until then its intent stays in the journal, for the next mount.
+//
+// Ownership: store, timer, clock, journal and answers outlive it and every callback. Threads: all functions may be
+// called from any thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "daemon/mount_journal.h"
+#include "s3/attempt.h"
+
+namespace ckptfs {
+
+// Watches the attempts of the requests that begin uploads: the answers that were lost on the way to the one that came.
+class LostAnswers final : public AttemptObserver {
+public:
+    void asked(const std::string& key);
+    // Whether one of this key was lost since the first of those that are under way was asked.
+    [[nodiscard]] bool answered(const std::string& key);
+    [[nodiscard]] bool is_under_way(const std::string& key) const;
+    void ended(const Attempt& attempt) override;
+
+private:
+    struct Requests {
+        int under_way = 0;
+        bool lost = false;
+    };
+    mutable std::mutex mutex_;
+    // Guarded by mutex_.
+    std::map<std::string, Requests, std::less<>> requests_;
+};
+
+class LostUploads {
+public:
+    struct Environment {
+        ObjectStore& store;
+        Timer& timer;
+        const Clock& clock;
+        MountJournal& journal;
+        // Notified by `store`.
+        LostAnswers& answers;
+    };
+    explicit LostUploads(const Environment& environment);
+    ~LostUploads();
+    LostUploads(const LostUploads&) = delete;
+    LostUploads& operator=(const LostUploads&) = delete;
+
+    // As that of the store, with its intent in the journal before it is sent.
+    void create_upload(CreateUploadRequest request, StoreDone<UploadId> done);
+    // Those of a mount that was killed.
+    void adopt(const std::vector<UploadIntent>& intents);
+    // For the end of the mount: looks once more, and calls `ended` when nothing more can be done. Nothing may be begun
+    // afterwards.
+    void stop(std::function<void()> ended);
+
+private:
+    class Search;
+    const std::shared_ptr<Search> search_;
+};
+
+// Whether an upload of this key may come from a request sent at `asked`, by its sender's clock, whose answer was lost.
+[[nodiscard]] bool may_be_lost(const OpenUpload& upload, const std::string& key, WallTime asked);
+
+}  // namespace ckptfs

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/machinery.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <climits>
+#include <future>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "base/environment.h"
+#include "base/executors.h"
+#include "base/memory_limit.h"
+#include "base/memory_pool.h"
+#include "base/memory_shares.h"
+#include "base/random_numbers.h"
+#include "base/text.h"
+#include "base/uuid.h"
+#include "ckptfs/format.h"
+#include "ckptfs/log.h"
+#include "codec/codecs.h"
+#include "daemon/bucket_check.h"
+#include "daemon/journaled_store.h"
+
+namespace ckptfs {
+namespace {
+
+// Renames and listings wait for the store here; more of them queue.
+constexpr int kBlockingThreads = 16;
+// Of their own, because what waits there may wait for staged bytes.
+constexpr int kStagingThreads = 2;
+// A mount that is made for one command has gone by then; a job takes longer to its first save.
+constexpr Milliseconds kPrefaultAfter{500};
+// The user waits at the terminal.
+constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
+
+// What it leaves behind the next mount here ends, and counts for nothing after a day.
+constexpr Milliseconds kGoodbyeFor{std::chrono::seconds(8)};
+
+std::string host_name() {
+    std::array<char, HOST_NAME_MAX + 1> name{};
+    return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "a host without a name";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Machinery>> Machinery::create(const Config& config) {
+    std::unique_ptr<Machinery> machinery(new Machinery(config));
+    if (auto started = machinery->start(); !started) {
+        return failure(started.error());
+    }
+    return machinery;
+}
+
+Status Machinery::start() {
+    const std::uint64_t memory =
+        config_.mount.max_memory == 0 ? default_max_memory(processor_count()) : config_.mount.max_memory;
+    auto codec = make_codec(config_.codec, memory);
+    if (!codec) {
+        return failure(codec.error());
+    }
+    codec_ = std::move(*codec);
+    timer_ = std::make_unique<TimerThread>(clock_);
+    executor_ = make_executor();
+    blocking_ = make_blocking_executor(kBlockingThreads);
+    staging_ = make_blocking_executor(kStagingThreads);
+    auto pool = MemoryPool::create(memory_shares(memory, config_.mount.fuse_threads, config_.codec.compress != "none"),
+                                   executor_.get(), timer_.get());
+    if (!pool) {
+        return failure(pool.error());
+    }
+    prefault_ = std::make_unique<Prefault>((*pool)->memory(), kPrefaultAfter);
+    pool_ = std::move(*pool);
+    auto client = StoreClient::create(config_.store, *timer_, clock_, *executor_, &lost_answers_);
+    if (!client) {
+        return failure(client.error());
+    }
+    client_ = std::move(*client);
+    return {};
+}
+
+Status Machinery::check_bucket() const {
+    StoreConfig impatient = config_.store;
+    impatient.retry_for = std::min(impatient.retry_for, kCheckFor);
+    impatient.stall_timeout = std::min(impatient.stall_timeout, kCheckFor);
+    const auto store = client_->make_store(impatient);
+    if (!store) {
+        return failure(store.error());
+    }
+    return ckptfs::check_bucket(**store, config_.store.prefix, config_.names.read_only, random_uuid());
+}
+
+// A mount that only reads begins no upload.
+ObjectStore& Machinery::journaled_store() {
+    if (config_.names.read_only) {
+        return client_->store();
+    }
+    const auto directory = state_directory(config_.mount.state_dir, getuid(), process_environment());
+    // Homes, and a directory that the user names, may be shared by several machines.
+    const bool is_local = getuid() == 0 && config_.mount.state_dir.empty();
+    const std::string place =
+        journal_place(is_local ? "" : host_name(), config_.mount.source, config_.mount.mount_point);
+    auto journal = directory ? MountJournal::create(*directory, place) : failure(ENOENT, "this user has no home");
+    if (!journal) {
+        log_warning(
+            format("should this mount be killed, its uploads are left in the bucket: {}", journal.error().message));
+        journal_ = MountJournal::in_memory();
+    } else {
+        leftovers_ = take_leftovers(*directory, place);
+        journal_ = std::move(*journal);
+    }
+    lost_.reset(new LostUploads({client_->store(), *timer_, clock_, *journal_, lost_answers_}));
+    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, *lost_, config_.store.prefix);
+    return *journaled_;
+}
+
+void Machinery::say_goodbye() {
+    if (heartbeat_ == nullptr) {
+        return;
+    }
+    const auto ended = std::make_shared<std::promise<void>>();
+    const auto gone = std::make_shared<std::promise<void>>();
+    lost_->stop([ended] { ended->set_value(); });
+    ended->get_future().wait_for(kGoodbyeFor);
+    heartbeat_->stop([gone] { gone->set_value(); });
+    gone->get_future().wait_for(kGoodbyeFor);
+    heartbeat_.reset();
+}
+
+void Machinery::end_leftover_uploads() {
+    const std::string records = config_.store.prefix + std::string(kRenamesPrefix);
+    std::vector<std::string> renames;
+    std::vector<UploadIntent> intents;
+    for (Leftovers& leftover : leftovers_) {
+        std::move(leftover.begun.intents.begin(), leftover.begun.intents.end(), std::back_inserter(intents));
+        leftover.begun.intents.clear();
+        std::erase_if(leftover.begun.objects, [&](const std::string& key) {
+            if (!key.starts_with(records)) {
+                return false;
+            }
+            renames.push_back(key);
+            // Should this mount end before it does.
+            journal_->object_begun(key);
+            return true;
+        });
+    }
+    fs_->end_renames(renames);
+    // What is ended of these is looked at twice before, which leaves seconds for the record.
+    for (const UploadIntent& intent : intents) {
+        fs_->record_unfinished({intent.key, "", intent.asked}, [](const Status& /*tried again*/) {});
+    }
+    if (!intents.empty()) {
+        lost_->adopt(intents);
+    }
+    if (!leftovers_.empty()) {
+        end_leftovers(std::exchange(leftovers_, {}), client_->store(),
+                      [this](const std::string& key, const std::string& upload, StoreDone<void> done) {
+                          fs_->record_unfinished({key, upload, {}}, std::move(done));
+                      });
+    }
+}
+
+Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
+    if (auto found = processes_.set_mount_point(config_.mount.mount_point); !found) {
+        return failure(found.error());
+    }
+    cache_ =
+        std::make_unique<BlockCache>(*pool_, clock_, BlockCache::Limits::for_requests(config_.read.max_requests_ahead));
+    ObjectStore& store = journaled_store();
+    write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
+    read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
+    fs_ = FileSystem::create({store, *blocking_, clock_, *timer_, processes_, kernel_cache, *codec_, *write_, *read_,
+                              config_.names, config_.store.prefix, host_name()});
+    if (!config_.names.read_only) {
+        heartbeat_ = std::make_unique<Heartbeat>(
+            Heartbeat::Environment{client_->store(), *timer_, clock_, random_numbers()},
+            format("{}.ckptfs/mounts/{}", config_.store.prefix, random_uuid()), host_name());
+    }
+    return fs_.get();
+}
+
+Machinery::~Machinery() {
+    // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
+    if (client_ != nullptr) {
+        client_->stop();
+    }
+    for (const auto& executor : {blocking_.get(), staging_.get(), executor_.get()}) {
+        if (executor != nullptr) {
+            executor->stop();
+        }
+    }
+}
+
+}  // namespace ckptfs

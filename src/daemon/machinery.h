@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The concrete parts behind the contracts, put together: the only place that names them.
+//
+// Everything that starts threads is made here, after the process has gone to the background. The session is made
+// before and destroyed after, because answers that come late still need it.
+// Threads: used by one thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/prefault.h"
+#include "base/process_inspector.h"
+#include "base/system_clock.h"
+#include "base/timer_thread.h"
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/codec.h"
+#include "ckptfs/config.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/status.h"
+#include "daemon/heartbeat.h"
+#include "daemon/lost_uploads.h"
+#include "daemon/mount_journal.h"
+#include "daemon/store_client.h"
+#include "fs/file_system.h"
+#include "read/block_cache.h"
+#include "read/file_reader.h"
+#include "write/file_writer.h"
+
+namespace ckptfs {
+
+class Machinery {
+public:
+    static Result<std::unique_ptr<Machinery>> create(const Config& config);
+    // Ends what is still under way, without waiting for the store.
+    ~Machinery();
+    Machinery(const Machinery&) = delete;
+    Machinery& operator=(const Machinery&) = delete;
+
+    // List, and unless the mount is read-only a trial upload.
+    Status check_bucket() const;
+    // The mount is looked up in mountinfo, not touched.
+    Result<FileSystem*> start_file_system(KernelCache& kernel_cache);
+    // Those that an earlier mount of this source at this place had begun when it was killed.
+    void end_leftover_uploads();
+    // Ends what was begun without an answer, and removes this mount's heartbeat. Waits for the store, for a
+    // few seconds at most.
+    void say_goodbye();
+
+    [[nodiscard]] BufferPool& pool() { return *pool_; }
+    [[nodiscard]] const ProcessInspector& processes() const { return processes_; }
+    [[nodiscard]] const Clock& clock() const { return clock_; }
+    [[nodiscard]] const StoreClient& client() const { return *client_; }
+    // Only once the file system has been started.
+    [[nodiscard]] const BlockCache& cache() const { return *cache_; }
+    [[nodiscard]] Executor& executor() { return *executor_; }
+    // For tasks that wait for the disk.
+    [[nodiscard]] Executor& staging() { return *staging_; }
+    [[nodiscard]] Timer& timer() { return *timer_; }
+
+private:
+    explicit Machinery(const Config& config) : config_(config) {}
+    Status start();
+    ObjectStore& journaled_store();
+
+    const Config config_;
+    SystemClock clock_;
+    ProcInspector processes_;
+    // Destroyed from the last to the first.
+    std::unique_ptr<TimerThread> timer_;
+    std::unique_ptr<Executor> executor_;
+    std::unique_ptr<Executor> blocking_;
+    std::unique_ptr<Executor> staging_;
+    std::unique_ptr<BufferPool> pool_;
+    std::unique_ptr<Prefault> prefault_;
+    // Notified of uploads until the client has stopped.
+    std::unique_ptr<MountJournal> journal_;
+    std::vector<Leftovers> leftovers_;
+    LostAnswers lost_answers_;
+    std::unique_ptr<StoreClient> client_;
+    std::unique_ptr<LostUploads> lost_;
+    std::unique_ptr<ObjectStore> journaled_;
+    std::unique_ptr<Codec> codec_;
+    std::unique_ptr<BlockCache> cache_;
+    std::unique_ptr<WriteEnvironment> write_;
+    std::unique_ptr<ReadEnvironment> read_;
+    std::unique_ptr<FileSystem> fs_;
+    std::unique_ptr<Heartbeat> heartbeat_;
+};
+
+}  // namespace ckptfs

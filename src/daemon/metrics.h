@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The metrics of a mount, in the text format of Prometheus, by its naming conventions. Every sample is labelled with
+// the mount point, so that several mounts of one machine can be told apart.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/http.h"
+#include "ckptfs/log.h"
+#include "ckptfs/status.h"
+#include "daemon/mount_status.h"
+#include "fs/file_counters.h"
+#include "read/block_cache.h"
+#include "s3/request_sender.h"
+#include "s3/request_statistics.h"
+
+namespace ckptfs {
+
+struct MountFigures {
+    MountStatus status;
+    std::int64_t start_time_seconds = 0;
+    FileStatistics files;
+    ReadStatistics reading;
+    PoolUsage memory;
+    S3Statistics store;
+    std::vector<OperationStatistics> operations;
+    HttpStatistics http;
+    LogCounts log;
+    // As Session::longest_request().
+    Milliseconds worker_busy{0};
+};
+
+// Pure.
+[[nodiscard]] std::string metrics_text(const MountFigures& figures);
+
+// Answers GET /metrics until it is destroyed.
+// Threads: `figures` is called on threads of the server, and not after the destructor.
+class MetricsServer {
+public:
+    using Figures = std::function<MountFigures()>;
+
+    // The address of parse_address(); port 0 for any.
+    static Result<std::unique_ptr<MetricsServer>> create(const std::string& address, Figures figures);
+    virtual ~MetricsServer() = default;
+    [[nodiscard]] virtual int port() const = 0;
+};
+
+}  // namespace ckptfs

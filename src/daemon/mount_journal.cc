@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/mount_journal.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/text.h"
+#include "base/uuid.h"
+#include "base/xxhash.h"
+#include "ckptfs/log.h"
+#include "daemon/private_directory.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::string_view kEnding = ".uploads";
+// A file that has grown to this, and to twice what it still says, is rewritten.
+constexpr std::size_t kShortenAt = std::size_t{256} << 10;
+// No journal of ours is larger, however many uploads were open.
+constexpr std::uintmax_t kLargest = std::uintmax_t{64} << 20;
+
+// One word without spaces or line ends, whatever the store's IDs and others' keys hold.
+std::string encoded(std::string_view text) {
+    std::string word;
+    for (const char each : text) {
+        const auto byte = static_cast<unsigned char>(each);
+        word += byte <= ' ' || byte == '%' || byte == 0x7F ? format("%{:02X}", byte) : std::string(1, each);
+    }
+    return word;
+}
+
+std::string decoded(std::string_view word) {
+    std::string text;
+    for (std::size_t i = 0; i < word.size(); ++i) {
+        unsigned byte = 0;
+        const char* digits = word.data() + i + 1;
+        if (word[i] == '%' && i + 2 < word.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+            text += static_cast<char>(byte);
+            i += 2;
+        } else {
+            text += word[i];
+        }
+    }
+    return text;
+}
+
+// "SECONDS KEY"
+std::optional<UploadIntent> parse_intent(std::string_view text) {
+    std::int64_t seconds = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    if (problem != std::errc() || end == text.data() + text.size() || *end != ' ') {
+        return std::nullopt;
+    }
+    const std::size_t key = static_cast<std::size_t>(end - text.data()) + 1;
+    return UploadIntent{decoded(text.substr(key)), WallTime(std::chrono::seconds(seconds)), 0};
+}
+
+bool is_locked_by_us(const FileDescriptor& file, const std::string& path) {
+    struct stat opened {};
+    struct stat named {};
+    // Its owner may have removed it before it let go.
+    return flock(file.get(), LOCK_EX | LOCK_NB) == 0 && fstat(file.get(), &opened) == 0 &&
+           lstat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+Result<std::string> content_of(const std::string& path) {
+    std::error_code problem;
+    const auto size = std::filesystem::file_size(path, problem);
+    if (problem) {
+        return failure(problem.value(), problem.message());
+    }
+    if (size > kLargest) {
+        return failure(EFBIG, format("it has {} bytes", size));
+    }
+    std::ifstream file(path, std::ios::binary);
+    std::string text(size, '\0');
+    if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
+        return failure(EIO, "it cannot be read");
+    }
+    return text;
+}
+
+// What becomes of leftovers, until the last answer.
+struct Ending {
+    explicit Ending(std::vector<Leftovers> all) : leftovers(std::move(all)), left(leftovers.size()) {}
+
+    const std::vector<Leftovers> leftovers;
+    std::mutex mutex;
+    // Guarded by mutex: per file, what could not be ended or has not been yet.
+    std::vector<std::size_t> left;
+    std::size_t open = 0;
+    std::size_t total = 0;
+    std::string problem;
+};
+
+void tell(const Ending& ending) {
+    std::size_t left = 0;
+    for (const std::size_t each : ending.left) {
+        left += each;
+    }
+    log_info(format("ended {} of {} {} that an earlier mount here had begun", ending.total - left, ending.total,
+                    ending.total == 1 ? "upload or hidden file" : "uploads and hidden files"));
+    if (left > 0) {
+        log_warning(format("the next mount here ends the others: {}", escaped(ending.problem)));
+    }
+}
+
+void on_ended(Ending& ending, std::size_t file, const Status& result) {
+    const std::lock_guard lock(ending.mutex);
+    if (!result) {
+        ending.problem = result.error().message;
+    } else if (--ending.left[file] == 0) {
+        unlink(ending.leftovers[file].path.c_str());
+    }
+    if (--ending.open == 0) {
+        tell(ending);
+    }
+}
+
+}  // namespace
+
+std::optional<std::string> state_directory(const std::string& configured, uid_t self, const Environment& environment) {
+    if (!configured.empty()) {
+        return configured;
+    }
+    if (self == 0) {
+        return "/var/lib/ckptfs";
+    }
+    if (const auto state = environment("XDG_STATE_HOME")) {
+        return *state + "/ckptfs";
+    }
+    const auto home = environment("HOME");
+    return home ? std::optional(*home + "/.local/state/ckptfs") : std::nullopt;
+}
+
+std::string journal_place(const std::string& host, const std::string& source, const std::string& mount_point) {
+    return format("{:016x}", xxh3(host + '\n' + source + '\n' + mount_point));
+}
+
+JournalContents parse_journal(std::string_view text) {
+    std::map<std::string, UploadIntent, std::less<>> intents;
+    std::map<std::string, UploadId> open;
+    std::set<std::string> objects;
+    for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+        const std::string_view line = text.substr(0, end);
+        text.remove_prefix(end + 1);
+        const std::size_t space = line.find(' ');
+        if (line.starts_with('?') && space != std::string_view::npos) {
+            if (std::optional<UploadIntent> intent = parse_intent(line.substr(space + 1))) {
+                intents[std::string(line.substr(1, space - 1))] = std::move(*intent);
+            }
+        } else if (line.starts_with('!')) {
+            if (const auto ended = intents.find(line.substr(1)); ended != intents.end()) {
+                intents.erase(ended);
+            }
+        } else if (line.starts_with('+') && space != std::string_view::npos) {
+            const std::string id = decoded(line.substr(1, space - 1));
+            open[id] = {decoded(line.substr(space + 1)), id};
+        } else if (line.starts_with('-')) {
+            open.erase(decoded(line.substr(1)));
+        } else if (line.starts_with('>')) {
+            objects.insert(decoded(line.substr(1)));
+        } else if (line.starts_with('<')) {
+            objects.erase(decoded(line.substr(1)));
+        }
+    }
+    JournalContents contents;
+    for (auto& [number, intent] : intents) {
+        contents.intents.push_back(std::move(intent));
+    }
+    for (auto& [id, upload] : open) {
+        contents.uploads.push_back(std::move(upload));
+    }
+    contents.objects.assign(objects.begin(), objects.end());
+    return contents;
+}
+
+std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place) {
+    std::vector<Leftovers> all;
+    std::error_code problem;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, problem)) {
+        const std::string name = entry.path().filename().string();
+        if (!name.starts_with(place) || !name.ends_with(kEnding)) {
+            continue;
+        }
+        FileDescriptor file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        if (file && is_locked_by_us(file, entry.path())) {
+            const Result<std::string> content = content_of(entry.path());
+            if (!content) {
+                // Kept, because what it names is still in the bucket.
+                log_warning(format("{} names what an earlier mount here left, but {}; ckptfs gc finds it",
+                                   escaped(entry.path().string()), content.error().message));
+                continue;
+            }
+            all.push_back({parse_journal(*content), entry.path(), std::move(file)});
+        }
+    }
+    return all;
+}
+
+void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, const BeforeRemoval& before) {
+    const auto ending = std::make_shared<Ending>(std::move(leftovers));
+    for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
+        ending->left[file] = ending->leftovers[file].begun.size();
+        ending->total += ending->left[file];
+        if (ending->left[file] == 0) {
+            unlink(ending->leftovers[file].path.c_str());
+        }
+    }
+    ending->open = ending->total;
+    for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
+        const auto ended = [ending, file](const Status& result) { on_ended(*ending, file, result); };
+        for (const UploadId& upload : ending->leftovers[file].begun.uploads) {
+            before(upload.key, upload.id, [&store, upload, ended](const Status& allowed) {
+                if (allowed) {
+                    store.abort_upload(upload, ended);
+                } else {
+                    ended(allowed);
+                }
+            });
+        }
+        for (const std::string& key : ending->leftovers[file].begun.objects) {
+            before(key, "", [&store, key, ended](const Status& allowed) {
+                if (allowed) {
+                    store.remove(key, ended);
+                } else {
+                    ended(allowed);
+                }
+            });
+        }
+    }
+}
+
+Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& directory, const std::string& place) {
+    std::error_code problem;
+    std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), problem);
+    if (auto made = make_private_directory(directory); !made) {
+        return failure(made.error());
+    }
+    const std::string path = format("{}/{}-{}{}", directory, place, random_uuid(), kEnding);
+    FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
+    if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+        return failure(errno, format("cannot make {}: {}", escaped(path), std::strerror(errno)));
+    }
+    return std::unique_ptr<MountJournal>(new MountJournal(path, std::move(file)));
+}
+
+std::unique_ptr<MountJournal> MountJournal::in_memory() {
+    return std::unique_ptr<MountJournal>(new MountJournal("", FileDescriptor()));
+}
+
+MountJournal::~MountJournal() {
+    if (file_ && open_.empty()) {
+        unlink(path_.c_str());
+    }
+}
+
+UploadIntent MountJournal::intend(const std::string& key, WallTime asked) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(asked.time_since_epoch()).count();
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t number = ++last_intent_;
+    const std::string line = format("?{} {} {}\n", number, seconds, encoded(key));
+    open_.emplace(format("?{}", number), line);
+    append(line);
+    return {key, asked, number};
+}
+
+void MountJournal::intent_ended(const UploadIntent& intent) {
+    note_ended(format("?{}", intent.number), format("!{}\n", intent.number));
+}
+
+void MountJournal::begun(const UploadId& upload) {
+    note_begun("+" + upload.id, format("+{} {}\n", encoded(upload.id), encoded(upload.key)));
+}
+
+void MountJournal::ended(const UploadId& upload) {
+    note_ended("+" + upload.id, format("-{}\n", encoded(upload.id)));
+}
+
+bool MountJournal::is_open(const UploadId& upload) {
+    const std::lock_guard lock(mutex_);
+    return open_.contains("+" + upload.id);
+}
+
+void MountJournal::object_begun(const std::string& key) {
+    note_begun(">" + key, format(">{}\n", encoded(key)));
+}
+
+void MountJournal::object_ended(const std::string& key) {
+    note_ended(">" + key, format("<{}\n", encoded(key)));
+}
+
+void MountJournal::note_begun(const std::string& what, const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    if (open_.emplace(what, line).second) {
+        append(line);
+    }
+}
+
+void MountJournal::note_ended(const std::string& what, const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    if (open_.erase(what) > 0) {
+        append(line);
+        shorten();
+    }
+}
+
+void MountJournal::append(const std::string& line) {
+    if (!file_) {
+        return;
+    }
+    size_ += line.size();
+    if (write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) &&
+        !std::exchange(complained_, true)) {
+        log_warning(format("{}: {}; should this mount be killed, its uploads are left in the bucket", escaped(path_),
+                           std::strerror(errno)));
+    }
+}
+
+// Killed in between, it forgets them: a lifecycle rule of the bucket ends uploads, gc the rest.
+void MountJournal::shorten() {
+    std::string lines;
+    if (size_ < kShortenAt) {
+        return;
+    }
+    for (const auto& [what, line] : open_) {
+        lines += line;
+    }
+    if (size_ < 2 * lines.size() || ftruncate(file_.get(), 0) != 0) {
+        return;
+    }
+    size_ = 0;
+    append(lines);
+}
+
+}  // namespace ckptfs

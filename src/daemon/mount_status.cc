@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/mount_status.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/amounts.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+std::string duration_text(std::int64_t seconds) {
+    constexpr std::int64_t kMinute = 60;
+    constexpr std::int64_t kHour = 60 * kMinute;
+    constexpr std::int64_t kDay = 24 * kHour;
+    if (seconds < kMinute) {
+        return format("{} s", seconds);
+    }
+    if (seconds < kHour) {
+        return format("{} min", seconds / kMinute);
+    }
+    return seconds < kDay ? format("{} h {} min", seconds / kHour, seconds % kHour / kMinute)
+                          : format("{} d {} h", seconds / kDay, seconds % kDay / kHour);
+}
+
+std::string verdict(const MountStatus& status) {
+    if (status.safe_to_stop()) {
+        return "safe to stop: yes";
+    }
+    std::string why;
+    if (status.files_unsaved > 0) {
+        why = counted(status.files_unsaved, "file") + " not saved yet";
+    }
+    if (!status.renames.empty()) {
+        why += (why.empty() ? "" : ", ") + counted(status.renames.size(), "rename") + " under way";
+    }
+    return "safe to stop: no, " + why;
+}
+
+std::string file_line(const FileInFlight& file) {
+    if (!file.failure.empty()) {
+        return format("  {}: failed: {}", escaped(file.key), escaped(file.failure));
+    }
+    return format("  {}: {} MiB written, {} MiB in the store, {} in flight{}", escaped(file.key), mebibytes(file.size),
+                  mebibytes(file.bytes_in_store), counted(static_cast<std::uint64_t>(file.parts_in_flight), "part"),
+                  file.unsaved ? "" : ", saved");
+}
+
+// These files are not visible, and may have been reported nowhere else.
+std::string not_published(const MountStatus& status) {
+    std::string text;
+    if (status.files_failed > 0) {
+        text += format("not written since it was mounted: {}\n", counted(status.files_failed, "file"));
+    }
+    if (status.files_held_back > 0) {
+        text += format("not published, because their writer was killed: {}\n", counted(status.files_held_back, "file"));
+    }
+    if (status.files_unwritten > 0) {
+        text += format("neither written again nor removed, which holds commit markers back: {}\n",
+                       counted(status.files_unwritten, "file"));
+    }
+    for (const UnwrittenFile& file : status.unwritten) {
+        text += format("  {}: {}\n", escaped(file.key), escaped(file.reason));
+    }
+    if (status.unwritten.size() < status.files_unwritten) {
+        text += format("  and {} that failed before\n", status.files_unwritten - status.unwritten.size());
+    }
+    return text;
+}
+
+std::string traffic_line(const MountStatus& status) {
+    const Traffic& rates = status.rates;
+    return format("now: {} MiB/s written, {} read; {} sent to the store, {} received\n", mebibytes(rates.written),
+                  mebibytes(rates.read), mebibytes(rates.sent), mebibytes(rates.received));
+}
+
+std::string store_line(const StoreActivity& store) {
+    std::string text =
+        format("store: {} in flight of {} at most, {} waiting; {} so far, {} tried again",
+               counted(store.in_flight, "request"), store.limit, store.waiting, store.requests, store.retries);
+    if (store.slow_downs > 0) {
+        text += format(", {} answered with slow down", store.slow_downs);
+    }
+    return text + "\n";
+}
+
+std::string cache_text(const MountStatus& status) {
+    const std::uint64_t reads = status.cache_hits + status.cache_misses;
+    return reads == 0 ? ""
+                      : format("; {} % of {} came from it", status.cache_hits * 100 / reads, counted(reads, "read"));
+}
+
+std::string read_line(const FileBeingRead& read) {
+    return format("  {}: {} of {} MiB\n", escaped(read.key), mebibytes(read.position), mebibytes(read.size));
+}
+
+template <class Files>
+void keep_largest(Files& files) {
+    std::stable_sort(files.begin(), files.end(),
+                     [](const auto& one, const auto& other) { return one.size > other.size; });
+    files.resize(std::min(files.size(), MountStatus::kMostFiles));
+}
+
+}  // namespace
+
+void set_files(MountStatus& status, const FileSystem& fs) {
+    for (UploadProgress& upload : fs.uploads()) {
+        const WriterProgress& progress = upload.progress;
+        status.files.push_back(FileInFlight{std::move(upload.key), progress.size, progress.bytes_acknowledged,
+                                            progress.bytes_in_store, progress.parts_in_flight, upload.unsaved,
+                                            upload.failed ? upload.failed->message : ""});
+    }
+    status.files_open = status.files.size();
+    status.files_unsaved = static_cast<std::uint64_t>(
+        std::count_if(status.files.begin(), status.files.end(), [](const FileInFlight& file) { return file.unsaved; }));
+    keep_largest(status.files);
+    const FileStatistics statistics = fs.statistics();
+    status.files_failed = statistics.files_failed;
+    status.files_held_back = statistics.files_held_back;
+    status.names_known = statistics.names_known;
+    UnwrittenFiles unwritten = fs.unwritten(MountStatus::kMostFiles);
+    status.files_unwritten = unwritten.count;
+    for (FailedRecord& record : unwritten.latest) {
+        status.unwritten.push_back({std::move(record.key), std::move(record.reason)});
+    }
+    status.renames = fs.renames();
+    for (ReadProgress& read : fs.reads()) {
+        status.reads.push_back(FileBeingRead{std::move(read.key), read.size, read.position});
+    }
+    status.files_read = status.reads.size();
+    keep_largest(status.reads);
+}
+
+void set_store(MountStatus& status, const S3Statistics& store) {
+    status.store = {store.requests,  store.retries, store.slow_downs,
+                    store.in_flight, store.waiting, static_cast<std::uint64_t>(store.concurrency_limit)};
+}
+
+void set_cache(MountStatus& status, const ReadStatistics& cache) {
+    status.cache_hits = cache.hits;
+    status.cache_misses = cache.misses;
+}
+
+void set_memory(MountStatus& status, const PoolUsage& usage) {
+    status.memory_total = usage.total_buffers * BufferPool::kBufferSize;
+    status.memory_used = (usage.total_buffers - usage.free_buffers) * BufferPool::kBufferSize;
+    status.memory_for_reading = usage.in_use[static_cast<std::size_t>(MemoryUse::kRead)] * BufferPool::kBufferSize;
+}
+
+std::string status_text(const MountStatus& status) {
+    std::string text = format("{} at {}: ckptfs {}, pid {}, mounted for {}{}\n", escaped(status.source),
+                              escaped(status.mount_point), escaped(status.version), status.pid,
+                              duration_text(status.seconds_mounted), status.draining ? ", unmounting" : "");
+    text += verdict(status) + "\n" + not_published(status);
+    text += traffic_line(status) + store_line(status.store);
+    text += format("memory: {} of {} MiB, {} MiB of it read ahead or cached{}\n", mebibytes(status.memory_used),
+                   mebibytes(status.memory_total), mebibytes(status.memory_for_reading), cache_text(status));
+    if (status.files_open > 0) {
+        text += format("open for writing: {}\n", counted(status.files_open, "file"));
+    }
+    for (const FileInFlight& file : status.files) {
+        text += file_line(file) + "\n";
+    }
+    if (status.files.size() < status.files_open) {
+        text += format("  and {} smaller\n", status.files_open - status.files.size());
+    }
+    if (status.files_read > 0) {
+        text += format("being read: {}\n", counted(status.files_read, "file"));
+    }
+    for (const FileBeingRead& read : status.reads) {
+        text += read_line(read);
+    }
+    if (status.reads.size() < status.files_read) {
+        text += format("  and {} smaller\n", status.files_read - status.reads.size());
+    }
+    for (const std::string& name : status.renames) {
+        text += format("renaming: {}\n", escaped(name));
+    }
+    if (!status.problems.empty()) {
+        text += "last problems:\n";
+        for (const std::string& problem : status.problems) {
+            text += "  " + escaped(problem) + "\n";
+        }
+    }
+    return text;
+}
+
+}  // namespace ckptfs

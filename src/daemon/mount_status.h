@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `ckptfs status` reports of a mount. The daemon sends it as JSON; the command makes the text for users from it.
+// Pure, but for set_files(), which asks the filesystem.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ckptfs/buffer_pool.h"
+#include "daemon/traffic.h"
+#include "fs/file_system.h"
+#include "read/block_cache.h"
+#include "s3/request_sender.h"
+
+namespace ckptfs {
+
+struct FileInFlight {
+    std::string key;
+    // All bytes, not compressed.
+    std::uint64_t size = 0;
+    // As they are stored: taken from the program, and in the bucket.
+    std::uint64_t bytes_acknowledged = 0;
+    std::uint64_t bytes_in_store = 0;
+    int parts_in_flight = 0;
+    // Something of it is in no commit yet.
+    bool unsaved = false;
+    // Why it cannot be saved; empty where it can.
+    std::string failure;
+
+    friend bool operator==(const FileInFlight&, const FileInFlight&) = default;
+};
+
+struct FileBeingRead {
+    std::string key;
+    std::uint64_t size = 0;
+    // Where the last read ended.
+    std::uint64_t position = 0;
+
+    friend bool operator==(const FileBeingRead&, const FileBeingRead&) = default;
+};
+
+// A file that failed, and was neither written again nor removed: no commit marker can appear beside or above it.
+struct UnwrittenFile {
+    std::string key;
+    std::string reason;
+
+    friend bool operator==(const UnwrittenFile&, const UnwrittenFile&) = default;
+};
+
+// Requests to the store, each attempt counted.
+struct StoreActivity {
+    std::uint64_t requests = 0;
+    std::uint64_t retries = 0;
+    // Answers that asked for fewer requests (503).
+    std::uint64_t slow_downs = 0;
+    std::uint64_t in_flight = 0;
+    std::uint64_t waiting = 0;
+    // In flight at most, as the store bears it now.
+    std::uint64_t limit = 0;
+
+    friend bool operator==(const StoreActivity&, const StoreActivity&) = default;
+};
+
+struct MountStatus {
+    // Of the largest, or the last that failed, where there are more.
+    static constexpr std::size_t kMostFiles = 50;
+
+    std::string source;
+    std::string mount_point;
+    std::string version;
+    std::int64_t pid = 0;
+    std::int64_t seconds_mounted = 0;
+    bool draining = false;
+    // Those open for writing, and how many of them are not saved.
+    std::uint64_t files_open = 0;
+    std::uint64_t files_unsaved = 0;
+    // Since the mount was made: those that a program could not write, and those whose writer was killed.
+    std::uint64_t files_failed = 0;
+    std::uint64_t files_held_back = 0;
+    std::uint64_t names_known = 0;
+    // Of these, those that were neither written again nor removed.
+    std::uint64_t files_unwritten = 0;
+    std::vector<UnwrittenFile> unwritten;
+    std::vector<FileInFlight> files;
+    std::vector<std::string> renames;
+    // Those read in the last seconds.
+    std::uint64_t files_read = 0;
+    std::vector<FileBeingRead> reads;
+    // Bytes since the mount was made, and a second over the last few.
+    Traffic totals;
+    Traffic rates;
+    StoreActivity store;
+    // Reads answered from memory, and those that had to wait.
+    std::uint64_t cache_hits = 0;
+    std::uint64_t cache_misses = 0;
+    std::uint64_t memory_used = 0;
+    std::uint64_t memory_for_reading = 0;
+    std::uint64_t memory_total = 0;
+    // The last errors and warnings of the log, oldest first.
+    std::vector<std::string> problems;
+
+    // Nothing that a program was told is written would be lost, and nothing is half done.
+    [[nodiscard]] bool safe_to_stop() const { return files_unsaved == 0 && renames.empty(); }
+
+    friend bool operator==(const MountStatus&, const MountStatus&) = default;
+};
+
+// The parts that change.
+void set_files(MountStatus& status, const FileSystem& fs);
+void set_store(MountStatus& status, const S3Statistics& store);
+void set_cache(MountStatus& status, const ReadStatistics& cache);
+void set_memory(MountStatus& status, const PoolUsage& usage);
+
+// Several lines.
+[[nodiscard]] std::string status_text(const MountStatus& status);
+
+}  // namespace ckptfs

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/heartbeat.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "daemon/leftover_policy.h"
+#include "support/fake_store.h"
+#include "support/manual_clock.h"
+#include "support/stepped_timer.h"
+
+namespace ckptfs {
+namespace {
+
+const std::string kKey = "run/.ckptfs/mounts/uuid";
+
+class HeartbeatTest : public ::testing::Test {
+protected:
+    bool stop() {
+        bool gone = false;
+        heartbeat_.stop([&gone] { gone = true; });
+        return gone;
+    }
+
+    testing::FakeStore store_;
+    testing::SteppedTimer timer_;
+    double random_ = 0.5;
+    testing::ManualClock clock_;
+    Heartbeat heartbeat_{{store_, timer_, clock_, [this] { return random_; }}, kKey, "node1"};
+};
+
+TEST_F(HeartbeatTest, BeatsAgainAndAgainAndIsGoneAfterwards) {
+    EXPECT_TRUE(store_.keys().empty());
+    EXPECT_EQ(timer_.run(), Milliseconds(600'000));
+    EXPECT_EQ(store_.content(kKey), heartbeat_text("node1", clock_.wall_now()));
+    random_ = 0;
+    timer_.run();
+    EXPECT_EQ(timer_.run(), Milliseconds(540'000));
+    EXPECT_EQ(store_.calls(testing::Operation::kPut), 3);
+    EXPECT_TRUE(stop());
+    EXPECT_TRUE(store_.keys().empty());
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+TEST_F(HeartbeatTest, AShortMountCostsNothing) {
+    EXPECT_TRUE(stop());
+    EXPECT_EQ(store_.calls(), 0);
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+TEST_F(HeartbeatTest, GoesOnAfterAFailure) {
+    testing::Fault fault;
+    fault.operation = testing::Operation::kPut;
+    store_.inject(fault);
+    timer_.run();
+    EXPECT_TRUE(store_.keys().empty());
+    timer_.run();
+    EXPECT_TRUE(store_.exists(kKey));
+}
+
+TEST_F(HeartbeatTest, OneInFlightAtTheEndIsRemovedToo) {
+    store_.hold(testing::Operation::kPut);
+    timer_.run();
+    bool gone = false;
+    heartbeat_.stop([&gone] { gone = true; });
+    EXPECT_FALSE(gone);
+    store_.release(testing::Operation::kPut);
+    EXPECT_TRUE(gone);
+    EXPECT_TRUE(store_.keys().empty());
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+}  // namespace
+}  // namespace ckptfs

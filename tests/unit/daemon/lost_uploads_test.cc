@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/lost_uploads.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <chrono>
+#include <string>
+
+#include "support/fake_store.h"
+#include "support/manual_clock.h"
+#include "support/stepped_timer.h"
+
+namespace ckptfs {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::Fault;
+using testing::Operation;
+
+constexpr const char* kKey = "run/model.pt";
+
+class LostUploadsTest : public ::testing::Test {
+protected:
+    // The store begins it, and its answer is lost.
+    void lose(const std::string& key = kKey) {
+        Fault fault;
+        fault.operation = Operation::kCreateUpload;
+        fault.key = key;
+        fault.error.errno_value = EIO;
+        fault.error.outcome_unknown = true;
+        fault.after_effect = true;
+        store_.inject(fault);
+        EXPECT_FALSE(create(key));
+    }
+    Result<UploadId> create(const std::string& key = kKey) {
+        CreateUploadRequest request;
+        request.key = key;
+        Result<UploadId> upload = failure(EIO, "not asked");
+        lost_.create_upload(std::move(request), [&](Result<UploadId> answer) { upload = std::move(answer); });
+        return upload;
+    }
+    void send_part(const UploadId& upload) {
+        store_.upload_part({upload, 1, Payload::from_string("part"), 0}, [](const Result<UploadedPart>&) {});
+    }
+    UploadId of_another_mount(const std::string& key = kKey) {
+        CreateUploadRequest request;
+        request.key = key;
+        UploadId id;
+        store_.create_upload(std::move(request), [&](Result<UploadId> answer) { id = answer.value(); });
+        return id;
+    }
+    void pass(Milliseconds time) { clock_.move(time); }
+
+    testing::FakeStore store_;
+    testing::ManualClock clock_;
+    testing::SteppedTimer timer_;
+    const std::unique_ptr<MountJournal> journal_ = MountJournal::in_memory();
+    LostAnswers answers_;
+    LostUploads lost_{{store_, timer_, clock_, *journal_, answers_}};
+};
+
+TEST_F(LostUploadsTest, ArePartlessOnTwoLooksBeforeTheyAreEnded) {
+    lose();
+    EXPECT_EQ(store_.open_uploads(), 1);
+    EXPECT_EQ(store_.calls(Operation::kAbortUpload), 0);
+    pass(seconds(3));
+    EXPECT_EQ(timer_.run(), seconds(3));
+    EXPECT_EQ(store_.open_uploads(), 0);
+    // What is late is looked for after a minute.
+    pass(minutes(1));
+    EXPECT_EQ(timer_.run(), minutes(1));
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+TEST_F(LostUploadsTest, AnAnswerThatWasLostBeforeAnotherCameCounts) {
+    answers_.asked(kKey);
+    Attempt attempt;
+    attempt.operation = "CreateMultipartUpload";
+    attempt.key = kKey;
+    attempt.outcome_unknown = true;
+    answers_.ended(attempt);
+    EXPECT_TRUE(answers_.answered(kKey));
+    answers_.asked(kKey);
+    EXPECT_FALSE(answers_.answered(kKey));
+}
+
+TEST_F(LostUploadsTest, OneThatHasAPartIsLeft) {
+    const UploadId other = of_another_mount();
+    send_part(other);
+    lose();
+    pass(seconds(3));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 1);
+    send_part(other);
+    pass(minutes(1));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 1);
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+TEST_F(LostUploadsTest, OneThatGetsAPartBetweenTheLooksIsLeft) {
+    const UploadId other = of_another_mount();
+    lose();
+    send_part(other);
+    pass(seconds(3));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 1);
+}
+
+TEST_F(LostUploadsTest, OneThatThisMountKnowsIsLeft) {
+    const Result<UploadId> known = create();
+    ASSERT_TRUE(known);
+    lose();
+    pass(seconds(3));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 1);
+    EXPECT_EQ(store_.calls(Operation::kListParts), 2);
+}
+
+TEST_F(LostUploadsTest, OtherKeysAreLeft) {
+    of_another_mount("run/model.pt.1");
+    of_another_mount("run/other.pt");
+    lose();
+    pass(seconds(3));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 2);
+}
+
+TEST_F(LostUploadsTest, OneThatWasBegunLongBeforeIsNotOurs) {
+    const WallTime asked{seconds(1'700'000'000)};
+    OpenUpload upload{{kKey, "id"}, asked - minutes(14)};
+    EXPECT_TRUE(may_be_lost(upload, kKey, asked));
+    EXPECT_FALSE(may_be_lost(upload, "run/model", asked));
+    upload.initiated = asked - minutes(16);
+    EXPECT_FALSE(may_be_lost(upload, kKey, asked));
+}
+
+TEST_F(LostUploadsTest, NothingIsAskedWhereEveryAnswerCame) {
+    EXPECT_TRUE(create());
+    EXPECT_EQ(store_.calls(Operation::kListUploads), 0);
+    EXPECT_EQ(timer_.waiting(), 0U);
+    bool ended = false;
+    lost_.stop([&] { ended = true; });
+    EXPECT_TRUE(ended);
+}
+
+TEST_F(LostUploadsTest, TheEndOfTheMountWaitsForTheSecondLook) {
+    lose();
+    bool ended = false;
+    lost_.stop([&] { ended = true; });
+    EXPECT_FALSE(ended);
+    pass(seconds(3));
+    timer_.run();
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(LostUploadsTest, TheEndOfTheMountDoesNotWaitForAStoreThatIsAway) {
+    lose();
+    Fault fault;
+    fault.operation = Operation::kListUploads;
+    fault.error.errno_value = EIO;
+    fault.times = 100;
+    store_.inject(fault);
+    bool ended = false;
+    lost_.stop([&] { ended = true; });
+    EXPECT_TRUE(ended);
+}
+
+TEST_F(LostUploadsTest, ThoseOfAKilledMountAreAdopted) {
+    of_another_mount();
+    lost_.adopt({{kKey, clock_.wall_now(), 1}});
+    pass(seconds(3));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(LostUploadsTest, AStoreThatDoesNotListUploadsIsAskedOnce) {
+    Fault fault;
+    fault.operation = Operation::kListUploads;
+    fault.error.errno_value = EOPNOTSUPP;
+    fault.times = 100;
+    store_.inject(fault);
+    lose();
+    EXPECT_EQ(store_.calls(Operation::kListUploads), 1);
+    EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+}  // namespace
+}  // namespace ckptfs

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace ckptfs {
+namespace {
+
+MountFigures figures() {
+    MountFigures figures;
+    figures.status.mount_point = "/mnt/a \"b\"";
+    figures.status.source = "s3://bucket/run/";
+    figures.status.version = "1.2.3";
+    figures.status.files_unsaved = 2;
+    figures.files.bytes_written = 3'000'000'000;
+    figures.memory.total_buffers = 4;
+    figures.memory.in_use[static_cast<std::size_t>(MemoryUse::kWrite)] = 1;
+    OperationStatistics parts;
+    parts.operation = "UploadPart";
+    parts.succeeded = 5;
+    parts.failed = {{"SlowDown", 1}};
+    parts.durations[0] = 2;
+    parts.durations[3] = 3;
+    parts.durations.back() = 1;
+    parts.total_seconds = 40.5;
+    figures.operations = {parts};
+    return figures;
+}
+
+bool has(const std::string& text, const std::string& line) {
+    return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+TEST(Metrics, AreTextOfPrometheus) {
+    const std::string text = metrics_text(figures());
+    const std::string mount = R"(mount="/mnt/a \"b\"")";
+    EXPECT_TRUE(has(text, "# TYPE ckptfs_written_bytes_total counter")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_written_bytes_total{" + mount + "} 3000000000")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_mount_info{" + mount + R"(,source="s3://bucket/run/",version="1.2.3"} 1)")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_safe_to_stop{" + mount + "} 0")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_files_unsaved{" + mount + "} 2")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_memory_limit_bytes{" + mount + "} " + std::to_string(4 * BufferPool::kBufferSize)))
+        << text;
+    EXPECT_TRUE(
+        has(text, "ckptfs_memory_used_bytes{" + mount + ",use=\"write\"} " + std::to_string(BufferPool::kBufferSize)))
+        << text;
+}
+
+TEST(Metrics, CountAttemptsByOperationAndResult) {
+    const std::string text = metrics_text(figures());
+    const std::string labels = R"({mount="/mnt/a \"b\"",operation="UploadPart")";
+    EXPECT_TRUE(has(text, "ckptfs_s3_requests_total" + labels + ",result=\"ok\"} 5")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_s3_requests_total" + labels + ",result=\"SlowDown\"} 1")) << text;
+    const std::string bucket = "ckptfs_s3_request_duration_seconds_bucket" + labels;
+    EXPECT_TRUE(has(text, bucket + ",le=\"0.005\"} 2")) << text;
+    EXPECT_TRUE(has(text, bucket + ",le=\"0.05\"} 5")) << text;
+    EXPECT_TRUE(has(text, bucket + ",le=\"30\"} 5")) << text;
+    EXPECT_TRUE(has(text, bucket + ",le=\"+Inf\"} 6")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_s3_request_duration_seconds_count" + labels + "} 6")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_s3_request_duration_seconds_sum" + labels + "} 40.5")) << text;
+}
+
+TEST(MetricsServer, SaysThatItsPortIsTaken) {
+    const auto first = MetricsServer::create("127.0.0.1:0", figures);
+    ASSERT_TRUE(first);
+    const auto second = MetricsServer::create("127.0.0.1:" + std::to_string((*first)->port()), figures);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().errno_value, EADDRINUSE);
+}
+
+}  // namespace
+}  // namespace ckptfs

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/mount_journal.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "daemon/journaled_store.h"
+#include "support/fake_store.h"
+#include "support/manual_clock.h"
+#include "support/stepped_timer.h"
+#include "support/temporary_directory.h"
+
+namespace ckptfs {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string content_of(const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+}
+
+class MountJournalTest : public ::testing::Test {
+protected:
+    std::unique_ptr<MountJournal> journal(const std::string& place = "place") {
+        return MountJournal::create(directory_, place).value();
+    }
+    // As if its mount had been killed.
+    void leave(const std::string& name, const std::string& text) {
+        fs::create_directories(directory_);
+        std::ofstream(directory_ + "/" + name) << text;
+    }
+
+    const testing::TemporaryDirectory temporary_;
+    const std::string directory_ = temporary_.path() / "state";
+};
+
+TEST_F(MountJournalTest, HoldsWhatHasBegunAndNotEnded) {
+    const auto made = journal();
+    made->begun({"run/a.pt", "id1"});
+    made->begun({"run/b c%\n", "id 2"});
+    made->begun({"run/d.pt", "id3"});
+    made->ended({"run/a.pt", "id1"});
+    made->ended({"run/a.pt", "id1"});
+    const auto open = parse_journal(content_of(made->path())).uploads;
+    ASSERT_EQ(open.size(), 2U);
+    EXPECT_EQ(open[0].id, "id 2");
+    EXPECT_EQ(open[0].key, "run/b c%\n");
+    EXPECT_EQ(open[1].key, "run/d.pt");
+}
+
+TEST_F(MountJournalTest, ATornLineAndNonsenseArePassedOver) {
+    const auto open = parse_journal("+id1 run/a.pt\n\nwhat\n+id2\n-id9\n+id3 run/c.p").uploads;
+    ASSERT_EQ(open.size(), 1U);
+    EXPECT_EQ(open[0].key, "run/a.pt");
+    EXPECT_TRUE(parse_journal("").uploads.empty());
+    EXPECT_EQ(parse_journal("+id %4\n").uploads.front().key, "%4");
+}
+
+TEST_F(MountJournalTest, IsReadableByNobodyElseAndGoneAfterwards) {
+    auto made = journal();
+    struct stat status {};
+    ASSERT_EQ(stat(made->path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777U, 0600U);
+    ASSERT_EQ(stat(directory_.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777U, 0700U);
+    made.reset();
+    EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+TEST_F(MountJournalTest, StaysWhereAnUploadIsLeft) {
+    auto made = journal();
+    made->begun({"run/a.pt", "id1"});
+    made.reset();
+    const auto leftovers = take_leftovers(directory_, "place");
+    ASSERT_EQ(leftovers.size(), 1U);
+    EXPECT_EQ(leftovers[0].begun.uploads.size(), 1U);
+}
+
+TEST_F(MountJournalTest, StaysSmallHoweverMuchIsWritten) {
+    const auto made = journal();
+    made->begun({"run/kept", "id"});
+    for (int i = 0; i < 20'000; ++i) {
+        const UploadId upload{"run/" + std::to_string(i), std::to_string(i)};
+        made->begun(upload);
+        made->ended(upload);
+    }
+    EXPECT_LT(fs::file_size(made->path()), 300U << 10);
+    const auto open = parse_journal(content_of(made->path())).uploads;
+    ASSERT_EQ(open.size(), 1U);
+    EXPECT_EQ(open[0].key, "run/kept");
+}
+
+TEST_F(MountJournalTest, OneThatCannotBeReadIsKept) {
+    leave("place-1.uploads", "+id1 run/a.pt\n");
+    fs::resize_file(directory_ + "/place-1.uploads", (std::uintmax_t{64} << 20) + 1);
+    EXPECT_TRUE(take_leftovers(directory_, "place").empty());
+    EXPECT_TRUE(fs::exists(directory_ + "/place-1.uploads"));
+}
+
+TEST_F(MountJournalTest, ThoseOfALiveMountAreNotLeftOver) {
+    const auto alive = journal();
+    alive->begun({"run/a.pt", "id1"});
+    EXPECT_TRUE(take_leftovers(directory_, "place").empty());
+}
+
+TEST_F(MountJournalTest, ThoseOfOtherPlacesAreNotLeftOver) {
+    leave("other-1.uploads", "+id1 run/a.pt\n");
+    EXPECT_TRUE(take_leftovers(directory_, "place").empty());
+    EXPECT_TRUE(take_leftovers("/nowhere", "place").empty());
+    EXPECT_NE(journal_place("", "s3://bucket/a", "/mnt"), journal_place("", "s3://bucket/b", "/mnt"));
+    EXPECT_NE(journal_place("", "s3://bucket/a", "/mnt"), journal_place("", "s3://bucket/a", "/mnt2"));
+    EXPECT_NE(journal_place("one", "s3://bucket/a", "/mnt"), journal_place("two", "s3://bucket/a", "/mnt"));
+}
+
+TEST_F(MountJournalTest, IsWhereItsUserKeepsSuchThings) {
+    std::map<std::string, std::string> variables{{"HOME", "/home/a"}};
+    const auto environment = [&variables](const char* name) {
+        const auto found = variables.find(name);
+        return found == variables.end() ? std::nullopt : std::optional(found->second);
+    };
+    EXPECT_EQ(state_directory("", 0, environment), "/var/lib/ckptfs");
+    EXPECT_EQ(state_directory("", 1000, environment), "/home/a/.local/state/ckptfs");
+    variables["XDG_STATE_HOME"] = "/state";
+    EXPECT_EQ(state_directory("", 1000, environment), "/state/ckptfs");
+    EXPECT_EQ(state_directory("/volume", 0, environment), "/volume");
+    EXPECT_EQ(state_directory("/volume", 1000, environment), "/volume");
+    variables.clear();
+    EXPECT_EQ(state_directory("", 1000, environment), std::nullopt);
+}
+
+TEST_F(MountJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
+    fs::create_directories(directory_);
+    fs::permissions(directory_, fs::perms::all);
+    EXPECT_FALSE(MountJournal::create(directory_, "place"));
+}
+
+TEST_F(MountJournalTest, IntentsAreThereUntilTheyEnd) {
+    const auto made = journal();
+    const WallTime asked{std::chrono::seconds(1'700'000'000)};
+    const UploadIntent first = made->intend("run/a b.pt", asked);
+    const UploadIntent second = made->intend("run/a b.pt", asked);
+    made->intent_ended(first);
+    const auto intents = parse_journal(content_of(made->path())).intents;
+    ASSERT_EQ(intents.size(), 1U);
+    EXPECT_EQ(intents[0].key, "run/a b.pt");
+    EXPECT_EQ(intents[0].asked, asked);
+    made->intent_ended(second);
+    EXPECT_EQ(parse_journal(content_of(made->path())).size(), 0U);
+    EXPECT_EQ(parse_journal("?1 17 a\n?2 x b\n?3\n?4 18\n!5\n").intents.size(), 1U);
+}
+
+TEST_F(MountJournalTest, OneInMemoryKnowsWhatIsOpenAndLeavesNothing) {
+    const auto made = MountJournal::in_memory();
+    made->begun({"run/a.pt", "id1"});
+    EXPECT_TRUE(made->is_open({"run/a.pt", "id1"}));
+    EXPECT_FALSE(made->is_open({"run/a.pt", "id2"}));
+    made->ended({"run/a.pt", "id1"});
+    EXPECT_FALSE(made->is_open({"run/a.pt", "id1"}));
+}
+
+TEST_F(MountJournalTest, IsKeptByTheStoreItself) {
+    testing::FakeStore store;
+    testing::ManualClock clock;
+    testing::SteppedTimer timer;
+    const auto made = journal();
+    LostAnswers answers;
+    LostUploads lost({store, timer, clock, *made, answers});
+    JournaledStore journaled(store, *made, lost, "run/");
+    UploadId upload;
+    CreateUploadRequest request;
+    request.key = "run/a.pt";
+    journaled.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
+    EXPECT_EQ(parse_journal(content_of(made->path())).uploads.size(), 1U);
+    journaled.abort_upload(upload, [](const Status& ended) { EXPECT_TRUE(ended); });
+    EXPECT_TRUE(parse_journal(content_of(made->path())).uploads.empty());
+}
+
+class JournaledObjects : public MountJournalTest {
+protected:
+    [[nodiscard]] std::vector<std::string> objects() const { return parse_journal(content_of(made_->path())).objects; }
+    void put(const std::string& key) {
+        PutRequest request;
+        request.key = key;
+        journaled_.put(std::move(request), [](const Result<PutResponse>&) {});
+    }
+    void get(const std::string& key) {
+        GetRequest request;
+        request.key = key;
+        request.on_body = [](ByteSpan) { return true; };
+        journaled_.get(std::move(request), [](const Result<GetResponse>&) {});
+    }
+
+    const std::string record_ = "run/.ckptfs/renames/1 a";
+    testing::FakeStore store_;
+    const std::unique_ptr<MountJournal> made_ = journal();
+    testing::ManualClock clock_;
+    testing::SteppedTimer timer_;
+    LostAnswers answers_;
+    LostUploads lost_{{store_, timer_, clock_, *made_, answers_}};
+    JournaledStore journaled_{store_, *made_, lost_, "run/"};
+};
+
+TEST_F(JournaledObjects, BeginWithTheirRecordsAndEndWithThem) {
+    put("run/model.pt");
+    EXPECT_TRUE(objects().empty());
+    put(record_);
+    put(record_);
+    put("run/.ckptfs/renames/2");
+    EXPECT_EQ(objects(), (std::vector<std::string>{record_, "run/.ckptfs/renames/2"}));
+    get(record_);
+    EXPECT_EQ(objects().size(), 2U);
+    journaled_.remove_many({record_, "run/.ckptfs/rename-names/1"}, [](const Result<std::vector<DeleteFailure>>&) {});
+    EXPECT_EQ(objects(), std::vector<std::string>{"run/.ckptfs/renames/2"});
+}
+
+TEST_F(JournaledObjects, AreFilesWithoutANameToo) {
+    const std::string hidden = "run/.ckptfs/tmp/step/file-1/model.pt";
+    CreateUploadRequest request;
+    request.key = hidden;
+    UploadId upload;
+    journaled_.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
+    EXPECT_TRUE(objects().empty());
+    // Also where nobody hears of it.
+    journaled_.complete_upload({upload, {}, "", 0}, [](const Result<PutResponse>&) {});
+    EXPECT_EQ(objects(), std::vector<std::string>{hidden});
+    journaled_.remove(hidden, [](const Status& removed) { EXPECT_TRUE(removed); });
+    EXPECT_TRUE(objects().empty());
+}
+
+TEST_F(JournaledObjects, AreOverWhereSomebodyElseHasEndedThem) {
+    made_->object_begun(record_);
+    get(record_);
+    EXPECT_TRUE(objects().empty());
+}
+
+}  // namespace
+}  // namespace ckptfs

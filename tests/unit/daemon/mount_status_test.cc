@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/mount_status.h"
+
+#include <gtest/gtest.h>
+
+#include "daemon/status_json.h"
+
+namespace ckptfs {
+namespace {
+
+MountStatus busy() {
+    MountStatus status;
+    status.source = "s3://bucket/run/";
+    status.mount_point = "/mnt/a";
+    status.version = "1.2.3";
+    status.pid = 77;
+    status.seconds_mounted = 7384;
+    status.files_open = 3;
+    status.files_unsaved = 1;
+    status.files_failed = 2;
+    status.files_held_back = 1;
+    status.files_unwritten = 2;
+    status.unwritten = {{"run/lost.pt", "PutObject: AccessDenied"}};
+    status.files = {{"run/model.pt", 3 << 20, 2 << 20, 1 << 20, 4, true, ""},
+                    {"run/bad.pt", 1, 0, 0, 0, true, "AccessDenied"}};
+    status.renames = {"step-1"};
+    status.files_read = 2;
+    status.reads = {{"run/old.pt", 8 << 20, 2 << 20}};
+    status.totals = {50 << 20, 8 << 20, 40 << 20, 7 << 20};
+    status.rates = {5 << 20, 0, 4 << 20, 1 << 20};
+    status.store = {70, 3, 0, 9, 2, 64};
+    status.cache_hits = 3;
+    status.cache_misses = 1;
+    status.memory_used = 300 << 20;
+    status.memory_for_reading = 100 << 20;
+    status.memory_total = 1000 << 20;
+    status.problems = {"2026-01-01T00:00:00 warning: slow"};
+    return status;
+}
+
+TEST(MountStatus, IsReadAsItIsWritten) {
+    EXPECT_EQ(parse_status(json_of(busy())), busy());
+    EXPECT_EQ(parse_status(json_of(MountStatus())), MountStatus());
+    for (const char* wrong : {"", "{}", "[]", "1", R"({"files": [{}]})"}) {
+        EXPECT_FALSE(parse_status(wrong)) << wrong;
+    }
+    const std::string good = json_of(MountStatus());
+    const std::string pid = "\"pid\":0";
+    ASSERT_NE(good.find(pid), std::string::npos) << good;
+    const auto with = [&](const std::string& number) {
+        return parse_status(std::string(good).replace(good.find(pid), pid.size(), "\"pid\":" + number));
+    };
+    EXPECT_TRUE(with("7.5"));
+    EXPECT_FALSE(with("3.3e58"));
+    EXPECT_FALSE(with("-0.5"));
+}
+
+TEST(MountStatus, ADaemonOfBeforeAnUpgradeIsUnderstood) {
+    std::string earlier = json_of(MountStatus());
+    for (const std::string& field : {std::string(R"("files_unwritten":0,)"), std::string(R"("unwritten":[],)")}) {
+        ASSERT_NE(earlier.find(field), std::string::npos) << earlier;
+        earlier.erase(earlier.find(field), field.size());
+    }
+    EXPECT_EQ(parse_status(earlier), MountStatus());
+}
+
+TEST(MountStatus, IsToldInWords) {
+    EXPECT_EQ(status_text(busy()),
+              "s3://bucket/run/ at /mnt/a: ckptfs 1.2.3, pid 77, mounted for 2 h 3 min\n"
+              "safe to stop: no, 1 file not saved yet, 1 rename under way\n"
+              "not written since it was mounted: 2 files\n"
+              "not published, because their writer was killed: 1 file\n"
+              "neither written again nor removed, which holds commit markers back: 2 files\n"
+              "  run/lost.pt: PutObject: AccessDenied\n"
+              "  and 1 that failed before\n"
+              "now: 5.0 MiB/s written, 0.0 read; 4.0 sent to the store, 1.0 received\n"
+              "store: 9 requests in flight of 64 at most, 2 waiting; 70 so far, 3 tried again\n"
+              "memory: 300.0 of 1000.0 MiB, 100.0 MiB of it read ahead or cached; 75 % of 4 reads came from it\n"
+              "open for writing: 3 files\n"
+              "  run/model.pt: 3.0 MiB written, 1.0 MiB in the store, 4 parts in flight\n"
+              "  run/bad.pt: failed: AccessDenied\n"
+              "  and 1 smaller\n"
+              "being read: 2 files\n"
+              "  run/old.pt: 2.0 of 8.0 MiB\n"
+              "  and 1 smaller\n"
+              "renaming: step-1\n"
+              "last problems:\n"
+              "  2026-01-01T00:00:00 warning: slow\n");
+}
+
+TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
+    MountStatus status = busy();
+    EXPECT_FALSE(status.safe_to_stop());
+    status.files_unsaved = 0;
+    EXPECT_FALSE(status.safe_to_stop());
+    status.renames.clear();
+    EXPECT_TRUE(status.safe_to_stop());
+    EXPECT_NE(status_text(status).find("safe to stop: yes\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckptfs
