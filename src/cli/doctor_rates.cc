@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "ckptfs/store_limits.h"
 #include "cli/doctor_probing.h"
-#include "cli/object_frames.h"
+#include "tools/object_frames.h"
 
 namespace ckptfs {
 namespace {

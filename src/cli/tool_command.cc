@@ -16,17 +16,17 @@
 #include "base/text.h"
 #include "base/timer_thread.h"
 #include "ckptfs/log.h"
-#include "cli/cat_object.h"
-#include "cli/collect_garbage.h"
 #include "cli/doctor_command.h"
-#include "cli/inspect_object.h"
-#include "cli/json_reports.h"
 #include "cli/terminal.h"
-#include "cli/verify_objects.h"
 #include "codec/codecs.h"
 #include "config/scale.h"
 #include "daemon/background.h"
 #include "daemon/store_client.h"
+#include "tools/cat_object.h"
+#include "tools/collect_garbage.h"
+#include "tools/inspect_object.h"
+#include "tools/json_reports.h"
+#include "tools/verify_objects.h"
 
 namespace ckptfs {
 namespace {

@@ -22,7 +22,8 @@ ROOMS = {
     "fuse": {"base", "fs", "fuse"},
     "config": {"base", "config"},
     "daemon": {"base", "codec", "http", "aws", "s3", "credentials", "read", "write", "fs", "fuse", "config", "daemon"},
-    "cli": {"base", "codec", "aws", "fs", "fuse", "config", "daemon", "cli"},
+    "tools": {"base", "codec", "fs", "daemon", "tools"},
+    "cli": {"base", "codec", "aws", "fuse", "config", "daemon", "tools", "cli"},
 }
 
 

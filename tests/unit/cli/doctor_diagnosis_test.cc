@@ -7,9 +7,9 @@
 #include <regex>
 #include <set>
 
+#include "cli/diagnosis_json.h"
 #include "cli/doctor_rates.h"
 #include "cli/doctor_rules.h"
-#include "cli/json_reports.h"
 #include "config/options.h"
 
 namespace ckptfs {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/verify_objects.h"
+#include "tools/verify_objects.h"
 
 #include <cerrno>
 #include <condition_variable>
@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
-#include "cli/object_frames.h"
+#include "tools/object_frames.h"
 
 namespace ckptfs {
 namespace {

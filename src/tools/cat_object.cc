@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/cat_object.h"
+#include "tools/cat_object.h"
 
 #include <condition_variable>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "cli/object_frames.h"
+#include "tools/object_frames.h"
 
 namespace ckptfs {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/object_frames.h"
+#include "tools/object_frames.h"
 
 #include <algorithm>
 #include <cstring>

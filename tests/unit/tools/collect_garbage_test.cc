@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/collect_garbage.h"
+#include "tools/collect_garbage.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/inspect_object.h"
+#include "tools/inspect_object.h"
 
 #include <cerrno>
 #include <memory>
@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
-#include "cli/object_frames.h"
 #include "codec/codecs.h"
+#include "tools/object_frames.h"
 
 namespace ckptfs {
 namespace {

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "cli/cat_object.h"
-#include "cli/inspect_object.h"
-#include "cli/json_reports.h"
-#include "cli/object_frames.h"
-#include "cli/verify_objects.h"
 #include "codec/codecs.h"
 #include "support/fake_store.h"
+#include "tools/cat_object.h"
+#include "tools/inspect_object.h"
+#include "tools/json_reports.h"
+#include "tools/object_frames.h"
+#include "tools/verify_objects.h"
 
 namespace ckptfs {
 namespace {

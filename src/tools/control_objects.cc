@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/control_objects.h"
+#include "tools/control_objects.h"
 
 #include <optional>
 #include <utility>

@@ -5,10 +5,9 @@
 
 #include <string>
 
-#include "cli/collect_garbage.h"
-#include "cli/doctor_diagnosis.h"
-#include "cli/inspect_object.h"
-#include "cli/verify_objects.h"
+#include "tools/collect_garbage.h"
+#include "tools/inspect_object.h"
+#include "tools/verify_objects.h"
 
 namespace ckptfs {
 
@@ -17,6 +16,5 @@ namespace ckptfs {
 [[nodiscard]] std::string json_of(const VerifyTotals& totals);
 [[nodiscard]] std::string json_of(const FoundLeftover& leftover);
 [[nodiscard]] std::string json_of(const GarbageTotals& totals);
-[[nodiscard]] std::string json_of(const Diagnosis& diagnosis);
 
 }  // namespace ckptfs

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// A diagnosis for machines: one line of JSON. Pure.
+#pragma once
+
+#include <string>
+
+#include "cli/doctor_diagnosis.h"
+
+namespace ckptfs {
+
+[[nodiscard]] std::string json_of(const Diagnosis& diagnosis);
+
+}  // namespace ckptfs
