@@ -24,11 +24,6 @@
 #include "base/uuid.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
-#include "cli/diagnosis_json.h"
-#include "cli/doctor_diagnosis.h"
-#include "cli/doctor_endpoint.h"
-#include "cli/doctor_local.h"
-#include "cli/doctor_probes.h"
 #include "cli/terminal.h"
 #include "config/scale.h"
 #include "daemon/background.h"
@@ -37,6 +32,11 @@
 #include "daemon/mount_journal.h"
 #include "daemon/mounted_daemon.h"
 #include "daemon/store_client.h"
+#include "doctor/diagnosis.h"
+#include "doctor/diagnosis_json.h"
+#include "doctor/endpoint_probe.h"
+#include "doctor/local_probes.h"
+#include "doctor/probes.h"
 
 namespace ckptfs {
 namespace {

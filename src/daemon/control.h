@@ -9,7 +9,7 @@
 //           done                                                 unmounted
 //
 //   client: status
-//   daemon: one line of JSON (mount_status.h)
+//   daemon: one line of JSON (status_json.h)
 //
 // Threads: a ControlServer is used by one thread; call_daemon() blocks.
 #pragma once

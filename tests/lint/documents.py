@@ -65,7 +65,7 @@ def problems_of(quoted: str, with_names: bool) -> list[str]:
 def rooms_of(plan: str) -> dict[str, set[str]]:
     """The table of rooms: `room/` | those that it knows | …"""
     rows = re.findall(r"^\| `(\w+)/` \|([^|]*)\|", plan, re.MULTILINE)
-    return {room: set(ROOMS) if known.strip() == "all" else {room, *re.findall(r"\w+", known)} for room, known in rows}
+    return {room: {room, *re.findall(r"\w+", known)} for room, known in rows}
 
 
 problems = []

@@ -23,7 +23,8 @@ ROOMS = {
     "config": {"base", "config"},
     "daemon": {"base", "codec", "http", "aws", "s3", "credentials", "read", "write", "fs", "fuse", "config", "daemon"},
     "tools": {"base", "codec", "fs", "daemon", "tools"},
-    "cli": {"base", "codec", "aws", "fuse", "config", "daemon", "tools", "cli"},
+    "doctor": {"base", "aws", "fuse", "config", "daemon", "tools", "doctor"},
+    "cli": {"base", "codec", "fuse", "config", "daemon", "tools", "doctor", "cli"},
 }
 
 

@@ -2,12 +2,13 @@
 // Inside the probes of `ckptfs doctor`: what they have in common, and what one leaves for the next.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "cli/doctor_probes.h"
+#include "doctor/probes.h"
 
 namespace ckptfs {
 
@@ -93,5 +94,10 @@ void probe_part_copy(Probing& probing);
 void probe_batch(Probing& probing);
 void probe_latency(Probing& probing);
 void probe_rates(Probing& probing);
+
+// Enough connections to see what the link carries, so few that each has a part to carry, that the bytes suffice, and
+// that it is over within seconds also where all of them share what one had. 1: one says all there is to know. Pure.
+[[nodiscard]] int connections_to_measure(double rate_of_one, std::uint64_t bytes, std::uint64_t piece,
+                                         int max_connections);
 
 }  // namespace ckptfs

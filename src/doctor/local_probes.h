@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/process_inspector.h"
-#include "cli/doctor_findings.h"
+#include "doctor/findings.h"
 #include "fuse/mount_table.h"
 
 namespace ckptfs {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_rules.h"
+#include "doctor/rules.h"
 
 #include <array>
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "cli/doctor_diagnosis.h"
+#include "doctor/diagnosis.h"
 
 namespace ckptfs {
 

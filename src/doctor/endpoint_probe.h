@@ -8,7 +8,7 @@
 
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
-#include "cli/doctor_findings.h"
+#include "doctor/findings.h"
 
 namespace ckptfs {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_diagnosis.h"
+#include "doctor/diagnosis.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <regex>
 #include <set>
 
-#include "cli/diagnosis_json.h"
-#include "cli/doctor_rates.h"
-#include "cli/doctor_rules.h"
 #include "config/options.h"
+#include "doctor/diagnosis_json.h"
+#include "doctor/probing.h"
+#include "doctor/rules.h"
 
 namespace ckptfs {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/diagnosis_json.h"
+#include "doctor/diagnosis_json.h"
 
 #include <optional>
 #include <utility>

@@ -7,7 +7,7 @@
 
 #include "base/digest.h"
 #include "base/text.h"
-#include "cli/doctor_probing.h"
+#include "doctor/probing.h"
 
 namespace ckptfs {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/digest.h"
 #include "base/text.h"
 #include "ckptfs/store_limits.h"
-#include "cli/doctor_probing.h"
+#include "doctor/probing.h"
 
 namespace ckptfs {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_local.h"
+#include "doctor/local_probes.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>

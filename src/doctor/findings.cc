@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_findings.h"
+#include "doctor/findings.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_diagnosis.h"
+#include "doctor/diagnosis.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "cli/doctor_rules.h"
 #include "config/options.h"
+#include "doctor/rules.h"
 
 namespace ckptfs {
 namespace {

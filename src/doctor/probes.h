@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/doctor_findings.h"
-#include "cli/doctor_store.h"
+#include "doctor/findings.h"
+#include "doctor/patient_store.h"
 
 namespace ckptfs {
 

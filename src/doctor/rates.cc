@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_rates.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -11,7 +9,7 @@
 #include "base/digest.h"
 #include "base/thread.h"
 #include "ckptfs/store_limits.h"
-#include "cli/doctor_probing.h"
+#include "doctor/probing.h"
 #include "tools/object_frames.h"
 
 namespace ckptfs {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_probes.h"
+#include "doctor/probes.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/system_clock.h"
-#include "cli/doctor_diagnosis.h"
-#include "cli/doctor_endpoint.h"
-#include "cli/doctor_local.h"
+#include "doctor/diagnosis.h"
+#include "doctor/endpoint_probe.h"
+#include "doctor/local_probes.h"
 #include "support/fake_store.h"
 
 namespace ckptfs {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cli/doctor_diagnosis.h"
+#include "doctor/diagnosis.h"
 
 namespace ckptfs {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/doctor_findings.h"
+#include "doctor/findings.h"
 
 namespace ckptfs {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_probes.h"
+#include "doctor/probes.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/doctor_probing.h"
+#include "doctor/probing.h"
 
 namespace ckptfs {
 namespace {

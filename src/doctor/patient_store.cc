@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_store.h"
+#include "doctor/patient_store.h"
 
 #include <cerrno>
 #include <memory>

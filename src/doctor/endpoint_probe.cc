@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_endpoint.h"
+#include "doctor/endpoint_probe.h"
 
 #include <cerrno>
 #include <chrono>
