@@ -11,7 +11,6 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
 #include "ckptfs/status.h"
-#include "cli/status_command.h"
 #include "config/options.h"
 #include "config/source_uri.h"
 
@@ -32,6 +31,16 @@ struct MountRequest {
 
 struct UnmountRequest {
     std::string directory;
+};
+
+struct StatusRequest {
+    // Empty: all mounts.
+    std::string directory;
+    bool json = false;
+    // Until it is safe to stop.
+    bool wait = false;
+    // Again every second, until it is interrupted.
+    bool watch = false;
 };
 
 enum class Tool : std::uint8_t { kInspect, kCat, kVerify, kGc, kDoctor };

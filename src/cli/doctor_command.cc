@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_command.h"
-
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -24,6 +22,7 @@
 #include "base/uuid.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
+#include "cli/commands.h"
 #include "cli/terminal.h"
 #include "config/scale.h"
 #include "daemon/background.h"

@@ -7,10 +7,8 @@
 
 #include "base/environment.h"
 #include "cli/command_line.h"
-#include "cli/mount_command.h"
+#include "cli/commands.h"
 #include "cli/mount_helper.h"
-#include "cli/tool_command.h"
-#include "cli/unmount_command.h"
 #include "daemon/background.h"
 
 namespace ckptfs {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/mount_command.h"
-
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,8 +18,9 @@
 #include "base/executors.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/commands.h"
 #include "cli/mount_place.h"
-#include "cli/unmount_command.h"
+#include "cli/unmount_report.h"
 #include "config/options.h"
 #include "config/scale.h"
 #include "daemon/background.h"

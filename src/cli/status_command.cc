@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/status_command.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,6 +10,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "cli/commands.h"
 #include "daemon/control.h"
 #include "daemon/mount_status.h"
 #include "daemon/mounted_daemon.h"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/tool_command.h"
-
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,7 +14,7 @@
 #include "base/text.h"
 #include "base/timer_thread.h"
 #include "ckptfs/log.h"
-#include "cli/doctor_command.h"
+#include "cli/commands.h"
 #include "cli/terminal.h"
 #include "codec/codecs.h"
 #include "config/scale.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/unmount_command.h"
+#include "cli/unmount_report.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

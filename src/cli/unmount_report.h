@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ckptfs unmount DIR`: asks the daemon to end, shows how far it is, and says what was not saved.
+// What `ckptfs unmount` shows of a daemon that ends.
 #pragma once
 
 #include <string>
@@ -31,7 +31,5 @@ private:
 };
 
 [[nodiscard]] std::string progress_text(const DrainProgress& progress);
-
-int unmount_command(const std::string& directory);
 
 }  // namespace ckptfs
