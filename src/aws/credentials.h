@@ -39,6 +39,8 @@ public:
     virtual void refuse(const SharedCredentials& credentials) = 0;
     // The store accepted these: a later refusal means that they have expired since.
     virtual void accept(const SharedCredentials& /*credentials*/) {}
+    // Whether the store has accepted any, by whichever of the senders that share these.
+    [[nodiscard]] virtual bool has_accepted() { return false; }
     // Where the current ones come from, for a person; empty where unknown.
     [[nodiscard]] virtual std::string source() { return {}; }
     // Waiters are answered with ECANCELED, as are all later callers.

@@ -72,9 +72,15 @@ void RefreshingProvider::refuse(const SharedCredentials& credentials) {
 
 void RefreshingProvider::accept(const SharedCredentials& credentials) {
     const std::lock_guard lock(mutex_);
+    has_accepted_ = true;
     if (held_ == credentials) {
         refusals_ = 0;
     }
+}
+
+bool RefreshingProvider::has_accepted() {
+    const std::lock_guard lock(mutex_);
+    return has_accepted_;
 }
 
 std::string RefreshingProvider::source() {

@@ -38,6 +38,7 @@ public:
     void get(CredentialsReady ready) override;
     void refuse(const SharedCredentials& credentials) override;
     void accept(const SharedCredentials& credentials) override;
+    [[nodiscard]] bool has_accepted() override;
     [[nodiscard]] std::string source() override;
     void stop() override;
 
@@ -67,6 +68,7 @@ private:
     std::optional<RefreshTimes> times_;
     std::vector<CredentialsReady> waiting_;
     bool has_succeeded_ = false;
+    bool has_accepted_ = false;
     bool stopping_ = false;
     // The store has refused what is held.
     bool refused_ = false;

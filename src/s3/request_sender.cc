@@ -202,10 +202,10 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
     const bool refused_before =
         credentials && *credentials && call->refused_credentials && **credentials == *call->refused_credentials;
     const bool expects_others = std::exchange(call->expects_other_credentials, false);
-    if (refused_before && (expects_others || !has_accepted_credentials())) {
+    if (refused_before && (expects_others || !credentials_.has_accepted())) {
         Error error = *call->credentials_error;
         // Where none has ever been accepted, they are wrong; else they have ended, and others are on their way.
-        error.retryable = has_accepted_credentials();
+        error.retryable = credentials_.has_accepted();
         credentials = failure(std::move(error));
     }
     if (!credentials) {
@@ -232,11 +232,6 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
     if (cancel) {
         transport_.cancel(id);
     }
-}
-
-bool RequestSender::has_accepted_credentials() const {
-    const std::lock_guard lock(mutex_);
-    return accepted_credentials_ != nullptr;
 }
 
 HttpRequest RequestSender::attempt_request(const SharedCall& call) {

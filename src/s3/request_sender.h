@@ -98,7 +98,6 @@ private:
     void pump();
     void begin(const SharedCall& call);
     void send_attempt(const SharedCall& call, Result<SharedCredentials> credentials);
-    [[nodiscard]] bool has_accepted_credentials() const;
     [[nodiscard]] HttpRequest attempt_request(const SharedCall& call);
 
     void on_answer(const SharedCall& call, int attempt, Result<HttpResponse> answer);

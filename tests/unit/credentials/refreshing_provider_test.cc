@@ -226,6 +226,15 @@ TEST_F(RefreshingProviderTest, ASourceThatGivesTheRefusedOnesAgainIsLeftAloneFor
     EXPECT_EQ(script_->fetches, 3);
 }
 
+TEST_F(RefreshingProviderTest, ThatSomeWereAcceptedStaysWhenTheyAreRefused) {
+    script_->answer(keys("first", std::nullopt));
+    const SharedCredentials first = *wait(ask());
+    EXPECT_FALSE(provider_->has_accepted());
+    provider_->accept(first);
+    provider_->refuse(first);
+    EXPECT_TRUE(provider_->has_accepted());
+}
+
 TEST_F(RefreshingProviderTest, OnesThatAreAcceptedAgainAreNotFetchedAgain) {
     script_->answer(keys("first", std::nullopt));
     SharedCredentials held = *wait(ask());

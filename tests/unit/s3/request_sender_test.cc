@@ -181,6 +181,7 @@ public:
         }
     }
     void accept(const SharedCredentials&) override { ++accepted; }
+    bool has_accepted() override { return accepted > 0; }
 
     void write(const std::string& id) { id_ = id; }
 
@@ -200,15 +201,16 @@ protected:
     // What the store answers to a key at a time of the test; empty: 200.
     using Code = std::function<std::string(const std::string& id, Milliseconds time)>;
 
-    RefusedCredentials() {
+    RefusedCredentials() : sender_(make_sender()) {}
+    ~RefusedCredentials() override { sender_->stop(); }
+
+    std::shared_ptr<RequestSender> make_sender() {
         StoreConfig config;
         config.bucket = "bucket";
-        sender_ = std::make_shared<RequestSender>(
+        return std::make_shared<RequestSender>(
             config, Endpoint{"http", "store", "/bucket", "us-east-1"},
             S3Dependencies{transport_, time_, time_.clock, executor_, keys_, [this] { return chance_(); }});
     }
-    ~RefusedCredentials() override { sender_->stop(); }
-
     void answer(Code code) {
         transport_.answer_with([this, code = std::move(code)](const HttpRequest& request) {
             ++attempts_;
@@ -266,6 +268,18 @@ TEST_F(RefusedCredentials, OnceIsOutlivedWithTheSameOnes) {
     EXPECT_EQ(ended_.size(), 1U);
     EXPECT_EQ(attempts_, 2);
     EXPECT_EQ(keys_.reads, 1);
+}
+
+// As the one that checks the bucket as the mount starts, and those that follow.
+TEST_F(RefusedCredentials, OnceIsOutlivedByASenderAfterAnotherWasAnswered) {
+    let_one_pass();
+    sender_->stop();
+    sender_ = make_sender();
+    int refusals = 1;
+    answer([&](const std::string&, Milliseconds) { return refusals-- > 0 ? "ExpiredToken" : ""; });
+    send();
+    run_until(seconds(1));
+    EXPECT_EQ(ended_.size(), 1U);
 }
 
 class LateCredentials : public RefusedCredentials, public ::testing::WithParamInterface<const char*> {};
