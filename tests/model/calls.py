@@ -53,6 +53,7 @@ class Calls(State):
         call.excused = self.trouble or self.may_have_ended(step)
         for path, possible in call.touched.items():
             self.names[path].begin(possible)
+            self.moved_as_well(path, possible)
         for file in {id(each): each for each in (call.file, call.other) if each}.values():
             file.busy += 1
         self.note_late_removals(call)
@@ -64,6 +65,13 @@ class Calls(State):
             for path in call.touched:
                 self.cannot_judge(path)
         return call
+
+    def moved_as_well(self, path: str, contents: set) -> None:
+        """By a rename under way, as by that of a directory: "What other mounts change in the source meanwhile moves"."""
+        for each in self.calls.values():
+            if each.step["do"] == "rename" and each.step["path"] == path:
+                each.touched[each.step["other"]] |= contents - {ABSENT}
+                self.names[each.step["other"]].may |= contents - {ABSENT}
 
     def meet(self, one: Call, other: Call) -> None:
         both = self.places(one) & self.places(other)

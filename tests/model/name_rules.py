@@ -66,7 +66,8 @@ class NameRules(Rules):
         """
         agent, saved = call.step["agent"], call.touched[call.step["path"]]
         inherited = self.held_otherwise(agent, None, file)
-        clear = not (call.crossed or file.vague() or file.failed)
+        # "When another mount has removed a name, O_CREAT creates it anew": then it has joined nothing.
+        clear = not (call.crossed or file.vague() or file.failed or file.overtaken)
         if ok and clear and file.contents == {b""} and file.first is None:
             file.contents, file.first = set(saved), call
             file.states |= saved
@@ -77,7 +78,10 @@ class NameRules(Rules):
             return not inherited
         if b"" in file.contents or call.crossed:
             file.contents |= saved
-            file.doubtful = file.doubtful or bool(file.writers())
+            if file.writers():
+                # It may have joined it, or have had a version of its own, after which that one has the name again.
+                file.doubtful = True
+                return not inherited
         self.nodes[file.mount].pop(call.step["path"], None)
         return not inherited
 

@@ -209,7 +209,9 @@ class Player(MountSteps):
             self.model.end(call, {"died": True}, self.store.files(self.prefix))
         if who in self.model.agents:
             self.simple(step)
-        self.check_bucket()
+        if not self.model.dying:
+            # What those leave who are killed at once is known once the last of them is gone.
+            self.check_bucket()
 
     def rest(self, step: dict) -> None:
         """Everything ends, the store is healthy, and what comes by itself has come."""

@@ -108,6 +108,8 @@ class File:
     # A killed process has changed it; nothing else may publish that.
     half: bool = False
     failed: bool = False
+    # Its last writer was killed before it wrote: who reads it reads what was there before, while that has the name.
+    abandoned: bool = False
     # Something went wrong of which the outcome is not known: nothing is expected any more but a bound.
     doubtful: bool = False
     # The name has changed below it, by another mount or version.

@@ -146,6 +146,8 @@ class Rules(OpenRules):
             writing = {"EBUSY", "EOPNOTSUPP"} if file.ordered or changed else set()
             # A version that was replaced or removed is an error, or its bytes.
             gone = {"ESTALE", "ENOENT"} if file.path is None or file.overtaken or file.half else set()
+            # "The content that the file began from goes with its name", and of what replaced it nothing was written.
+            gone |= {"EIO"} if file.path is None and file.abandoned else set()
             self.refused(call, result, *writing, *gone, *self.may_conflict(file))
         elif file.path is None and file.ordered:
             pass  # "What is written to it leads nowhere."
@@ -154,7 +156,7 @@ class Rules(OpenRules):
         elif not file.busy and not call.file:
             # "An empty one may grow."
             grown = self.names[file.path].may if file.path is not None and b"" in description.seen else set()
-            grown = grown | self.shown_beside(file)
+            grown = grown | self.shown_beside(file) | self.saved_into(file)
             self.check_read(call, result["data"], call.seen | description.seen | file.contents | grown, file)
             if not description.writable:
                 # "A reader keeps the version": of a file that is changed, from its first read on.
@@ -167,6 +169,12 @@ class Rules(OpenRules):
         beside = [each.contents for each in self.files()
                   if each.path == file.path and each.mount == file.mount and each is not file and each.vague()]
         return set().union(*beside) if file.path is not None else set()
+
+    def saved_into(self, file) -> set:
+        """By saves under way that truncated it: "an empty file is an exception: it is one file to all"."""
+        saving = [call.touched[file.path] for call in self.calls.values()
+                  if call.step["do"] == "save" and (file.mount, file.path) in self.places(call)]
+        return set().union(*saving) if file.path is not None and file.contents == {b""} else set()
 
     def check_read(self, call, data, allowed, file):
         if data not in allowed and not self.flipped and not (file is not None and file.vague()):

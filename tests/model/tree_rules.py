@@ -259,6 +259,7 @@ class Model(MountRules):
         elif file.fresh and not file.changed_by:
             # It has made what others have open: "a sync, a rename and a commit marker fail too".
             file.half = bool(others) and agent == file.maker
+            file.abandoned = not others
             # Truncated and not written: the earlier version stays. Where there is none, an empty log harms nobody.
             if (file.kept or file.perhaps_kept) and not others and name.may == {ABSENT}:
                 name.may |= file.contents
