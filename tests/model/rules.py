@@ -153,6 +153,8 @@ class Rules(OpenRules):
             pass  # "What is written to it leads nowhere."
         elif call.step["do"] == "map_read" and (self.shows_one_of_several(file) or file.write_only):
             pass
+        elif call.step["do"] == "map_read" and file.path is None and not file.writers():
+            pass  # "A process that opened it for reading and writing reads back what was written"; others may see nothing.
         elif not file.busy and not call.file:
             # "An empty one may grow."
             grown = self.names[file.path].may if file.path is not None and b"" in description.seen else set()
