@@ -237,9 +237,12 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
             if (node->writer->readable() && !node->writer->failed() && !node->version->fate.left_by_killed_writer()) {
                 answer = add_handle(lock, *request, nullptr, nullptr);
             } else if (node->writer->pristine() && !node->writer->failed() &&
-                       (!node->committed || node->committed->size == 0)) {
+                       (!node->committed || node->committed->etag.empty())) {
                 // A lock file: there is nothing to read yet.
                 answer = add_handle(lock, *request, nullptr, nullptr);
+            } else if (node->writer->pristine() && !node->writer->failed() && node->committed->size == 0) {
+                known_empty = true;
+                etag = node->committed->etag;
             } else if (!node->committed) {
                 answer = failure(EBUSY, key + " is being written; it can be read once it is closed");
             }
