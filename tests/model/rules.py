@@ -72,6 +72,9 @@ class Rules(OpenRules):
             back = file.ordered and any(at < len(content) for content in file.contents)
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP"] if back else []))
             file.doubtful = file.doubtful or (call.excused and not back) or description.unwritten
+            if step["do"] == "map_write":
+                # What is mapped was changed; saving it by msync(2) failed.
+                file.contents |= {put(content, at, data) for content in file.contents}
             self.fail(file)
             return self.perhaps(call)
         self.sticky(call, file)
