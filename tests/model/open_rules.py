@@ -109,6 +109,7 @@ class OpenRules(Calls):
     @staticmethod
     def note_kind(file: File, path: str, flags: str) -> None:
         file.kept = path.endswith(KEPT) or flags in ("a", "a+")
+        file.appended_to = flags == "a"
         file.perhaps_kept = path.endswith(PERHAPS_KEPT)
 
     @staticmethod

@@ -69,7 +69,7 @@ class Rules(OpenRules):
         if not result["ok"] and result["errno"] == "ESTALE" and description.perhaps_given_up:
             return None
         if not result["ok"]:
-            back = file.ordered and any(at < len(content) for content in file.contents)
+            back = (file.ordered or file.appended_to) and any(at < len(content) for content in file.contents)
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP"] if back else []))
             file.doubtful = file.doubtful or (call.excused and not back) or description.unwritten
             if step["do"] == "map_write":
@@ -152,7 +152,7 @@ class Rules(OpenRules):
             # "The content that the file began from goes with its name", and of what replaced it nothing was written.
             gone |= {"EIO"} if file.path is None and file.abandoned else set()
             self.refused(call, result, *writing, *gone, *self.may_conflict(file))
-        elif file.path is None and file.ordered:
+        elif file.path is None and (file.ordered or file.appended_to):
             pass  # "What is written to it leads nowhere."
         elif call.step["do"] == "map_read" and (self.shows_one_of_several(file) or file.write_only):
             pass
