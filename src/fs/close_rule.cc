@@ -59,6 +59,14 @@ bool asks_who_is_at_work(const CloseFacts& facts) {
            *facts.closing_process == facts.opener && descriptors_left(facts) == 0;
 }
 
+bool asks_who_inherited_it(const CloseFacts& facts) {
+    const VersionState& version = facts.version;
+    return !is_killed(facts) && facts.closing_process && facts.opener != kUnseenProcess &&
+           *facts.closing_process != facts.opener && facts.opener_descriptors.value_or(0) == 0 &&
+           descriptors_left(facts) == 0 && version.unsaved && !version.wrote && !version.mapped &&
+           !version.unseen_wrote && !version.left_by_killed_writer;
+}
+
 CloseDecision decide_close(const CloseFacts& facts) {
     if (is_killed(facts)) {
         return decide_killed(facts, true);
@@ -81,7 +89,11 @@ CloseDecision decide_close(const CloseFacts& facts) {
         const bool opener_is_done = is_opener || facts.opener_descriptors.value_or(0) == 0;
         return {opener_is_done ? CloseAction::kCommit : CloseAction::kWait};
     }
-    return {is_opener && !facts.others_at_work ? CloseAction::kCommit : CloseAction::kWait};
+    if (!is_opener) {
+        // The last that has what the opener left to others.
+        return {asks_who_inherited_it(facts) && !facts.held_elsewhere ? CloseAction::kCommit : CloseAction::kWait};
+    }
+    return {facts.others_at_work ? CloseAction::kWait : CloseAction::kCommit};
 }
 
 ReleaseAction decide_release(const VersionState& version, bool is_disowned, ExitState opener) {

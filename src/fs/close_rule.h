@@ -36,7 +36,8 @@ struct CloseFacts {
     std::optional<int> opener_descriptors;
     // Another process is at work on the version: looked up only where asks_who_is_at_work().
     bool others_at_work = false;
-    // Some other process, known or not, still holds it and can write: looked up only where asks_who_holds_it().
+    // Some other process, known or not, still holds it and can write: looked up only where asks_who_holds_it() or
+    // asks_who_inherited_it(), which asks only for processes that have this inode.
     bool held_elsewhere = false;
     // It has the name of a log, or of another file that is worth having although its writer was killed.
     bool has_log_name = false;
@@ -61,6 +62,7 @@ struct CloseDecision {
 };
 
 [[nodiscard]] bool asks_who_holds_it(const CloseFacts& facts);
+[[nodiscard]] bool asks_who_inherited_it(const CloseFacts& facts);
 [[nodiscard]] bool asks_who_is_at_work(const CloseFacts& facts);
 
 [[nodiscard]] CloseDecision decide_close(const CloseFacts& facts);

@@ -143,7 +143,7 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
             facts.descriptors_left = std::max(0, *facts.descriptors_left - count_other_handles(handle, process));
         }
     }
-    if (facts.version.wrote && facts.opener != kUnseenProcess && facts.opener != process) {
+    if (facts.version.unsaved && facts.opener != kUnseenProcess && facts.opener != process) {
         facts.opener_descriptors = processes.writable_descriptors(facts.opener, inode);
         if (facts.opener_descriptors.value_or(0) > 0) {
             facts.opener_descriptors =
@@ -152,6 +152,9 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
     }
     if (asks_who_holds_it(facts)) {
         facts.held_elsewhere = other_handles || processes.written_by_others(inode, process);
+    } else if (asks_who_inherited_it(facts)) {
+        // Handles that this process has closed just before may not be released yet.
+        facts.held_elsewhere = processes.written_by_others(inode, process);
     }
     if (asks_who_is_at_work(facts)) {
         // Handles that truncated an open file have this version behind the inode of the earlier one.

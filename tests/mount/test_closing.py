@@ -5,6 +5,7 @@ import mmap
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 from harness.programs import wait_until
@@ -160,6 +161,19 @@ def test_a_parent_that_closes_its_copy_leaves_the_file_to_its_child(mount, simul
     child.communicate("end\n")
     assert child.returncode == 0
     assert simulator.content(prefix + "file") == b"onetwo"
+
+
+def test_a_child_that_writes_nothing_ends_when_the_empty_file_is_saved(mount, simulator, prefix):
+    made = mount()
+    make_old(made)
+    with open(made / "file", "wb") as file:
+        child = subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE, stdout=file, text=True)
+    assert simulator.content(prefix + "file") == OLD
+    simulator.inject({"op": "PutObject", "key": prefix + "file", "action": "slow", "ms": 500})
+    begun = time.monotonic()
+    child.communicate("end\n")
+    assert time.monotonic() - begun >= 0.5
+    assert simulator.content(prefix + "file") == b""
 
 
 @pytest.mark.parametrize("written", [0, 3], ids=["nothing", "half"])

@@ -57,8 +57,26 @@ TEST(CloseRule, WhatIsSavedIsNotPublishedAgain) {
 }
 
 TEST(CloseRule, AnInheritorThatNeverWroteDoesNotPublish) {
-    EXPECT_EQ(decide_close(bystander(kChild)), kWaits);
-    EXPECT_FALSE(asks_who_is_at_work(bystander(kChild)));
+    CloseFacts facts = bystander(kChild);
+    facts.opener_descriptors = 1;
+    EXPECT_FALSE(asks_who_inherited_it(facts));
+    EXPECT_FALSE(asks_who_is_at_work(facts));
+    EXPECT_EQ(decide_close(facts), kWaits);
+}
+
+TEST(CloseRule, TheLastThatHasWhatTheOpenerLeftCommits) {
+    CloseFacts facts = bystander(kChild);
+    facts.opener_descriptors = 0;
+    EXPECT_TRUE(asks_who_inherited_it(facts));
+    EXPECT_EQ(decide_close(facts), kCommits);
+    facts.held_elsewhere = true;
+    EXPECT_EQ(decide_close(facts), kWaits);
+}
+
+TEST(CloseRule, OneThatMayBeMappedIsLeftToItsRelease) {
+    CloseFacts facts = bystander(kChild);
+    facts.version.mapped = true;
+    EXPECT_EQ(decide_close(facts), kWaits);
 }
 
 TEST(CloseRule, AnInheritorThatWroteCommitsOnceTheOpenerIsDone) {
