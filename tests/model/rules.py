@@ -286,6 +286,9 @@ class Rules(OpenRules):
             self.fail(file)
             file.doubtful = file.doubtful or call.excused or file.overtaken
             return self.perhaps(call)
+        if call.touched and description.holders[agent] and self.may_look_closed(agent, description, file):
+            file.perhaps_saved = True
+            return self.perhaps(call)
         if not call.touched or description.holders[agent]:
             # "A duplicate of the descriptor that is closed before or between writes publishes nothing".
             return None
@@ -312,6 +315,12 @@ class Rules(OpenRules):
         return any(each is not description and owner == agent and each.writable
                    and each.file.inode is file.inode and (each.opener != agent or each.holders[agent] > 1)
                    for (owner, _), each in self.slots.items())
+
+    @staticmethod
+    def may_look_closed(agent: str, description: Description, file: File) -> bool:
+        """Not promised: "that closing a duplicate publishes nothing" where the process had the file open once more."""
+        return any(each is not description and each.writable and each.opener == agent and not each.holders[agent]
+                   for each in file.descriptions)
 
     def close_promises(self, agent, file, description) -> str:
         """Of the last writable descriptor of the agent, when close(2) returned 0."""
