@@ -54,6 +54,7 @@ class Calls(State):
         for path, possible in call.touched.items():
             self.names[path].begin(possible)
             self.moved_as_well(path, possible)
+            self.appended_to_as_well(path, possible)
         for file in {id(each): each for each in (call.file, call.other) if each}.values():
             file.busy += 1
         self.note_late_removals(call)
@@ -72,6 +73,14 @@ class Calls(State):
             if each.step["do"] == "rename" and each.step["path"] == path:
                 each.touched[each.step["other"]] |= contents - {ABSENT}
                 self.names[each.step["other"]].may |= contents - {ABSENT}
+
+    def appended_to_as_well(self, path: str, contents: set) -> None:
+        """By a save under way: "appending starts from the committed object", of when the save opens the file."""
+        for each in self.calls.values():
+            if each.step["do"] == "save" and each.step["flags"] in ("a", "a+") and each.step["path"] == path:
+                longer = {(content or b"") + bytes_of(each.step) for content in contents}
+                each.touched[path] |= longer
+                self.names[path].may |= longer
 
     def meet(self, one: Call, other: Call) -> None:
         both = self.places(one) & self.places(other)
