@@ -161,7 +161,12 @@ class OpenRules(Calls):
                 return file
             if ABSENT in self.names[path].may:
                 return self.version(mount, path, flags, call.step["agent"])
-            return self.changed(mount, path, flags)
+            opened = self.changed(mount, path, flags)
+            if ABSENT in call.seen and flags in CREATES:
+                # Another mount has saved the name meanwhile: it may have made the file before that.
+                opened.contents.add(b"")
+                opened.fresh = opened.doubtful = True
+            return opened
         if call.crossed:
             # The file that it has opened may be another one, and grow if it is empty.
             return File(mount, path, set(seen), doubtful=True)

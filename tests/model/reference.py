@@ -377,7 +377,7 @@ class State:
 
     def comes_after(self, path: str, mount: int | None) -> None:
         """"What changes a name on one mount takes effect in the order in which it was asked for"."""
-        if self.going_on.get(path, (set(), 0.0, None))[2] == mount:
+        if mount is not None and self.going_on.get(path, (set(), 0.0, None))[2] == mount:
             self.going_on.pop(path, None)
 
     def committed(self, file: File) -> None:
