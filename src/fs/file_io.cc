@@ -37,6 +37,7 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
         return;
     }
     if (handle->node->removed && (handle->writer->failed() || !handle->writer->readable())) {
+        handle->node->has_dropped_writes = true;
         reply({});
         return;
     }

@@ -75,6 +75,8 @@ public:
     const FileType type;
     // Removed, or replaced by a rename, while it is open: what is written to it is not published, as on a local disk.
     std::atomic<bool> removed = false;
+    // What was written after that is kept nowhere, so that it cannot be read back.
+    std::atomic<bool> has_dropped_writes = false;
 
     // --- guarded by NodeTable::mutex()
     NodePtr parent;

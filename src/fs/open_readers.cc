@@ -36,7 +36,9 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
         reply(failure(EBADF, "not an open file"));
         return;
     }
-    if (is_unreadable(*handle)) {
+    if (handle->writer != nullptr && handle->node->has_dropped_writes) {
+        reply(cannot_read_back());
+    } else if (is_unreadable(*handle)) {
         handle->writer->size() == 0 ? reply(Payload()) : reply(cannot_read_back());
     } else if (const std::shared_ptr<FileWriter> writer = changing(*handle)) {
         writer->read(offset, size, [this, reply = std::move(reply)](Result<Payload> data) {

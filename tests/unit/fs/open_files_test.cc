@@ -371,6 +371,18 @@ TEST_F(FileSystemTest, AnUnlinkedOpenFileIsWrittenToNowhere) {
     EXPECT_EQ(store.open_uploads(), 0);
 }
 
+TEST_F(FileSystemTest, WhatAnUnlinkedFileDroppedIsNotReadBackAsItWasBefore) {
+    store.put_object("p/f", "before");
+    const HandleId appending = open(lookup("f")->node, O_WRONLY | O_APPEND)->handle;
+    const HandleId changing = open(lookup("f")->node, O_RDWR)->handle;
+    EXPECT_EQ(*read(changing), "before");
+    ASSERT_TRUE(unlink("f"));
+    EXPECT_TRUE(write(changing, 0, "beside"));
+    EXPECT_EQ(errno_of(read(changing)), EOPNOTSUPP);
+    EXPECT_TRUE(close(changing));
+    EXPECT_TRUE(close(appending));
+}
+
 TEST_F(FileSystemTest, AnUnlinkedOpenFileThatMayBeReadGoesOn) {
     const HandleId handle = create("f", O_RDWR)->opened.handle;
     ASSERT_TRUE(write(handle, 0, "content"));
