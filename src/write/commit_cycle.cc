@@ -38,23 +38,7 @@ Result<Part> decoded(const Part& part, const FrameEncoder& made_by, const FrameE
 }  // namespace
 
 void FileWriterImpl::end_cycle() {
-    ++cycle_;
-    cycle_begun_ = false;
-    fetching_ = false;
-    discard(std::exchange(sequencer_, FrameSequencer()));
-    if (assembler_) {
-        discard(std::move(*assembler_));
-        assembler_.reset();
-    }
-    discard(room_.release());
-    discard(encoded_room_->release());
-    encoded_room_ = std::make_shared<EncodedRoom>();
-    copy_ = CopyPlan();
-    history_.reset();
-    forget_sent_parts();
-    holds_since_ = 0;
-    spilling_ = spill_when_encoded_ = false;
-    sent_early_ = 0;
+    outbox_.add([ended = std::exchange(cycle_, std::make_shared<UploadCycle>())] {});
     group_->leave(this);
     outbox_.add([group = group_] { group->staging().tidy(); });
 }
@@ -62,22 +46,22 @@ void FileWriterImpl::end_cycle() {
 // --- parts
 
 void FileWriterImpl::forget_sent_parts() {
-    parts_under_way_ = parts_being_prepared_ = 0;
-    latest_sending_.clear();
+    cycle_->parts_under_way = cycle_->parts_being_prepared = 0;
+    cycle_->latest_sending.clear();
 }
 
 UploadTarget FileWriterImpl::target(std::optional<std::uint64_t> size) const {
-    return UploadTarget{key_, encoder_->metadata(size), encoder_->content_encoding(),
+    return UploadTarget{key_, cycle_->encoder->metadata(size), cycle_->encoder->content_encoding(),
                         overwrite_ == Overwrite::kRefused};
 }
 
 void FileWriterImpl::begin_upload() {
-    if (upload_) {
+    if (cycle_->upload) {
         return;
     }
-    upload_ = Upload::create(environment_.store, target(std::nullopt));
-    write_id_ = upload_->write_id();
-    copy_parts(1, copy_.pieces);
+    cycle_->upload = Upload::create(environment_.store, target(std::nullopt));
+    write_id_ = cycle_->upload->write_id();
+    copy_parts(1, cycle_->copy.pieces);
 }
 
 void FileWriterImpl::send(std::vector<Part> parts) {
@@ -91,18 +75,19 @@ void FileWriterImpl::send(std::vector<Part> parts) {
             continue;
         }
         begin_upload();
-        ++parts_under_way_;
-        ++parts_being_prepared_;
-        const std::uint64_t sending = latest_sending_[part.number()] = ++sendings_;
-        outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = std::move(part), sending] {
-            keep->prepare(encoder, part, kMinPartSize, [keep, upload, sending](Result<Part> ready) {
-                if (ready) {
-                    keep->send_prepared(upload, *ready, sending);
-                } else {
-                    keep->preparation_failed(upload, std::move(ready.error()));
-                }
+        ++cycle_->parts_under_way;
+        ++cycle_->parts_being_prepared;
+        const std::uint64_t sending = cycle_->latest_sending[part.number()] = ++cycle_->sendings;
+        outbox_.add(
+            [keep = self(), upload = cycle_->upload, encoder = cycle_->encoder, part = std::move(part), sending] {
+                keep->prepare(encoder, part, kMinPartSize, [keep, upload, sending](Result<Part> ready) {
+                    if (ready) {
+                        keep->send_prepared(upload, *ready, sending);
+                    } else {
+                        keep->preparation_failed(upload, std::move(ready.error()));
+                    }
+                });
             });
-        });
     }
 }
 
@@ -119,9 +104,9 @@ bool FileWriterImpl::may_be_sent(const Part& part) {
 void FileWriterImpl::send_prepared(const std::shared_ptr<Upload>& upload, const Part& part, std::uint64_t sending) {
     std::unique_lock lock(mutex_);
     // Of a file that failed or was started over meanwhile, nothing is noted: the records are of another.
-    const bool current = upload == upload_ && !failure_;
+    const bool current = upload == cycle_->upload && !failure_;
     if (current) {
-        --parts_being_prepared_;
+        --cycle_->parts_being_prepared;
     }
     if (!current || superseded(part.number(), sending)) {
         lock.unlock();
@@ -146,7 +131,7 @@ void FileWriterImpl::send_now(const std::shared_ptr<Upload>& upload, Part part) 
 
 void FileWriterImpl::preparation_failed(const std::shared_ptr<Upload>& upload, Error error) {
     std::unique_lock lock(mutex_);
-    if (upload == upload_) {
+    if (upload == cycle_->upload) {
         fail(about_this_file(std::move(error)));
     }
     deliver(lock);
@@ -154,14 +139,14 @@ void FileWriterImpl::preparation_failed(const std::shared_ptr<Upload>& upload, E
 
 // The same part has been sent again meanwhile, or cut off; its preparation may have overtaken this one.
 bool FileWriterImpl::superseded(int number, std::uint64_t sending) const {
-    const auto latest = latest_sending_.find(number);
-    return latest != latest_sending_.end() && latest->second != sending;
+    const auto latest = cycle_->latest_sending.find(number);
+    return latest != cycle_->latest_sending.end() && latest->second != sending;
 }
 
 void FileWriterImpl::part_sent(const std::shared_ptr<Upload>& upload, const Status& status) {
     std::unique_lock lock(mutex_);
-    if (upload == upload_ && !failure_) {
-        --parts_under_way_;
+    if (upload == cycle_->upload && !failure_) {
+        --cycle_->parts_under_way;
         if (!status) {
             fail(status.error());
         }
@@ -178,49 +163,48 @@ void FileWriterImpl::commit_requested(PendingCommit commit) {
         outbox_.add([done = std::move(commit.done), object = committed_.value_or(CommittedObject())] { done(object); });
         return;
     }
-    commit_ = ActiveCommit{};
-    commit_->done.push_back(std::move(commit.done));
-    commit_->size = size_;
+    cycle_->commit = ActiveCommit{};
+    cycle_->commit->done.push_back(std::move(commit.done));
     while (!pending_.empty() && std::holds_alternative<PendingCommit>(*pending_.front())) {
-        commit_->done.push_back(std::move(std::get<PendingCommit>(*pending_.front()).done));
+        cycle_->commit->done.push_back(std::move(std::get<PendingCommit>(*pending_.front()).done));
         pending_.pop_front();
     }
 }
 
 bool FileWriterImpl::commit_step() {
-    if (commit_->publishing || !cycle_ready()) {
+    if (cycle_->commit->publishing || !cycle_ready()) {
         return false;
     }
-    if (sequencer_.end() < size_) {
+    if (cycle_->sequencer.end() < size_) {
         return pass_to(size_);
     }
-    if (!std::exchange(commit_->last_frame_cut, true)) {
-        if (std::optional<FrameSequencer::RawFrame> last = sequencer_.cut()) {
+    if (!std::exchange(cycle_->commit->last_frame_cut, true)) {
+        if (std::optional<FrameSequencer::RawFrame> last = cycle_->sequencer.cut()) {
             encode(std::move(*last));
         }
     }
-    if (sequencer_.under_way() > 0) {
+    if (cycle_->sequencer.under_way() > 0) {
         return false;
     }
-    if (upload_ && can_take_upload_back()) {
+    if (cycle_->upload && can_take_upload_back()) {
         end_upload();
         forget_sent_parts();
     }
-    if (!upload_ && copy_.pieces.empty()) {
+    if (!cycle_->upload && cycle_->copy.pieces.empty()) {
         put_whole();
         return false;
     }
-    if (!std::exchange(commit_->parts_sent, true)) {
+    if (!std::exchange(cycle_->commit->parts_sent, true)) {
         begin_upload();
-        send(assembler_->take_patched());
+        send(cycle_->assembler->take_patched());
         send_last_part();
         return !failure_;
     }
-    if (!last_part_sent() || parts_under_way_ > 0) {
+    if (!last_part_sent() || cycle_->parts_under_way > 0) {
         return false;
     }
-    commit_->publishing = true;
-    outbox_.add([keep = self(), upload = upload_, size = commit_->stored_size] {
+    cycle_->commit->publishing = true;
+    outbox_.add([keep = self(), upload = cycle_->upload, size = cycle_->commit->stored_size] {
         upload->complete(size,
                          [keep, upload](Result<PutResponse> result) { keep->published(upload, std::move(result)); });
     });
@@ -228,28 +212,28 @@ bool FileWriterImpl::commit_step() {
 }
 
 void FileWriterImpl::send_last_part() {
-    if (encoder_->identity()) {
-        send(assembler_->seal());
-        commit_->tail_sent = true;
-        commit_->stored_size = size_;
+    if (cycle_->encoder->identity()) {
+        send(cycle_->assembler->seal());
+        cycle_->commit->tail_sent = true;
+        cycle_->commit->stored_size = size_;
         return;
     }
     // Patched parts have been sent before.
-    Part last = assembler_->take_last();
+    Part last = cycle_->assembler->take_last();
     if (!may_be_sent(last)) {
         discard(std::move(last));
         return;
     }
-    outbox_.add([keep = self(), upload = upload_, encoder = encoder_, part = std::move(last)] {
+    outbox_.add([keep = self(), upload = cycle_->upload, encoder = cycle_->encoder, part = std::move(last)] {
         keep->prepare(encoder, part, 0, [keep, upload](Result<Part> ready) {
             if (!ready) {
                 keep->preparation_failed(upload, std::move(ready.error()));
                 return;
             }
             std::unique_lock lock(keep->mutex_);
-            if (upload == keep->upload_ && keep->commit_) {
+            if (upload == keep->cycle_->upload && keep->cycle_->commit) {
                 keep->note_records(*ready);
-                keep->commit_->last_part = std::move(*ready);
+                keep->cycle_->commit->last_part = std::move(*ready);
             }
             keep->deliver(lock);
         });
@@ -257,72 +241,73 @@ void FileWriterImpl::send_last_part() {
 }
 
 bool FileWriterImpl::last_part_sent() {
-    if (commit_->tail_sent) {
+    if (cycle_->commit->tail_sent) {
         return true;
     }
-    if (!commit_->last_part || parts_being_prepared_ > 0) {
+    if (!cycle_->commit->last_part || cycle_->parts_being_prepared > 0) {
         return false;
     }
-    commit_->tail_sent = true;
-    Part last = std::move(*commit_->last_part);
-    commit_->last_part.reset();
+    cycle_->commit->tail_sent = true;
+    Part last = std::move(*cycle_->commit->last_part);
+    cycle_->commit->last_part.reset();
     // What a file held before it was cut may still be noted.
-    records_.resize(static_cast<std::size_t>((size_ + kFrameSize - 1) / kFrameSize));
-    Payload tail = encoder_->tail(records_, size_);
-    for (const FrameRecord& record : records_) {
-        commit_->stored_size += record.stored_size;
+    cycle_->records.resize(static_cast<std::size_t>((size_ + kFrameSize - 1) / kFrameSize));
+    Payload tail = cycle_->encoder->tail(cycle_->records, size_);
+    for (const FrameRecord& record : cycle_->records) {
+        cycle_->commit->stored_size += record.stored_size;
     }
-    commit_->stored_size += tail.size();
+    cycle_->commit->stored_size += tail.size();
     last.set_tail(std::move(tail));
-    ++parts_under_way_;
-    send_now(upload_, std::move(last));
+    ++cycle_->parts_under_way;
+    send_now(cycle_->upload, std::move(last));
     return true;
 }
 
 bool FileWriterImpl::can_take_upload_back() const {
-    return size_ < kFrameSize && !encoder_->identity() && assembler_->is_whole();
+    return size_ < kFrameSize && !cycle_->encoder->identity() && cycle_->assembler->is_whole();
 }
 
 void FileWriterImpl::put_whole() {
-    commit_->publishing = true;
-    Part whole = assembler_->take_whole();
-    const std::shared_ptr<const FrameEncoder> made_by = encoder_;
+    cycle_->commit->publishing = true;
+    Part whole = cycle_->assembler->take_whole();
+    const std::shared_ptr<const FrameEncoder> made_by = cycle_->encoder;
     if (size_ < kFrameSize) {
-        encoder_ = environment_.codec.plain_encoder();
+        cycle_->encoder = environment_.codec.plain_encoder();
     }
     // Such a file was larger and has been cut: its frame is what it is composed in.
     const bool decodes =
         size_ < kFrameSize && !made_by->identity() &&
         std::any_of(whole.frames().begin(), whole.frames().end(), [](const PartFrame& frame) { return frame.encoded; });
-    upload_ = Upload::create(environment_.store, target(size_));
-    write_id_ = upload_->write_id();
-    outbox_.add([keep = self(), upload = upload_, encoder = encoder_, made_by, decodes, part = std::move(whole)] {
-        keep->prepare(decodes ? made_by : encoder, part, 0,
-                      [keep, upload, encoder, made_by, decodes](Result<Part> ready) {
-                          if (ready && decodes) {
-                              ready = decoded(*ready, *made_by, *encoder);
-                          }
-                          if (ready) {
-                              keep->put_prepared(upload, *encoder, std::move(*ready));
-                          } else {
-                              keep->preparation_failed(upload, std::move(ready.error()));
-                          }
-                      });
-    });
+    cycle_->upload = Upload::create(environment_.store, target(size_));
+    write_id_ = cycle_->upload->write_id();
+    outbox_.add(
+        [keep = self(), upload = cycle_->upload, encoder = cycle_->encoder, made_by, decodes, part = std::move(whole)] {
+            keep->prepare(decodes ? made_by : encoder, part, 0,
+                          [keep, upload, encoder, made_by, decodes](Result<Part> ready) {
+                              if (ready && decodes) {
+                                  ready = decoded(*ready, *made_by, *encoder);
+                              }
+                              if (ready) {
+                                  keep->put_prepared(upload, *encoder, std::move(*ready));
+                              } else {
+                                  keep->preparation_failed(upload, std::move(ready.error()));
+                              }
+                          });
+        });
 }
 
 void FileWriterImpl::put_prepared(const std::shared_ptr<Upload>& upload, const FrameEncoder& encoder, Part whole) {
     {
         const std::lock_guard lock(mutex_);
-        if (upload != upload_ || !commit_) {
+        if (upload != cycle_->upload || !cycle_->commit) {
             // Given up. Without its tail it would be damaged, too.
             return;
         }
         if (!encoder.identity()) {
             note_records(whole);
-            whole.set_tail(encoder.tail(records_, size_));
+            whole.set_tail(encoder.tail(cycle_->records, size_));
         }
-        commit_->stored_size = whole.stored_size();
+        cycle_->commit->stored_size = whole.stored_size();
     }
     const std::uint64_t bytes = whole.bytes_in_memory();
     group_->begins_to_leave(bytes);
@@ -334,30 +319,28 @@ void FileWriterImpl::put_prepared(const std::shared_ptr<Upload>& upload, const F
 
 void FileWriterImpl::published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result) {
     std::unique_lock lock(mutex_);
-    if (upload == upload_ && !failure_) {
+    if (upload == cycle_->upload && !failure_) {
         if (!result) {
             fail(std::move(result.error()));
         } else {
             CommittedObject object;
             object.etag = std::move(result->etag);
             object.size = size_;
-            object.stored_size = commit_->stored_size;
+            object.stored_size = cycle_->commit->stored_size;
             object.modified =
                 result->last_modified == WallTime() ? environment_.clock.wall_now() : result->last_modified;
             committed_ = object;
-            committed_frames_ = CommittedFrames{encoder_, {}};
-            if (!encoder_->identity()) {
-                committed_frames_->records = std::move(records_);
+            committed_frames_ = CommittedFrames{cycle_->encoder, {}};
+            if (!cycle_->encoder->identity()) {
+                committed_frames_->records = std::move(cycle_->records);
             }
             kept_runs_.clear();
             kept_size_ = bytes_committed_ = size_;
             dirty_ = false;
             overwrite_ = Overwrite::kAllowed;
-            for (CommitDone& done : commit_->done) {
+            for (CommitDone& done : cycle_->commit->done) {
                 outbox_.add([done = std::move(done), object] { done(object); });
             }
-            commit_.reset();
-            upload_.reset();
             end_cycle();
         }
     }
@@ -365,11 +348,11 @@ void FileWriterImpl::published(const std::shared_ptr<Upload>& upload, Result<Put
 }
 
 void FileWriterImpl::end_upload() {
-    if (!upload_) {
+    if (!cycle_->upload) {
         return;
     }
     ++ending_;
-    outbox_.add([keep = self(), upload = std::exchange(upload_, nullptr)] {
+    outbox_.add([keep = self(), upload = std::exchange(cycle_->upload, nullptr)] {
         upload->abort([keep](const Status& status) {
             std::unique_lock lock(keep->mutex_);
             if (!status) {

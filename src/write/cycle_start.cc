@@ -12,16 +12,16 @@
 namespace ckptfs {
 
 bool FileWriterImpl::cycle_ready() {
-    if (!cycle_begun_) {
+    if (!cycle_->begun()) {
         if (!committed_is_known() || !copies_are_known() || !committed_is_checked()) {
             return false;
         }
         begin_cycle();
     }
-    if (sequencer_.end() >= kept_size_) {
+    if (cycle_->sequencer.end() >= kept_size_) {
         return true;
     }
-    if (!fetching_) {
+    if (!cycle_->fetching) {
         fetch_block();
     }
     return false;
@@ -31,13 +31,13 @@ bool FileWriterImpl::committed_is_known() {
     if (kept_size_ == 0 || committed_frames_) {
         return true;
     }
-    if (!std::exchange(fetching_, true)) {
-        outbox_.add([keep = self(), cycle = cycle_, key = committed_key(), committed = *committed_] {
+    if (!std::exchange(cycle_->fetching, true)) {
+        outbox_.add([keep = self(), cycle = WeakCycle(cycle_), key = committed_key(), committed = *committed_] {
             read_committed_frames(keep->environment_.store, keep->environment_.codec, key, committed,
                                   [keep, cycle, key](Result<CommittedFrames> frames) {
                                       std::unique_lock lock(keep->mutex_);
-                                      if (!keep->failure_ && cycle == keep->cycle_) {
-                                          keep->fetching_ = false;
+                                      if (keep->is_current(cycle)) {
+                                          keep->cycle_->fetching = false;
                                           if (frames || !keep->has_moved(key)) {
                                               keep->know_committed(std::move(frames));
                                           }
@@ -66,12 +66,12 @@ bool FileWriterImpl::copies_are_known() {
     if (kept_size_ < kMinPartSize || !kept_runs_.empty() || copies_known_) {
         return true;
     }
-    if (!std::exchange(fetching_, true)) {
-        outbox_.add([keep = self(), cycle = cycle_, key = key_] {
+    if (!std::exchange(cycle_->fetching, true)) {
+        outbox_.add([keep = self(), cycle = WeakCycle(cycle_), key = key_] {
             keep->environment_.store.find_part_copy(key, [keep, cycle] {
                 std::unique_lock lock(keep->mutex_);
-                if (!keep->failure_ && cycle == keep->cycle_) {
-                    keep->fetching_ = false;
+                if (keep->is_current(cycle)) {
+                    keep->cycle_->fetching = false;
                     keep->copies_known_ = true;
                 }
                 keep->deliver(lock);
@@ -82,43 +82,41 @@ bool FileWriterImpl::copies_are_known() {
 }
 
 void FileWriterImpl::begin_cycle() {
-    cycle_begun_ = true;
     group_->enter(this, self());
     const bool equal_parts = environment_.config.equal_parts;
-    encoder_ = equal_parts ? environment_.codec.plain_encoder() : environment_.codec.encoder(key_);
-    copy_ = CopyPlan();
-    records_.clear();
+    cycle_->encoder = equal_parts ? environment_.codec.plain_encoder() : environment_.codec.encoder(key_);
     if (kept_size_ > 0 && !sends_all_again()) {
-        copy_ = plan_kept_copy(*committed_frames_, kept_size_, group_->plan());
+        cycle_->copy = plan_kept_copy(*committed_frames_, kept_size_, group_->plan());
     }
     std::uint64_t stored_begin = 0;
-    if (!copy_.pieces.empty()) {
-        stored_begin = committed_frames_->plain() ? copy_.fetch_from
-                                                  : committed_frames_->stored_offset(copy_.fetch_from / kFrameSize);
+    if (!cycle_->copy.pieces.empty()) {
+        stored_begin = committed_frames_->plain()
+                           ? cycle_->copy.fetch_from
+                           : committed_frames_->stored_offset(cycle_->copy.fetch_from / kFrameSize);
     }
-    if (!copy_.pieces.empty() || !kept_runs_.empty()) {
-        encoder_ = committed_frames_->encoder;
-        records_ = committed_frames_->records;
-        records_.resize(std::min<std::size_t>(records_.size(), copy_.fetch_from / kFrameSize));
+    if (!cycle_->copy.pieces.empty() || !kept_runs_.empty()) {
+        cycle_->encoder = committed_frames_->encoder;
+        cycle_->records = committed_frames_->records;
+        cycle_->records.resize(std::min<std::size_t>(cycle_->records.size(), cycle_->copy.fetch_from / kFrameSize));
     }
-    history_ = encoder_->new_history(group_->history_memory());
-    sequencer_ = FrameSequencer(copy_.fetch_from);
-    assembler_.emplace(group_->plan(), static_cast<int>(copy_.pieces.size()), copy_.fetch_from, stored_begin,
-                       !encoder_->identity());
+    cycle_->history = cycle_->encoder->new_history(group_->history_memory());
+    cycle_->sequencer = FrameSequencer(cycle_->copy.fetch_from);
+    cycle_->assembler.emplace(group_->plan(), static_cast<int>(cycle_->copy.pieces.size()), cycle_->copy.fetch_from,
+                              stored_begin, !cycle_->encoder->identity());
     if (size_ > kept_size_) {
-        assembler_->set_known_size(size_);
+        cycle_->assembler->set_known_size(size_);
     }
     if (const FileRange* run = next_run()) {
-        assembler_->set_next_copy(run->offset);
+        cycle_->assembler->set_next_copy(run->offset);
     }
 }
 
 void FileWriterImpl::fetch_block() {
-    fetching_ = true;
+    cycle_->fetching = true;
     auto fetch = std::make_shared<Fetch>();
     fetch->key = committed_key();
     fetch->etag = committed_->etag;
-    fetch->offset = sequencer_.end();
+    fetch->offset = cycle_->sequencer.end();
     fetch->wanted =
         static_cast<std::size_t>(std::min<std::uint64_t>(BufferPool::kPayloadSize, kept_size_ - fetch->offset));
     fetch->range = ByteRange{fetch->offset, fetch->wanted, false};
@@ -128,7 +126,7 @@ void FileWriterImpl::fetch_block() {
         fetch->frame = committed_frames_->frame_at(fetch->offset, committed_->size);
         fetch->range = fetch->frame.range;
     }
-    outbox_.add([keep = self(), cycle = cycle_, fetch] {
+    outbox_.add([keep = self(), cycle = WeakCycle(cycle_), fetch] {
         keep->environment_.pool.take(MemoryUse::kWrite, [keep, cycle, fetch](Buffer buffer) {
             fetch->buffer = std::move(buffer);
             if (fetch->decoder == nullptr) {
@@ -143,7 +141,7 @@ void FileWriterImpl::fetch_block() {
     });
 }
 
-void FileWriterImpl::get_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch) {
+void FileWriterImpl::get_block(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch) {
     GetRequest request;
     request.key = fetch->key;
     request.range = fetch->range;
@@ -162,7 +160,7 @@ void FileWriterImpl::get_block(std::uint64_t cycle, const std::shared_ptr<Fetch>
     });
 }
 
-void FileWriterImpl::fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result) {
+void FileWriterImpl::fetched(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result) {
     if (!result) {
         if (follow_move(cycle, *fetch)) {
             get_block(cycle, fetch);
@@ -185,9 +183,9 @@ void FileWriterImpl::fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& 
 }
 
 // A rename removes the old name as soon as the copy is there: requests still under way to it are repeated on the copy.
-bool FileWriterImpl::follow_move(std::uint64_t cycle, Fetch& fetch) {
+bool FileWriterImpl::follow_move(const WeakCycle& cycle, Fetch& fetch) {
     const std::lock_guard lock(mutex_);
-    if (failure_ || cycle != cycle_ || !has_moved(fetch.key)) {
+    if (!is_current(cycle) || !has_moved(fetch.key)) {
         return false;
     }
     fetch.key = committed_key();
@@ -196,7 +194,7 @@ bool FileWriterImpl::follow_move(std::uint64_t cycle, Fetch& fetch) {
     return true;
 }
 
-void FileWriterImpl::check_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch) {
+void FileWriterImpl::check_block(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch) {
     const std::shared_ptr<const BlockChecksums> checked = fetch->checked;
     if (!checked || checked->has(fetch->offset, crc32c(fetch->buffer.bytes().first(fetch->wanted)))) {
         block_here(cycle, fetch, {});
@@ -228,25 +226,25 @@ bool FileWriterImpl::committed_is_checked() {
     if (checked_ && checked_->etag == committed_->etag && checked_->from == from && checked_->end == kept_size_) {
         return true;
     }
-    if (!std::exchange(fetching_, true)) {
-        outbox_.add(
-            [keep = self(), cycle = cycle_, key = committed_key(), etag = committed_->etag, from, end = kept_size_] {
-                fetch_checksums(keep->environment_.store, key, etag, from, end,
-                                [keep, cycle, key](Result<std::shared_ptr<const BlockChecksums>> checksums) {
-                                    keep->committed_checked(cycle, key, std::move(checksums));
-                                });
-            });
+    if (!std::exchange(cycle_->fetching, true)) {
+        outbox_.add([keep = self(), cycle = WeakCycle(cycle_), key = committed_key(), etag = committed_->etag, from,
+                     end = kept_size_] {
+            fetch_checksums(keep->environment_.store, key, etag, from, end,
+                            [keep, cycle, key](Result<std::shared_ptr<const BlockChecksums>> checksums) {
+                                keep->committed_checked(cycle, key, std::move(checksums));
+                            });
+        });
     }
     return false;
 }
 
-void FileWriterImpl::committed_checked(std::uint64_t cycle, const std::string& key,
+void FileWriterImpl::committed_checked(const WeakCycle& cycle, const std::string& key,
                                        Result<std::shared_ptr<const BlockChecksums>> checksums) {
     std::unique_lock lock(mutex_);
-    if (failure_ || cycle != cycle_) {
+    if (!is_current(cycle)) {
         return;
     }
-    fetching_ = false;
+    cycle_->fetching = false;
     if (checksums) {
         checked_ = std::move(*checksums);
     } else if (!has_moved(key)) {
@@ -255,7 +253,7 @@ void FileWriterImpl::committed_checked(std::uint64_t cycle, const std::string& k
     deliver(lock);
 }
 
-void FileWriterImpl::decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch) {
+void FileWriterImpl::decode_block(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch) {
     Payload stored;
     stored.append(Slice{nullptr, fetch->stored.bytes().first(fetch->filled)});
     Status good;
@@ -320,9 +318,9 @@ Status FileWriterImpl::take_referenced(Fetch& fetch, const Payload& stored) {
 }
 
 // False where the block is no longer wanted.
-bool FileWriterImpl::find_referenced(std::uint64_t cycle, Fetch& fetch, const std::vector<FileRange>& references) {
+bool FileWriterImpl::find_referenced(const WeakCycle& cycle, Fetch& fetch, const std::vector<FileRange>& references) {
     const std::lock_guard lock(mutex_);
-    if (failure_ || cycle != cycle_) {
+    if (!is_current(cycle)) {
         return false;
     }
     for (const FileRange& range : references) {
@@ -336,19 +334,19 @@ bool FileWriterImpl::find_referenced(std::uint64_t cycle, Fetch& fetch, const st
     return true;
 }
 
-void FileWriterImpl::block_here(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, const Status& status) {
+void FileWriterImpl::block_here(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch, const Status& status) {
     std::unique_lock lock(mutex_);
-    if (failure_ || cycle != cycle_) {
+    if (!is_current(cycle)) {
         lock.unlock();
         return;
     }
-    fetching_ = false;
+    cycle_->fetching = false;
     if (!status) {
         fail(status.error());
     } else {
         const ByteSpan data(fetch->buffer.data(), fetch->wanted);
         Slice slice;
-        discard(room_.keep(std::move(fetch->buffer), data, slice));
+        discard(cycle_->room.keep(std::move(fetch->buffer), data, slice));
         if (when_fetched_) {
             outbox_.add([told = when_fetched_, offset = fetch->offset, slice] { told(offset, slice); });
         }

@@ -43,35 +43,35 @@ Result<PartFrame> plain(const FrameEncoder& encoder, FrameSequencer::RawFrame ra
 
 void FileWriterImpl::encode(FrameSequencer::RawFrame frame) {
     // Pieces of a block are encoded together when their part leaves; a file of less than one block stays plain.
-    const bool ends_file = commit_ && frame.offset > 0;
+    const bool ends_file = cycle_->commit && frame.offset > 0;
     const bool whole_block = frame.offset % kFrameSize == 0 && (frame.raw.size() == kFrameSize || ends_file);
-    if (!encoder_->identity() && whole_block) {
-        outbox_.add([keep = self(), cycle = cycle_, frame = std::move(frame)] {
+    if (!cycle_->encoder->identity() && whole_block) {
+        outbox_.add([keep = self(), cycle = WeakCycle(cycle_), frame = std::move(frame)] {
             keep->environment_.pool.take(MemoryUse::kEncode, [keep, cycle, frame](Buffer output) {
                 keep->encode_into(frame, cycle, std::move(output));
             });
         });
         return;
     }
-    outbox_.add([keep = self(), cycle = cycle_, encoder = encoder_, frame = std::move(frame)] {
+    outbox_.add([keep = self(), cycle = WeakCycle(cycle_), encoder = cycle_->encoder, frame = std::move(frame)] {
         keep->environment_.executor.post([keep, cycle, encoder, frame] {
             keep->encoded(cycle, frame.sequence, encoder->identity() ? plain(*encoder, frame) : unencoded(frame));
         });
     });
 }
 
-void FileWriterImpl::encode_into(const FrameSequencer::RawFrame& frame, std::uint64_t cycle, Buffer output) {
+void FileWriterImpl::encode_into(const FrameSequencer::RawFrame& frame, const WeakCycle& cycle, Buffer output) {
     std::shared_ptr<const FrameEncoder> encoder;
     std::shared_ptr<EncodedRoom> room;
     std::shared_ptr<FrameHistory> history;
     {
         const std::lock_guard lock(mutex_);
-        if (failure_ || cycle != cycle_) {
+        if (!is_current(cycle)) {
             return;
         }
-        encoder = encoder_;
-        room = encoded_room_;
-        history = history_;
+        encoder = cycle_->encoder;
+        room = cycle_->encoded_room;
+        history = cycle_->history;
     }
     group_->begins_to_encode();
     environment_.executor.post([keep = self(), cycle, encoder, room, history, raw = frame,
@@ -102,21 +102,21 @@ void FileWriterImpl::encode_into(const FrameSequencer::RawFrame& frame, std::uin
     });
 }
 
-void FileWriterImpl::encoded(std::uint64_t cycle, std::uint64_t sequence, Result<PartFrame> result) {
+void FileWriterImpl::encoded(const WeakCycle& cycle, std::uint64_t sequence, Result<PartFrame> result) {
     std::unique_lock lock(mutex_);
-    if (failure_ || cycle != cycle_) {
+    if (!is_current(cycle)) {
         lock.unlock();
         return;
     }
     if (!result) {
         fail(about_this_file(std::move(result.error())));
     } else {
-        sequencer_.encoded(sequence, std::move(*result));
-        while (std::optional<PartFrame> next = sequencer_.next()) {
-            send(assembler_->add(std::move(*next)));
+        cycle_->sequencer.encoded(sequence, std::move(*result));
+        while (std::optional<PartFrame> next = cycle_->sequencer.next()) {
+            send(cycle_->assembler->add(std::move(*next)));
         }
-        if (spill_when_encoded_ && sequencer_.under_way() == 0 && !failure_) {
-            spill_when_encoded_ = false;
+        if (cycle_->spill_when_encoded && cycle_->sequencer.under_way() == 0 && !failure_) {
+            cycle_->spill_when_encoded = false;
             spill_open();
         }
     }
@@ -144,8 +144,8 @@ void FileWriterImpl::prepare(std::shared_ptr<const FrameEncoder> encoder, Part p
 void FileWriterImpl::note_records(const Part& part) {
     for (const PartFrame& frame : part.frames()) {
         const std::uint64_t index = frame.offset / kFrameSize;
-        records_.resize(std::max<std::size_t>(records_.size(), index + 1));
-        records_[index] = frame.record;
+        cycle_->records.resize(std::max<std::size_t>(cycle_->records.size(), index + 1));
+        cycle_->records[index] = frame.record;
     }
 }
 

@@ -118,7 +118,7 @@ void FileWriterImpl::abort(Error why, Done done) {
 
 bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
     const std::lock_guard lock(mutex_);
-    if (failure_ || (committed_ && committed_->key.empty()) || upload_ || commit_) {
+    if (failure_ || (committed_ && committed_->key.empty()) || cycle_->upload || cycle_->commit) {
         return false;
     }
     const bool commit_waits = std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
@@ -134,7 +134,7 @@ bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
 
 void FileWriterImpl::go_on_at(std::string key, Overwrite overwrite) {
     const std::lock_guard lock(mutex_);
-    if (committed_ && !upload_ && key != key_) {
+    if (committed_ && !cycle_->upload && key != key_) {
         committed_->key = committed_key();
         key_ = std::move(key);
         overwrite_ = overwrite;
@@ -145,14 +145,14 @@ void FileWriterImpl::go_on_at(std::string key, Overwrite overwrite) {
 void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
     std::unique_lock lock(mutex_);
-    if (upload_ && !failure_) {
+    if (cycle_->upload && !failure_) {
         fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
                                  "write the file anew",
                                  escaped(key_), escaped(key)))
                  .value());
     }
     key_ = std::move(key);
-    if (cycle_begun_) {
+    if (cycle_->begun()) {
         // The stream goes on from the copy as it was planned: its bytes are the same.
         copy.size = committed_->size;
     } else {
@@ -216,9 +216,9 @@ WriterProgress FileWriterImpl::progress() const {
     progress.size = size_;
     progress.bytes_acknowledged = bytes_acknowledged_;
     progress.bytes_in_store = bytes_committed_;
-    if (upload_) {
-        progress.bytes_in_store += upload_->bytes_in_store();
-        progress.parts_in_flight = upload_->requests_in_flight();
+    if (cycle_->upload) {
+        progress.bytes_in_store += cycle_->upload->bytes_in_store();
+        progress.parts_in_flight = cycle_->upload->requests_in_flight();
     }
     return progress;
 }
@@ -233,8 +233,8 @@ void FileWriterImpl::deliver(std::unique_lock<std::mutex>& lock) {
 void FileWriterImpl::advance() {
     while (!failure_ && step()) {
     }
-    if (assembler_) {
-        std::vector<Part> discarded = assembler_->take_discarded();
+    if (cycle_->assembler) {
+        std::vector<Part> discarded = cycle_->assembler->take_discarded();
         if (!discarded.empty()) {
             discard(std::move(discarded));
         }
@@ -242,7 +242,7 @@ void FileWriterImpl::advance() {
 }
 
 bool FileWriterImpl::step() {
-    if (commit_) {
+    if (cycle_->commit) {
         return commit_step();
     }
     if (pending_.empty() || charging_) {
@@ -264,7 +264,7 @@ bool FileWriterImpl::step() {
 
 void FileWriterImpl::prefer_next_in_order() {
     const auto* front = std::get_if<PendingWrite>(pending_.front().get());
-    const std::uint64_t end = cycle_begun_ ? sequencer_.end() : kept_size_;
+    const std::uint64_t end = cycle_->begun() ? cycle_->sequencer.end() : kept_size_;
     if (front == nullptr || front->charged || !front->offset || *front->offset <= end) {
         return;
     }
@@ -300,12 +300,12 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
                      .value());
             return false;
         }
-        const std::uint64_t end = sequencer_.end();
+        const std::uint64_t end = cycle_->sequencer.end();
         if (offset > end) {
             return pass_to(offset);
         }
         if (offset < end) {
-            if (sequencer_.under_way() > 0) {
+            if (cycle_->sequencer.under_way() > 0) {
                 return false;
             }
             if (!patchable(offset, offset + length)) {
@@ -317,7 +317,7 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
                 return false;
             }
         }
-        if (parts_under_way_ >= environment_.config.max_parts_in_flight) {
+        if (cycle_->parts_under_way >= environment_.config.max_parts_in_flight) {
             return false;
         }
         std::optional<Slice> slice = charge(pending);
@@ -349,7 +349,7 @@ void FileWriterImpl::give_back(const PendingPointer& pending) {
 std::optional<Slice> FileWriterImpl::charge(const PendingPointer& pending) {
     auto& write = std::get<PendingWrite>(*pending);
     if (!write.charged) {
-        if (std::optional<Slice> copied = room_.copy(write.data.data)) {
+        if (std::optional<Slice> copied = cycle_->room.copy(write.data.data)) {
             return copied;
         }
         charging_ = true;
@@ -362,7 +362,7 @@ std::optional<Slice> FileWriterImpl::charge(const PendingPointer& pending) {
         return std::nullopt;
     }
     Slice slice;
-    auto unused = room_.keep(std::move(write.data.buffer), write.data.data, slice);
+    auto unused = cycle_->room.keep(std::move(write.data.buffer), write.data.data, slice);
     discard(std::move(unused));
     return slice;
 }
@@ -393,8 +393,8 @@ bool FileWriterImpl::truncate_step(const PendingPointer& pending) {
     if (size > size_) {
         size_ = size;
         touched_ = dirty_ = true;
-        if (assembler_) {
-            assembler_->set_known_size(size);
+        if (cycle_->assembler) {
+            cycle_->assembler->set_known_size(size);
         }
     } else if (size < size_) {
         if (size == 0) {
@@ -414,27 +414,27 @@ bool FileWriterImpl::truncate_step(const PendingPointer& pending) {
 // --- the stream
 
 void FileWriterImpl::accept(Slice slice) {
-    if (holds_since_ == 0) {
-        holds_since_ = group_->next_turn();
+    if (cycle_->holds_since == 0) {
+        cycle_->holds_since = group_->next_turn();
     }
-    for (FrameSequencer::RawFrame& frame : sequencer_.append(std::move(slice))) {
+    for (FrameSequencer::RawFrame& frame : cycle_->sequencer.append(std::move(slice))) {
         encode(std::move(frame));
     }
-    size_ = std::max(size_, sequencer_.end());
+    size_ = std::max(size_, cycle_->sequencer.end());
 }
 
 bool FileWriterImpl::pass_to(std::uint64_t end) {
     if (const FileRange* run = next_run()) {
-        if (run->offset == sequencer_.end()) {
+        if (run->offset == cycle_->sequencer.end()) {
             return keep_run(*run);
         }
         end = std::min(end, run->offset);
     }
-    if (sequencer_.under_way() >= kZeroFramesUnderWay || parts_under_way_ >= kZeroPartsUnderWay) {
+    if (cycle_->sequencer.under_way() >= kZeroFramesUnderWay || cycle_->parts_under_way >= kZeroPartsUnderWay) {
         return false;
     }
     dirty_ = true;
-    accept(zeros(static_cast<std::size_t>(std::min<std::uint64_t>(kZeroBlock, end - sequencer_.end()))));
+    accept(zeros(static_cast<std::size_t>(std::min<std::uint64_t>(kZeroBlock, end - cycle_->sequencer.end()))));
     return true;
 }
 
@@ -459,11 +459,10 @@ void FileWriterImpl::stop(Error error) {
             [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });
     }
     pending_.clear();
-    if (commit_) {
-        for (CommitDone& done : commit_->done) {
+    if (cycle_->commit) {
+        for (CommitDone& done : cycle_->commit->done) {
             outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
         }
-        commit_.reset();
     }
     end_upload();
     end_cycle();

@@ -24,30 +24,15 @@
 #include "base/outbox.h"
 #include "write/block_checksums.h"
 #include "write/committed_frames.h"
-#include "write/encoded_room.h"
 #include "write/file_writer.h"
-#include "write/fill_room.h"
 #include "write/frame_sequencer.h"
 #include "write/part_assembler.h"
 #include "write/stream_writer.h"
 #include "write/upload.h"
+#include "write/upload_cycle.h"
 #include "write/writer_group.h"
 
 namespace ckptfs {
-
-// A commit that is under way, and its waiters.
-struct ActiveCommit {
-    std::vector<FileWriter::CommitDone> done;
-    std::uint64_t size = 0;
-    bool last_frame_cut = false;
-    bool parts_sent = false;
-    // The last part of a container, all but its tail, which needs to know of all others.
-    std::optional<Part> last_part;
-    bool tail_sent = false;
-    bool publishing = false;
-    // Of the object.
-    std::uint64_t stored_size = 0;
-};
 
 class FileWriterImpl final : public StreamWriter, public MemoryHolder {
 public:
@@ -105,6 +90,7 @@ private:
     };
     using Pending = std::variant<PendingWrite, PendingTruncate, PendingCommit>;
     using PendingPointer = std::shared_ptr<Pending>;
+    using WeakCycle = std::weak_ptr<const UploadCycle>;
 
     // Bytes of one frame.
     struct ReferencedPiece {
@@ -143,6 +129,12 @@ private:
         return std::static_pointer_cast<FileWriterImpl>(shared_from_this());
     }
 
+    // Whether a completion still matters: its cycle has not ended, by a failure either. With the mutex held; what is
+    // compared is not locked, because its last owner frees its memory.
+    [[nodiscard]] bool is_current(const WeakCycle& cycle) const {
+        return !cycle.owner_before(cycle_) && !cycle_.owner_before(cycle);
+    }
+
     // --- file_writer.cc: the queue and the stream. All hold the mutex, but those that end a call or a completion.
     void enqueue(Pending pending);
     void give_back(const PendingPointer& pending);
@@ -177,8 +169,8 @@ private:
 
     // --- encoding.cc: between the stream and the parts.
     void encode(FrameSequencer::RawFrame frame);
-    void encode_into(const FrameSequencer::RawFrame& frame, std::uint64_t cycle, Buffer output);
-    void encoded(std::uint64_t cycle, std::uint64_t sequence, Result<PartFrame> result);
+    void encode_into(const FrameSequencer::RawFrame& frame, const WeakCycle& cycle, Buffer output);
+    void encoded(const WeakCycle& cycle, std::uint64_t sequence, Result<PartFrame> result);
     // The part with all its bytes in memory and encoded. Without the mutex.
     void prepare(std::shared_ptr<const FrameEncoder> encoder, Part part, std::uint64_t least,
                  std::function<void(Result<Part>)> then);
@@ -191,23 +183,23 @@ private:
     [[nodiscard]] const std::string& committed_key() const { return committed_->key.empty() ? key_ : committed_->key; }
     // The committed object was copied to another key since it was asked for by this one.
     [[nodiscard]] bool has_moved(const std::string& key) const { return key != committed_key(); }
-    [[nodiscard]] bool follow_move(std::uint64_t cycle, Fetch& fetch);
+    [[nodiscard]] bool follow_move(const WeakCycle& cycle, Fetch& fetch);
     void know_committed(Result<CommittedFrames> frames);
     void begin_cycle();
     void fetch_block();
-    void get_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
-    void fetched(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result);
+    void get_block(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch);
+    void fetched(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result);
     [[nodiscard]] bool copies_are_known();
     [[nodiscard]] bool sends_all_again() const;
     [[nodiscard]] bool committed_is_checked();
-    void committed_checked(std::uint64_t cycle, const std::string& key,
+    void committed_checked(const WeakCycle& cycle, const std::string& key,
                            Result<std::shared_ptr<const BlockChecksums>> checksums);
     // On the executor.
-    void check_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
-    void decode_block(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch);
+    void check_block(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch);
+    void decode_block(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch);
     Status take_referenced(Fetch& fetch, const Payload& stored);
-    [[nodiscard]] bool find_referenced(std::uint64_t cycle, Fetch& fetch, const std::vector<FileRange>& references);
-    void block_here(std::uint64_t cycle, const std::shared_ptr<Fetch>& fetch, const Status& status);
+    [[nodiscard]] bool find_referenced(const WeakCycle& cycle, Fetch& fetch, const std::vector<FileRange>& references);
+    void block_here(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch, const Status& status);
 
     // --- kept_runs.cc: what stays as it is behind the beginning.
     // Null where none is left.
@@ -245,7 +237,7 @@ private:
     void send_early();
     void spill_open();
     void spill(std::vector<FrameBytes> frames, bool kept);
-    void spilled(std::uint64_t cycle, bool kept, const std::vector<FrameBytes>& frames, const Status& status);
+    void spilled(const WeakCycle& cycle, bool kept, const std::vector<FrameBytes>& frames, const Status& status);
     [[nodiscard]] Error about_this_file(Error error) const;
 
     WriteEnvironment& environment_;
@@ -278,38 +270,12 @@ private:
     std::uint64_t bytes_acknowledged_ = 0;
     std::uint64_t bytes_committed_ = 0;
 
-    // The way to the next commit. `cycle_` tells completions of an earlier one apart.
-    std::uint64_t cycle_ = 0;
-    bool cycle_begun_ = false;
-    std::shared_ptr<const FrameEncoder> encoder_;
-    // What frames may refer to; none where they never do.
-    std::shared_ptr<FrameHistory> history_;
-    CopyPlan copy_;
-    bool fetching_ = false;
     // Whether the store copies parts.
     bool copies_known_ = false;
-    FrameSequencer sequencer_;
-    std::optional<PartAssembler> assembler_;
-    FillRoom room_;
-    // Shared with what is being encoded.
-    std::shared_ptr<EncodedRoom> encoded_room_ = std::make_shared<EncodedRoom>();
-    // Of the container's frames, those of copied ones included.
-    std::vector<FrameRecord> records_;
-    std::shared_ptr<Upload> upload_;
-    // Of the latest.
+    // The way to the next commit; never null.
+    std::shared_ptr<UploadCycle> cycle_ = std::make_shared<UploadCycle>();
+    // Of the latest upload.
     std::string write_id_;
-    int parts_under_way_ = 0;
-    // Of them, those that are not yet encoded.
-    int parts_being_prepared_ = 0;
-    // The latest sending of each part number that has been sent before or may overtake: earlier ones are left out.
-    std::uint64_t sendings_ = 0;
-    std::map<int, std::uint64_t> latest_sending_;
-    // For the choice of the writer that gives memory up.
-    std::uint64_t holds_since_ = 0;
-    bool spilling_ = false;
-    bool spill_when_encoded_ = false;
-    int sent_early_ = 0;
-    std::optional<ActiveCommit> commit_;
 
     // Uploads that are being ended, and the waiters for that.
     int ending_ = 0;

@@ -27,35 +27,37 @@ StoredRange stored_range(const CommittedFrames& frames, const FileRange& run) {
 
 const FileRange* FileWriterImpl::next_run() const {
     const auto next = std::find_if(kept_runs_.begin(), kept_runs_.end(),
-                                   [this](const FileRange& run) { return run.offset >= sequencer_.end(); });
+                                   [this](const FileRange& run) { return run.offset >= cycle_->sequencer.end(); });
     return next == kept_runs_.end() ? nullptr : &*next;
 }
 
 bool FileWriterImpl::keep_run(const FileRange& run) {
     // What comes before it has to be in its part, which ends here.
-    if (sequencer_.under_way() > 0 || spilling_ || parts_under_way_ >= environment_.config.max_parts_in_flight) {
+    if (cycle_->sequencer.under_way() > 0 || cycle_->spilling ||
+        cycle_->parts_under_way >= environment_.config.max_parts_in_flight) {
         return false;
     }
-    send(assembler_->seal());
+    send(cycle_->assembler->seal());
     if (failure_) {
         return false;
     }
-    send(assembler_->drop_kept());
+    send(cycle_->assembler->drop_kept());
     begin_upload();
     const StoredRange stored = stored_range(*committed_frames_, run);
     const CopyPlan copy = plan_run_copy(stored.offset, stored.size, committed_->stored_size);
-    copy_parts(assembler_->pass_copied(static_cast<int>(copy.pieces.size()), run.end(), stored.size), copy.pieces);
+    copy_parts(cycle_->assembler->pass_copied(static_cast<int>(copy.pieces.size()), run.end(), stored.size),
+               copy.pieces);
     const std::uint64_t end = (run.end() + kFrameSize - 1) / kFrameSize;
     if (!committed_frames_->plain()) {
-        records_.resize(std::max<std::size_t>(records_.size(), end));
+        cycle_->records.resize(std::max<std::size_t>(cycle_->records.size(), end));
         for (std::uint64_t frame = run.offset / kFrameSize; frame < end; ++frame) {
-            records_[frame] = committed_frames_->records[frame];
+            cycle_->records[frame] = committed_frames_->records[frame];
         }
     }
-    discard(sequencer_.restart(run.end(), {}));
+    discard(cycle_->sequencer.restart(run.end(), {}));
     size_ = std::max(size_, run.end());
     const FileRange* next = next_run();
-    assembler_->set_next_copy(next != nullptr ? next->offset : 0);
+    cycle_->assembler->set_next_copy(next != nullptr ? next->offset : 0);
     return true;
 }
 
@@ -65,8 +67,8 @@ void FileWriterImpl::copy_parts(int number, const std::vector<CopyPlan::Piece>& 
         if (piece.length != committed_->stored_size) {
             source.range = ByteRange{piece.offset, piece.length, false};
         }
-        ++parts_under_way_;
-        outbox_.add([keep = self(), upload = upload_, part = number++, source = std::move(source)] {
+        ++cycle_->parts_under_way;
+        outbox_.add([keep = self(), upload = cycle_->upload, part = number++, source = std::move(source)] {
             upload->copy_part(part, source, [keep, upload](const Status& status) { keep->part_sent(upload, status); });
         });
     }

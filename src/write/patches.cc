@@ -17,28 +17,29 @@ constexpr std::string_view kRemedy =
 }  // namespace
 
 bool FileWriterImpl::patchable(std::uint64_t offset, std::uint64_t end) const {
-    return offset >= sequencer_.open_offset() || assembler_->patchable(offset, std::min(end, sequencer_.open_offset()));
+    return offset >= cycle_->sequencer.open_offset() ||
+           cycle_->assembler->patchable(offset, std::min(end, cycle_->sequencer.open_offset()));
 }
 
 void FileWriterImpl::patch(std::uint64_t offset, const Slice& slice) {
-    const std::uint64_t open = sequencer_.open_offset();
+    const std::uint64_t open = cycle_->sequencer.open_offset();
     Payload bytes;
     bytes.append(slice);
-    bytes = bytes.subrange(0, sequencer_.end() - offset);
-    if (history_) {
-        history_->forget(offset, offset + bytes.size());
+    bytes = bytes.subrange(0, cycle_->sequencer.end() - offset);
+    if (cycle_->history) {
+        cycle_->history->forget(offset, offset + bytes.size());
     }
     if (offset < open) {
-        assembler_->patch(offset, bytes.subrange(0, open - offset));
+        cycle_->assembler->patch(offset, bytes.subrange(0, open - offset));
     }
     const std::uint64_t from = std::max(offset, open);
     if (from < offset + bytes.size()) {
-        discard(sequencer_.patch(from, bytes.subrange(from - offset, bytes.size())));
+        discard(cycle_->sequencer.patch(from, bytes.subrange(from - offset, bytes.size())));
     }
 }
 
 Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) const {
-    if (assembler_->referred_to(offset, offset + size)) {
+    if (cycle_->assembler->referred_to(offset, offset + size)) {
         return failure(
                    EOPNOTSUPP,
                    format(
@@ -47,7 +48,7 @@ Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) con
                        escaped(key_), size, offset, kRemedy))
             .value();
     }
-    if (assembler_->holds(offset, offset + size)) {
+    if (cycle_->assembler->holds(offset, offset + size)) {
         return failure(EOPNOTSUPP, format("write {}: {} bytes at offset {} would change more of a compressed part than "
                                           "memory can hold; {}, write it in order, or use a larger --max-memory",
                                           escaped(key_), size, offset, kRemedy))
@@ -56,45 +57,46 @@ Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) con
     return failure(EOPNOTSUPP,
                    format("write {}: {} bytes at offset {} lie before {}, from where bytes can still be changed (the "
                           "file ends at {}); {}, or write it in order",
-                          escaped(key_), size, offset, assembler_->patchable_from(), size_, kRemedy))
+                          escaped(key_), size, offset, cycle_->assembler->patchable_from(), size_, kRemedy))
         .value();
 }
 
 bool FileWriterImpl::cut(std::uint64_t size) {
-    if (!cycle_begun_ || size >= sequencer_.end()) {
+    if (!cycle_->begun() || size >= cycle_->sequencer.end()) {
         return true;
     }
     // Frames that are being encoded or staged, and blocks that are being fetched, have to arrive first.
-    if (sequencer_.under_way() > 0 || spilling_ || !cycle_ready()) {
+    if (cycle_->sequencer.under_way() > 0 || cycle_->spilling || !cycle_ready()) {
         return false;
     }
-    if (size < copy_.fetch_from && !upload_) {
+    if (size < cycle_->copy.fetch_from && !cycle_->upload) {
         end_cycle();
         return true;
     }
-    if (size >= sequencer_.open_offset()) {
-        discard(sequencer_.restart(sequencer_.open_offset(),
-                                   sequencer_.open().subrange(0, size - sequencer_.open_offset())));
+    if (size >= cycle_->sequencer.open_offset()) {
+        discard(
+            cycle_->sequencer.restart(cycle_->sequencer.open_offset(),
+                                      cycle_->sequencer.open().subrange(0, size - cycle_->sequencer.open_offset())));
         return true;
     }
-    if (size < copy_.fetch_from || !assembler_->can_cut(size)) {
+    if (size < cycle_->copy.fetch_from || !cycle_->assembler->can_cut(size)) {
         fail(failure(EOPNOTSUPP, format("truncate {}: the file cannot be cut at {}, because what lies before {} is "
                                         "already in the store; write it anew",
-                                        escaped(key_), size, assembler_->patchable_from()))
+                                        escaped(key_), size, cycle_->assembler->patchable_from()))
                  .value());
         return false;
     }
-    if (history_) {
-        history_->forget(size, std::numeric_limits<std::uint64_t>::max());
+    if (cycle_->history) {
+        cycle_->history->forget(size, std::numeric_limits<std::uint64_t>::max());
     }
-    Payload open = assembler_->cut(size);
+    Payload open = cycle_->assembler->cut(size);
     const std::uint64_t open_offset = size - open.size();
-    discard(sequencer_.restart(open_offset, std::move(open)));
-    if (upload_) {
-        upload_->forget_parts_from(assembler_->open().number());
-        for (auto part = latest_sending_.lower_bound(assembler_->open().number()); part != latest_sending_.end();
-             ++part) {
-            part->second = ++sendings_;
+    discard(cycle_->sequencer.restart(open_offset, std::move(open)));
+    if (cycle_->upload) {
+        cycle_->upload->forget_parts_from(cycle_->assembler->open().number());
+        for (auto part = cycle_->latest_sending.lower_bound(cycle_->assembler->open().number());
+             part != cycle_->latest_sending.end(); ++part) {
+            part->second = ++cycle_->sendings;
         }
     }
     return true;
