@@ -60,10 +60,9 @@ void GrowingFile::enqueue(Pending pending) {
     auto pointer = std::make_shared<Pending>(std::move(pending));
     std::unique_lock lock(mutex_);
     if (failure_) {
-        outbox_.add(
-            [pointer, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pointer); });
+        Queue::refuse(pointer, *failure_, outbox_);
     } else {
-        pending_.push_back(std::move(pointer));
+        pending_.add(std::move(pointer));
     }
     deliver(lock);
 }
@@ -78,10 +77,7 @@ void GrowingFile::abort(Error why, Done done) {
 
 bool GrowingFile::move_to(std::string key) {
     const std::lock_guard lock(mutex_);
-    const bool commit_waits = std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
-        return std::holds_alternative<PendingCommit>(*pending);
-    });
-    if (failure_ || committed_ || !failed_commits_.empty() || commit_ || stream_ || commit_waits) {
+    if (failure_ || committed_ || !failed_commits_.empty() || commit_ || stream_ || pending_.have_commit()) {
         return false;
     }
     key_ = std::move(key);
@@ -124,9 +120,7 @@ std::uint64_t GrowingFile::size() const {
 
 bool GrowingFile::dirty() const {
     const std::lock_guard lock(mutex_);
-    return dirty_ || busy_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
-               return !std::holds_alternative<PendingCommit>(*pending);
-           });
+    return dirty_ || busy_ || pending_.have_change();
 }
 
 bool GrowingFile::pristine() const {
@@ -194,7 +188,7 @@ bool GrowingFile::step() {
 // The front is being carried out.
 void GrowingFile::take_front() {
     busy_ = true;
-    pending_.pop_front();
+    pending_.take();
 }
 
 bool GrowingFile::step(const PendingPointer& /*pending*/, PendingCommit& commit) {
@@ -205,7 +199,7 @@ bool GrowingFile::step(const PendingPointer& /*pending*/, PendingCommit& commit)
         waiting_.push_back(std::move(commit));
         start_commit();
     }
-    pending_.pop_front();
+    pending_.take();
     return true;
 }
 
@@ -227,7 +221,7 @@ bool GrowingFile::step(const PendingPointer& pending, PendingWrite& write) {
     const std::uint64_t length = write.data.data.size();
     if (length == 0) {
         answer<PendingWrite>(pending, {});
-        pending_.pop_front();
+        pending_.take();
         return true;
     }
     const std::uint64_t offset = write.offset.value_or(size_);
@@ -276,7 +270,7 @@ void GrowingFile::staged(const PendingPointer& pending, std::uint64_t offset, co
         // There is another way.
         staging_is_full_ = true;
         changed_from(offset);
-        pending_.push_front(pending);
+        pending_.put_back(pending);
     } else {
         const std::uint64_t length = std::get<PendingWrite>(*pending).data.data.size();
         changed_from(offset);
@@ -327,7 +321,7 @@ bool GrowingFile::step(const PendingPointer& pending, PendingTruncate& truncate)
         cut(size);
     }
     answer<PendingTruncate>(pending, {});
-    pending_.pop_front();
+    pending_.take();
     return true;
 }
 
@@ -379,10 +373,7 @@ void GrowingFile::stop(Error error) {
     if (when_failed_) {
         outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
     }
-    for (const PendingPointer& pending : std::exchange(pending_, {})) {
-        outbox_.add(
-            [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });
-    }
+    pending_.refuse_all(*failure_, outbox_);
     if (commit_) {
         std::move(commit_->waiting.begin(), commit_->waiting.end(), std::back_inserter(waiting_));
         end_writer(commit_->writer, *failure_);

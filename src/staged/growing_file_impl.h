@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -22,6 +21,7 @@
 #include "staged/growing_file.h"
 #include "staged/staged_bytes.h"
 #include "staged/staged_content.h"
+#include "write/pending_calls.h"
 #include "write/stream_writer.h"
 #include "write/writer_group.h"
 
@@ -51,22 +51,9 @@ public:
     [[nodiscard]] std::uint64_t sent_again() const override;
 
 private:
-    struct PendingWrite {
-        // Absent: at the end of the file.
-        std::optional<std::uint64_t> offset;
-        WriteData data;
-        WriteDone done;
-    };
-    struct PendingTruncate {
-        std::uint64_t size = 0;
-        Done done;
-    };
-    struct PendingCommit {
-        CommitReason reason = CommitReason::kClose;
-        CommitDone done;
-    };
-    using Pending = std::variant<PendingWrite, PendingTruncate, PendingCommit>;
-    using PendingPointer = std::shared_ptr<Pending>;
+    using Queue = PendingCalls<PendingWrite, PendingTruncate, PendingCommit>;
+    using Pending = Queue::Call;
+    using PendingPointer = Queue::Pointer;
 
     // A commit under way.
     struct Commit {
@@ -177,7 +164,7 @@ private:
     Outbox outbox_;
     std::string key_;
     Overwrite overwrite_;
-    std::deque<PendingPointer> pending_;
+    Queue pending_;
     bool busy_ = false;
     std::optional<Error> failure_;
     std::function<void(const Error&)> when_failed_;

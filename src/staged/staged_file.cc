@@ -67,10 +67,9 @@ void StagedFile::enqueue(Pending pending) {
     auto pointer = std::make_shared<Pending>(std::move(pending));
     std::unique_lock lock(mutex_);
     if (failure_) {
-        outbox_.add(
-            [pointer, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pointer); });
+        Queue::refuse(pointer, *failure_, outbox_);
     } else {
-        pending_.push_back(std::move(pointer));
+        pending_.add(std::move(pointer));
         advance();
     }
     deliver(lock);
@@ -102,9 +101,7 @@ void StagedFile::orphan(Error why, Done done) {
 }
 
 bool StagedFile::is_being_published() const {
-    return committing_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
-               return std::holds_alternative<PendingCommit>(*pending);
-           });
+    return committing_ || pending_.have_commit();
 }
 
 bool StagedFile::move_to(std::string key) {
@@ -151,10 +148,7 @@ std::uint64_t StagedFile::size() const {
 
 bool StagedFile::dirty() const {
     const std::lock_guard lock(mutex_);
-    return !orphaned_ && (dirty_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
-                              return std::holds_alternative<PendingWrite>(*pending) ||
-                                     std::holds_alternative<PendingTruncate>(*pending);
-                          }));
+    return !orphaned_ && (dirty_ || pending_.have_change());
 }
 
 bool StagedFile::pristine() const {
@@ -190,8 +184,7 @@ void StagedFile::advance() {
         return;
     }
     busy_ = true;
-    outbox_.add([keep = self(), pending = std::move(pending_.front())] { keep->carry_out(pending); });
-    pending_.pop_front();
+    outbox_.add([keep = self(), pending = pending_.take()] { keep->carry_out(pending); });
 }
 
 void StagedFile::next() {
@@ -203,8 +196,7 @@ void StagedFile::next() {
 void StagedFile::carry_out(const PendingPointer& pending) {
     std::unique_lock lock(mutex_);
     if (failure_) {
-        outbox_.add(
-            [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });
+        Queue::refuse(pending, *failure_, outbox_);
         next();
     } else {
         std::visit([&](auto& call) { carry_out(pending, call); }, *pending);
@@ -324,9 +316,8 @@ void StagedFile::carry_out(const PendingPointer& /*pending*/, PendingCommit& com
         answer_commit();
         return;
     }
-    while (!pending_.empty() && std::holds_alternative<PendingCommit>(*pending_.front())) {
-        commit_done_.push_back(std::move(std::get<PendingCommit>(*pending_.front()).done));
-        pending_.pop_front();
+    for (CommitDone& done : pending_.take_commits()) {
+        commit_done_.push_back(std::move(done));
     }
     committing_ = true;
     start_commit();
@@ -362,11 +353,7 @@ void StagedFile::stop(Error error) {
     if (when_failed_) {
         outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
     }
-    for (const PendingPointer& pending : pending_) {
-        outbox_.add(
-            [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });
-    }
-    pending_.clear();
+    pending_.refuse_all(*failure_, outbox_);
     for (CommitDone& done : std::exchange(commit_done_, {})) {
         outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
     }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,6 +22,7 @@
 #include "staged/staged_bytes.h"
 #include "staged/staged_content.h"
 #include "staged/staged_file.h"
+#include "write/pending_calls.h"
 #include "write/stream_writer.h"
 
 namespace ckptfs {
@@ -55,27 +55,14 @@ public:
     [[nodiscard]] WriterProgress progress() const override;
 
 private:
-    struct PendingWrite {
-        // Absent: at the end of the file.
-        std::optional<std::uint64_t> offset;
-        WriteData data;
-        WriteDone done;
-    };
-    struct PendingTruncate {
-        std::uint64_t size = 0;
-        Done done;
-    };
-    struct PendingCommit {
-        CommitReason reason = CommitReason::kClose;
-        CommitDone done;
-    };
     struct PendingRead {
         std::uint64_t offset = 0;
         std::size_t size = 0;
         ReadDone done;
     };
-    using Pending = std::variant<PendingWrite, PendingTruncate, PendingCommit, PendingRead>;
-    using PendingPointer = std::shared_ptr<Pending>;
+    using Queue = PendingCalls<PendingWrite, PendingTruncate, PendingCommit, PendingRead>;
+    using Pending = Queue::Call;
+    using PendingPointer = Queue::Pointer;
 
     struct Base {
         CommittedObject object;
@@ -162,7 +149,7 @@ private:
     Outbox outbox_;
     std::string key_;
     Overwrite overwrite_;
-    std::deque<PendingPointer> pending_;
+    Queue pending_;
     bool busy_ = false;
     std::optional<Error> failure_;
     // Why nothing is published any more, although the file can be changed and read.

@@ -21,7 +21,7 @@ void StagedFile::read(std::uint64_t offset, std::size_t size, ReadDone done) {
     const bool changed = std::any_of(view.pieces.begin(), view.pieces.end(),
                                      [](const ContentPiece& piece) { return piece.source == ByteSource::kStaged; });
     if (changed && stream_) {
-        pending_.push_back(std::make_shared<Pending>(PendingRead{offset, size, std::move(done)}));
+        pending_.add(std::make_shared<Pending>(PendingRead{offset, size, std::move(done)}));
         advance();
     } else {
         // A process that reads what was just written will do so again.

@@ -164,11 +164,8 @@ void FileWriterImpl::commit_requested(PendingCommit commit) {
         return;
     }
     cycle_->commit = ActiveCommit{};
-    cycle_->commit->done.push_back(std::move(commit.done));
-    while (!pending_.empty() && std::holds_alternative<PendingCommit>(*pending_.front())) {
-        cycle_->commit->done.push_back(std::move(std::get<PendingCommit>(*pending_.front()).done));
-        pending_.pop_front();
-    }
+    cycle_->commit->done = pending_.take_commits();
+    cycle_->commit->done.insert(cycle_->commit->done.begin(), std::move(commit.done));
 }
 
 bool FileWriterImpl::commit_step() {

@@ -71,15 +71,15 @@ FileWriterImpl::~FileWriterImpl() {
 // --- calls from the outside
 
 void FileWriterImpl::write(std::uint64_t offset, WriteData data, WriteDone done) {
-    enqueue(PendingWrite{offset, std::move(data), std::move(done)});
+    enqueue(StreamWrite{{offset, std::move(data), std::move(done)}});
 }
 
 void FileWriterImpl::write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) {
-    enqueue(PendingWrite{offset, std::move(data), std::move(done), std::move(out_of_order)});
+    enqueue(StreamWrite{{offset, std::move(data), std::move(done)}, std::move(out_of_order)});
 }
 
 void FileWriterImpl::append(WriteData data, WriteDone done) {
-    enqueue(PendingWrite{std::nullopt, std::move(data), std::move(done)});
+    enqueue(StreamWrite{{std::nullopt, std::move(data), std::move(done)}});
 }
 
 void FileWriterImpl::truncate(std::uint64_t size, Done done) {
@@ -95,12 +95,10 @@ void FileWriterImpl::enqueue(Pending pending) {
     auto pointer = std::make_shared<Pending>(std::move(pending));
     std::unique_lock lock(mutex_);
     if (failure_) {
-        const Error error = *failure_;
-        lock.unlock();
-        std::visit([&error](auto& call) { call.done(failure(error)); }, *pointer);
-        return;
+        Queue::refuse(pointer, *failure_, outbox_);
+    } else {
+        pending_.add(std::move(pointer));
     }
-    pending_.push_back(std::move(pointer));
     deliver(lock);
 }
 
@@ -118,13 +116,8 @@ void FileWriterImpl::abort(Error why, Done done) {
 
 bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
     const std::lock_guard lock(mutex_);
-    if (failure_ || (committed_ && committed_->key.empty()) || cycle_->upload || cycle_->commit) {
-        return false;
-    }
-    const bool commit_waits = std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
-        return std::holds_alternative<PendingCommit>(*pending);
-    });
-    if (commit_waits) {
+    if (failure_ || (committed_ && committed_->key.empty()) || cycle_->upload || cycle_->commit ||
+        pending_.have_commit()) {
         return false;
     }
     key_ = std::move(key);
@@ -195,9 +188,7 @@ std::uint64_t FileWriterImpl::size() const {
 
 bool FileWriterImpl::dirty() const {
     const std::lock_guard lock(mutex_);
-    return dirty_ || std::any_of(pending_.begin(), pending_.end(), [](const PendingPointer& pending) {
-               return !std::holds_alternative<PendingCommit>(*pending);
-           });
+    return dirty_ || pending_.have_change();
 }
 
 bool FileWriterImpl::pristine() const {
@@ -250,41 +241,29 @@ bool FileWriterImpl::step() {
     }
     prefer_next_in_order();
     const PendingPointer pending = pending_.front();
-    if (std::holds_alternative<PendingWrite>(*pending)) {
+    if (std::holds_alternative<StreamWrite>(*pending)) {
         return write_step(pending);
     }
     if (std::holds_alternative<PendingTruncate>(*pending)) {
         return truncate_step(pending);
     }
-    PendingCommit commit = std::move(std::get<PendingCommit>(*pending));
-    pending_.pop_front();
-    commit_requested(std::move(commit));
+    pending_.take();
+    commit_requested(std::move(std::get<PendingCommit>(*pending)));
     return true;
 }
 
 void FileWriterImpl::prefer_next_in_order() {
-    const auto* front = std::get_if<PendingWrite>(pending_.front().get());
+    const auto* front = std::get_if<StreamWrite>(pending_.front().get());
     const std::uint64_t end = cycle_->begun() ? cycle_->sequencer.end() : kept_size_;
     if (front == nullptr || front->charged || !front->offset || *front->offset <= end) {
         return;
     }
     // Threads that write consecutive ranges may hand them over swapped.
-    for (auto next = pending_.begin(); next != pending_.end(); ++next) {
-        const auto* write = std::get_if<PendingWrite>(next->get());
-        if (write == nullptr) {
-            return;
-        }
-        if (write->offset && *write->offset == end) {
-            PendingPointer found = std::move(*next);
-            pending_.erase(next);
-            pending_.push_front(std::move(found));
-            return;
-        }
-    }
+    pending_.prefer<StreamWrite>([end](const StreamWrite& write) { return write.offset == end; });
 }
 
 bool FileWriterImpl::write_step(const PendingPointer& pending) {
-    auto& write = std::get<PendingWrite>(*pending);
+    auto& write = std::get<StreamWrite>(*pending);
     const std::uint64_t length = write.data.data.size();
     if (length > 0) {
         touched_ = true;
@@ -332,29 +311,29 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
         dirty_ = true;
         bytes_acknowledged_ += length;
     }
-    outbox_.add([pending] { std::get<PendingWrite>(*pending).done(Status()); });
+    outbox_.add([pending] { std::get<StreamWrite>(*pending).done(Status()); });
     discard(std::move(write.data.buffer));
-    pending_.pop_front();
+    pending_.take();
     return true;
 }
 
 void FileWriterImpl::give_back(const PendingPointer& pending) {
     outbox_.add([pending] {
-        auto& write = std::get<PendingWrite>(*pending);
+        auto& write = std::get<StreamWrite>(*pending);
         write.out_of_order(std::move(write.data));
     });
-    pending_.pop_front();
+    pending_.take();
 }
 
 std::optional<Slice> FileWriterImpl::charge(const PendingPointer& pending) {
-    auto& write = std::get<PendingWrite>(*pending);
+    auto& write = std::get<StreamWrite>(*pending);
     if (!write.charged) {
         if (std::optional<Slice> copied = cycle_->room.copy(write.data.data)) {
             return copied;
         }
         charging_ = true;
         outbox_.add([keep = self(), pending] {
-            auto& waiting = std::get<PendingWrite>(*pending);
+            auto& waiting = std::get<StreamWrite>(*pending);
             keep->environment_.pool.recharge(
                 std::move(waiting.data.buffer), MemoryUse::kWrite,
                 [keep, pending](Buffer buffer) { keep->charged(pending, std::move(buffer)); });
@@ -373,7 +352,7 @@ void FileWriterImpl::charged(const PendingPointer& pending, Buffer buffer) {
     if (failure_) {
         discard(std::move(buffer));
     } else {
-        auto& write = std::get<PendingWrite>(*pending);
+        auto& write = std::get<StreamWrite>(*pending);
         write.data.buffer = std::move(buffer);
         write.charged = true;
     }
@@ -407,7 +386,7 @@ bool FileWriterImpl::truncate_step(const PendingPointer& pending) {
         touched_ = dirty_ = true;
     }
     outbox_.add([pending] { std::get<PendingTruncate>(*pending).done(Status()); });
-    pending_.pop_front();
+    pending_.take();
     return true;
 }
 
@@ -454,11 +433,7 @@ void FileWriterImpl::stop(Error error) {
     if (when_failed_) {
         outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
     }
-    for (const PendingPointer& pending : pending_) {
-        outbox_.add(
-            [pending, why = *failure_] { std::visit([&why](auto& call) { call.done(failure(why)); }, *pending); });
-    }
-    pending_.clear();
+    pending_.refuse_all(*failure_, outbox_);
     if (cycle_->commit) {
         for (CommitDone& done : cycle_->commit->done) {
             outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });

@@ -5,8 +5,7 @@
 // the outside (pool, executor, store, callbacks) are put into the outbox and made without the mutex. Freed buffers wake
 // waiters for memory, so they too are released in the outbox (discard()).
 //
-// Calls from the outside queue up in `pending_` and are carried out in that order, one at a time: a commit therefore
-// covers exactly what was handed over before it.
+// Calls from the outside queue up (`pending_`) and are carried out in that order, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +26,7 @@
 #include "write/file_writer.h"
 #include "write/frame_sequencer.h"
 #include "write/part_assembler.h"
+#include "write/pending_calls.h"
 #include "write/stream_writer.h"
 #include "write/upload.h"
 #include "write/upload_cycle.h"
@@ -70,26 +70,15 @@ public:
     void relieve(Relief relief) override;
 
 private:
-    struct PendingWrite {
-        // Absent: at the end of the file.
-        std::optional<std::uint64_t> offset;
-        WriteData data;
-        WriteDone done;
+    struct StreamWrite : PendingWrite {
         // Empty: being out of order fails the file.
         OutOfOrder out_of_order{};
         // `data.buffer` counts as file data.
         bool charged = false;
     };
-    struct PendingTruncate {
-        std::uint64_t size = 0;
-        Done done;
-    };
-    struct PendingCommit {
-        CommitReason reason = CommitReason::kClose;
-        CommitDone done;
-    };
-    using Pending = std::variant<PendingWrite, PendingTruncate, PendingCommit>;
-    using PendingPointer = std::shared_ptr<Pending>;
+    using Queue = PendingCalls<StreamWrite, PendingTruncate, PendingCommit>;
+    using Pending = Queue::Call;
+    using PendingPointer = Queue::Pointer;
     using WeakCycle = std::weak_ptr<const UploadCycle>;
 
     // Bytes of one frame.
@@ -247,7 +236,7 @@ private:
     Outbox outbox_;
     std::string key_;
     Overwrite overwrite_;
-    std::deque<PendingPointer> pending_;
+    Queue pending_;
     // The front of the queue waits for memory.
     bool charging_ = false;
     std::optional<Error> failure_;
