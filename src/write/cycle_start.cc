@@ -18,10 +18,10 @@ bool FileWriterImpl::cycle_ready() {
         }
         begin_cycle();
     }
-    if (cycle_->sequencer.end() >= kept_size_) {
+    if (cycle_->end() >= kept_size_) {
         return true;
     }
-    if (!cycle_->fetching) {
+    if (!cycle_->is_fetching()) {
         fetch_block();
     }
     return false;
@@ -31,13 +31,13 @@ bool FileWriterImpl::committed_is_known() {
     if (kept_size_ == 0 || committed_frames_) {
         return true;
     }
-    if (!std::exchange(cycle_->fetching, true)) {
+    if (cycle_->begins_to_fetch()) {
         outbox_.add([keep = self(), cycle = WeakCycle(cycle_), key = committed_key(), committed = *committed_] {
             read_committed_frames(keep->environment_.store, keep->environment_.codec, key, committed,
                                   [keep, cycle, key](Result<CommittedFrames> frames) {
                                       std::unique_lock lock(keep->mutex_);
                                       if (keep->is_current(cycle)) {
-                                          keep->cycle_->fetching = false;
+                                          keep->cycle_->has_fetched();
                                           if (frames || !keep->has_moved(key)) {
                                               keep->know_committed(std::move(frames));
                                           }
@@ -66,12 +66,12 @@ bool FileWriterImpl::copies_are_known() {
     if (kept_size_ < kMinPartSize || !kept_runs_.empty() || copies_known_) {
         return true;
     }
-    if (!std::exchange(cycle_->fetching, true)) {
+    if (cycle_->begins_to_fetch()) {
         outbox_.add([keep = self(), cycle = WeakCycle(cycle_), key = key_] {
             keep->environment_.store.find_part_copy(key, [keep, cycle] {
                 std::unique_lock lock(keep->mutex_);
                 if (keep->is_current(cycle)) {
-                    keep->cycle_->fetching = false;
+                    keep->cycle_->has_fetched();
                     keep->copies_known_ = true;
                 }
                 keep->deliver(lock);
@@ -84,39 +84,32 @@ bool FileWriterImpl::copies_are_known() {
 void FileWriterImpl::begin_cycle() {
     group_->enter(this, self());
     const bool equal_parts = environment_.config.equal_parts;
-    cycle_->encoder = equal_parts ? environment_.codec.plain_encoder() : environment_.codec.encoder(key_);
+    CycleStart start;
+    start.encoder = equal_parts ? environment_.codec.plain_encoder() : environment_.codec.encoder(key_);
     if (kept_size_ > 0 && !sends_all_again()) {
-        cycle_->copy = plan_kept_copy(*committed_frames_, kept_size_, group_->plan());
+        start.copy = plan_kept_copy(*committed_frames_, kept_size_, group_->plan());
     }
-    std::uint64_t stored_begin = 0;
-    if (!cycle_->copy.pieces.empty()) {
-        stored_begin = committed_frames_->plain()
-                           ? cycle_->copy.fetch_from
-                           : committed_frames_->stored_offset(cycle_->copy.fetch_from / kFrameSize);
+    const std::uint64_t from = start.copy.fetch_from;
+    if (!start.copy.pieces.empty()) {
+        start.stored_begin = committed_frames_->plain() ? from : committed_frames_->stored_offset(from / kFrameSize);
     }
-    if (!cycle_->copy.pieces.empty() || !kept_runs_.empty()) {
-        cycle_->encoder = committed_frames_->encoder;
-        cycle_->records = committed_frames_->records;
-        cycle_->records.resize(std::min<std::size_t>(cycle_->records.size(), cycle_->copy.fetch_from / kFrameSize));
+    if (!start.copy.pieces.empty() || !kept_runs_.empty()) {
+        start.encoder = committed_frames_->encoder;
+        start.records = committed_frames_->records;
+        start.records.resize(std::min<std::size_t>(start.records.size(), from / kFrameSize));
     }
-    cycle_->history = cycle_->encoder->new_history(group_->history_memory());
-    cycle_->sequencer = FrameSequencer(cycle_->copy.fetch_from);
-    cycle_->assembler.emplace(group_->plan(), static_cast<int>(cycle_->copy.pieces.size()), cycle_->copy.fetch_from,
-                              stored_begin, !cycle_->encoder->identity());
-    if (size_ > kept_size_) {
-        cycle_->assembler->set_known_size(size_);
-    }
-    if (const FileRange* run = next_run()) {
-        cycle_->assembler->set_next_copy(run->offset);
-    }
+    start.known_size = size_ > kept_size_ ? size_ : 0;
+    const FileRange* run = next_run(from);
+    start.next_copy = run != nullptr ? run->offset : 0;
+    cycle_->begin(std::move(start));
 }
 
 void FileWriterImpl::fetch_block() {
-    cycle_->fetching = true;
+    static_cast<void>(cycle_->begins_to_fetch());
     auto fetch = std::make_shared<Fetch>();
     fetch->key = committed_key();
     fetch->etag = committed_->etag;
-    fetch->offset = cycle_->sequencer.end();
+    fetch->offset = cycle_->end();
     fetch->wanted =
         static_cast<std::size_t>(std::min<std::uint64_t>(BufferPool::kPayloadSize, kept_size_ - fetch->offset));
     fetch->range = ByteRange{fetch->offset, fetch->wanted, false};
@@ -226,7 +219,7 @@ bool FileWriterImpl::committed_is_checked() {
     if (checked_ && checked_->etag == committed_->etag && checked_->from == from && checked_->end == kept_size_) {
         return true;
     }
-    if (!std::exchange(cycle_->fetching, true)) {
+    if (cycle_->begins_to_fetch()) {
         outbox_.add([keep = self(), cycle = WeakCycle(cycle_), key = committed_key(), etag = committed_->etag, from,
                      end = kept_size_] {
             fetch_checksums(keep->environment_.store, key, etag, from, end,
@@ -244,7 +237,7 @@ void FileWriterImpl::committed_checked(const WeakCycle& cycle, const std::string
     if (!is_current(cycle)) {
         return;
     }
-    cycle_->fetching = false;
+    cycle_->has_fetched();
     if (checksums) {
         checked_ = std::move(*checksums);
     } else if (!has_moved(key)) {
@@ -340,13 +333,12 @@ void FileWriterImpl::block_here(const WeakCycle& cycle, const std::shared_ptr<Fe
         lock.unlock();
         return;
     }
-    cycle_->fetching = false;
+    cycle_->has_fetched();
     if (!status) {
         fail(status.error());
     } else {
         const ByteSpan data(fetch->buffer.data(), fetch->wanted);
-        Slice slice;
-        discard(cycle_->room.keep(std::move(fetch->buffer), data, slice));
+        Slice slice = cycle_->keep(std::move(fetch->buffer), data);
         if (when_fetched_) {
             outbox_.add([told = when_fetched_, offset = fetch->offset, slice] { told(offset, slice); });
         }

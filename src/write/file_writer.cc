@@ -46,7 +46,8 @@ FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, s
       group_(environment.writers.get(environment)),
       key_(std::move(key)),
       overwrite_(overwrite),
-      committed_(std::move(base)) {
+      committed_(std::move(base)),
+      cycle_(new_cycle()) {
     if (committed_) {
         size_ = kept_size_ = committed_->size;
         dirty_ = committed_key() != key_;
@@ -116,7 +117,7 @@ void FileWriterImpl::abort(Error why, Done done) {
 
 bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
     const std::lock_guard lock(mutex_);
-    if (failure_ || (committed_ && committed_->key.empty()) || cycle_->upload || cycle_->commit ||
+    if (failure_ || (committed_ && committed_->key.empty()) || cycle_->upload() || cycle_->is_committing() ||
         pending_.have_commit()) {
         return false;
     }
@@ -127,7 +128,7 @@ bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
 
 void FileWriterImpl::go_on_at(std::string key, Overwrite overwrite) {
     const std::lock_guard lock(mutex_);
-    if (committed_ && !cycle_->upload && key != key_) {
+    if (committed_ && !cycle_->upload() && key != key_) {
         committed_->key = committed_key();
         key_ = std::move(key);
         overwrite_ = overwrite;
@@ -138,7 +139,7 @@ void FileWriterImpl::go_on_at(std::string key, Overwrite overwrite) {
 void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
     std::unique_lock lock(mutex_);
-    if (cycle_->upload && !failure_) {
+    if (cycle_->upload() && !failure_) {
         fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
                                  "write the file anew",
                                  escaped(key_), escaped(key)))
@@ -207,9 +208,9 @@ WriterProgress FileWriterImpl::progress() const {
     progress.size = size_;
     progress.bytes_acknowledged = bytes_acknowledged_;
     progress.bytes_in_store = bytes_committed_;
-    if (cycle_->upload) {
-        progress.bytes_in_store += cycle_->upload->bytes_in_store();
-        progress.parts_in_flight = cycle_->upload->requests_in_flight();
+    if (const std::shared_ptr<Upload>& upload = cycle_->upload()) {
+        progress.bytes_in_store += upload->bytes_in_store();
+        progress.parts_in_flight = upload->requests_in_flight();
     }
     return progress;
 }
@@ -224,16 +225,11 @@ void FileWriterImpl::deliver(std::unique_lock<std::mutex>& lock) {
 void FileWriterImpl::advance() {
     while (!failure_ && step()) {
     }
-    if (cycle_->assembler) {
-        std::vector<Part> discarded = cycle_->assembler->take_discarded();
-        if (!discarded.empty()) {
-            discard(std::move(discarded));
-        }
-    }
+    cycle_->release_discarded();
 }
 
 bool FileWriterImpl::step() {
-    if (cycle_->commit) {
+    if (cycle_->is_committing()) {
         return commit_step();
     }
     if (pending_.empty() || charging_) {
@@ -254,7 +250,7 @@ bool FileWriterImpl::step() {
 
 void FileWriterImpl::prefer_next_in_order() {
     const auto* front = std::get_if<StreamWrite>(pending_.front().get());
-    const std::uint64_t end = cycle_->begun() ? cycle_->sequencer.end() : kept_size_;
+    const std::uint64_t end = cycle_->begun() ? cycle_->end() : kept_size_;
     if (front == nullptr || front->charged || !front->offset || *front->offset <= end) {
         return;
     }
@@ -279,24 +275,24 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
                      .value());
             return false;
         }
-        const std::uint64_t end = cycle_->sequencer.end();
+        const std::uint64_t end = cycle_->end();
         if (offset > end) {
             return pass_to(offset);
         }
         if (offset < end) {
-            if (cycle_->sequencer.under_way() > 0) {
+            if (cycle_->frames_under_way() > 0) {
                 return false;
             }
-            if (!patchable(offset, offset + length)) {
+            if (!cycle_->patchable(offset, offset + length)) {
                 if (write.out_of_order) {
                     give_back(pending);
                     return true;
                 }
-                fail(out_of_order(offset, length));
+                fail(cycle_->out_of_order(offset, length, size_));
                 return false;
             }
         }
-        if (cycle_->parts_under_way >= environment_.config.max_parts_in_flight) {
+        if (cycle_->parts_under_way() >= environment_.config.max_parts_in_flight) {
             return false;
         }
         std::optional<Slice> slice = charge(pending);
@@ -304,7 +300,7 @@ bool FileWriterImpl::write_step(const PendingPointer& pending) {
             return false;
         }
         if (offset < end) {
-            patch(offset, *slice);
+            cycle_->patch(offset, *slice);
             slice->bytes = slice->bytes.subspan(std::min(length, end - offset));
         }
         accept(std::move(*slice));
@@ -328,7 +324,7 @@ void FileWriterImpl::give_back(const PendingPointer& pending) {
 std::optional<Slice> FileWriterImpl::charge(const PendingPointer& pending) {
     auto& write = std::get<StreamWrite>(*pending);
     if (!write.charged) {
-        if (std::optional<Slice> copied = cycle_->room.copy(write.data.data)) {
+        if (std::optional<Slice> copied = cycle_->copy(write.data.data)) {
             return copied;
         }
         charging_ = true;
@@ -340,10 +336,7 @@ std::optional<Slice> FileWriterImpl::charge(const PendingPointer& pending) {
         });
         return std::nullopt;
     }
-    Slice slice;
-    auto unused = cycle_->room.keep(std::move(write.data.buffer), write.data.data, slice);
-    discard(std::move(unused));
-    return slice;
+    return cycle_->keep(std::move(write.data.buffer), write.data.data);
 }
 
 void FileWriterImpl::charged(const PendingPointer& pending, Buffer buffer) {
@@ -372,9 +365,7 @@ bool FileWriterImpl::truncate_step(const PendingPointer& pending) {
     if (size > size_) {
         size_ = size;
         touched_ = dirty_ = true;
-        if (cycle_->assembler) {
-            cycle_->assembler->set_known_size(size);
-        }
+        cycle_->set_known_size(size);
     } else if (size < size_) {
         if (size == 0) {
             start_over();
@@ -390,30 +381,49 @@ bool FileWriterImpl::truncate_step(const PendingPointer& pending) {
     return true;
 }
 
+// --- completions, and the lack of memory
+
+bool FileWriterImpl::resume(const WeakCycle& cycle, const std::function<void(UploadCycle&)>& change) {
+    std::unique_lock lock(mutex_);
+    if (!is_current(cycle)) {
+        return false;
+    }
+    change(*cycle_);
+    deliver(lock);
+    return true;
+}
+
+StuckMemory FileWriterImpl::stuck_memory() const {
+    const std::lock_guard lock(mutex_);
+    return cycle_->stuck_memory();
+}
+
+void FileWriterImpl::relieve(Relief relief) {
+    const auto keep = self();
+    std::unique_lock lock(mutex_);
+    cycle_->relieve(relief);
+    deliver(lock);
+}
+
 // --- the stream
 
 void FileWriterImpl::accept(Slice slice) {
-    if (cycle_->holds_since == 0) {
-        cycle_->holds_since = group_->next_turn();
-    }
-    for (FrameSequencer::RawFrame& frame : cycle_->sequencer.append(std::move(slice))) {
-        encode(std::move(frame));
-    }
-    size_ = std::max(size_, cycle_->sequencer.end());
+    cycle_->accept(std::move(slice));
+    size_ = std::max(size_, cycle_->end());
 }
 
 bool FileWriterImpl::pass_to(std::uint64_t end) {
-    if (const FileRange* run = next_run()) {
-        if (run->offset == cycle_->sequencer.end()) {
+    if (const FileRange* run = next_run(cycle_->end())) {
+        if (run->offset == cycle_->end()) {
             return keep_run(*run);
         }
         end = std::min(end, run->offset);
     }
-    if (cycle_->sequencer.under_way() >= kZeroFramesUnderWay || cycle_->parts_under_way >= kZeroPartsUnderWay) {
+    if (cycle_->frames_under_way() >= kZeroFramesUnderWay || cycle_->parts_under_way() >= kZeroPartsUnderWay) {
         return false;
     }
     dirty_ = true;
-    accept(zeros(static_cast<std::size_t>(std::min<std::uint64_t>(kZeroBlock, end - cycle_->sequencer.end()))));
+    accept(zeros(static_cast<std::size_t>(std::min<std::uint64_t>(kZeroBlock, end - cycle_->end()))));
     return true;
 }
 
@@ -434,12 +444,10 @@ void FileWriterImpl::stop(Error error) {
         outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
     }
     pending_.refuse_all(*failure_, outbox_);
-    if (cycle_->commit) {
-        for (CommitDone& done : cycle_->commit->done) {
-            outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
-        }
+    for (CommitDone& done : std::exchange(commit_done_, {})) {
+        outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
     }
-    end_upload();
+    end_upload(cycle_->take_upload());
     end_cycle();
 }
 

@@ -5,7 +5,8 @@
 // the outside (pool, executor, store, callbacks) are put into the outbox and made without the mutex. Freed buffers wake
 // waiters for memory, so they too are released in the outbox (discard()).
 //
-// Calls from the outside queue up (`pending_`) and are carried out in that order, one at a time.
+// Calls from the outside queue up (`pending_`) and are carried out in that order, one at a time. What leads to one
+// commit is an UploadCycle, which is replaced when it ends (end_cycle()): what comes back to an earlier one is dropped.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +25,14 @@
 #include "write/block_checksums.h"
 #include "write/committed_frames.h"
 #include "write/file_writer.h"
-#include "write/frame_sequencer.h"
-#include "write/part_assembler.h"
 #include "write/pending_calls.h"
 #include "write/stream_writer.h"
-#include "write/upload.h"
 #include "write/upload_cycle.h"
 #include "write/writer_group.h"
 
 namespace ckptfs {
 
-class FileWriterImpl final : public StreamWriter, public MemoryHolder {
+class FileWriterImpl final : public StreamWriter, public MemoryHolder, public CycleOwner {
 public:
     FileWriterImpl(WriteEnvironment& environment, std::string key, std::optional<CommittedObject> base,
                    Overwrite overwrite);
@@ -79,7 +77,6 @@ private:
     using Queue = PendingCalls<StreamWrite, PendingTruncate, PendingCommit>;
     using Pending = Queue::Call;
     using PendingPointer = Queue::Pointer;
-    using WeakCycle = std::weak_ptr<const UploadCycle>;
 
     // Bytes of one frame.
     struct ReferencedPiece {
@@ -140,7 +137,7 @@ private:
     // One step towards `end`, over bytes that are not written.
     [[nodiscard]] bool pass_to(std::uint64_t end);
     // The first failure of the file: kept, and logged.
-    void fail(Error error);
+    void fail(Error error) override;
     // Without a line in the log: the caller has reported it.
     void stop(Error error);
     void deliver(std::unique_lock<std::mutex>& lock);
@@ -148,22 +145,6 @@ private:
     void discard(T garbage) {
         outbox_.add([keep = std::make_shared<T>(std::move(garbage))] {});
     }
-
-    // --- patches.cc: what may change behind the end of the stream.
-    [[nodiscard]] bool patchable(std::uint64_t offset, std::uint64_t end) const;
-    void patch(std::uint64_t offset, const Slice& slice);
-    [[nodiscard]] Error out_of_order(std::uint64_t offset, std::uint64_t size) const;
-    [[nodiscard]] bool cut(std::uint64_t size);
-    void start_over();
-
-    // --- encoding.cc: between the stream and the parts.
-    void encode(FrameSequencer::RawFrame frame);
-    void encode_into(const FrameSequencer::RawFrame& frame, const WeakCycle& cycle, Buffer output);
-    void encoded(const WeakCycle& cycle, std::uint64_t sequence, Result<PartFrame> result);
-    // The part with all its bytes in memory and encoded. Without the mutex.
-    void prepare(std::shared_ptr<const FrameEncoder> encoder, Part part, std::uint64_t least,
-                 std::function<void(Result<Part>)> then);
-    void note_records(const Part& part);
 
     // --- cycle_start.cc: what a commit starts from.
     // True when the stream begins to take bytes; false while the committed object's last bytes are being fetched.
@@ -191,43 +172,27 @@ private:
     void block_here(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch, const Status& status);
 
     // --- kept_runs.cc: what stays as it is behind the beginning.
-    // Null where none is left.
-    [[nodiscard]] const FileRange* next_run() const;
+    // The first from there on; null where none is left.
+    [[nodiscard]] const FileRange* next_run(std::uint64_t from) const;
     [[nodiscard]] bool keep_run(const FileRange& run);
-    void copy_parts(int number, const std::vector<CopyPlan::Piece>& pieces);
 
-    // --- commit_cycle.cc: from the stream to the bucket.
-    void end_cycle();
-    [[nodiscard]] UploadTarget target(std::optional<std::uint64_t> size) const;
-    void begin_upload();
-    void forget_sent_parts();
-    void send(std::vector<Part> parts);
-    // Fails the file where it has too many parts.
-    [[nodiscard]] bool may_be_sent(const Part& part);
-    void send_now(const std::shared_ptr<Upload>& upload, Part part);
-    void send_prepared(const std::shared_ptr<Upload>& upload, const Part& part, std::uint64_t sending);
-    void preparation_failed(const std::shared_ptr<Upload>& upload, Error error);
-    [[nodiscard]] bool superseded(int number, std::uint64_t sending) const;
-    void part_sent(const std::shared_ptr<Upload>& upload, const Status& status);
+    // --- commits.cc: commits, and the cycle that leads to each.
     void commit_requested(PendingCommit commit);
     [[nodiscard]] bool commit_step();
-    // True when all parts have been handed over, the last one among them.
-    [[nodiscard]] bool last_part_sent();
-    void send_last_part();
-    // A file under kFrameSize is plain. Where its first part left while it was larger, and was cut since, the upload is
-    // of a container.
-    [[nodiscard]] bool can_take_upload_back() const;
-    void put_whole();
-    void put_prepared(const std::shared_ptr<Upload>& upload, const FrameEncoder& encoder, Part whole);
-    void published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result);
-    void end_upload();
+    void published(Result<PutResponse> result) override;
+    [[nodiscard]] bool cut(std::uint64_t size);
+    void start_over();
+    [[nodiscard]] std::shared_ptr<UploadCycle> new_cycle();
+    void end_cycle();
 
-    // --- shortage.cc: what a lack of memory does to it.
-    void send_early();
-    void spill_open();
-    void spill(std::vector<FrameBytes> frames, bool kept);
-    void spilled(const WeakCycle& cycle, bool kept, const std::vector<FrameBytes>& frames, const Status& status);
-    [[nodiscard]] Error about_this_file(Error error) const;
+    [[nodiscard]] std::shared_ptr<CycleOwner> kept_owner() override { return self(); }
+    [[nodiscard]] Outbox& outbox() override { return outbox_; }
+    [[nodiscard]] std::string shown_key() const override;
+    [[nodiscard]] Error about_this_file(Error error) const override;
+    [[nodiscard]] std::shared_ptr<Upload> new_upload(Metadata metadata, std::string content_encoding) override;
+    void end_upload(std::shared_ptr<Upload> upload) override;
+    [[nodiscard]] CopySource committed_source() const override;
+    bool resume(const WeakCycle& cycle, const std::function<void(UploadCycle&)>& change) override;
 
     WriteEnvironment& environment_;
     const std::shared_ptr<WriterGroup> group_;
@@ -262,9 +227,11 @@ private:
     // Whether the store copies parts.
     bool copies_known_ = false;
     // The way to the next commit; never null.
-    std::shared_ptr<UploadCycle> cycle_ = std::make_shared<UploadCycle>();
+    std::shared_ptr<UploadCycle> cycle_;
     // Of the latest upload.
     std::string write_id_;
+    // Waiters of the commit under way.
+    std::vector<CommitDone> commit_done_;
 
     // Uploads that are being ended, and the waiters for that.
     int ending_ = 0;

@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "ckptfs/log.h"
-#include "write/file_writer_impl.h"
+#include "write/upload_cycle.h"
 
 namespace ckptfs {
 namespace {
@@ -16,97 +15,73 @@ constexpr std::string_view kRemedy =
 
 }  // namespace
 
-bool FileWriterImpl::patchable(std::uint64_t offset, std::uint64_t end) const {
-    return offset >= cycle_->sequencer.open_offset() ||
-           cycle_->assembler->patchable(offset, std::min(end, cycle_->sequencer.open_offset()));
+bool UploadCycle::patchable(std::uint64_t offset, std::uint64_t end) const {
+    return offset >= sequencer_.open_offset() || assembler_->patchable(offset, std::min(end, sequencer_.open_offset()));
 }
 
-void FileWriterImpl::patch(std::uint64_t offset, const Slice& slice) {
-    const std::uint64_t open = cycle_->sequencer.open_offset();
+void UploadCycle::patch(std::uint64_t offset, const Slice& slice) {
+    const std::uint64_t open = sequencer_.open_offset();
     Payload bytes;
     bytes.append(slice);
-    bytes = bytes.subrange(0, cycle_->sequencer.end() - offset);
-    if (cycle_->history) {
-        cycle_->history->forget(offset, offset + bytes.size());
+    bytes = bytes.subrange(0, sequencer_.end() - offset);
+    if (history_) {
+        history_->forget(offset, offset + bytes.size());
     }
     if (offset < open) {
-        cycle_->assembler->patch(offset, bytes.subrange(0, open - offset));
+        assembler_->patch(offset, bytes.subrange(0, open - offset));
     }
     const std::uint64_t from = std::max(offset, open);
     if (from < offset + bytes.size()) {
-        discard(cycle_->sequencer.patch(from, bytes.subrange(from - offset, bytes.size())));
+        discard(sequencer_.patch(from, bytes.subrange(from - offset, bytes.size())));
     }
 }
 
-Error FileWriterImpl::out_of_order(std::uint64_t offset, std::uint64_t size) const {
-    if (cycle_->assembler->referred_to(offset, offset + size)) {
+Error UploadCycle::out_of_order(std::uint64_t offset, std::uint64_t size, std::uint64_t file_size) const {
+    if (assembler_->referred_to(offset, offset + size)) {
         return failure(
                    EOPNOTSUPP,
                    format(
                        "write {}: {} bytes at offset {} would change bf16 weights of which fp32 weights that are "
                        "already in the store only have the difference; {}, write it in order, or with --compress none",
-                       escaped(key_), size, offset, kRemedy))
+                       owner_.shown_key(), size, offset, kRemedy))
             .value();
     }
-    if (cycle_->assembler->holds(offset, offset + size)) {
+    if (assembler_->holds(offset, offset + size)) {
         return failure(EOPNOTSUPP, format("write {}: {} bytes at offset {} would change more of a compressed part than "
                                           "memory can hold; {}, write it in order, or use a larger --max-memory",
-                                          escaped(key_), size, offset, kRemedy))
+                                          owner_.shown_key(), size, offset, kRemedy))
             .value();
     }
     return failure(EOPNOTSUPP,
                    format("write {}: {} bytes at offset {} lie before {}, from where bytes can still be changed (the "
                           "file ends at {}); {}, or write it in order",
-                          escaped(key_), size, offset, cycle_->assembler->patchable_from(), size_, kRemedy))
+                          owner_.shown_key(), size, offset, assembler_->patchable_from(), file_size, kRemedy))
         .value();
 }
 
-bool FileWriterImpl::cut(std::uint64_t size) {
-    if (!cycle_->begun() || size >= cycle_->sequencer.end()) {
+bool UploadCycle::cut(std::uint64_t size) {
+    if (size >= sequencer_.open_offset()) {
+        discard(sequencer_.restart(sequencer_.open_offset(),
+                                   sequencer_.open().subrange(0, size - sequencer_.open_offset())));
         return true;
     }
-    // Frames that are being encoded or staged, and blocks that are being fetched, have to arrive first.
-    if (cycle_->sequencer.under_way() > 0 || cycle_->spilling || !cycle_ready()) {
+    if (begins_behind(size) || !assembler_->can_cut(size)) {
         return false;
     }
-    if (size < cycle_->copy.fetch_from && !cycle_->upload) {
-        end_cycle();
-        return true;
+    if (history_) {
+        history_->forget(size, std::numeric_limits<std::uint64_t>::max());
     }
-    if (size >= cycle_->sequencer.open_offset()) {
-        discard(
-            cycle_->sequencer.restart(cycle_->sequencer.open_offset(),
-                                      cycle_->sequencer.open().subrange(0, size - cycle_->sequencer.open_offset())));
-        return true;
-    }
-    if (size < cycle_->copy.fetch_from || !cycle_->assembler->can_cut(size)) {
-        fail(failure(EOPNOTSUPP, format("truncate {}: the file cannot be cut at {}, because what lies before {} is "
-                                        "already in the store; write it anew",
-                                        escaped(key_), size, cycle_->assembler->patchable_from()))
-                 .value());
-        return false;
-    }
-    if (cycle_->history) {
-        cycle_->history->forget(size, std::numeric_limits<std::uint64_t>::max());
-    }
-    Payload open = cycle_->assembler->cut(size);
+    Payload open = assembler_->cut(size);
     const std::uint64_t open_offset = size - open.size();
-    discard(cycle_->sequencer.restart(open_offset, std::move(open)));
-    if (cycle_->upload) {
-        cycle_->upload->forget_parts_from(cycle_->assembler->open().number());
-        for (auto part = cycle_->latest_sending.lower_bound(cycle_->assembler->open().number());
-             part != cycle_->latest_sending.end(); ++part) {
-            part->second = ++cycle_->sendings;
+    discard(sequencer_.restart(open_offset, std::move(open)));
+    if (upload_) {
+        const int first = assembler_->open().number();
+        upload_->forget_parts_from(first);
+        for (auto part = latest_sending_.lower_bound(first); part != latest_sending_.end(); ++part) {
+            part->second = ++sendings_;
         }
     }
     return true;
-}
-
-void FileWriterImpl::start_over() {
-    end_upload();
-    end_cycle();
-    kept_runs_.clear();
-    kept_size_ = 0;
 }
 
 }  // namespace ckptfs

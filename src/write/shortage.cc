@@ -4,107 +4,96 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "write/file_writer_impl.h"
+#include "write/upload_cycle.h"
 
 namespace ckptfs {
 
-StuckMemory FileWriterImpl::stuck_memory() const {
-    const std::lock_guard lock(mutex_);
+StuckMemory UploadCycle::stuck_memory() const {
     StuckMemory stuck;
-    if (failure_ || !cycle_->assembler || cycle_->spilling || cycle_->spill_when_encoded) {
+    if (!begun() || spilling_ || spill_when_encoded_) {
         return stuck;
     }
-    const Part& open = cycle_->assembler->open();
+    const Part& open = assembler_->open();
     stuck.open_part = open.stored_size();
     stuck.open_in_memory = open.bytes_in_memory();
     if (stuck.open_in_memory == 0) {
         // The frame being filled, or the room left behind it: small, but each holds a buffer.
-        stuck.open_in_memory = std::max<std::uint64_t>(cycle_->sequencer.open().size(),
-                                                       cycle_->room.empty() && cycle_->encoded_room->empty() ? 0 : 1);
+        stuck.open_in_memory =
+            std::max<std::uint64_t>(sequencer_.open().size(), room_.empty() && encoded_room_->empty() ? 0 : 1);
     }
-    stuck.kept_in_memory = cycle_->assembler->kept_bytes();
-    stuck.since = cycle_->holds_since;
-    stuck.may_leave_early = group_->plan().equal_size() == 0 && cycle_->sent_early < kSpareParts &&
-                            cycle_->assembler->at_boundary() &&
+    stuck.kept_in_memory = assembler_->kept_bytes();
+    stuck.since = holds_since_;
+    stuck.may_leave_early = group_->plan().equal_size() == 0 && sent_early_ < kSpareParts &&
+                            assembler_->at_boundary() &&
                             (!open.has_staged_frames() || group_->staging().waiting() == 0);
     return stuck;
 }
 
-void FileWriterImpl::relieve(Relief relief) {
-    const auto keep = self();
-    std::unique_lock lock(mutex_);
-    if (!failure_ && cycle_->assembler && !cycle_->spilling && !cycle_->spill_when_encoded) {
-        switch (relief) {
-            case Relief::kSendEarly:
-                send_early();
-                break;
-            case Relief::kSpillKept:
-                spill(cycle_->assembler->kept_in_memory(), true);
-                break;
-            case Relief::kSpillOpen:
-                spill_open();
-                break;
-        }
+void UploadCycle::relieve(Relief relief) {
+    if (!begun() || spilling_ || spill_when_encoded_) {
+        return;
     }
-    deliver(lock);
-}
-
-void FileWriterImpl::send_early() {
-    if (cycle_->assembler->open().stored_size() >= kMinPartSize && cycle_->assembler->at_boundary()) {
-        ++cycle_->sent_early;
-        send(cycle_->assembler->seal());
+    switch (relief) {
+        case Relief::kSendEarly:
+            send_early();
+            break;
+        case Relief::kSpillKept:
+            spill(assembler_->kept_in_memory(), true);
+            break;
+        case Relief::kSpillOpen:
+            spill_open();
+            break;
     }
 }
 
-void FileWriterImpl::spill_open() {
-    discard(cycle_->room.release());
-    discard(cycle_->encoded_room->release());
-    cycle_->holds_since = 0;
-    std::vector<FrameBytes> frames = cycle_->assembler->open().frames_in_memory();
+void UploadCycle::send_early() {
+    if (assembler_->open().stored_size() >= kMinPartSize && assembler_->at_boundary()) {
+        ++sent_early_;
+        send(assembler_->seal());
+    }
+}
+
+void UploadCycle::spill_open() {
+    discard(room_.release());
+    discard(encoded_room_->release());
+    holds_since_ = 0;
+    std::vector<FrameBytes> frames = assembler_->open().frames_in_memory();
     if (!frames.empty()) {
         spill(std::move(frames), false);
-    } else if (std::optional<FrameSequencer::RawFrame> last = cycle_->sequencer.cut()) {
-        cycle_->spill_when_encoded = true;
+    } else if (std::optional<FrameSequencer::RawFrame> last = sequencer_.cut()) {
+        spill_when_encoded_ = true;
         encode(std::move(*last));
     }
 }
 
-void FileWriterImpl::spill(std::vector<FrameBytes> frames, bool kept) {
+void UploadCycle::spill(std::vector<FrameBytes> frames, bool kept) {
     if (frames.empty()) {
         return;
     }
-    cycle_->spilling = true;
-    outbox_.add([keep = self(), cycle = WeakCycle(cycle_), kept, frames = std::move(frames)] {
-        keep->group_->staging().store(frames,
-                                      [keep, cycle, kept](const std::vector<FrameBytes>& stored, const Status& status) {
-                                          keep->spilled(cycle, kept, stored, status);
-                                      });
+    spilling_ = true;
+    owner_.outbox().add([go_on = resumption(), group = group_, kept, frames = std::move(frames)] {
+        group->staging().store(frames,
+                               [go_on, group, kept](const std::vector<FrameBytes>& stored, const Status& status) {
+                                   if (!go_on([&](UploadCycle& cycle) { cycle.spilled(kept, stored, status); })) {
+                                       group->relieve();
+                                   }
+                               });
     });
 }
 
-void FileWriterImpl::spilled(const WeakCycle& cycle, bool kept, const std::vector<FrameBytes>& frames,
-                             const Status& status) {
-    std::unique_lock lock(mutex_);
-    if (is_current(cycle)) {
-        cycle_->spilling = false;
-        for (const FrameBytes& frame : frames) {
-            discard(cycle_->assembler->stage(frame));
-        }
-        if (!status && kept) {
-            outbox_.add([line = format("{}: what was sent of it cannot be changed any more: {}", escaped(key_),
-                                       status.error().message)] { log_warning(line); });
-            send(cycle_->assembler->drop_kept());
-        } else if (!status) {
-            fail(about_this_file(status.error()));
-        }
+void UploadCycle::spilled(bool kept, const std::vector<FrameBytes>& frames, const Status& status) {
+    spilling_ = false;
+    for (const FrameBytes& frame : frames) {
+        discard(assembler_->stage(frame));
     }
-    outbox_.add([group = group_] { group->relieve(); });
-    deliver(lock);
-}
-
-Error FileWriterImpl::about_this_file(Error error) const {
-    error.message = format("write {}: {}", escaped(key_), error.message);
-    return error;
+    if (!status && kept) {
+        owner_.outbox().add([line = format("{}: what was sent of it cannot be changed any more: {}", owner_.shown_key(),
+                                           status.error().message)] { log_warning(line); });
+        send(assembler_->drop_kept());
+    } else if (!status) {
+        fail_about_this_file(status.error());
+    }
+    look_for_waiters();
 }
 
 }  // namespace ckptfs

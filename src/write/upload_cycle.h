@@ -1,85 +1,266 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a file's bytes to one commit: from the stream to the parts in the store.
+// The way of a file's bytes to one commit: from the stream through frames and parts to the store.
 //
 // A writer has one at a time. It is replaced by a new one when it ends, by a commit, a failure, or a file that starts
 // over: what belongs to it goes with it, and completions that come later find that theirs is no longer the writer's.
 //
+// It does not know of the queue of calls, nor where the bytes of an earlier commit come from: its owner hands it the
+// stream, and says when that ends.
+//
 // Ownership: the writer's alone. Completions only refer to it: its memory is free as soon as it has ended.
-// Guarded by its owner's mutex, and freed without it: waiters for memory may call back into the owner.
+// Guarded by its owner's mutex; calls to the outside are put into its owner's outbox. It is freed without the mutex:
+// waiters for memory may call back into the owner.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/outbox.h"
 #include "ckptfs/codec.h"
 #include "ckptfs/object_store.h"
 #include "write/encoded_room.h"
 #include "write/file_writer.h"
 #include "write/fill_room.h"
 #include "write/frame_sequencer.h"
+#include "write/memory_relief.h"
 #include "write/part.h"
 #include "write/part_assembler.h"
 #include "write/part_plan.h"
 #include "write/upload.h"
+#include "write/writer_group.h"
 
 namespace ckptfs {
 
-// A commit that is under way, and its waiters.
-struct ActiveCommit {
-    std::vector<FileWriter::CommitDone> done;
-    bool last_frame_cut = false;
-    bool parts_sent = false;
-    // The last part of a container, all but its tail, which needs to know of all others.
-    std::optional<Part> last_part;
-    bool tail_sent = false;
-    bool publishing = false;
-    // Of the object.
-    std::uint64_t stored_size = 0;
+class UploadCycle;
+using WeakCycle = std::weak_ptr<UploadCycle>;
+
+// The writer, as its cycle sees it. All but resume() are called with its mutex held, and may not free the cycle before
+// it is released.
+class CycleOwner {
+public:
+    virtual ~CycleOwner() = default;
+
+    // Kept by completions.
+    [[nodiscard]] virtual std::shared_ptr<CycleOwner> kept_owner() = 0;
+    [[nodiscard]] virtual Outbox& outbox() = 0;
+    // The file's, for messages.
+    [[nodiscard]] virtual std::string shown_key() const = 0;
+    [[nodiscard]] virtual Error about_this_file(Error error) const = 0;
+    // Ends the cycle: nothing of it may be changed afterwards.
+    virtual void fail(Error error) = 0;
+    [[nodiscard]] virtual std::shared_ptr<Upload> new_upload(Metadata metadata, std::string content_encoding) = 0;
+    virtual void end_upload(std::shared_ptr<Upload> upload) = 0;
+    // The whole committed object.
+    [[nodiscard]] virtual CopySource committed_source() const = 0;
+    // Ends the cycle, too.
+    virtual void published(Result<PutResponse> result) = 0;
+
+    // Without the mutex: makes the change, and what follows from it. False where the cycle has ended.
+    virtual bool resume(const WeakCycle& cycle, const std::function<void(UploadCycle&)>& change) = 0;
 };
 
-struct UploadCycle {
-    UploadCycle() = default;
+// What a cycle starts from.
+struct CycleStart {
+    std::shared_ptr<const FrameEncoder> encoder;
+    // Of the committed object, from its beginning on.
+    CopyPlan copy;
+    std::uint64_t stored_begin = 0;
+    std::vector<FrameRecord> records;
+    // Of the file; 0: not known.
+    std::uint64_t known_size = 0;
+    // Where the next run that is copied begins; 0: none is.
+    std::uint64_t next_copy = 0;
+};
+
+// A run of the committed object that stays as it is.
+struct CopiedRun {
+    FileRange range;
+    std::uint64_t stored_size = 0;
+    CopyPlan copy;
+    // Of its frames; none of a plain object.
+    std::span<const FrameRecord> records;
+};
+
+class UploadCycle : public std::enable_shared_from_this<UploadCycle> {
+public:
+    UploadCycle(CycleOwner& owner, WriteEnvironment& environment, std::shared_ptr<WriterGroup> group)
+        : owner_(owner), environment_(environment), group_(std::move(group)) {}
     ~UploadCycle();
     UploadCycle(const UploadCycle&) = delete;
     UploadCycle& operator=(const UploadCycle&) = delete;
 
-    // The stream takes bytes, or what it begins with is being fetched.
-    [[nodiscard]] bool begun() const { return assembler.has_value(); }
+    // --- upload_cycle.cc: its beginning. Nothing else is called before, but where it says so.
+    void begin(CycleStart start);
+    // The stream takes bytes, or what it begins with is being fetched. At any time.
+    [[nodiscard]] bool begun() const { return assembler_.has_value(); }
+    // Something of what was committed is being asked for, by the owner. At any time.
+    [[nodiscard]] bool is_fetching() const { return fetching_; }
+    [[nodiscard]] bool begins_to_fetch() { return !std::exchange(fetching_, true); }
+    void has_fetched() { fetching_ = false; }
+    // Bytes that are no longer needed, to the outbox. At any time.
+    void release_discarded();
 
-    // Something of what was committed is being asked for.
-    bool fetching = false;
+    // --- encoding.cc: the stream, and its frames.
+    [[nodiscard]] std::uint64_t end() const { return sequencer_.end(); }
+    [[nodiscard]] std::uint64_t frames_under_way() const { return sequencer_.under_way(); }
+    void set_known_size(std::uint64_t size);
+    // Bytes that need no buffer of their own; empty where they do.
+    [[nodiscard]] std::optional<Slice> copy(ByteSpan data) { return room_.copy(data); }
+    [[nodiscard]] Slice keep(Buffer buffer, ByteSpan data);
+    void accept(Slice slice);
 
-    std::shared_ptr<const FrameEncoder> encoder;
+    // --- patches.cc: what may change behind the end of the stream.
+    [[nodiscard]] bool patchable(std::uint64_t offset, std::uint64_t end) const;
+    [[nodiscard]] std::uint64_t patchable_from() const { return assembler_->patchable_from(); }
+    // Why not; the file has `file_size` bytes.
+    [[nodiscard]] Error out_of_order(std::uint64_t offset, std::uint64_t size, std::uint64_t file_size) const;
+    void patch(std::uint64_t offset, const Slice& slice);
+    // Nothing is being encoded or staged.
+    [[nodiscard]] bool is_quiet() const { return sequencer_.under_way() == 0 && !spilling_; }
+    // The stream began behind this, and what lies before it is copied.
+    [[nodiscard]] bool begins_behind(std::uint64_t offset) const { return offset < copy_.fetch_from; }
+    // While it is quiet; false where what is cut is already in the store.
+    [[nodiscard]] bool cut(std::uint64_t size);
+
+    // --- sending.cc: parts.
+    [[nodiscard]] const std::shared_ptr<Upload>& upload() const { return upload_; }
+    [[nodiscard]] std::shared_ptr<Upload> take_upload() { return std::exchange(upload_, nullptr); }
+    [[nodiscard]] int parts_under_way() const { return parts_under_way_; }
+    // False where it has to wait until what comes before the run is in a part, or where the file has failed.
+    [[nodiscard]] bool copy_run(const CopiedRun& run);
+    void set_next_copy(std::uint64_t offset) { assembler_->set_next_copy(offset); }
+
+    // --- publishing.cc: the commit.
+    void begin_commit();
+    // At any time.
+    [[nodiscard]] bool is_committing() const { return commit_.has_value(); }
+    [[nodiscard]] bool is_publishing() const { return commit_->publishing; }
+    // One step, when all `size` bytes are in the stream; true when another may follow at once.
+    [[nodiscard]] bool commit_step(std::uint64_t size);
+    // Of what was published.
+    [[nodiscard]] std::uint64_t stored_size() const { return commit_->stored_size; }
+    [[nodiscard]] const std::shared_ptr<const FrameEncoder>& encoder() const { return encoder_; }
+    [[nodiscard]] std::vector<FrameRecord> take_records() { return std::exchange(records_, {}); }
+
+    // --- shortage.cc: what a lack of memory does to it. At any time.
+    [[nodiscard]] StuckMemory stuck_memory() const;
+    void relieve(Relief relief);
+
+private:
+    // A commit that is under way.
+    struct Commit {
+        std::uint64_t size = 0;
+        bool last_frame_cut = false;
+        bool parts_sent = false;
+        // The last part of a container, all but its tail, which needs to know of all others.
+        std::optional<Part> last_part;
+        bool tail_sent = false;
+        bool publishing = false;
+        // Of the object.
+        std::uint64_t stored_size = 0;
+    };
+
+    // What a completion goes on with: false where the cycle has ended. Without the mutex.
+    class Resumption {
+    public:
+        explicit Resumption(UploadCycle& cycle) : owner_(cycle.owner_.kept_owner()), cycle_(cycle.weak_from_this()) {}
+        template <class Change>
+        bool operator()(Change&& change) const {
+            return owner_->resume(cycle_, std::forward<Change>(change));
+        }
+
+    private:
+        std::shared_ptr<CycleOwner> owner_;
+        WeakCycle cycle_;
+    };
+    [[nodiscard]] Resumption resumption() { return Resumption(*this); }
+
+    template <class T>
+    void discard(T garbage) {
+        owner_.outbox().add([keep = std::make_shared<T>(std::move(garbage))] {});
+    }
+    void fail_about_this_file(Error error);
+    // Memory was freed or staged.
+    void look_for_waiters();
+
+    void encode(FrameSequencer::RawFrame frame);
+    void encode_into(FrameSequencer::RawFrame frame, Buffer output);
+    // What a completion brings and is of no use any more is left to its caller, which frees it without the mutex.
+    void encoded(std::uint64_t sequence, Result<PartFrame>&& result);
+    void note_records(const Part& part);
+
+    // The part with all its bytes in memory and encoded. Without the mutex.
+    static void prepare(WriteEnvironment& environment, WriterGroup& group, std::shared_ptr<const FrameEncoder> encoder,
+                        Part part, std::uint64_t least, std::function<void(Result<Part>)> then);
+    void begin_upload();
+    void copy_parts(int number, const std::vector<CopyPlan::Piece>& pieces);
+    // These are false where the file has failed, because it has too many parts.
+    bool send(std::vector<Part> parts);
+    [[nodiscard]] bool may_be_sent(const Part& part);
+    // All completions of parts name their upload: one that is given up may be followed by another.
+    void prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& part, std::uint64_t sending);
+    void send_now(Part part);
+    void part_sent(const std::shared_ptr<Upload>& upload, const Status& status);
+    void forget_sent_parts();
+
+    [[nodiscard]] bool send_last_part();
+    void last_prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& part);
+    // True when all parts have been handed over, the last one among them.
+    [[nodiscard]] bool last_part_sent();
+    // A file under kFrameSize is plain. Where its first part left while it was larger, and was cut since, the upload is
+    // of a container.
+    [[nodiscard]] bool can_take_upload_back() const;
+    void put_whole();
+    void put_prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& whole);
+    void complete();
+    void published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result);
+
+    void send_early();
+    void spill_open();
+    void spill(std::vector<FrameBytes> frames, bool kept);
+    void spilled(bool kept, const std::vector<FrameBytes>& frames, const Status& status);
+
+    CycleOwner& owner_;
+    WriteEnvironment& environment_;
+    const std::shared_ptr<WriterGroup> group_;
+
+    bool fetching_ = false;
+
+    std::shared_ptr<const FrameEncoder> encoder_;
     // What frames may refer to; none where they never do.
-    std::shared_ptr<FrameHistory> history;
-    CopyPlan copy;
-    FrameSequencer sequencer;
-    // Absent before the stream begins.
-    std::optional<PartAssembler> assembler;
-    FillRoom room;
+    std::shared_ptr<FrameHistory> history_;
+    CopyPlan copy_;
+    FrameSequencer sequencer_;
+    // Absent before it begins.
+    std::optional<PartAssembler> assembler_;
+    FillRoom room_;
     // Shared with what is being encoded.
-    std::shared_ptr<EncodedRoom> encoded_room = std::make_shared<EncodedRoom>();
+    const std::shared_ptr<EncodedRoom> encoded_room_ = std::make_shared<EncodedRoom>();
     // Of the container's frames, those of copied ones included.
-    std::vector<FrameRecord> records;
+    std::vector<FrameRecord> records_;
 
-    std::shared_ptr<Upload> upload;
-    int parts_under_way = 0;
+    std::shared_ptr<Upload> upload_;
+    int parts_under_way_ = 0;
     // Of them, those that are not yet encoded.
-    int parts_being_prepared = 0;
+    int parts_being_prepared_ = 0;
     // The latest sending of each part number that has been sent before or may overtake: earlier ones are left out.
-    std::uint64_t sendings = 0;
-    std::map<int, std::uint64_t> latest_sending;
+    std::uint64_t sendings_ = 0;
+    std::map<int, std::uint64_t> latest_sending_;
 
     // For the choice of the writer that gives memory up.
-    std::uint64_t holds_since = 0;
-    bool spilling = false;
-    bool spill_when_encoded = false;
-    int sent_early = 0;
+    std::uint64_t holds_since_ = 0;
+    bool spilling_ = false;
+    bool spill_when_encoded_ = false;
+    int sent_early_ = 0;
 
-    std::optional<ActiveCommit> commit;
+    std::optional<Commit> commit_;
 };
 
 }  // namespace ckptfs

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "write/file_writer_impl.h"
+
+namespace ckptfs {
+
+void FileWriterImpl::commit_requested(PendingCommit commit) {
+    const bool nothing_to_publish = !dirty_ || (saves_only_writes(commit.reason) && !touched_ && !committed_);
+    if (nothing_to_publish) {
+        outbox_.add([done = std::move(commit.done), object = committed_.value_or(CommittedObject())] { done(object); });
+        return;
+    }
+    cycle_->begin_commit();
+    commit_done_ = pending_.take_commits();
+    commit_done_.insert(commit_done_.begin(), std::move(commit.done));
+}
+
+bool FileWriterImpl::commit_step() {
+    if (cycle_->is_publishing() || !cycle_ready()) {
+        return false;
+    }
+    return cycle_->end() < size_ ? pass_to(size_) : cycle_->commit_step(size_);
+}
+
+std::shared_ptr<Upload> FileWriterImpl::new_upload(Metadata metadata, std::string content_encoding) {
+    auto upload = Upload::create(environment_.store, {key_, std::move(metadata), std::move(content_encoding),
+                                                      overwrite_ == Overwrite::kRefused});
+    write_id_ = upload->write_id();
+    return upload;
+}
+
+std::string FileWriterImpl::shown_key() const {
+    return escaped(key_);
+}
+
+Error FileWriterImpl::about_this_file(Error error) const {
+    error.message = format("write {}: {}", shown_key(), error.message);
+    return error;
+}
+
+CopySource FileWriterImpl::committed_source() const {
+    return {committed_key(), committed_->etag, committed_->stored_size, std::nullopt};
+}
+
+void FileWriterImpl::published(Result<PutResponse> result) {
+    if (!result) {
+        fail(std::move(result.error()));
+        return;
+    }
+    CommittedObject object;
+    object.etag = std::move(result->etag);
+    object.size = size_;
+    object.stored_size = cycle_->stored_size();
+    object.modified = result->last_modified == WallTime() ? environment_.clock.wall_now() : result->last_modified;
+    committed_ = object;
+    committed_frames_ = CommittedFrames{cycle_->encoder(), {}};
+    if (!cycle_->encoder()->identity()) {
+        committed_frames_->records = cycle_->take_records();
+    }
+    kept_runs_.clear();
+    kept_size_ = bytes_committed_ = size_;
+    dirty_ = false;
+    overwrite_ = Overwrite::kAllowed;
+    for (CommitDone& done : std::exchange(commit_done_, {})) {
+        outbox_.add([done = std::move(done), object] { done(object); });
+    }
+    end_cycle();
+}
+
+bool FileWriterImpl::cut(std::uint64_t size) {
+    if (!cycle_->begun() || size >= cycle_->end()) {
+        return true;
+    }
+    // Frames that are being encoded or staged, and blocks that are being fetched, have to arrive first.
+    if (!cycle_->is_quiet() || !cycle_ready()) {
+        return false;
+    }
+    if (cycle_->begins_behind(size) && !cycle_->upload()) {
+        end_cycle();
+        return true;
+    }
+    if (!cycle_->cut(size)) {
+        fail(failure(EOPNOTSUPP, format("truncate {}: the file cannot be cut at {}, because what lies before {} is "
+                                        "already in the store; write it anew",
+                                        escaped(key_), size, cycle_->patchable_from()))
+                 .value());
+        return false;
+    }
+    return true;
+}
+
+void FileWriterImpl::start_over() {
+    end_upload(cycle_->take_upload());
+    end_cycle();
+    kept_runs_.clear();
+    kept_size_ = 0;
+}
+
+std::shared_ptr<UploadCycle> FileWriterImpl::new_cycle() {
+    return std::make_shared<UploadCycle>(*this, environment_, group_);
+}
+
+void FileWriterImpl::end_cycle() {
+    outbox_.add([ended = std::exchange(cycle_, new_cycle())] {});
+    group_->leave(this);
+    outbox_.add([group = group_] { group->staging().tidy(); });
+}
+
+void FileWriterImpl::end_upload(std::shared_ptr<Upload> upload) {
+    if (!upload) {
+        return;
+    }
+    ++ending_;
+    outbox_.add([keep = self(), upload = std::move(upload)] {
+        upload->abort([keep](const Status& status) {
+            std::unique_lock lock(keep->mutex_);
+            if (!status) {
+                keep->ending_status_ = status;
+            }
+            if (--keep->ending_ == 0) {
+                for (Done& done : keep->aborted_) {
+                    keep->outbox_.add([done = std::move(done), answer = keep->ending_status_] { done(answer); });
+                }
+                keep->aborted_.clear();
+            }
+            keep->deliver(lock);
+        });
+    });
+}
+
+}  // namespace ckptfs
