@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -57,10 +56,11 @@ void FileWriterImpl::published(Result<PutResponse> result) {
     object.stored_size = cycle_->stored_size();
     object.modified = result->last_modified == WallTime() ? environment_.clock.wall_now() : result->last_modified;
     committed_ = object;
-    committed_frames_ = CommittedFrames{cycle_->encoder(), {}};
-    if (!cycle_->encoder()->identity()) {
-        committed_frames_->records = cycle_->take_records();
+    CommittedFrames frames{cycle_->encoder(), {}};
+    if (!frames.plain()) {
+        frames.records = cycle_->take_records();
     }
+    committed_frames_ = std::make_shared<const CommittedFrames>(std::move(frames));
     kept_runs_.clear();
     kept_size_ = bytes_committed_ = size_;
     dirty_ = false;

@@ -60,7 +60,7 @@ FileWriterImpl::FileWriterImpl(WriteEnvironment& environment, std::string key, C
                                Overwrite overwrite)
     : FileWriterImpl(environment, std::move(key), std::move(base), overwrite) {
     size_ = kept_size_ = kept.prefix;
-    committed_frames_ = std::move(kept.frames);
+    committed_frames_ = std::make_shared<const CommittedFrames>(std::move(kept.frames));
     kept_runs_ = std::move(kept.runs);
     touched_ = dirty_ = true;
 }
@@ -169,7 +169,7 @@ void FileWriterImpl::when_fetched(std::function<void(std::uint64_t offset, Slice
 
 std::optional<CommittedFrames> FileWriterImpl::committed_frames() const {
     const std::lock_guard lock(mutex_);
-    return committed_frames_;
+    return committed_frames_ ? std::optional(*committed_frames_) : std::nullopt;
 }
 
 std::string FileWriterImpl::write_id() const {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,6 +24,7 @@
 #include "write/block_checksums.h"
 #include "write/committed_frames.h"
 #include "write/file_writer.h"
+#include "write/kept_block.h"
 #include "write/pending_calls.h"
 #include "write/stream_writer.h"
 #include "write/upload_cycle.h"
@@ -78,39 +78,6 @@ private:
     using Pending = Queue::Call;
     using PendingPointer = Queue::Pointer;
 
-    // Bytes of one frame.
-    struct ReferencedPiece {
-        CommittedFrame frame;
-        std::uint64_t begin = 0;
-        std::uint64_t size = 0;
-    };
-    // A block of the committed object on its way into the stream.
-    struct Fetch {
-        std::string key;
-        std::string etag;
-        // In the file.
-        std::uint64_t offset = 0;
-        std::size_t wanted = 0;
-        // In the object.
-        ByteRange range;
-        // For the file's bytes, and, where they are encoded, for those of the object.
-        Buffer buffer;
-        Buffer stored;
-        std::size_t filled = 0;
-        // Where they are encoded: by which encoder, and as which frame.
-        std::shared_ptr<const FrameEncoder> decoder;
-        CommittedFrame frame;
-        // Bytes that the frame refers to and that are still missing. They come by way of the same two buffers, before
-        // the frame is fetched again.
-        std::deque<ReferencedPiece> missing;
-        std::string referenced;
-        // Null where it is encoded.
-        std::shared_ptr<const BlockChecksums> checked;
-        // It was damaged when it first came, or what it is compared with was.
-        bool again = false;
-        bool checked_again = false;
-    };
-
     [[nodiscard]] std::shared_ptr<FileWriterImpl> self() {
         return std::static_pointer_cast<FileWriterImpl>(shared_from_this());
     }
@@ -153,23 +120,16 @@ private:
     [[nodiscard]] const std::string& committed_key() const { return committed_->key.empty() ? key_ : committed_->key; }
     // The committed object was copied to another key since it was asked for by this one.
     [[nodiscard]] bool has_moved(const std::string& key) const { return key != committed_key(); }
-    [[nodiscard]] bool follow_move(const WeakCycle& cycle, Fetch& fetch);
-    void know_committed(Result<CommittedFrames> frames);
-    void begin_cycle();
-    void fetch_block();
-    void get_block(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch);
-    void fetched(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch, Result<GetResponse> result);
+    void know_committed(const std::string& key, Result<CommittedFrames> frames);
     [[nodiscard]] bool copies_are_known();
     [[nodiscard]] bool sends_all_again() const;
     [[nodiscard]] bool committed_is_checked();
-    void committed_checked(const WeakCycle& cycle, const std::string& key,
-                           Result<std::shared_ptr<const BlockChecksums>> checksums);
-    // On the executor.
-    void check_block(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch);
-    void decode_block(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch);
-    Status take_referenced(Fetch& fetch, const Payload& stored);
-    [[nodiscard]] bool find_referenced(const WeakCycle& cycle, Fetch& fetch, const std::vector<FileRange>& references);
-    void block_here(const WeakCycle& cycle, const std::shared_ptr<Fetch>& fetch, const Status& status);
+    void committed_checked(const std::string& key, Result<std::shared_ptr<const BlockChecksums>> checksums);
+    void begin_cycle();
+    void fetch_block();
+    // Without the mutex.
+    [[nodiscard]] std::optional<KeptBlock::Place> committed_place(const WeakCycle& cycle) const;
+    void block_here(KeptBlock& block, const Status& status);
 
     // --- kept_runs.cc: what stays as it is behind the beginning.
     // The first from there on; null where none is left.
@@ -211,8 +171,8 @@ private:
     // What is in the bucket, and how much of it the next commit keeps.
     std::optional<CommittedObject> committed_;
     std::uint64_t kept_size_ = 0;
-    // How its frames lie in it; absent until that is known.
-    std::optional<CommittedFrames> committed_frames_;
+    // How its frames lie in it; null until that is known.
+    std::shared_ptr<const CommittedFrames> committed_frames_;
     // Null where nothing plain is sent again.
     std::shared_ptr<const BlockChecksums> checked_;
     // Of it, behind kept_size_.

@@ -2,8 +2,7 @@
 #include "write/upload_cycle.h"
 
 #include <utility>
-
-#include "base/text.h"
+#include <vector>
 
 namespace ckptfs {
 

@@ -100,8 +100,7 @@ public:
     void begin(CycleStart start);
     // The stream takes bytes, or what it begins with is being fetched. At any time.
     [[nodiscard]] bool begun() const { return assembler_.has_value(); }
-    // Something of what was committed is being asked for, by the owner. At any time.
-    [[nodiscard]] bool is_fetching() const { return fetching_; }
+    // The owner asks for something of what was committed: one thing at a time. At any time.
     [[nodiscard]] bool begins_to_fetch() { return !std::exchange(fetching_, true); }
     void has_fetched() { fetching_ = false; }
     // Bytes that are no longer needed, to the outbox. At any time.
