@@ -194,8 +194,8 @@ class NameRules(Rules):
             contents = file.contents | (self.names[path].may if file.vague() or not file.changed_by else set())
         else:
             contents = set(self.names[path].may) - {ABSENT} or {ABSENT}
-        if file is not None and file.changed_by and step.get("keeps"):
-            # It is saved first, and its copy is what replaces nothing.
+        if file is not None and file.changed_by and (step.get("keeps") or not file.fresh):
+            # It may be saved first: its copy is what replaces nothing, or what goes on where it was published before.
             self.names[path].may |= contents
         return Call(step, {path: {ABSENT}, other: contents}, file, other=target)
 
