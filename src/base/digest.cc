@@ -205,51 +205,29 @@ Sha1 sha1(ByteSpan bytes) {
 }
 
 std::string base64_encode(ByteSpan bytes) {
-    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string text;
-    text.reserve((bytes.size() + 2) / 3 * 4);
-    for (std::size_t index = 0; index < bytes.size(); index += 3) {
-        const std::size_t count = std::min<std::size_t>(3, bytes.size() - index);
-        std::uint32_t group = 0;
-        for (std::size_t each = 0; each < 3; ++each) {
-            group = (group << 8) | (each < count ? std::to_integer<std::uint32_t>(bytes[index + each]) : 0U);
-        }
-        for (std::size_t digit = 0; digit < 4; ++digit) {
-            text += digit <= count ? kDigits[(group >> (18 - 6 * digit)) & 0x3FU] : '=';
-        }
-    }
+    std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
+    const int length =
+        EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                        reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
+    text.resize(static_cast<std::size_t>(length));
     return text;
 }
 
 std::optional<std::vector<std::byte>> base64_decode(std::string_view text) {
+    // EVP_DecodeBlock would pass over blanks around it.
     if (!is_base64(text)) {
         return std::nullopt;
     }
-    const auto value = [](char each) -> std::uint32_t {
-        if (each >= 'A' && each <= 'Z') {
-            return static_cast<std::uint32_t>(each - 'A');
-        }
-        if (each >= 'a' && each <= 'z') {
-            return static_cast<std::uint32_t>(each - 'a' + 26);
-        }
-        if (each >= '0' && each <= '9') {
-            return static_cast<std::uint32_t>(each - '0' + 52);
-        }
-        return each == '+' ? 62 : 63;
-    };
-    std::vector<std::byte> bytes;
-    bytes.reserve(text.size() / 4 * 3);
-    for (std::size_t index = 0; index < text.size(); index += 4) {
-        std::uint32_t group = 0;
-        std::size_t digits = 0;
-        for (const char each : text.substr(index, 4)) {
-            group = (group << 6) | (each == '=' ? 0U : value(each));
-            digits += each == '=' ? 0 : 1;
-        }
-        for (std::size_t each = 0; each + 1 < digits; ++each) {
-            bytes.push_back(static_cast<std::byte>(group >> (16 - 8 * each)));
-        }
+    std::vector<std::byte> bytes(text.size() / 4 * 3);
+    const int length =
+        EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                        reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+    if (length < 0) {
+        return std::nullopt;
     }
+    // Padding counts as zeros.
+    const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+    bytes.resize(static_cast<std::size_t>(length) - padding);
     return bytes;
 }
 

@@ -4,10 +4,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "base/memory_shares.h"
+#include "base/numbers.h"
 #include "base/text_file.h"
 
 namespace ckptfs {
@@ -28,12 +28,7 @@ std::string_view next_line(std::string_view& text) {
 
 std::optional<std::uint64_t> leading_number(std::string_view text) {
     text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc()) {
-        return std::nullopt;
-    }
-    return value;
+    return take_number<std::uint64_t>(text);
 }
 
 // "memory" among "cpu,memory".

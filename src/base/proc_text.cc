@@ -4,9 +4,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <vector>
+
+#include "base/numbers.h"
 
 namespace ckptfs {
 namespace {
@@ -39,16 +40,6 @@ std::vector<std::string_view> words(std::string_view text) {
     }
 }
 
-template <class Number>
-std::optional<Number> number(std::string_view text, int base = 10) {
-    Number value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-    if (error != std::errc() || end != text.data() + text.size()) {
-        return std::nullopt;
-    }
-    return value;
-}
-
 // The first word behind "NAME:" at the start of a line.
 template <class Number>
 std::optional<Number> value_of(std::string_view text, std::string_view name, int base = 10) {
@@ -58,7 +49,7 @@ std::optional<Number> value_of(std::string_view text, std::string_view name, int
             continue;
         }
         const auto values = words(line.substr(name.size() + 1));
-        return values.empty() ? std::nullopt : number<Number>(values.front(), base);
+        return values.empty() ? std::nullopt : whole_number<Number>(values.front(), base);
     }
     return std::nullopt;
 }
@@ -67,7 +58,7 @@ std::optional<Number> value_of(std::string_view text, std::string_view name, int
 std::string without_octal_escapes(std::string_view text) {
     std::string plain;
     while (!text.empty()) {
-        const auto code = text.front() == '\\' && text.size() >= 4 ? number<unsigned>(text.substr(1, 3), 8)
+        const auto code = text.front() == '\\' && text.size() >= 4 ? whole_number<unsigned>(text.substr(1, 3), 8)
                                                                    : std::optional<unsigned>();
         plain += code ? static_cast<char>(*code) : text.front();
         text.remove_prefix(code ? 4 : 1);
@@ -83,7 +74,7 @@ struct MountLine {
 // ID PARENT MAJOR:MINOR ROOT DIRECTORY …
 std::optional<MountLine> parse_mount_line(std::string_view line) {
     const auto fields = words(line);
-    const auto id = fields.size() > 4 ? number<int>(fields[0]) : std::optional<int>();
+    const auto id = fields.size() > 4 ? whole_number<int>(fields[0]) : std::optional<int>();
     if (!id) {
         return std::nullopt;
     }
@@ -103,8 +94,8 @@ std::optional<TaskStat> parse_task_stat(std::string_view text) {
     if (fields.size() <= kExitCodeField - kFirstField) {
         return std::nullopt;
     }
-    const auto flags = number<std::uint64_t>(fields[kFlagsField - kFirstField]);
-    const auto exit_code = number<int>(fields[kExitCodeField - kFirstField]);
+    const auto flags = whole_number<std::uint64_t>(fields[kFlagsField - kFirstField]);
+    const auto exit_code = whole_number<int>(fields[kExitCodeField - kFirstField]);
     if (!flags || !exit_code) {
         return std::nullopt;
     }
@@ -139,7 +130,7 @@ std::optional<DescriptorInfo> parse_descriptor_info(std::string_view text) {
 std::vector<pid_t> parse_children(std::string_view text) {
     std::vector<pid_t> children;
     for (const std::string_view word : words(text)) {
-        if (const auto child = number<pid_t>(word)) {
+        if (const auto child = whole_number<pid_t>(word)) {
             children.push_back(*child);
         }
     }

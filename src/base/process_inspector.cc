@@ -5,13 +5,13 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-#include <charconv>
 #include <csignal>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "base/text_file.h"
 #include "ckptfs/log.h"
@@ -31,10 +31,7 @@ Directory open_directory(const std::string& path) {
 // Entries that are numbers: processes, threads, descriptors.
 std::optional<int> next_number(const Directory& directory) {
     while (const dirent* entry = readdir(directory.get())) {
-        const std::string_view name = entry->d_name;
-        int value = 0;
-        const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
-        if (error == std::errc() && end == name.data() + name.size()) {
+        if (const auto value = whole_number<int>(entry->d_name)) {
             return value;
         }
     }

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 
 #include "base/file_descriptor.h"
+#include "base/numbers.h"
 
 namespace ckptfs {
 
@@ -18,17 +18,14 @@ std::optional<ProcessorTimes> processor_times() {
     if (size <= 0) {
         return std::nullopt;
     }
-    const char* const end = text.data() + size;
-    long long ran = 0;
-    long long waited = 0;
-    const auto first = std::from_chars(text.data(), end, ran);
-    if (first.ec != std::errc() || first.ptr == end) {
+    std::string_view rest(text.data(), static_cast<std::size_t>(size));
+    const auto ran = take_number<long long>(rest);
+    rest.remove_prefix(std::min<std::size_t>(1, rest.size()));
+    const auto waited = take_number<long long>(rest);
+    if (!ran || !waited) {
         return std::nullopt;
     }
-    if (std::from_chars(first.ptr + 1, end, waited).ec != std::errc()) {
-        return std::nullopt;
-    }
-    return ProcessorTimes{std::chrono::nanoseconds(ran), std::chrono::nanoseconds(waited)};
+    return ProcessorTimes{std::chrono::nanoseconds(*ran), std::chrono::nanoseconds(*waited)};
 }
 
 }  // namespace ckptfs

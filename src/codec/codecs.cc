@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/globs.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
@@ -146,10 +146,7 @@ std::optional<std::uint64_t> described(const ObjectInfo& object) {
     if (found == object.metadata.end()) {
         return std::nullopt;
     }
-    std::uint64_t size = 0;
-    const char* const end = found->second.data() + found->second.size();
-    const auto [stop, error] = std::from_chars(found->second.data(), end, size);
-    return error == std::errc() && stop == end ? std::optional(size) : std::nullopt;
+    return whole_number<std::uint64_t>(found->second);
 }
 
 bool is_one_bit_off(std::string_view name, std::string_view known) {
@@ -316,10 +313,8 @@ std::optional<int> zstd_level(std::string_view compress) {
         return std::nullopt;
     }
     compress.remove_prefix(kPrefix.size());
-    int level = 0;
-    const auto [stop, error] = std::from_chars(compress.data(), compress.data() + compress.size(), level);
-    const bool whole = error == std::errc() && stop == compress.data() + compress.size();
-    return whole && level >= kLowestZstdLevel && level <= kHighestZstdLevel ? std::optional(level) : std::nullopt;
+    const auto level = whole_number<int>(compress);
+    return level && *level >= kLowestZstdLevel && *level <= kHighestZstdLevel ? level : std::nullopt;
 }
 
 }  // namespace

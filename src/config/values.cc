@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
@@ -20,35 +20,16 @@ namespace {
 // uid_t and gid_t; the largest value means "none" to chown(2).
 constexpr std::uint64_t kLargestId = std::numeric_limits<uid_t>::max() - 1;
 
-struct Split {
-    std::uint64_t number = 0;
-    std::string_view unit;
-};
-
-std::optional<Split> split_number(std::string_view text) {
-    Split split;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), split.number);
-    if (problem != std::errc() || end == text.data()) {
-        return std::nullopt;
-    }
-    split.unit = text.substr(static_cast<std::size_t>(end - text.data()));
-    return split;
-}
-
 using Unit = std::pair<std::string_view, std::uint64_t>;
 
 template <std::size_t N>
 std::optional<std::uint64_t> with_unit(std::string_view text, const std::array<Unit, N>& units, std::uint64_t largest) {
-    const auto split = split_number(text);
-    if (!split) {
+    const auto number = take_number<std::uint64_t>(text);
+    const auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& each) { return each.first == text; });
+    if (!number || unit == units.end() || *number > largest / unit->second) {
         return std::nullopt;
     }
-    const auto unit =
-        std::find_if(units.begin(), units.end(), [&](const Unit& each) { return each.first == split->unit; });
-    if (unit == units.end() || split->number > largest / unit->second) {
-        return std::nullopt;
-    }
-    return split->number * unit->second;
+    return *number * unit->second;
 }
 
 Failure unexpected(std::string_view text, std::string_view expected) {
@@ -58,11 +39,11 @@ Failure unexpected(std::string_view text, std::string_view expected) {
 }  // namespace
 
 Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t smallest, std::uint64_t largest) {
-    const auto split = split_number(text);
-    if (!split || !split->unit.empty() || split->number < smallest || split->number > largest) {
+    const auto number = whole_number<std::uint64_t>(text);
+    if (!number || *number < smallest || *number > largest) {
         return unexpected(text, format("a number from {} to {}", smallest, largest));
     }
-    return split->number;
+    return *number;
 }
 
 Result<std::uint64_t> parse_size(std::string_view text) {
@@ -95,12 +76,11 @@ Result<Milliseconds> parse_duration(std::string_view text) {
 }
 
 Result<mode_t> parse_mode(std::string_view text) {
-    unsigned mode = 0;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
-    if (problem != std::errc() || end != text.data() + text.size() || mode > 0777) {
+    const auto mode = whole_number<unsigned>(text, 8);
+    if (!mode || *mode > 0777) {
         return unexpected(text, "an octal mode such as 0644");
     }
-    return static_cast<mode_t>(mode);
+    return static_cast<mode_t>(*mode);
 }
 
 // One thread runs: getpwnam(3) and getgrnam(3) share their answer.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "credentials/credential_json.h"
 
-#include <charconv>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -9,6 +8,7 @@
 
 #include "aws/times.h"
 #include "base/json_text.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
@@ -40,11 +40,9 @@ Result<Credentials> keys(const Members& members, const std::string& prefix, std:
     return credentials;
 }
 
-std::optional<std::int64_t> whole_number(const std::string& text, std::int64_t largest) {
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const bool is_whole = error == std::errc{} && end == text.data() + text.size() && number >= 0 && number <= largest;
-    return is_whole ? std::optional(number) : std::nullopt;
+std::optional<std::int64_t> number_up_to(const std::string& text, std::int64_t largest) {
+    const auto number = whole_number<std::int64_t>(text);
+    return number && *number >= 0 && *number <= largest ? number : std::nullopt;
 }
 
 // Of a source that hands out sessions: without a time they would be used until the store refuses them.
@@ -116,7 +114,7 @@ Result<Credentials> parse_sso_credentials(std::string_view body) {
     }
     // Milliseconds; a WallTime counts nanoseconds.
     constexpr std::int64_t kLatest = 9'000'000'000'000;
-    const auto milliseconds = whole_number(member(*members, {"roleCredentials.expiration"}), kLatest);
+    const auto milliseconds = number_up_to(member(*members, {"roleCredentials.expiration"}), kLatest);
     if (!milliseconds) {
         return failure(EPROTO, "its expiration is no time in milliseconds");
     }
@@ -154,7 +152,7 @@ Result<SsoRenewal> parse_sso_renewal(std::string_view body) {
         return failure(members.error());
     }
     constexpr std::int64_t kLongest = std::chrono::seconds(std::chrono::days(365)).count();
-    const auto valid_for = whole_number(member(*members, {"expiresIn"}), kLongest);
+    const auto valid_for = number_up_to(member(*members, {"expiresIn"}), kLongest);
     SsoRenewal renewal{Secret(member(*members, {"accessToken"})), std::chrono::seconds(valid_for.value_or(0)),
                        Secret(member(*members, {"refreshToken"}))};
     if (renewal.access_token.empty() || !valid_for) {

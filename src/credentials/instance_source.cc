@@ -2,10 +2,10 @@
 #include "credentials/instance_source.h"
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include "base/ascii.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "credentials/credential_json.h"
@@ -27,9 +27,7 @@ constexpr int kMostSeconds = 60;
 
 int number_of(const Environment& environment, const char* name, int otherwise) {
     const std::string text = environment(name).value_or("");
-    int number = otherwise;
-    std::from_chars(text.data(), text.data() + text.size(), number);
-    return std::clamp(number, 1, kMostSeconds);
+    return std::clamp(whole_number<int>(text).value_or(otherwise), 1, kMostSeconds);
 }
 
 std::string first_line(const std::string& text) {

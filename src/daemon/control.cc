@@ -11,13 +11,12 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "daemon/private_directory.h"
@@ -227,11 +226,12 @@ std::optional<DrainProgress> parse_progress(std::string_view line) {
         if (!line.starts_with(' ')) {
             return std::nullopt;
         }
-        const auto [end, problem] = std::from_chars(line.data() + 1, line.data() + line.size(), number);
-        if (problem != std::errc()) {
+        line.remove_prefix(1);
+        const auto next = take_number<std::uint64_t>(line);
+        if (!next) {
             return std::nullopt;
         }
-        line.remove_prefix(static_cast<std::size_t>(end - line.data()));
+        number = *next;
     }
     return DrainProgress{numbers[0], numbers[1], numbers[2]};
 }

@@ -2,9 +2,9 @@
 #include "daemon/leftover_policy.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 
+#include "base/numbers.h"
 #include "base/text.h"
 
 namespace ckptfs {
@@ -34,13 +34,11 @@ SeenMount parse_heartbeat(std::string_view text, WallTime last_seen) {
         if (line.starts_with(kHost)) {
             mount.host = line.substr(kHost.size());
         } else if (line.starts_with(kSince)) {
-            std::int64_t seconds = 0;
-            const auto [end, problem] =
-                std::from_chars(line.data() + kSince.size(), line.data() + line.size(), seconds);
-            if (problem == std::errc() && end == line.data() + line.size() && seconds >= 0 &&
-                seconds <= std::chrono::duration_cast<std::chrono::seconds>(last_seen.time_since_epoch() + kClockSkew)
-                               .count()) {
-                mount.since = WallTime(std::chrono::seconds(seconds));
+            const auto seconds = whole_number<std::int64_t>(line.substr(kSince.size()));
+            const auto latest =
+                std::chrono::duration_cast<std::chrono::seconds>(last_seen.time_since_epoch() + kClockSkew).count();
+            if (seconds && *seconds >= 0 && *seconds <= latest) {
+                mount.since = WallTime(std::chrono::seconds(*seconds));
             }
         }
     }

@@ -14,9 +14,9 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <system_error>
 #include <utility>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "base/xxhash.h"
@@ -59,13 +59,11 @@ std::string decoded(std::string_view word) {
 
 // "SECONDS KEY"
 std::optional<UploadIntent> parse_intent(std::string_view text) {
-    std::int64_t seconds = 0;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-    if (problem != std::errc() || end == text.data() + text.size() || *end != ' ') {
+    const auto seconds = take_number<std::int64_t>(text);
+    if (!seconds || !text.starts_with(' ')) {
         return std::nullopt;
     }
-    const std::size_t key = static_cast<std::size_t>(end - text.data()) + 1;
-    return UploadIntent{decoded(text.substr(key)), WallTime(std::chrono::seconds(seconds)), 0};
+    return UploadIntent{decoded(text.substr(1)), WallTime(std::chrono::seconds(*seconds)), 0};
 }
 
 bool is_locked_by_us(const FileDescriptor& file, const std::string& path) {

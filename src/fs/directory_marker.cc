@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "base/little_endian.h"
+#include "base/numbers.h"
 #include "base/uuid.h"
 #include "base/xxhash.h"
 #include "ckptfs/format.h"
@@ -58,11 +58,7 @@ std::string hash_digits(std::uint64_t hash) {
 }
 
 std::optional<std::uint64_t> parse_hash(std::string_view digits) {
-    std::uint64_t hash = 0;
-    const char* end = digits.data() + digits.size();
-    const auto [parsed_to, error] = std::from_chars(digits.data(), end, hash, 16);
-    return digits.size() == kHashDigits && error == std::errc{} && parsed_to == end ? std::optional(hash)
-                                                                                    : std::nullopt;
+    return digits.size() == kHashDigits ? whole_number<std::uint64_t>(digits, 16) : std::nullopt;
 }
 
 void append_sized(std::string& bytes, const std::string& text) {

@@ -2,9 +2,9 @@
 #include "fs/symlink_object.h"
 
 #include <cerrno>
-#include <charconv>
 #include <utility>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "ckptfs/format.h"
@@ -35,11 +35,8 @@ std::optional<std::uint64_t> symlink_size(const ObjectInfo& object) {
     if (found == object.metadata.end() || !has_marked_size(object.size)) {
         return std::nullopt;
     }
-    const std::string& digits = found->second;
-    std::uint64_t size = 0;
-    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), size);
-    const bool valid = problem == std::errc() && end == digits.data() + digits.size();
-    return valid && size > 0 && size <= kMaxSymlinkTarget && size <= object.size ? std::optional(size) : std::nullopt;
+    const auto size = whole_number<std::uint64_t>(found->second);
+    return size && *size > 0 && *size <= kMaxSymlinkTarget && *size <= object.size ? size : std::nullopt;
 }
 
 Result<std::string> symlink_target(const ObjectInfo& object, const Payload& body) {

@@ -2,10 +2,10 @@
 #include "fuse/mount_table.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <sstream>
 
+#include "base/numbers.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs {
@@ -21,16 +21,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
         text.remove_prefix(std::min(end + 1, text.size()));
     }
     return fields;
-}
-
-template <class Number>
-std::optional<Number> to_number(std::string_view text) {
-    Number value = 0;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (problem != std::errc() || end != text.data() + text.size()) {
-        return std::nullopt;
-    }
-    return value;
 }
 
 bool is_octal(char digit) {
@@ -66,10 +56,10 @@ std::optional<MountEntry> parse_line(std::string_view line) {
     if (device.size() != 2) {
         return std::nullopt;
     }
-    const auto mount_id = to_number<int>(fields[0]);
-    const auto parent_id = to_number<int>(fields[1]);
-    const auto major = to_number<unsigned>(device[0]);
-    const auto minor = to_number<unsigned>(device[1]);
+    const auto mount_id = whole_number<int>(fields[0]);
+    const auto parent_id = whole_number<int>(fields[1]);
+    const auto major = whole_number<unsigned>(device[0]);
+    const auto minor = whole_number<unsigned>(device[1]);
     if (!mount_id || !parent_id || !major || !minor) {
         return std::nullopt;
     }
@@ -99,7 +89,7 @@ std::optional<uid_t> MountEntry::owner() const {
     constexpr std::string_view kUserId = "user_id=";
     for (const std::string_view option : split(super_options, ',')) {
         if (option.starts_with(kUserId)) {
-            return to_number<uid_t>(option.substr(kUserId.size()));
+            return whole_number<uid_t>(option.substr(kUserId.size()));
         }
     }
     return std::nullopt;

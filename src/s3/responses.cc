@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <limits>
 
 #include "aws/times.h"
+#include "base/numbers.h"
 
 namespace ckptfs {
 namespace {
@@ -20,14 +20,9 @@ constexpr std::array kOtherHeaders{"cache-control", "content-disposition", "cont
 constexpr std::uint64_t kLongestWaitSeconds = 1'000'000;
 
 std::optional<std::uint64_t> parse_offset(std::string_view text) {
-    std::uint64_t value = 0;
-    const char* end = text.data() + text.size();
-    const auto [parsed_to, error] = std::from_chars(text.data(), end, value);
     constexpr auto kMaxOffset = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    if (text.empty() || error != std::errc{} || parsed_to != end || value > kMaxOffset) {
-        return std::nullopt;
-    }
-    return value;
+    const auto value = whole_number<std::uint64_t>(text);
+    return value && *value <= kMaxOffset ? value : std::nullopt;
 }
 
 }  // namespace

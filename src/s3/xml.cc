@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/xml.h"
 
-#include <charconv>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -11,6 +10,7 @@
 
 #include "aws/times.h"
 #include "aws/uri.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "s3/responses.h"
@@ -62,14 +62,7 @@ bool flag_of(const pugi::xml_node& parent, const char* name) {
 
 template <class Number>
 std::optional<Number> number_of(const pugi::xml_node& parent, const char* name) {
-    const std::string text = text_of(parent, name);
-    Number value = 0;
-    const char* end = text.data() + text.size();
-    const auto [parsed_to, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc{} || parsed_to != end || text.empty()) {
-        return std::nullopt;
-    }
-    return value;
+    return whole_number<Number>(text_of(parent, name));
 }
 
 // Object sizes and part sizes are at most 5 TiB; a claim beyond what a file offset can hold is refused.
