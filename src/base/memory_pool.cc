@@ -74,7 +74,7 @@ MemoryPool::MemoryPool(std::byte* memory, const MemoryShares& shares, Executor* 
 }
 
 MemoryPool::~MemoryPool() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     closing_ = true;
     const std::optional<Timer::Id> watch = std::exchange(watch_, std::nullopt);
     lock.unlock();
@@ -82,7 +82,7 @@ MemoryPool::~MemoryPool() {
         timer_->cancel(*watch);
     }
     lock.lock();
-    asked_.wait(lock, [this] { return !asking_; });
+    asked_.wait(lock, [this]() REQUIRES(mutex_) { return !asking_; });
     const std::size_t held = shares_.total - free_.size();
     if (held != 0 || anyone_waits()) {
         log_error(format("the memory pool is destroyed while {} buffers are held", held));
@@ -95,7 +95,7 @@ MemoryPool::~MemoryPool() {
 std::optional<Buffer> MemoryPool::try_take(MemoryUse use) {
     Waiter taker;
     taker.use = use;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (waits(use) || !may_serve(taker)) {
         return std::nullopt;
     }
@@ -119,14 +119,14 @@ void MemoryPool::recharge(Buffer buffer, MemoryUse use, Ready ready) {
 }
 
 void MemoryPool::add_pressure_listener(std::function<bool(MemoryUse waiting)> relieve) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto listeners = std::make_shared<Listeners>(*listeners_);
     listeners->push_back(std::move(relieve));
     listeners_ = std::move(listeners);
 }
 
 PoolUsage MemoryPool::usage() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     PoolUsage usage;
     usage.total_buffers = shares_.total;
     usage.free_buffers = free_.size();
@@ -144,7 +144,7 @@ void MemoryPool::put_back(std::byte* data, MemoryUse use) {
     forbid_access(data, kBufferSize);
     std::vector<Grant> grants;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         --in_use_[index_of(use)];
         free_.push_back(data);
         grants = serve_waiters();
@@ -206,7 +206,7 @@ void MemoryPool::serve_or_queue(Waiter waiter) {
     const MemoryUse use = waiter.use;
     // A recharge that keeps its use takes nothing from waiters, and they may wait for it.
     const bool keeps_use = waiter.data != nullptr && waiter.from == use;
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (!keeps_use && (waits(use) || !may_serve(waiter))) {
         waiter.ticket = ++last_ticket_;
         waiters_[index_of(use)].push_back(std::move(waiter));
@@ -238,7 +238,7 @@ void MemoryPool::deliver_to_waiters(std::vector<Grant> grants) {
 }
 
 void MemoryPool::ask_listeners(MemoryUse use) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const std::shared_ptr<const Listeners> listeners = listeners_;
     for (const auto& relieve : *listeners) {
         // No listener can free more buffers than there are; one that claims to would keep this loop running for ever.
@@ -255,7 +255,7 @@ void MemoryPool::ask_listeners(MemoryUse use) {
 
 void MemoryPool::ask_listeners_again() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (closing_) {
             return;
         }
@@ -266,7 +266,7 @@ void MemoryPool::ask_listeners_again() {
         for (std::size_t use = 0; use < kMemoryUses; ++use) {
             call_flat([this, use] { ask_listeners(static_cast<MemoryUse>(use)); });
         }
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         asking_ = false;
         watch_waiters();
         // Under the lock: the destructor may not return while we still touch the condition.

@@ -18,17 +18,16 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/memory_shares.h"
+#include "base/mutex.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/executor.h"
@@ -74,20 +73,18 @@ private:
 
     void put_back(std::byte* data, MemoryUse use) override;
 
-    // With mutex_ held.
-    [[nodiscard]] bool may_serve(const Waiter& waiter) const;
-    Grant serve(Waiter waiter);
-    std::vector<Grant> serve_waiters();
-    [[nodiscard]] bool waits(MemoryUse use) const;
-    [[nodiscard]] bool anyone_waits() const;
-    void watch_waiters();
+    [[nodiscard]] bool may_serve(const Waiter& waiter) const REQUIRES(mutex_);
+    Grant serve(Waiter waiter) REQUIRES(mutex_);
+    std::vector<Grant> serve_waiters() REQUIRES(mutex_);
+    [[nodiscard]] bool waits(MemoryUse use) const REQUIRES(mutex_);
+    [[nodiscard]] bool anyone_waits() const REQUIRES(mutex_);
+    void watch_waiters() REQUIRES(mutex_);
 
-    // Without.
-    void serve_or_queue(Waiter waiter);
-    void deliver(Grant grant);
-    void deliver_to_waiters(std::vector<Grant> grants);
-    void ask_listeners(MemoryUse use);
-    void ask_listeners_again();
+    void serve_or_queue(Waiter waiter) EXCLUDES(mutex_);
+    void deliver(Grant grant) EXCLUDES(mutex_);
+    void deliver_to_waiters(std::vector<Grant> grants) EXCLUDES(mutex_);
+    void ask_listeners(MemoryUse use) EXCLUDES(mutex_);
+    void ask_listeners_again() EXCLUDES(mutex_);
 
     // Dependencies.
     Executor* const executor_;
@@ -97,19 +94,19 @@ private:
     const MemoryShares shares_;
     std::byte* const memory_;
 
-    // Mutable, guarded by mutex_.
-    mutable std::mutex mutex_;
-    std::vector<std::byte*> free_;
-    BuffersInUse in_use_{};
-    std::size_t peak_in_use_ = 0;
-    std::uint64_t last_ticket_ = 0;
-    std::array<std::deque<Waiter>, kMemoryUses> waiters_;
-    std::shared_ptr<const Listeners> listeners_ = std::make_shared<const Listeners>();
+    // Mutable.
+    mutable Mutex mutex_;
+    std::vector<std::byte*> free_ GUARDED_BY(mutex_);
+    BuffersInUse in_use_ GUARDED_BY(mutex_){};
+    std::size_t peak_in_use_ GUARDED_BY(mutex_) = 0;
+    std::uint64_t last_ticket_ GUARDED_BY(mutex_) = 0;
+    std::array<std::deque<Waiter>, kMemoryUses> waiters_ GUARDED_BY(mutex_);
+    std::shared_ptr<const Listeners> listeners_ GUARDED_BY(mutex_) = std::make_shared<const Listeners>();
     // The next time to ask again is set; or it has come.
-    std::optional<Timer::Id> watch_;
-    bool asking_ = false;
-    std::condition_variable asked_;
-    bool closing_ = false;
+    std::optional<Timer::Id> watch_ GUARDED_BY(mutex_);
+    bool asking_ GUARDED_BY(mutex_) = false;
+    Condition asked_;
+    bool closing_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ckptfs

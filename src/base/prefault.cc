@@ -25,7 +25,7 @@ Prefault::Prefault(MutableByteSpan memory, Milliseconds delay)
 
 Prefault::~Prefault() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopping_ = true;
     }
     changed_.notify_all();
@@ -45,8 +45,8 @@ void Prefault::run(MutableByteSpan memory, Milliseconds delay) {
 }
 
 bool Prefault::stopped_within(Milliseconds time) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, time, [this] { return stopping_; });
+    MutexLock lock(mutex_);
+    return changed_.wait_for(lock, time, [this]() REQUIRES(mutex_) { return stopping_; });
 }
 
 }  // namespace ckptfs

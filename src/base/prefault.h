@@ -8,11 +8,10 @@
 // Threads: made and destroyed by one thread. The memory may be used meanwhile.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/clock.h"
 
@@ -31,10 +30,9 @@ private:
     void run(MutableByteSpan memory, Milliseconds delay);
     bool stopped_within(Milliseconds time);
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    // Guarded by mutex_.
-    bool stopping_ = false;
+    Mutex mutex_;
+    Condition changed_;
+    bool stopping_ GUARDED_BY(mutex_) = false;
     std::thread thread_;
 };
 

@@ -135,7 +135,7 @@ Status ProcInspector::set_mount_point(const std::string& directory) {
     if (!found) {
         return failure(ENOENT, format("nothing is mounted on {}", escaped(directory)));
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     mount_ = std::move(found);
     return {};
 }
@@ -204,7 +204,7 @@ bool ProcInspector::is_dying(pid_t thread) const {
 }
 
 std::optional<MountIdentity> ProcInspector::mount() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return mount_;
 }
 

@@ -9,9 +9,9 @@
 // kExiting where it opens, kUnknown where it is refused.
 #pragma once
 
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/proc_text.h"
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
@@ -42,9 +42,8 @@ public:
 private:
     [[nodiscard]] std::optional<MountIdentity> mount() const;
 
-    // Mutable, guarded by mutex_.
-    mutable std::mutex mutex_;
-    std::optional<MountIdentity> mount_;
+    mutable Mutex mutex_;
+    std::optional<MountIdentity> mount_ GUARDED_BY(mutex_);
 };
 
 // Whether the rules for killed writers can work here: kills a child and looks whether the kernel shows it. Forks, so

@@ -9,10 +9,10 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
@@ -35,7 +35,7 @@ public:
         logger_->flush_on(spdlog::level::info);
         logger_->set_error_handler([this](const std::string& what) {
             const auto now = std::chrono::steady_clock::now();
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (!told_at_ || now - *told_at_ >= kTellEvery) {
                 told_at_ = now;
                 log_warning(escaped(what));
@@ -53,9 +53,8 @@ public:
 private:
     // As it is logged.
     const std::string path_;
-    std::mutex mutex_;
-    // Guarded by mutex_.
-    std::optional<std::chrono::steady_clock::time_point> told_at_;
+    Mutex mutex_;
+    std::optional<std::chrono::steady_clock::time_point> told_at_ GUARDED_BY(mutex_);
     // Ends when everything is written.
     const std::shared_ptr<spdlog::details::thread_pool> threads_;
     const std::shared_ptr<spdlog::async_logger> logger_;

@@ -45,7 +45,7 @@ Result<std::shared_ptr<const StagedRange>> StagingFile::write(const Payload& byt
 
 void StagingFile::trim() {
     FileDescriptor closing;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (free_slots_.size() == slots_) {
         closing = std::move(file_);
         free_slots_.clear();
@@ -54,18 +54,18 @@ void StagingFile::trim() {
 }
 
 bool StagingFile::trimmable() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return file_ && free_slots_.size() == slots_;
 }
 
 std::size_t StagingFile::slots_in_use() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return static_cast<std::size_t>(slots_ - free_slots_.size());
 }
 
 Result<int> StagingFile::descriptor() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (file_) {
             return file_.get();
         }
@@ -74,7 +74,7 @@ Result<int> StagingFile::descriptor() {
     if (!opened) {
         return failure(cannot_write(errno));
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!file_) {
         file_ = std::move(opened);
     }
@@ -92,7 +92,7 @@ Error StagingFile::cannot_write(int errno_value) const {
 }
 
 std::uint64_t StagingFile::take_slot() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (free_slots_.empty()) {
         return slots_++;
     }
@@ -102,7 +102,7 @@ std::uint64_t StagingFile::take_slot() {
 }
 
 void StagingFile::free_slot(std::uint64_t slot) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     free_slots_.push_back(slot);
 }
 

@@ -13,12 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/status.h"
@@ -71,11 +71,10 @@ private:
 
     const std::string directory_;
 
-    mutable std::mutex mutex_;
-    // Guarded by mutex_.
-    FileDescriptor file_;
-    std::vector<std::uint64_t> free_slots_;
-    std::uint64_t slots_ = 0;
+    mutable Mutex mutex_;
+    FileDescriptor file_ GUARDED_BY(mutex_);
+    std::vector<std::uint64_t> free_slots_ GUARDED_BY(mutex_);
+    std::uint64_t slots_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ckptfs

@@ -25,7 +25,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::stop() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopping_ = true;
     }
     posted_.notify_all();
@@ -38,19 +38,19 @@ void ThreadPool::stop() {
 }
 
 void ThreadPool::post(std::function<void()> task) {
-    post_to(tasks_, std::move(task));
+    post_one(false, std::move(task));
 }
 
 void ThreadPool::post_urgent(std::function<void()> task) {
-    post_to(urgent_, std::move(task));
+    post_one(true, std::move(task));
 }
 
-void ThreadPool::post_to(Tasks& tasks, std::function<void()> task) {
+void ThreadPool::post_one(bool is_urgent, std::function<void()> task) {
     {
         // Notified under the lock: once it is free, the task may end the pool.
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (!stopped_) {
-            tasks.push_back(std::move(task));
+            (is_urgent ? urgent_ : tasks_).push_back(std::move(task));
             posted_.notify_one();
             return;
         }
@@ -68,9 +68,9 @@ std::function<void()> ThreadPool::take_next() {
 }
 
 void ThreadPool::run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
-        posted_.wait(lock, [this] { return stopping_ || !tasks_.empty() || !urgent_.empty(); });
+        posted_.wait(lock, [this]() REQUIRES(mutex_) { return stopping_ || !tasks_.empty() || !urgent_.empty(); });
         if (tasks_.empty() && urgent_.empty()) {
             stopped_ = threads_.empty();
             return;

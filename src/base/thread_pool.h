@@ -6,14 +6,13 @@
 // Threads: as Executor says. A task may post more tasks, also while the pool is being stopped.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/executor.h"
 
 namespace ckptfs {
@@ -31,20 +30,19 @@ public:
 
 private:
     using Tasks = std::deque<std::function<void()>>;
-    void post_to(Tasks& tasks, std::function<void()> task);
+    void post_one(bool is_urgent, std::function<void()> task) EXCLUDES(mutex_);
     void run();
-    // With mutex_ held.
-    [[nodiscard]] std::function<void()> take_next();
+    [[nodiscard]] std::function<void()> take_next() REQUIRES(mutex_);
 
-    // Mutable, guarded by mutex_.
-    std::mutex mutex_;
-    std::condition_variable posted_;
-    Tasks tasks_;
-    Tasks urgent_;
+    // Mutable.
+    Mutex mutex_;
+    Condition posted_;
+    Tasks tasks_ GUARDED_BY(mutex_);
+    Tasks urgent_ GUARDED_BY(mutex_);
     // Taken since one of the others was, or none of them waited.
-    int urgent_in_a_row_ = 0;
-    bool stopping_ = false;
-    bool stopped_ = false;
+    int urgent_in_a_row_ GUARDED_BY(mutex_) = 0;
+    bool stopping_ GUARDED_BY(mutex_) = false;
+    bool stopped_ GUARDED_BY(mutex_) = false;
 
     // Last, so that everything above exists before they run.
     std::vector<std::thread> threads_;

@@ -10,7 +10,7 @@ TimerThread::TimerThread(const Clock& clock)
 
 TimerThread::~TimerThread() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopping_ = true;
     }
     changed_.notify_all();
@@ -19,7 +19,7 @@ TimerThread::~TimerThread() {
 
 Timer::Id TimerThread::after(Milliseconds delay, std::function<void()> run) {
     const SteadyTime due = clock_.now() + delay;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const Id id = ++last_id_;
     const auto added = pending_.emplace(Due(due, id), std::move(run)).first;
     due_.emplace(id, due);
@@ -33,7 +33,7 @@ Timer::Id TimerThread::after(Milliseconds delay, std::function<void()> run) {
 void TimerThread::cancel(Id id) {
     // Destroyed without the lock: its captures may call back.
     std::function<void()> dropped;
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = due_.find(id);
     if (found != due_.end()) {
         const auto entry = pending_.find(Due(found->second, id));
@@ -41,13 +41,13 @@ void TimerThread::cancel(Id id) {
         pending_.erase(entry);
         due_.erase(found);
     } else if (std::this_thread::get_id() != timer_thread_) {
-        finished_.wait(lock, [&] { return running_ != id; });
+        finished_.wait(lock, [&]() REQUIRES(mutex_) { return running_ != id; });
     }
     lock.unlock();
 }
 
 void TimerThread::run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     timer_thread_ = std::this_thread::get_id();
     while (!stopping_) {
         if (pending_.empty()) {

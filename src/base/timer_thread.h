@@ -6,15 +6,14 @@
 // Threads: as Timer says; functions may call after() and cancel() of others.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 
 namespace ckptfs {
@@ -37,16 +36,16 @@ private:
 
     const Clock& clock_;
 
-    // Mutable, guarded by mutex_.
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::condition_variable finished_;
-    std::map<Due, std::function<void()>> pending_;
-    std::unordered_map<Id, SteadyTime> due_;
-    Id last_id_ = 0;
-    Id running_ = 0;
-    std::thread::id timer_thread_;
-    bool stopping_ = false;
+    // Mutable.
+    Mutex mutex_;
+    Condition changed_;
+    Condition finished_;
+    std::map<Due, std::function<void()>> pending_ GUARDED_BY(mutex_);
+    std::unordered_map<Id, SteadyTime> due_ GUARDED_BY(mutex_);
+    Id last_id_ GUARDED_BY(mutex_) = 0;
+    Id running_ GUARDED_BY(mutex_) = 0;
+    std::thread::id timer_thread_ GUARDED_BY(mutex_);
+    bool stopping_ GUARDED_BY(mutex_) = false;
 
     // Last, so that everything above exists before it runs.
     std::thread thread_;
