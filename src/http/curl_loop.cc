@@ -39,7 +39,7 @@ Transfer* transfer_of(CURL* easy) {
     return reinterpret_cast<Transfer*>(transfer);
 }
 
-RateJudge& judge_of(SharedKnowledge& known, const Transfer& transfer) {
+RateJudge& judge_of(SharedKnowledge& known, const Transfer& transfer) REQUIRES(known.mutex) {
     return transfer.sends_body() ? known.up : known.down;
 }
 
@@ -105,7 +105,7 @@ CurlLoop::~CurlLoop() {
 
 void CurlLoop::stop() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         inbox_.stopping = true;
     }
     wake();
@@ -115,7 +115,7 @@ void CurlLoop::stop() {
 }
 
 void CurlLoop::enqueue(std::unique_ptr<Transfer> transfer) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (closed_) {
         lock.unlock();
         transfer->fail_canceled();
@@ -129,7 +129,7 @@ void CurlLoop::enqueue(std::unique_ptr<Transfer> transfer) {
 
 void CurlLoop::cancel(HttpTransport::Id id) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         inbox_.canceled.push_back(id);
     }
     wake();
@@ -200,7 +200,7 @@ void CurlLoop::run() {
 bool CurlLoop::take_inbox() {
     Inbox inbox;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         std::swap(inbox, inbox_);
         inbox_.stopping = inbox.stopping;
     }
@@ -347,7 +347,7 @@ void CurlLoop::end_crawling(SteadyTime now) {
     std::vector<Crawling> crawling;
     {
         std::vector<std::pair<const Transfer*, RateWindow>> windows;
-        const std::lock_guard lock(known_.mutex);
+        const MutexLock lock(known_.mutex);
         for (const auto& [id, transfer] : active_) {
             if (const auto window = transfer->rate_window(now, options_.crawl_window)) {
                 judge_of(known_, *transfer).saw(*window);
@@ -371,7 +371,7 @@ void CurlLoop::end_crawling(SteadyTime now) {
 void CurlLoop::count_rate(const Transfer& ended) {
     const RateWindow window = ended.last_window(steady_now());
     if (window.bytes >= RateJudge::kSmallestSample) {
-        const std::lock_guard lock(known_.mutex);
+        const MutexLock lock(known_.mutex);
         judge_of(known_, ended).saw(window);
     }
 }
@@ -409,7 +409,7 @@ void CurlLoop::cancel_all() {
             waiting_.pop_front();
             conclude(std::move(transfer), [](Transfer& ended) { ended.fail_canceled(); });
         }
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (inbox_.transfers.empty()) {
             closed_ = true;
             return;

@@ -11,12 +11,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
@@ -30,10 +30,9 @@ namespace ckptfs {
 
 // What all loops of a transport have seen.
 struct SharedKnowledge {
-    std::mutex mutex;
-    // Guarded by mutex.
-    RateJudge up;
-    RateJudge down;
+    Mutex mutex;
+    RateJudge up GUARDED_BY(mutex);
+    RateJudge down GUARDED_BY(mutex);
 
     KnownAddresses addresses;
 };
@@ -105,9 +104,10 @@ private:
     TransferCounters counters_;
     std::atomic<std::uint64_t> in_flight_{0};
 
-    std::mutex mutex_;
-    Inbox inbox_;          // guarded by mutex_
-    bool closed_ = false;  // guarded by mutex_; nothing is accepted any more
+    Mutex mutex_;
+    Inbox inbox_ GUARDED_BY(mutex_);
+    // Nothing is accepted any more.
+    bool closed_ GUARDED_BY(mutex_) = false;
 
     std::thread thread_;
 };

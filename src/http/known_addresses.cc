@@ -7,7 +7,7 @@
 namespace ckptfs {
 
 void KnownAddresses::connected(std::string_view authority, std::string_view address, bool looked_up) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto host = hosts_.find(authority);
     if (host == hosts_.end()) {
         if (hosts_.size() >= kMostHosts) {
@@ -31,19 +31,19 @@ void KnownAddresses::connected(std::string_view authority, std::string_view addr
 }
 
 void KnownAddresses::lookup_failed(std::string_view authority, SteadyTime now) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto host = hosts_.find(authority); host != hosts_.end()) {
         host->second.look_up_at = now + kWithoutLookup;
     }
 }
 
 void KnownAddresses::unreachable(std::string_view authority) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     hosts_.erase(hosts_.lower_bound(authority), hosts_.upper_bound(authority));
 }
 
 std::vector<std::string> KnownAddresses::instead_of_lookup(std::string_view authority, SteadyTime now) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto host = hosts_.find(authority);
     if (host == hosts_.end() || !host->second.look_up_at) {
         return {};

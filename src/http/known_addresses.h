@@ -10,12 +10,12 @@
 
 #include <cstddef>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 
 namespace ckptfs {
@@ -48,9 +48,8 @@ private:
         std::optional<SteadyTime> look_up_at;
     };
 
-    std::mutex mutex_;
-    // --- guarded by `mutex_`
-    std::map<std::string, Host, std::less<>> hosts_;
+    Mutex mutex_;
+    std::map<std::string, Host, std::less<>> hosts_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs
