@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/digest.h"
+#include "base/mutex.h"
 #include "ckptfs/log.h"
 #include "s3/error_table.h"
 #include "s3/head_operation.h"
@@ -61,7 +61,10 @@ public:
         const std::vector<RemoveRequest> alone(odd, requests.end());
         requests.erase(odd, requests.end());
         together_ = std::move(requests);
-        answers_due_ = alone.size() + (together_.empty() ? 0 : 1);
+        {
+            const MutexLock lock(mutex_);
+            answers_due_ = alone.size() + (together_.empty() ? 0 : 1);
+        }
         send_alone(alone);
         if (!together_.empty()) {
             send_together();
@@ -72,9 +75,9 @@ private:
     void send_alone(const std::vector<RemoveRequest>& requests) {
         for (const RemoveRequest& request : requests) {
             delete_object(sender_, request, [self = shared_from_this(), key = request.key](Status removed) {
-                self->answered([&](DeleteOperation& joined) {
+                self->answered([&]() REQUIRES(self->mutex_) {
                     if (!removed) {
-                        joined.failures_.push_back({key, std::move(removed.error())});
+                        self->failures_.push_back({key, std::move(removed.error())});
                     }
                 });
             });
@@ -135,16 +138,16 @@ private:
         if (outcome && uses_md5_) {
             sender_->found_deletes_want_md5();
         }
-        answered([&](DeleteOperation& joined) {
+        answered([&]() REQUIRES(mutex_) {
             // Given up on some keys: the others are gone, so the answer names those.
             if (!outcome && (batch_failures_.empty() || outcome.error().errno_value == ECANCELED)) {
-                joined.failed_ = std::move(outcome.error());
+                failed_ = std::move(outcome.error());
                 return;
             }
             for (DeleteFailure& failed : batch_failures_) {
                 failed.error.outcome_unknown = failed.error.outcome_unknown || retry.outcome_unknown;
                 if (!is_gone(failed.error)) {
-                    joined.failures_.push_back(std::move(failed));
+                    failures_.push_back(std::move(failed));
                 }
             }
         });
@@ -162,25 +165,29 @@ private:
 
     void give_up_on_batches() {
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             answers_due_ += together_.size() - 1;
         }
         send_alone(together_);
     }
 
     // Runs `take` under the lock; the last answer is that of the operation.
-    void answered(const std::function<void(DeleteOperation&)>& take) {
+    void answered(const std::function<void()>& take) {
+        std::vector<DeleteFailure> failures;
+        std::optional<Error> failed;
         {
-            const std::lock_guard lock(mutex_);
-            take(*this);
+            const MutexLock lock(mutex_);
+            take();
             if (--answers_due_ > 0) {
                 return;
             }
+            failures = std::move(failures_);
+            failed = std::move(failed_);
         }
-        if (failed_) {
-            done_(failure(std::move(*failed_)));
+        if (failed) {
+            done_(failure(std::move(*failed)));
         } else {
-            done_(std::move(failures_));
+            done_(std::move(failures));
         }
     }
 
@@ -192,11 +199,10 @@ private:
     bool uses_md5_;
     const StoreDone<std::vector<DeleteFailure>> done_;
 
-    std::mutex mutex_;
-    // --- guarded by `mutex_`
-    std::size_t answers_due_ = 0;
-    std::vector<DeleteFailure> failures_;
-    std::optional<Error> failed_;
+    Mutex mutex_;
+    std::size_t answers_due_ GUARDED_BY(mutex_) = 0;
+    std::vector<DeleteFailure> failures_ GUARDED_BY(mutex_);
+    std::optional<Error> failed_ GUARDED_BY(mutex_);
 };
 
 // One name, and the version of it where that is given.

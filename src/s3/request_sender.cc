@@ -81,7 +81,7 @@ void RequestSender::resume(const SharedCall& call, Error error) {
 }
 
 bool RequestSender::enter() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) {
         return false;
     }
@@ -90,7 +90,7 @@ bool RequestSender::enter() {
 }
 
 void RequestSender::leave() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     --outstanding_;
     if (outstanding_ == 0) {
         idle_.notify_all();
@@ -101,7 +101,7 @@ void RequestSender::stop() {
     std::vector<SharedCall> dropped;
     std::vector<HttpTransport::Id> under_way;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopping_ = true;
         dropped = queue_.drain();
         for (auto& [wait, delayed] : delayed_) {
@@ -118,12 +118,12 @@ void RequestSender::stop() {
     for (const SharedCall& call : dropped) {
         finish(call, failure(canceled(*call)));
     }
-    std::unique_lock lock(mutex_);
-    idle_.wait(lock, [this] { return outstanding_ == 0; });
+    MutexLock lock(mutex_);
+    idle_.wait(lock, [this]() REQUIRES(mutex_) { return outstanding_ == 0; });
 }
 
 S3Statistics RequestSender::statistics() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     S3Statistics now = statistics_;
     now.in_flight = static_cast<std::uint64_t>(queue_.under_way());
     now.waiting = queue_.waiting() + delayed_.size();
@@ -148,7 +148,7 @@ void RequestSender::compute(Call& call) const {
 void RequestSender::enqueue(const SharedCall& call) {
     bool accepted = false;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         accepted = !stopping_;
         if (accepted) {
             call->queued_at = clock_.now();
@@ -169,7 +169,7 @@ void RequestSender::pump() {
     while (true) {
         SharedCall call;
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (first && pumping_) {
                 return;
             }
@@ -223,7 +223,7 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
         });
     bool cancel = false;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (call->answered_attempt < attempt) {
             active_[call.get()] = id;
             cancel = stopping_;
@@ -270,7 +270,7 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
     bool outage_is_over = false;
     bool accepted_others = false;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         call->answered_attempt = attempt;
         // Not by a request that never failed: others may fail all the while.
         outage_is_over = outcome && call->retry->has_failed && outage_was_told_ && delayed_.empty();
@@ -305,7 +305,7 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
 }
 
 void RequestSender::release_slot(const SharedCall& call, const Result<HttpResponse>& outcome) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     active_.erase(call.get());
     queue_.ended(*call);
     if (outcome) {
@@ -383,7 +383,7 @@ void RequestSender::correct_clock(const SharedCall& call, Error error) {
 
 void RequestSender::retry_now(const SharedCall& call) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         ++statistics_.retries;
     }
     enqueue(call);
@@ -403,7 +403,7 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
     bool dropped = false;
     bool tell = false;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         delay = delay_before_retry(policy_, error, retry.failed_attempts, failing_for, random_(), call->retry_after);
         dropped = stopping_;
         failing_since_ = failing_since_.value_or(now);
@@ -464,7 +464,7 @@ bool RequestSender::is_worth_a_line(Milliseconds failing_for, SteadyTime now) {
 void RequestSender::wake_delayed(WaitNumber wait) {
     SharedCall woken;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         const auto found = delayed_.find(wait);
         if (found == delayed_.end()) {
             return;

@@ -13,17 +13,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "aws/clock_correction.h"
 #include "aws/credentials.h"
+#include "base/mutex.h"
 #include "base/retry.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
@@ -109,11 +108,10 @@ private:
     void correct_clock(const SharedCall& call, Error error);
     void retry_later(const SharedCall& call, Error error);
     void retry_now(const SharedCall& call);
-    // With mutex_ held.
-    void arm(WaitNumber wait, Milliseconds delay);
-    void end_outage(SteadyTime now);
-    // With mutex_ held: a store that fails is worth a log line now and then, long before its requests are given up.
-    [[nodiscard]] bool is_worth_a_line(Milliseconds failing_for, SteadyTime now);
+    void arm(WaitNumber wait, Milliseconds delay) REQUIRES(mutex_);
+    void end_outage(SteadyTime now) REQUIRES(mutex_);
+    // A store that fails is worth a log line now and then, long before its requests are given up.
+    [[nodiscard]] bool is_worth_a_line(Milliseconds failing_for, SteadyTime now) REQUIRES(mutex_);
     void wake_delayed(WaitNumber wait);
     void finish(const SharedCall& call, Result<HttpResponse> outcome);
     [[nodiscard]] Error canceled(const Call& call) const;
@@ -139,23 +137,22 @@ private:
     std::atomic<bool> deletes_want_md5_ = false;
     ClockCorrection store_clock_;
 
-    mutable std::mutex mutex_;
-    std::condition_variable idle_;
-    // Guarded by mutex_.
-    RequestQueue queue_;
-    std::unordered_map<WaitNumber, Delayed> delayed_;
-    WaitNumber last_wait_ = 0;
+    mutable Mutex mutex_;
+    Condition idle_;
+    RequestQueue queue_ GUARDED_BY(mutex_);
+    std::unordered_map<WaitNumber, Delayed> delayed_ GUARDED_BY(mutex_);
+    WaitNumber last_wait_ GUARDED_BY(mutex_) = 0;
     // The first failure after the last answer that showed a store.
-    std::optional<SteadyTime> failing_since_;
-    std::unordered_map<Call*, HttpTransport::Id> active_;
-    std::uint64_t outstanding_ = 0;
-    bool pumping_ = false;
-    bool stopping_ = false;
+    std::optional<SteadyTime> failing_since_ GUARDED_BY(mutex_);
+    std::unordered_map<Call*, HttpTransport::Id> active_ GUARDED_BY(mutex_);
+    std::uint64_t outstanding_ GUARDED_BY(mutex_) = 0;
+    bool pumping_ GUARDED_BY(mutex_) = false;
+    bool stopping_ GUARDED_BY(mutex_) = false;
     // The latest that a request was answered well with.
-    SharedCredentials accepted_credentials_;
-    std::optional<SteadyTime> told_at_;
-    bool outage_was_told_ = false;
-    S3Statistics statistics_;
+    SharedCredentials accepted_credentials_ GUARDED_BY(mutex_);
+    std::optional<SteadyTime> told_at_ GUARDED_BY(mutex_);
+    bool outage_was_told_ GUARDED_BY(mutex_) = false;
+    S3Statistics statistics_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -11,7 +11,7 @@ void RequestStatistics::ended(const Attempt& attempt) {
     const auto bound =
         std::lower_bound(OperationStatistics::kBounds.begin(), OperationStatistics::kBounds.end(), seconds);
     const auto bucket = static_cast<std::size_t>(bound - OperationStatistics::kBounds.begin());
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto found = operations_.find(attempt.operation);
     if (found == operations_.end()) {
         found = operations_.emplace(attempt.operation, OperationStatistics{}).first;
@@ -30,7 +30,7 @@ void RequestStatistics::ended(const Attempt& attempt) {
 }
 
 std::vector<OperationStatistics> RequestStatistics::operations() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<OperationStatistics> all;
     all.reserve(operations_.size());
     for (const auto& [name, operation] : operations_) {

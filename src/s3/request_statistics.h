@@ -6,10 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "s3/attempt.h"
 
 namespace ckptfs {
@@ -38,9 +38,8 @@ public:
     [[nodiscard]] std::vector<OperationStatistics> operations() const;
 
 private:
-    mutable std::mutex mutex_;
-    // Guarded by mutex_.
-    std::map<std::string, OperationStatistics, std::less<>> operations_;
+    mutable Mutex mutex_;
+    std::map<std::string, OperationStatistics, std::less<>> operations_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -7,9 +7,10 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
+
+#include "base/mutex.h"
 
 namespace ckptfs {
 
@@ -20,11 +21,11 @@ class StoreHabits {
 public:
     // True the first time: it is worth a log line.
     [[nodiscard]] bool is_first(const std::string& habit) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return told_.insert(habit).second;
     }
     [[nodiscard]] bool has(const std::string& habit) const {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return told_.contains(habit);
     }
 
@@ -32,14 +33,14 @@ public:
     // other was taken as in S3 in between: a proxy may have refused the first, and while it was looked at, the version
     // may have gone and come back. True when it comes to be believed: it is worth a log line.
     bool took(const std::string& kind, SentCondition sent) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         Seen& seen = conditions_[kind];
         seen.times = seen.sent == sent ? seen.times + 1 : 1;
         seen.sent = sent;
         return sent != SentCondition::kAsInS3 && seen.times == 2;
     }
     [[nodiscard]] SentCondition condition(const std::string& kind) const {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         const auto found = conditions_.find(kind);
         return found != conditions_.end() && found->second.times > 1 ? found->second.sent : SentCondition::kAsInS3;
     }
@@ -50,10 +51,9 @@ private:
         std::uint64_t times = 0;
     };
 
-    mutable std::mutex mutex_;
-    // --- guarded by `mutex_`
-    std::set<std::string> told_;
-    std::map<std::string, Seen> conditions_;
+    mutable Mutex mutex_;
+    std::set<std::string> told_ GUARDED_BY(mutex_);
+    std::map<std::string, Seen> conditions_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs
