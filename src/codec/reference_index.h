@@ -83,12 +83,14 @@ private:
     // With the mutex held exclusively.
     void coarsen();
     void place(std::size_t first);
+
     void bring_up_to_date();
 
     const std::size_t max_pieces_;
     std::atomic<std::size_t> count_{0};
     std::atomic<int> credit_{0};
 
+    // Not a Mutex: the compiler cannot follow a lock that a Lookup keeps.
     mutable std::shared_mutex mutex_;
     // Guarded by mutex_.
     unsigned level_ = 0;

@@ -38,7 +38,7 @@ RefreshingProvider::~RefreshingProvider() {
 
 void RefreshingProvider::stop() {
     stop_.request_stop();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
 }
@@ -46,7 +46,7 @@ void RefreshingProvider::stop() {
 void RefreshingProvider::get(CredentialsReady ready) {
     Result<SharedCredentials> answer;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (stopping_) {
             answer = failure(stopped());
         } else if (holds_usable()) {
@@ -66,12 +66,12 @@ void RefreshingProvider::get(CredentialsReady ready) {
 }
 
 void RefreshingProvider::refuse(const SharedCredentials& credentials) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     refused_ = refused_ || held_ == credentials;
 }
 
 void RefreshingProvider::accept(const SharedCredentials& credentials) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     has_accepted_ = true;
     if (held_ == credentials) {
         refusals_ = 0;
@@ -79,12 +79,12 @@ void RefreshingProvider::accept(const SharedCredentials& credentials) {
 }
 
 bool RefreshingProvider::has_accepted() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return has_accepted_;
 }
 
 std::string RefreshingProvider::source() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return source_name_;
 }
 
@@ -115,7 +115,7 @@ Milliseconds RefreshingProvider::time_to_refresh() const {
 }
 
 void RefreshingProvider::run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!stopping_) {
         if (!is_fetch_due()) {
             changed_.wait_for(lock, time_to_refresh());

@@ -10,10 +10,8 @@
 // The destructor stops.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -21,6 +19,7 @@
 #include <vector>
 
 #include "aws/credentials.h"
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "credentials/refresh_policy.h"
 #include "credentials/source.h"
@@ -44,39 +43,37 @@ public:
 
 private:
     void run();
-    // With mutex_ held.
-    [[nodiscard]] bool holds_valid() const;
-    [[nodiscard]] bool holds_usable() const;
-    [[nodiscard]] bool is_paused() const;
-    [[nodiscard]] bool is_fetch_due() const;
-    [[nodiscard]] Milliseconds time_to_refresh() const;
-    [[nodiscard]] std::string validity() const;
-    void keep(SharedCredentials fetched);
-    void count_failure(Error error);
+    [[nodiscard]] bool holds_valid() const REQUIRES(mutex_);
+    [[nodiscard]] bool holds_usable() const REQUIRES(mutex_);
+    [[nodiscard]] bool is_paused() const REQUIRES(mutex_);
+    [[nodiscard]] bool is_fetch_due() const REQUIRES(mutex_);
+    [[nodiscard]] Milliseconds time_to_refresh() const REQUIRES(mutex_);
+    [[nodiscard]] std::string validity() const REQUIRES(mutex_);
+    void keep(SharedCredentials fetched) REQUIRES(mutex_);
+    void count_failure(Error error) REQUIRES(mutex_);
 
     const std::unique_ptr<CredentialSource> source_;
     const Clock& clock_;
 
     std::stop_source stop_;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    // Guarded by mutex_.
-    std::function<double()> random_;
-    std::string source_name_;
-    SharedCredentials held_;
-    std::optional<RefreshTimes> times_;
-    std::vector<CredentialsReady> waiting_;
-    bool has_succeeded_ = false;
-    bool has_accepted_ = false;
-    bool stopping_ = false;
+    Mutex mutex_;
+    Condition changed_;
+    std::function<double()> random_ GUARDED_BY(mutex_);
+    std::string source_name_ GUARDED_BY(mutex_);
+    SharedCredentials held_ GUARDED_BY(mutex_);
+    std::optional<RefreshTimes> times_ GUARDED_BY(mutex_);
+    std::vector<CredentialsReady> waiting_ GUARDED_BY(mutex_);
+    bool has_succeeded_ GUARDED_BY(mutex_) = false;
+    bool has_accepted_ GUARDED_BY(mutex_) = false;
+    bool stopping_ GUARDED_BY(mutex_) = false;
     // The store has refused what is held.
-    bool refused_ = false;
+    bool refused_ GUARDED_BY(mutex_) = false;
     // Fetches for that reason, since a request was last accepted.
-    int refusals_ = 0;
-    int failures_ = 0;
-    SteadyTime paused_until_{};
-    Error last_error_;
+    int refusals_ GUARDED_BY(mutex_) = 0;
+    int failures_ GUARDED_BY(mutex_) = 0;
+    SteadyTime paused_until_ GUARDED_BY(mutex_){};
+    Error last_error_ GUARDED_BY(mutex_);
 
     // Last, so that everything above exists before it runs.
     std::thread thread_;

@@ -57,6 +57,7 @@ Result<HttpResponse> ServiceClient::ask_once(HttpRequest request, const std::sto
 }
 
 bool pause_for(std::chrono::milliseconds time, const std::stop_token& stop) {
+    // Not a Mutex: only the standard condition waits for a stop token, and this one guards nothing.
     std::mutex mutex;
     std::condition_variable_any requested;
     std::unique_lock lock(mutex);
