@@ -13,13 +13,13 @@
 #include <limits>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/clock.h"
@@ -98,13 +98,12 @@ struct BlockRun {
 struct SecondTable {
     using Done = std::function<void(std::shared_ptr<const FrameLayout>)>;
 
-    std::mutex mutex;
-    // --- guarded by `mutex`
-    bool is_here = false;
+    Mutex mutex;
+    bool is_here GUARDED_BY(mutex) = false;
     // Null where it says what the first one says.
-    std::shared_ptr<const FrameLayout> layout;
-    bool is_under_way = false;
-    std::vector<std::pair<std::uint64_t, Done>> waiting;
+    std::shared_ptr<const FrameLayout> layout GUARDED_BY(mutex);
+    bool is_under_way GUARDED_BY(mutex) = false;
+    std::vector<std::pair<std::uint64_t, Done>> waiting GUARDED_BY(mutex);
 };
 
 struct CachedVersion {

@@ -68,7 +68,7 @@ BlockCache::~BlockCache() = default;
 
 std::shared_ptr<CachedVersion> BlockCache::version(const ObjectInfo& object,
                                                    std::shared_ptr<const FrameLayout> layout) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     forget_unused_versions();
     std::shared_ptr<CachedVersion>& known = versions_[version_name(object)];
     if (known == nullptr) {
@@ -93,7 +93,7 @@ void BlockCache::forget_unused_versions() {
 void BlockCache::keep_tail(CachedVersion& version, std::uint64_t offset, std::uint32_t bytes, Buffer buffer) {
     auto block = std::make_shared<Block>(offset, bytes, std::move(buffer), held_);
     block->filled.store(bytes);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const bool is_whole_file = offset == 0 && version.layout->identity();
     std::shared_ptr<Block>& slot = is_whole_file ? version.blocks[0] : version.tail;
     if (slot != nullptr) {
@@ -108,7 +108,7 @@ void BlockCache::keep_tail(CachedVersion& version, std::uint64_t offset, std::ui
 }
 
 void BlockCache::mark_gone(CachedVersion& version, const Error& error) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!version.gone) {
         version.gone = error;
     }
@@ -121,7 +121,7 @@ BlockCache::Lookup BlockCache::try_read(CachedVersion& version, std::uint64_t of
     Payload payload;
     const std::uint64_t first = offset / kFrameSize;
     const std::uint64_t last = (offset + size - 1) / kFrameSize;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (in_tail(version, offset)) {
         const auto begin = static_cast<std::uint32_t>(offset - version.tail->offset);
         payload.append(pin(version.tail, begin, begin + static_cast<std::uint32_t>(size)));
@@ -156,7 +156,7 @@ void BlockCache::read(std::shared_ptr<CachedVersion> version, std::shared_ptr<Pe
     Wanted wanted{std::move(version), std::move(read), std::move(fetch), {}};
     bool others_wait = false;
     {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         others_wait = !queue_.empty();
     }
     if (!others_wait && attach_now(wanted)) {
@@ -164,7 +164,7 @@ void BlockCache::read(std::shared_ptr<CachedVersion> version, std::shared_ptr<Pe
     }
     wanted.spare.clear();
     {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         queue_.push_back(std::move(wanted));
         if (queue_served_) {
             return;
@@ -193,7 +193,7 @@ bool BlockCache::read_now(std::shared_ptr<CachedVersion> version, std::shared_pt
 }
 
 bool BlockCache::refers(const CachedVersion& version, FileRange range) const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (std::uint64_t index = range.offset / kFrameSize; index * kFrameSize < range.end(); ++index) {
         const std::shared_ptr<Block> block = find_block(version, index);
         if (block != nullptr && block->refers.load()) {
@@ -209,7 +209,7 @@ void BlockCache::serve_queue() {
     for (;;) {
         Wanted* head = nullptr;
         {
-            std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (queue_.empty()) {
                 queue_served_ = false;
                 return;
@@ -230,7 +230,7 @@ void BlockCache::serve_queue() {
         }
         Wanted served;
         {
-            std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             served = std::move(queue_.front());
             queue_.pop_front();
         }
@@ -243,7 +243,7 @@ std::size_t BlockCache::attach(Wanted& wanted) {
     std::vector<std::shared_ptr<BlockRun>> runs;
     std::optional<Error> gone;
     {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         std::size_t absent = 0;
         for (std::size_t i = 0; i < read.pieces(); ++i) {
             absent += find_block(*wanted.version, read.first_block() + i) == nullptr ? 1 : 0;
@@ -309,7 +309,7 @@ std::optional<Buffer> BlockCache::take_now(Need need) {
 bool BlockCache::evict_one(Need need) {
     std::shared_ptr<Block> victim;
     {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         victim = order_.victim(need == Need::kRead, clock_.now());
         if (victim == nullptr) {
             return false;
@@ -350,7 +350,7 @@ void BlockCache::repay() {
     }
 }
 
-// --- with the mutex held
+// --- blocks
 
 bool BlockCache::in_tail(const CachedVersion& version, std::uint64_t offset) const {
     return version.tail != nullptr && version.layout->identity() && offset >= version.tail->offset;

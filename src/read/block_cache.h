@@ -21,12 +21,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/clock.h"
@@ -142,17 +142,18 @@ private:
     bool relieve(MemoryUse waiting);
     void repay();
 
-    // With mutex_ held.
-    [[nodiscard]] bool in_tail(const CachedVersion& version, std::uint64_t offset) const;
-    void touch(const std::shared_ptr<Block>& block);
-    [[nodiscard]] Slice pin(const std::shared_ptr<Block>& block, std::uint32_t begin, std::uint32_t end);
+    [[nodiscard]] bool in_tail(const CachedVersion& version, std::uint64_t offset) const REQUIRES(mutex_);
+    void touch(const std::shared_ptr<Block>& block) REQUIRES(mutex_);
+    [[nodiscard]] Slice pin(const std::shared_ptr<Block>& block, std::uint32_t begin, std::uint32_t end)
+        REQUIRES(mutex_);
     // The block is no longer found; what still refers to it keeps it.
-    void forget(Block& block);
-    void abandon_run(BlockRun& run);
-    [[nodiscard]] std::shared_ptr<Block> find_block(const CachedVersion& version, std::uint64_t index) const;
-    [[nodiscard]] std::shared_ptr<Block> create(CachedVersion& version, std::uint64_t index,
-                                                std::vector<Buffer>& spare);
-    void forget_unused_versions();
+    void forget(Block& block) REQUIRES(mutex_);
+    void abandon_run(BlockRun& run) REQUIRES(mutex_);
+    [[nodiscard]] std::shared_ptr<Block> find_block(const CachedVersion& version, std::uint64_t index) const
+        REQUIRES(mutex_);
+    [[nodiscard]] std::shared_ptr<Block> create(CachedVersion& version, std::uint64_t index, std::vector<Buffer>& spare)
+        REQUIRES(mutex_);
+    void forget_unused_versions() REQUIRES(mutex_);
 
     // Takes what the read still needs, as far as there is memory; true when it has been attached.
     [[nodiscard]] bool attach_now(Wanted& wanted);
@@ -180,12 +181,12 @@ private:
     // The pool keeps its listeners for good.
     std::shared_ptr<BlockCache*> self_;
 
-    mutable std::mutex mutex_;
-    std::unordered_map<std::string, std::shared_ptr<CachedVersion>> versions_;
-    std::size_t sweep_at_ = 64;
-    EvictionOrder order_;
-    std::deque<Wanted> queue_;
-    bool queue_served_ = false;
+    mutable Mutex mutex_;
+    std::unordered_map<std::string, std::shared_ptr<CachedVersion>> versions_ GUARDED_BY(mutex_);
+    std::size_t sweep_at_ GUARDED_BY(mutex_) = 64;
+    EvictionOrder order_ GUARDED_BY(mutex_);
+    std::deque<Wanted> queue_ GUARDED_BY(mutex_);
+    bool queue_served_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ckptfs

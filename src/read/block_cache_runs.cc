@@ -15,7 +15,7 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
     std::shared_ptr<BlockRun> run;
     for (; claim.end < span.end; ++claim.end) {
         {
-            std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (version.gone || in_tail(version, claim.end * kFrameSize)) {
                 claim.end = span.end;
                 break;
@@ -43,7 +43,7 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
             }
             buffers.push_back(std::move(*buffer));
         }
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (find_block(version, claim.end) != nullptr) {
             run = nullptr;
             continue;
@@ -63,7 +63,7 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
 }
 
 void BlockCache::consumed(CachedVersion& version, BlockSpan span) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (std::uint64_t index = span.begin; index < span.end; ++index) {
         const std::shared_ptr<Block> block = find_block(version, index);
         if (block != nullptr && block->place == Block::Place::kUsed) {
@@ -73,7 +73,7 @@ void BlockCache::consumed(CachedVersion& version, BlockSpan span) {
 }
 
 void BlockCache::abandon(CachedVersion& version, BlockSpan span) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (std::uint64_t index = span.begin; index < span.end; ++index) {
         const std::shared_ptr<Block> block = find_block(version, index);
         if (block != nullptr && block->run != nullptr && block->run->read_ahead && !block->run->wanted) {
@@ -98,7 +98,7 @@ void BlockCache::abandon_run(BlockRun& run) {
 
 Payload BlockCache::stored_tail(const CachedVersion& version, std::uint64_t offset, std::uint64_t size) {
     Payload stored;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (version.tail != nullptr && offset >= version.tail->offset &&
         offset + size <= version.tail->offset + version.tail->size) {
         const auto begin = static_cast<std::uint32_t>(offset - version.tail->offset);
@@ -111,10 +111,10 @@ Payload BlockCache::stored_tail(const CachedVersion& version, std::uint64_t offs
 void BlockCache::filled(std::shared_ptr<Block> block) {
     std::vector<std::pair<Block::Waiter, Slice>> served;
     {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         const std::uint32_t available = block->filled.load();
         std::uint32_t next = Block::kNobodyWaits;
-        std::erase_if(block->waiters, [&](Block::Waiter& waiter) {
+        std::erase_if(block->waiters, [&](Block::Waiter& waiter) REQUIRES(mutex_) {
             if (waiter.end > available) {
                 next = std::min(next, waiter.end);
                 return false;
@@ -146,7 +146,7 @@ void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
     std::vector<std::shared_ptr<Block>> unfinished;
     std::vector<Block::Waiter> failed;
     {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         for (std::shared_ptr<Block>& block : run.blocks) {
             if (block == nullptr) {
                 continue;

@@ -2,9 +2,9 @@
 #include "read/file_reader.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/range_fetch.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
@@ -35,7 +35,7 @@ public:
     }
 
     ReadPlan on_read(std::uint64_t offset, std::size_t size, Found found, const ReadEnvironment& environment) {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         std::uint64_t limit = cache_.shares().share(this, window_.sequential_streams(), environment.clock.now());
         if (environment.config.max_read_ahead > 0) {
             limit = std::min(limit, blocks_of(environment.config.max_read_ahead));
@@ -44,15 +44,15 @@ public:
     }
 
     void not_fetched(const ReadPlan& plan, const BlockCache::Claim& claim) {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         window_.not_fetched(plan, claim.end, claim.memory_is_short);
     }
 
 private:
     BlockCache& cache_;
     const std::shared_ptr<CachedVersion> version_;
-    std::mutex mutex_;
-    ReadWindow window_;
+    Mutex mutex_;
+    ReadWindow window_ GUARDED_BY(mutex_);
 };
 
 class VersionReader final : public FileReader, public std::enable_shared_from_this<VersionReader> {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "read/block_cache.h"
 #include "read/block_fetch.h"
@@ -33,7 +33,7 @@ public:
         if (version_is_gone(error)) {
             environment_.cache.mark_gone(*version_, error);
         }
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (!error_) {
             error_ = error;
         }
@@ -49,8 +49,8 @@ private:
     ReadEnvironment& environment_;
     const std::shared_ptr<CachedVersion> version_;
     const std::shared_ptr<BlockRun> run_;
-    std::mutex mutex_;
-    std::optional<Error> error_;
+    Mutex mutex_;
+    std::optional<Error> error_ GUARDED_BY(mutex_);
 };
 
 struct WantedFrame {

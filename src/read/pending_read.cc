@@ -32,7 +32,7 @@ void PendingRead::deliver(std::size_t piece, Slice slice) {
 
 void PendingRead::fail(const Error& error) {
     {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (!error_) {
             error_ = error;
         }
@@ -41,7 +41,10 @@ void PendingRead::fail(const Error& error) {
 }
 
 void PendingRead::fail_all(const Error& error) {
-    error_ = error;
+    {
+        const MutexLock lock(mutex_);
+        error_ = error;
+    }
     settle(slices_.size());
 }
 
@@ -50,9 +53,14 @@ void PendingRead::settle(std::size_t pieces) {
         return;
     }
     executor_.post([self = shared_from_this()] {
-        if (self->error_) {
+        std::optional<Error> error;
+        {
+            const MutexLock lock(self->mutex_);
+            error = std::move(self->error_);
+        }
+        if (error) {
             self->slices_.clear();
-            self->done_(failure(*self->error_));
+            self->done_(failure(std::move(*error)));
             return;
         }
         Payload payload;

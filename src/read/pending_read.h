@@ -9,10 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/executor.h"
 #include "ckptfs/status.h"
@@ -45,8 +45,8 @@ private:
     FileReader::ReadDone done_;
     std::vector<Slice> slices_;
     std::atomic<std::size_t> missing_;
-    std::mutex mutex_;
-    std::optional<Error> error_;
+    Mutex mutex_;
+    std::optional<Error> error_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

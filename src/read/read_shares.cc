@@ -6,7 +6,7 @@
 namespace ckptfs {
 
 std::uint64_t ReadShares::share(const void* reader, std::size_t streams, SteadyTime now) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Reader& known = readers_[reader];
     streams_ = streams_ - known.streams + streams;
     known.streams = streams;
@@ -21,7 +21,7 @@ std::uint64_t ReadShares::share(const void* reader, std::size_t streams, SteadyT
 }
 
 void ReadShares::leave(const void* reader) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = readers_.find(reader);
     if (known != readers_.end()) {
         streams_ -= known->second.streams;
@@ -30,7 +30,7 @@ void ReadShares::leave(const void* reader) {
 }
 
 void ReadShares::forget_idle(SteadyTime now) {
-    std::erase_if(readers_, [&](const auto& entry) {
+    std::erase_if(readers_, [&](const auto& entry) REQUIRES(mutex_) {
         const bool idle = entry.second.last_read + kActiveFor < now;
         streams_ -= idle ? entry.second.streams : 0;
         return idle;

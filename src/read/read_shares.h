@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 
 namespace ckptfs {
@@ -31,13 +31,13 @@ private:
         std::size_t streams = 0;
         SteadyTime last_read{};
     };
-    void forget_idle(SteadyTime now);
+    void forget_idle(SteadyTime now) REQUIRES(mutex_);
 
     const std::uint64_t total_;
-    std::mutex mutex_;
-    std::map<const void*, Reader> readers_;
-    std::size_t streams_ = 0;
-    SteadyTime next_check_{};
+    Mutex mutex_;
+    std::map<const void*, Reader> readers_ GUARDED_BY(mutex_);
+    std::size_t streams_ GUARDED_BY(mutex_) = 0;
+    SteadyTime next_check_ GUARDED_BY(mutex_){};
 };
 
 }  // namespace ckptfs

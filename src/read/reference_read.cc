@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/range_fetch.h"
 #include "base/text.h"
 #include "read/block_cache.h"
@@ -140,7 +141,7 @@ private:
 
 void DirectReads::enqueue(std::shared_ptr<DirectRead> read) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         reads_.push_back(std::move(read));
         if (reads_.size() > 1) {
             return;
@@ -152,12 +153,12 @@ void DirectReads::enqueue(std::shared_ptr<DirectRead> read) {
 void DirectReads::go_on() {
     std::shared_ptr<DirectRead> first;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         first = reads_.front();
     }
     first->start([this] {
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             reads_.pop_front();
             if (reads_.empty()) {
                 return;
@@ -207,7 +208,7 @@ private:
         if (bytes) {
             payloads_[i] = std::move(*bytes);
         } else {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             error_ = std::move(bytes.error());
         }
         settle();
@@ -218,8 +219,13 @@ private:
             return;
         }
         // No other range is under way.
-        if (error_) {
-            done_(failure(std::move(*error_)));
+        std::optional<Error> error;
+        {
+            const MutexLock lock(mutex_);
+            error = std::move(error_);
+        }
+        if (error) {
+            done_(failure(std::move(*error)));
         } else if (no_memory_) {
             payloads_.clear();
             environment_.cache.direct_reads().enqueue(
@@ -240,9 +246,8 @@ private:
     std::vector<Payload> payloads_;
     std::atomic<std::size_t> missing_;
     std::atomic<bool> no_memory_{false};
-    std::mutex mutex_;
-    // Guarded by mutex_ until nothing is missing.
-    std::optional<Error> error_;
+    Mutex mutex_;
+    std::optional<Error> error_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

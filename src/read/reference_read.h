@@ -15,9 +15,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/codec.h"
 #include "ckptfs/status.h"
@@ -36,9 +36,9 @@ public:
 private:
     void go_on();
 
-    std::mutex mutex_;
-    // Guarded by mutex_. Bounded by the blocks that are being fetched; the first is under way.
-    std::deque<std::shared_ptr<DirectRead>> reads_;
+    Mutex mutex_;
+    // Bounded by the blocks that are being fetched; the first is under way.
+    std::deque<std::shared_ptr<DirectRead>> reads_ GUARDED_BY(mutex_);
 };
 
 // `ranges`: as FrameLayout::references() gave them. The answer is their bytes, one range behind the other.

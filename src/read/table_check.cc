@@ -2,7 +2,6 @@
 #include "read/table_check.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -49,7 +48,7 @@ void here(CachedVersion& version, Result<std::shared_ptr<const FrameLayout>> lay
         table = std::move(*layout);
     }
     {
-        const std::lock_guard lock(second.mutex);
+        const MutexLock lock(second.mutex);
         second.is_under_way = false;
         second.is_here = can_be_read;
         second.layout = table;
@@ -82,7 +81,7 @@ void read(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& ve
 void read_table_again(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& version, std::uint64_t offset,
                       SecondTable::Done done) {
     SecondTable& second = version->second_table;
-    std::unique_lock lock(second.mutex);
+    MutexLock lock(second.mutex);
     if (second.is_here) {
         const std::shared_ptr<const FrameLayout> table = unless_the_same(*version, second.layout, offset);
         lock.unlock();
