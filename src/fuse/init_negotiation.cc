@@ -26,7 +26,7 @@ void InitNegotiation::on_request(ByteSpan request) {
     fuse_init_in init{};
     const ByteSpan body = request.subspan(sizeof header);
     std::memcpy(&init, body.data(), std::min(body.size(), sizeof init));
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     request_ = Request{header.unique, init.flags, (init.flags & FUSE_INIT_EXT) != 0 ? init.flags2 : 0};
 }
 
@@ -36,7 +36,7 @@ bool InitNegotiation::on_reply(const struct iovec* parts, int count) {
         return false;
     }
     std::memcpy(&header, parts[0].iov_base, sizeof header);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!request_ || header.unique != request_->unique) {
         return false;
     }

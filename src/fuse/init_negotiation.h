@@ -15,9 +15,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "ckptfs/bytes.h"
 
 namespace ckptfs {
@@ -40,9 +40,8 @@ private:
     // Spares every later request the mutex.
     std::atomic<bool> finished_{false};
     std::atomic<bool> direct_io_allows_mmap_{false};
-    std::mutex mutex_;
-    // Guarded by mutex_.
-    std::optional<Request> request_;
+    Mutex mutex_;
+    std::optional<Request> request_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

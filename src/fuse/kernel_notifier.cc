@@ -9,7 +9,7 @@ namespace ckptfs {
 KernelNotifier::~KernelNotifier() {
     std::vector<std::thread> threads;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stop_ = true;
         threads.swap(threads_);
     }
@@ -21,7 +21,7 @@ KernelNotifier::~KernelNotifier() {
 
 void KernelNotifier::connect(Sink& sink) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         sink_ = &sink;
         start_thread_if_needed();
     }
@@ -29,11 +29,11 @@ void KernelNotifier::connect(Sink& sink) {
 }
 
 void KernelNotifier::disconnect() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
     sink_ = nullptr;
     const std::deque<Notice> dropped = std::exchange(queue_, {});
-    changed_.wait(lock, [this] { return under_way_.empty(); });
+    changed_.wait(lock, [this]() REQUIRES(mutex_) { return under_way_.empty(); });
     lock.unlock();
 }
 
@@ -53,7 +53,7 @@ void KernelNotifier::enqueue(Notice notice) {
     // What a dropped notice holds is released without the mutex.
     Notice dropped;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (closed_) {
             return;
         }
@@ -80,10 +80,11 @@ void KernelNotifier::start_thread_if_needed() {
 }
 
 std::optional<KernelNotifier::Notice> KernelNotifier::next() {
-    const auto found =
-        sink_ == nullptr ? queue_.end() : std::find_if(queue_.begin(), queue_.end(), [this](const Notice& notice) {
-            return !under_way_.contains(notice.node);
-        });
+    const auto found = sink_ == nullptr
+                           ? queue_.end()
+                           : std::find_if(queue_.begin(), queue_.end(), [this](const Notice& notice) REQUIRES(mutex_) {
+                                 return !under_way_.contains(notice.node);
+                             });
     if (found == queue_.end()) {
         return std::nullopt;
     }
@@ -110,10 +111,10 @@ void KernelNotifier::deliver(Sink& sink, const Notice& notice) {
 }
 
 void KernelNotifier::run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
         std::optional<Notice> notice;
-        changed_.wait(lock, [&] { return stop_ || (notice = next()).has_value(); });
+        changed_.wait(lock, [&]() REQUIRES(mutex_) { return stop_ || (notice = next()).has_value(); });
         if (!notice) {
             return;
         }

@@ -9,18 +9,17 @@
 // Threads: all functions may be called from any thread.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <unordered_set>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fs/kernel_cache.h"
 
 namespace ckptfs {
@@ -67,21 +66,20 @@ private:
     };
 
     void enqueue(Notice notice);
-    // With mutex_ held: the oldest notice for a node that no thread is working on.
-    std::optional<Notice> next();
-    void start_thread_if_needed();
+    // The oldest notice for a node that no thread is working on.
+    std::optional<Notice> next() REQUIRES(mutex_);
+    void start_thread_if_needed() REQUIRES(mutex_);
     void run();
     static void deliver(Sink& sink, const Notice& notice);
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    // Guarded by mutex_.
-    std::deque<Notice> queue_;
-    std::unordered_set<std::uint64_t> under_way_;
-    Sink* sink_ = nullptr;
-    bool closed_ = false;
-    bool stop_ = false;
-    std::vector<std::thread> threads_;
+    Mutex mutex_;
+    Condition changed_;
+    std::deque<Notice> queue_ GUARDED_BY(mutex_);
+    std::unordered_set<std::uint64_t> under_way_ GUARDED_BY(mutex_);
+    Sink* sink_ GUARDED_BY(mutex_) = nullptr;
+    bool closed_ GUARDED_BY(mutex_) = false;
+    bool stop_ GUARDED_BY(mutex_) = false;
+    std::vector<std::thread> threads_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

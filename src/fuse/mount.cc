@@ -11,11 +11,11 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
@@ -119,6 +119,7 @@ public:
     }
 
     Result<FileDescriptor> connection() const override {
+        const MutexLock lock(mutex_);
         FileDescriptor copy(fcntl(fuse_session_fd(session_.get()), F_DUPFD_CLOEXEC, 3));
         if (!copy) {
             return failure(errno, format("cannot duplicate the mount's descriptor: {}", std::strerror(errno)));
@@ -129,7 +130,7 @@ public:
     [[nodiscard]] const MountEntry& entry() const override { return entry_; }
 
     Status detach() override {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (std::exchange(detached_, true) || !is_mounted()) {
             return {};
         }
@@ -152,14 +153,14 @@ public:
 private:
     // The kernel gives the id of a mount that was taken away to the next one. Ours is not free before its connection
     // has ended.
-    [[nodiscard]] bool is_mounted() const {
+    [[nodiscard]] bool is_mounted() const REQUIRES(mutex_) {
         const auto table = read_mount_table();
         const auto top = table ? mount_at(*table, entry_.mount_point) : std::nullopt;
         return top && top->mount_id == entry_.mount_id &&
                (!has_ended() || (unique_id_ && unique_mount_id(entry_.mount_point) == unique_id_));
     }
 
-    [[nodiscard]] bool has_ended() const {
+    [[nodiscard]] bool has_ended() const REQUIRES(mutex_) {
         pollfd connection{fuse_session_fd(session_.get()), 0, 0};
         return connection.fd >= 0 && poll(&connection, 1, 0) == 1 && (connection.revents & POLLERR) != 0;
     }
@@ -167,6 +168,7 @@ private:
     // fuse_session_unmount() is what frees libfuse's copy of the path, but it would unmount whatever is there by now:
     // only when the connection has ended does it leave the tree alone.
     void free_session() {
+        const MutexLock lock(mutex_);
         if (has_ended()) {
             fuse_session_unmount(session_.get());
         }
@@ -175,10 +177,9 @@ private:
 
     const MountEntry entry_;
     const std::optional<std::uint64_t> unique_id_;
-    std::mutex mutex_;
-    // Guarded by mutex_.
-    SessionPointer session_;
-    bool detached_ = false;
+    mutable Mutex mutex_;
+    SessionPointer session_ GUARDED_BY(mutex_);
+    bool detached_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

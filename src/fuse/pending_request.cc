@@ -16,26 +16,26 @@ constexpr std::size_t kMaxSlices = 1023;
 }  // namespace
 
 void InterruptWatch::add(std::shared_ptr<PendingRequest> request) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     requests_.push_back(std::move(request));
 }
 
 void InterruptWatch::check() {
     std::vector<std::shared_ptr<PendingRequest>> requests;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         requests.swap(requests_);
     }
     // The last owner drops it here when the filesystem has released it without an answer.
     std::erase_if(requests, [](const std::shared_ptr<PendingRequest>& request) {
         return request.use_count() == 1 || request->give_up_if_dying();
     });
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     requests_.insert(requests_.end(), requests.begin(), requests.end());
 }
 
 std::size_t InterruptWatch::size() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return requests_.size();
 }
 

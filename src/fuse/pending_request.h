@@ -23,12 +23,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
@@ -50,9 +50,9 @@ public:
     [[nodiscard]] std::size_t size() const;
 
 private:
-    mutable std::mutex mutex_;
-    // Guarded by mutex_. Bounded by what the kernel has in flight.
-    std::vector<std::shared_ptr<PendingRequest>> requests_;
+    mutable Mutex mutex_;
+    // Bounded by what the kernel has in flight.
+    std::vector<std::shared_ptr<PendingRequest>> requests_ GUARDED_BY(mutex_);
 };
 
 // Whether a request may be given up at all before it has been handed over.

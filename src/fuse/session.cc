@@ -11,16 +11,15 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "fuse/init_negotiation.h"
@@ -48,7 +47,7 @@ constexpr std::size_t kMaxRequestSize = BufferPool::kBufferSize - kRequestOffset
 class BufferWait {
 public:
     void deliver(Buffer buffer) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (!abandoned_) {
             buffer_ = std::move(buffer);
             changed_.notify_all();
@@ -57,7 +56,7 @@ public:
 
     // Empty once `stopping`.
     std::optional<Buffer> wait(const std::atomic<bool>& stopping) {
-        std::unique_lock lock(mutex_);
+        MutexLock lock(mutex_);
         while (!buffer_ && !stopping) {
             changed_.wait_for(lock, kWakeAgain * 10);
         }
@@ -66,11 +65,10 @@ public:
     }
 
 private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    // Guarded by mutex_.
-    std::optional<Buffer> buffer_;
-    bool abandoned_ = false;
+    Mutex mutex_;
+    Condition changed_;
+    std::optional<Buffer> buffer_ GUARDED_BY(mutex_);
+    bool abandoned_ GUARDED_BY(mutex_) = false;
 };
 
 struct SessionDeleter {
@@ -124,10 +122,9 @@ private:
     std::unique_ptr<fuse_session, SessionDeleter> session_;
     KernelNotifier notifier_;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    // Guarded by mutex_.
-    int running_ = 0;
+    Mutex mutex_;
+    Condition changed_;
+    int running_ GUARDED_BY(mutex_) = 0;
     std::atomic<bool> stopping_{false};
     // One a worker; made before the first of them starts.
     std::deque<BusySince> busy_;
@@ -187,7 +184,10 @@ void FuseSession::serve(SessionEnvironment environment, int workers, Events even
     wake.sa_handler = [](int) {};
     sigaction(kWakeSignal, &wake, nullptr);
 
-    running_ = workers;
+    {
+        const MutexLock lock(mutex_);
+        running_ = workers;
+    }
     busy_.resize(static_cast<std::size_t>(workers));
     for (int i = 0; i < workers; ++i) {
         threads_.emplace_back([this, &busy = busy_[static_cast<std::size_t>(i)]] {
@@ -207,7 +207,7 @@ void FuseSession::stop() {
     if (parked_ != nullptr) {
         parked_->stop();
     }
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
     while (running_ > 0) {
@@ -287,7 +287,7 @@ std::optional<Buffer> FuseSession::take_buffer() {
 void FuseSession::worker_left() {
     bool last = false;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         last = --running_ == 0;
         changed_.notify_all();
     }
@@ -297,7 +297,7 @@ void FuseSession::worker_left() {
 }
 
 bool FuseSession::wait_until_stopping(Milliseconds time) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     return changed_.wait_for(lock, time, [this] { return stopping_.load(); });
 }
 
