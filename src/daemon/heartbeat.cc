@@ -2,9 +2,9 @@
 #include "daemon/heartbeat.h"
 
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "daemon/leftover_policy.h"
@@ -27,7 +27,7 @@ public:
           text_(heartbeat_text(host, environment_.clock.wall_now())) {}
 
     void schedule() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (stopped_) {
             return;
         }
@@ -38,7 +38,7 @@ public:
 
     // Whether an object is, or may be, there; then `gone` is called later.
     void stop(std::function<void()> gone) {
-        std::unique_lock lock(mutex_);
+        MutexLock lock(mutex_);
         stopped_ = true;
         const Timer::Id waiting = std::exchange(waiting_, 0);
         lock.unlock();
@@ -57,7 +57,7 @@ public:
 private:
     void beat() {
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (stopped_) {
                 return;
             }
@@ -76,7 +76,7 @@ private:
         if (!put) {
             log_info(format("others cannot see that this mount lives: {}", escaped(put.error().message)));
         }
-        std::unique_lock lock(mutex_);
+        MutexLock lock(mutex_);
         in_flight_ = false;
         std::function<void()> gone = std::exchange(gone_, nullptr);
         const bool stopped = stopped_;
@@ -92,7 +92,12 @@ private:
         if (!gone) {
             return;
         }
-        if (!beaten_) {
+        bool beaten = false;
+        {
+            const MutexLock lock(mutex_);
+            beaten = beaten_;
+        }
+        if (!beaten) {
             gone();
             return;
         }
@@ -103,13 +108,12 @@ private:
     const std::string key_;
     const std::string text_;
 
-    std::mutex mutex_;
-    // Guarded by mutex_; `beaten_` is constant once stopped and nothing is in flight.
-    Timer::Id waiting_ = 0;
-    bool in_flight_ = false;
-    bool beaten_ = false;
-    bool stopped_ = false;
-    std::function<void()> gone_;
+    Mutex mutex_;
+    Timer::Id waiting_ GUARDED_BY(mutex_) = 0;
+    bool in_flight_ GUARDED_BY(mutex_) = false;
+    bool beaten_ GUARDED_BY(mutex_) = false;
+    bool stopped_ GUARDED_BY(mutex_) = false;
+    std::function<void()> gone_ GUARDED_BY(mutex_);
 };
 
 Heartbeat::Heartbeat(Environment environment, std::string key, const std::string& host)

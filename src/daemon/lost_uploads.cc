@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
@@ -37,12 +37,12 @@ bool may_be_lost(const OpenUpload& upload, const std::string& key, WallTime aske
 }
 
 void LostAnswers::asked(const std::string& key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++requests_[key].under_way;
 }
 
 bool LostAnswers::answered(const std::string& key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = requests_.find(key);
     const bool lost = found->second.lost;
     if (--found->second.under_way == 0) {
@@ -52,7 +52,7 @@ bool LostAnswers::answered(const std::string& key) {
 }
 
 bool LostAnswers::is_under_way(const std::string& key) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return requests_.contains(key);
 }
 
@@ -60,7 +60,7 @@ void LostAnswers::ended(const Attempt& attempt) {
     if (!attempt.outcome_unknown || attempt.operation != "CreateMultipartUpload") {
         return;
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto found = requests_.find(attempt.key); found != requests_.end()) {
         found->second.lost = true;
     }
@@ -92,7 +92,7 @@ public:
     }
 
     void stop(std::function<void()> ended) {
-        std::unique_lock lock(mutex_);
+        MutexLock lock(mutex_);
         stopping_ = true;
         const Timer::Id waiting = std::exchange(waiting_, 0);
         lock.unlock();
@@ -146,7 +146,7 @@ private:
     }
 
     void add(const UploadIntent& intent) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (keys_.size() >= kMostKeys && !keys_.contains(intent.key)) {
             return;
         }
@@ -159,7 +159,7 @@ private:
     void look() {
         const auto round = std::make_shared<Round>();
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (looking_ || keys_.empty()) {
                 return;
             }
@@ -190,7 +190,7 @@ private:
                                 escaped(uploads.error().message)));
                 forget(key);
             } else {
-                const std::lock_guard lock(mutex_);
+                const MutexLock lock(mutex_);
                 keys_.at(key).looked_at = false;
                 keys_.at(key).failed = true;
             }
@@ -199,7 +199,7 @@ private:
             return;
         }
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             Key& state = keys_.at(key);
             // One whose answer is still to come looks the same.
             const bool creating = environment_.answers.is_under_way(key);
@@ -237,7 +237,7 @@ private:
     }
 
     bool has_been_empty(const UploadId& upload, bool is_empty) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         auto& empty = keys_.at(upload.key).empty;
         if (!is_empty) {
             empty.erase(upload.id);
@@ -250,7 +250,7 @@ private:
     void end(const SharedRound& round, const UploadId& upload) {
         environment_.store.abort_upload(upload, [self = shared_from_this(), round, upload](const Status& ended) {
             if (ended) {
-                const std::lock_guard lock(self->mutex_);
+                const MutexLock lock(self->mutex_);
                 ++round->ended;
                 self->keys_.at(upload.key).empty.erase(upload.id);
             } else if (cannot_be_asked(ended.error())) {
@@ -264,7 +264,7 @@ private:
     }
 
     void forget(const std::string& key) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         Key& state = keys_.at(key);
         state.empty.clear();
         state.looked_at = true;
@@ -278,7 +278,7 @@ private:
         }
         std::function<void()> ended;
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             looking_ = false;
             end_what_is_over();
             if (!keys_.empty() && (!stopping_ || (ended_ && another_look_may_help()))) {
@@ -292,10 +292,9 @@ private:
         }
     }
 
-    // These hold the mutex.
-    void end_what_is_over() {
+    void end_what_is_over() REQUIRES(mutex_) {
         const SteadyTime now = environment_.clock.now();
-        std::erase_if(keys_, [&](const auto& each) {
+        std::erase_if(keys_, [&](const auto& each) REQUIRES(mutex_) {
             const Key& key = each.second;
             const bool over = key.looked_at && key.empty.empty() && (stopping_ || now - key.lost >= kLate);
             for (const UploadIntent& intent : over ? key.intents : std::vector<UploadIntent>()) {
@@ -305,18 +304,18 @@ private:
         });
     }
 
-    [[nodiscard]] bool another_look_may_help() const {
+    [[nodiscard]] bool another_look_may_help() const REQUIRES(mutex_) {
         return std::any_of(keys_.begin(), keys_.end(), [](const auto& each) { return each.second.is_worth_a_look(); });
     }
 
-    void schedule() {
+    void schedule() REQUIRES(mutex_) {
         if (waiting_ != 0) {
             return;
         }
         const Milliseconds delay = another_look_may_help() ? kPatience : kLate;
         waiting_ = environment_.timer.after(delay, [self = shared_from_this()] {
             {
-                const std::lock_guard lock(self->mutex_);
+                const MutexLock lock(self->mutex_);
                 self->waiting_ = 0;
             }
             self->look();
@@ -324,13 +323,12 @@ private:
     }
 
     const Environment environment_;
-    std::mutex mutex_;
-    // Guarded by mutex_.
-    std::map<std::string, Key> keys_;
-    Timer::Id waiting_ = 0;
-    bool looking_ = false;
-    bool stopping_ = false;
-    std::function<void()> ended_;
+    Mutex mutex_;
+    std::map<std::string, Key> keys_ GUARDED_BY(mutex_);
+    Timer::Id waiting_ GUARDED_BY(mutex_) = 0;
+    bool looking_ GUARDED_BY(mutex_) = false;
+    bool stopping_ GUARDED_BY(mutex_) = false;
+    std::function<void()> ended_ GUARDED_BY(mutex_);
 };
 
 LostUploads::LostUploads(const Environment& environment) : search_(std::make_shared<Search>(environment)) {}

@@ -17,10 +17,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "daemon/mount_journal.h"
@@ -42,9 +42,8 @@ private:
         int under_way = 0;
         bool lost = false;
     };
-    mutable std::mutex mutex_;
-    // Guarded by mutex_.
-    std::map<std::string, Requests, std::less<>> requests_;
+    mutable Mutex mutex_;
+    std::map<std::string, Requests, std::less<>> requests_ GUARDED_BY(mutex_);
 };
 
 class LostUploads {

@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
@@ -71,7 +71,7 @@ public:
 
     // Does not wait for the file.
     void close() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         closed_ = true;
         server_.reset();
         if (!busy_ && !places_.file.empty()) {
@@ -82,7 +82,7 @@ public:
 private:
     // Serves, and returns what to write.
     std::optional<std::string> look() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (closed_) {
             return std::nullopt;
         }
@@ -99,7 +99,7 @@ private:
     }
 
     void remove_if_closed() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (closed_) {
             unlink(places_.file.c_str());
         }
@@ -122,11 +122,10 @@ private:
     // Of the thread that has set busy_.
     std::string file_problem_;
 
-    std::mutex mutex_;
-    // Guarded by mutex_.
-    bool closed_ = false;
-    std::unique_ptr<MetricsServer> server_;
-    std::string server_problem_;
+    Mutex mutex_;
+    bool closed_ GUARDED_BY(mutex_) = false;
+    std::unique_ptr<MetricsServer> server_ GUARDED_BY(mutex_);
+    std::string server_problem_ GUARDED_BY(mutex_);
 };
 
 MetricsPublisher::MetricsPublisher(Places places, Timer& timer, Executor& executor, MetricsServer::Figures figures)

@@ -16,6 +16,7 @@
 #include <set>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "base/uuid.h"
@@ -93,18 +94,24 @@ Result<std::string> content_of(const std::string& path) {
 
 // What becomes of leftovers, until the last answer.
 struct Ending {
-    explicit Ending(std::vector<Leftovers> all) : leftovers(std::move(all)), left(leftovers.size()) {}
+    explicit Ending(std::vector<Leftovers> all) : leftovers(std::move(all)) {
+        for (const Leftovers& file : leftovers) {
+            left.push_back(file.begun.size());
+            total += left.back();
+        }
+        open = total;
+    }
 
     const std::vector<Leftovers> leftovers;
-    std::mutex mutex;
-    // Guarded by mutex: per file, what could not be ended or has not been yet.
-    std::vector<std::size_t> left;
-    std::size_t open = 0;
-    std::size_t total = 0;
-    std::string problem;
+    Mutex mutex;
+    // Per file, what could not be ended or has not been yet.
+    std::vector<std::size_t> left GUARDED_BY(mutex);
+    std::size_t open GUARDED_BY(mutex) = 0;
+    std::size_t total GUARDED_BY(mutex) = 0;
+    std::string problem GUARDED_BY(mutex);
 };
 
-void tell(const Ending& ending) {
+void tell(const Ending& ending) REQUIRES(ending.mutex) {
     std::size_t left = 0;
     for (const std::size_t each : ending.left) {
         left += each;
@@ -117,7 +124,7 @@ void tell(const Ending& ending) {
 }
 
 void on_ended(Ending& ending, std::size_t file, const Status& result) {
-    const std::lock_guard lock(ending.mutex);
+    const MutexLock lock(ending.mutex);
     if (!result) {
         ending.problem = result.error().message;
     } else if (--ending.left[file] == 0) {
@@ -211,14 +218,11 @@ std::vector<Leftovers> take_leftovers(const std::string& directory, const std::s
 
 void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, const BeforeRemoval& before) {
     const auto ending = std::make_shared<Ending>(std::move(leftovers));
-    for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
-        ending->left[file] = ending->leftovers[file].begun.size();
-        ending->total += ending->left[file];
-        if (ending->left[file] == 0) {
-            unlink(ending->leftovers[file].path.c_str());
+    for (const Leftovers& file : ending->leftovers) {
+        if (file.begun.size() == 0) {
+            unlink(file.path.c_str());
         }
     }
-    ending->open = ending->total;
     for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
         const auto ended = [ending, file](const Status& result) { on_ended(*ending, file, result); };
         for (const UploadId& upload : ending->leftovers[file].begun.uploads) {
@@ -268,7 +272,7 @@ MountJournal::~MountJournal() {
 
 UploadIntent MountJournal::intend(const std::string& key, WallTime asked) {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(asked.time_since_epoch()).count();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::uint64_t number = ++last_intent_;
     const std::string line = format("?{} {} {}\n", number, seconds, encoded(key));
     open_.emplace(format("?{}", number), line);
@@ -289,7 +293,7 @@ void MountJournal::ended(const UploadId& upload) {
 }
 
 bool MountJournal::is_open(const UploadId& upload) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return open_.contains("+" + upload.id);
 }
 
@@ -302,14 +306,14 @@ void MountJournal::object_ended(const std::string& key) {
 }
 
 void MountJournal::note_begun(const std::string& what, const std::string& line) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (open_.emplace(what, line).second) {
         append(line);
     }
 }
 
 void MountJournal::note_ended(const std::string& what, const std::string& line) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (open_.erase(what) > 0) {
         append(line);
         shorten();

@@ -14,7 +14,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +21,7 @@
 
 #include "base/environment.h"
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
@@ -95,18 +95,17 @@ private:
     // `what`: names it among all that can be open.
     void note_begun(const std::string& what, const std::string& line);
     void note_ended(const std::string& what, const std::string& line);
-    void append(const std::string& line);
-    void shorten();
+    void append(const std::string& line) REQUIRES(mutex_);
+    void shorten() REQUIRES(mutex_);
 
     const std::string path_;
-    std::mutex mutex_;
-    // Guarded by mutex_.
-    FileDescriptor file_;
-    std::size_t size_ = 0;
-    bool complained_ = false;
-    std::uint64_t last_intent_ = 0;
+    Mutex mutex_;
+    FileDescriptor file_ GUARDED_BY(mutex_);
+    std::size_t size_ GUARDED_BY(mutex_) = 0;
+    bool complained_ GUARDED_BY(mutex_) = false;
+    std::uint64_t last_intent_ GUARDED_BY(mutex_) = 0;
     // Their lines.
-    std::map<std::string, std::string> open_;
+    std::map<std::string, std::string> open_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -13,7 +13,7 @@ Periodic::Periodic(Timer& timer, Milliseconds period, std::function<void()> run)
 Periodic::~Periodic() {
     Timer::Id waiting = 0;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopped_ = true;
         waiting = waiting_;
     }
@@ -21,7 +21,7 @@ Periodic::~Periodic() {
 }
 
 void Periodic::schedule() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopped_) {
         return;
     }

@@ -7,8 +7,8 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 
 namespace ckptfs {
@@ -28,10 +28,9 @@ private:
     const Milliseconds period_;
     const std::function<void()> run_;
 
-    std::mutex mutex_;
-    // Guarded by mutex_.
-    Timer::Id waiting_ = 0;
-    bool stopped_ = false;
+    Mutex mutex_;
+    Timer::Id waiting_ GUARDED_BY(mutex_) = 0;
+    bool stopped_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ckptfs
