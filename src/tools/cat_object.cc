@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cat_object.h"
 
-#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "tools/object_frames.h"
 
@@ -34,7 +33,10 @@ public:
         }
     }
 
-    [[nodiscard]] Status result() const { return result_; }
+    [[nodiscard]] Status result() const {
+        const MutexLock lock(mutex_);
+        return result_;
+    }
 
 private:
     Status read(RunReader& reader, const FrameRun& run, std::vector<std::byte>& decoded) {
@@ -53,8 +55,8 @@ private:
 
     // False where the output has ended.
     bool write_in_turn(std::uint64_t index, ByteSpan decoded, Status read) {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return next_ == index || !result_; });
+        MutexLock lock(mutex_);
+        changed_.wait(lock, [&]() REQUIRES(mutex_) { return next_ == index || !result_; });
         if (!result_) {
             return false;
         }
@@ -75,11 +77,11 @@ private:
     const std::function<Status(ByteSpan)>& write_;
     RunQueue runs_;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    // Guarded by mutex_: the run to be written next; only its thread writes.
-    std::uint64_t next_ = 0;
-    Status result_;
+    mutable Mutex mutex_;
+    Condition changed_;
+    // The run to be written next; only its thread writes.
+    std::uint64_t next_ GUARDED_BY(mutex_) = 0;
+    Status result_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

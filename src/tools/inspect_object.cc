@@ -3,10 +3,10 @@
 
 #include <cerrno>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
@@ -39,12 +39,15 @@ public:
         }
     }
 
-    [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+    [[nodiscard]] std::optional<Error> error() const {
+        const MutexLock lock(mutex_);
+        return error_;
+    }
 
 private:
     void add(const Frame& frame, Result<FrameReport> found) {
         if (found) {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             report_.add(frame, *found);
             return;
         }
@@ -55,7 +58,7 @@ private:
 
     void fail(Error error) {
         runs_.stop();
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (!error_) {
             error_ = std::move(error);
         }
@@ -65,10 +68,9 @@ private:
     const OpenObject& from_;
     RunQueue runs_;
 
-    std::mutex mutex_;
-    // Guarded by mutex_ until the threads have ended.
-    ObjectReport& report_;
-    std::optional<Error> error_;
+    mutable Mutex mutex_;
+    ObjectReport& report_ GUARDED_BY(mutex_);
+    std::optional<Error> error_ GUARDED_BY(mutex_);
 };
 
 std::string row(const char* name, const Totals& totals, const char* what) {

@@ -63,7 +63,7 @@ Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std
 }
 
 std::optional<FrameRun> RunQueue::next() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopped_ || offset_ >= layout_->size()) {
         return std::nullopt;
     }
@@ -77,7 +77,7 @@ std::optional<FrameRun> RunQueue::next() {
 }
 
 void RunQueue::stop() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
 }
 

@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/codec.h"
 #include "ckptfs/object_store.h"
@@ -55,11 +55,10 @@ public:
 
 private:
     const std::shared_ptr<const FrameLayout> layout_;
-    std::mutex mutex_;
-    // Guarded by mutex_.
-    std::uint64_t offset_ = 0;
-    std::uint64_t index_ = 0;
-    bool stopped_ = false;
+    Mutex mutex_;
+    std::uint64_t offset_ GUARDED_BY(mutex_) = 0;
+    std::uint64_t index_ GUARDED_BY(mutex_) = 0;
+    bool stopped_ GUARDED_BY(mutex_) = false;
 };
 
 // Fetches runs into memory of its own, which it reuses.

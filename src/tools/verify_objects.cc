@@ -2,14 +2,13 @@
 #include "tools/verify_objects.h"
 
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/amounts.h"
+#include "base/mutex.h"
 #include "base/store_wait.h"
 #include "base/text.h"
 #include "base/thread.h"
@@ -92,6 +91,7 @@ public:
     }
 
     [[nodiscard]] Result<VerifyTotals> result() const {
+        const MutexLock lock(mutex_);
         if (list_error_) {
             return failure(*list_error_);
         }
@@ -107,7 +107,7 @@ private:
     };
 
     std::optional<Task> next_task() {
-        std::unique_lock lock(mutex_);
+        MutexLock lock(mutex_);
         for (;;) {
             if (auto task = run_of_open_object()) {
                 return task;
@@ -120,7 +120,11 @@ private:
                 return task;
             }
             if (!listing_ && !list_.ended()) {
-                list_keys(lock);
+                listing_ = true;
+                lock.unlock();
+                auto page = list_.next_page();
+                lock.lock();
+                listed(std::move(page));
             } else if (!listing_ && opening_ == 0) {
                 return std::nullopt;
             } else {
@@ -129,7 +133,7 @@ private:
         }
     }
 
-    std::optional<Task> run_of_open_object() {
+    std::optional<Task> run_of_open_object() REQUIRES(mutex_) {
         while (!open_.empty()) {
             if (auto run = open_.front()->runs.next()) {
                 return Task{open_.front(), std::move(*run), {}};
@@ -139,11 +143,7 @@ private:
         return std::nullopt;
     }
 
-    void list_keys(std::unique_lock<std::mutex>& lock) {
-        listing_ = true;
-        lock.unlock();
-        auto page = list_.next_page();
-        lock.lock();
+    void listed(Result<std::vector<std::string>> page) REQUIRES(mutex_) {
         listing_ = false;
         if (page) {
             keys_.insert(keys_.end(), page->begin(), page->end());
@@ -155,7 +155,7 @@ private:
 
     void open(const std::string& key) {
         auto opened = open_object(store_, codec_, key);
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         --opening_;
         changed_.notify_all();
         if (opened) {
@@ -183,7 +183,7 @@ private:
                 check_frames(reader, object, run);
             }
         }
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (--object.runs_left == 0) {
             finish(object);
         }
@@ -199,17 +199,17 @@ private:
             }
             size += run.frames[i].size;
         }
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         totals_.size += size;
     }
 
     bool is_given_up(const ObjectUnderCheck& object) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return object.given_up;
     }
 
     void found(ObjectUnderCheck& object, const Frame* frame, Error error) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         ObjectProblem& problem = object.problem;
         if (error.errno_value != kDamaged) {
             object.given_up = true;
@@ -226,8 +226,7 @@ private:
         }
     }
 
-    // With mutex_ held.
-    void finish(ObjectUnderCheck& object) {
+    void finish(ObjectUnderCheck& object) REQUIRES(mutex_) {
         ++totals_.objects;
         if (!object.problem.why.empty()) {
             object.problem.key = object.from.object.key;
@@ -235,7 +234,7 @@ private:
         }
     }
 
-    void report(const ObjectProblem& problem) {
+    void report(const ObjectProblem& problem) REQUIRES(mutex_) {
         ++(problem.damaged ? totals_.damaged : totals_.not_checked);
         events_.problem(problem);
     }
@@ -244,17 +243,17 @@ private:
     const Codec& codec_;
     const VerifyEvents& events_;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    // Guarded by mutex_; the list by listing_ as well.
+    mutable Mutex mutex_;
+    Condition changed_;
+    // Of the thread that has set listing_; where none has, guarded by mutex_.
     KeyList list_;
-    bool listing_ = false;
-    std::deque<std::string> keys_;
-    int opening_ = 0;
+    bool listing_ GUARDED_BY(mutex_) = false;
+    std::deque<std::string> keys_ GUARDED_BY(mutex_);
+    int opening_ GUARDED_BY(mutex_) = 0;
     // With runs that no thread has taken.
-    std::deque<std::shared_ptr<ObjectUnderCheck>> open_;
-    VerifyTotals totals_;
-    std::optional<Error> list_error_;
+    std::deque<std::shared_ptr<ObjectUnderCheck>> open_ GUARDED_BY(mutex_);
+    VerifyTotals totals_ GUARDED_BY(mutex_);
+    std::optional<Error> list_error_ GUARDED_BY(mutex_);
 };
 
 // The object of this key, if there is one and the key does not ask for what lies below.
