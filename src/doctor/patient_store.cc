@@ -15,47 +15,47 @@ constexpr Milliseconds kLook{50};
 }  // namespace
 
 bool Litter::made(const std::string& key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return keys_.insert(key).second;
 }
 
 void Litter::never_made(const std::string& key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     keys_.erase(key);
 }
 
 void Litter::made(const UploadId& upload) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     uploads_.push_back(upload);
 }
 
 void Litter::ended(const UploadId& upload) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(uploads_, [&](const UploadId& each) { return each.key == upload.key && each.id == upload.id; });
 }
 
 void Litter::unanswered(const std::string& key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     unanswered_.insert(key);
 }
 
 bool Litter::empty() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return keys_.empty() && uploads_.empty() && unanswered_.empty();
 }
 
 std::vector<std::string> Litter::keys() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return {keys_.begin(), keys_.end()};
 }
 
 std::vector<UploadId> Litter::uploads() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return uploads_;
 }
 
 std::vector<std::string> Litter::unanswered() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return {unanswered_.begin(), unanswered_.end()};
 }
 

@@ -7,12 +7,12 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/store_wait.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
@@ -36,10 +36,10 @@ public:
     [[nodiscard]] std::vector<std::string> unanswered() const;
 
 private:
-    mutable std::mutex mutex_;
-    std::set<std::string> keys_;
-    std::vector<UploadId> uploads_;
-    std::set<std::string> unanswered_;
+    mutable Mutex mutex_;
+    std::set<std::string> keys_ GUARDED_BY(mutex_);
+    std::vector<UploadId> uploads_ GUARDED_BY(mutex_);
+    std::set<std::string> unanswered_ GUARDED_BY(mutex_);
 };
 
 struct Patience {

@@ -3,10 +3,10 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "base/digest.h"
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "ckptfs/store_limits.h"
 #include "doctor/probing.h"
@@ -84,13 +84,14 @@ public:
         if (!part) {
             return 0;
         }
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         sent_.push_back(std::move(*part));
         return kPiece;
     }
     [[nodiscard]] CompleteRequest completion() const {
         CompleteRequest request;
         request.upload = upload_;
+        const MutexLock lock(mutex_);
         request.parts = sent_;
         request.size = sent_.size() * kPiece;
         return request;
@@ -102,9 +103,8 @@ private:
     const Payload body_ = Payload::from_string(probe_bytes(kPiece));
     const std::uint32_t crc32c_ = crc32c(body_);
     std::atomic<int> numbers_ = 0;
-    std::mutex mutex_;
-    // Guarded by mutex_.
-    std::vector<UploadedPart> sent_;
+    mutable Mutex mutex_;
+    std::vector<UploadedPart> sent_ GUARDED_BY(mutex_);
 };
 
 class RangeReader {
