@@ -9,13 +9,13 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/environment.h"
 #include "base/executors.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "cli/commands.h"
@@ -179,9 +179,8 @@ private:
     WallTime started_at_{};
     std::atomic<bool> draining_ = false;
 
-    mutable std::mutex traffic_mutex_;
-    // Guarded by traffic_mutex_.
-    TrafficMeter traffic_;
+    mutable Mutex traffic_mutex_;
+    TrafficMeter traffic_ GUARDED_BY(traffic_mutex_);
 
     const std::unique_ptr<Executor> metrics_threads_ = make_detached_executor("ckptfs-metrics");
     // Ask everything above.
@@ -332,7 +331,7 @@ MountStatus Daemon::status(const FileSystem& fs) const {
     set_files(status, fs);
     status.totals = totals();
     {
-        const std::lock_guard lock(traffic_mutex_);
+        const MutexLock lock(traffic_mutex_);
         status.rates = traffic_.rates();
     }
     set_store(status, machinery_->client().store().statistics());
@@ -351,7 +350,7 @@ Traffic Daemon::totals() const {
 void Daemon::watch_traffic() {
     traffic_watch_ = std::make_unique<Periodic>(machinery_->timer(), TrafficMeter::kPeriod, [this] {
         const Traffic now = totals();
-        const std::lock_guard lock(traffic_mutex_);
+        const MutexLock lock(traffic_mutex_);
         traffic_.add(machinery_->clock().now(), now);
     });
     const MountConfig& config = config_.mount;
