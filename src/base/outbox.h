@@ -22,7 +22,8 @@ public:
     // With the owner's mutex held.
     void add(Call call) { calls_.push_back(std::move(call)); }
 
-    // Takes the owner's held mutex and leaves it released.
+    // Takes the owner's held mutex and leaves it released. A std::mutex: the analysis does not follow a lock that is
+    // handed over.
     void deliver(std::unique_lock<std::mutex>& lock) {
         if (delivering_) {
             lock.unlock();
