@@ -285,13 +285,20 @@ TEST_F(FileSystemTest, AReaderFollowsAnAppendOfItsOwnMount) {
 }
 
 // The kernel looks up once more only. By then yet another version may be there, and another one when that is opened.
-TEST_F(FileSystemTest, ANameThatIsReplacedAllTheTimeIsOpenedAtTheSecondTry) {
-    store.put_object("p/f", "one");
-    const NodeId first = lookup("f")->node;
-    store.put_object("p/f", "second");
-    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
-    store.put_object("p/f", "third one");
-    clock.advance(Milliseconds(1001));
+class SecondTry : public FileSystemTest {
+protected:
+    void open_fails_once_and_a_third_version_comes() {
+        store.put_object("p/f", "one");
+        const NodeId first = lookup("f")->node;
+        store.put_object("p/f", "second");
+        EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
+        store.put_object("p/f", "third one");
+        clock.advance(Milliseconds(1001));
+    }
+};
+
+TEST_F(SecondTry, OpensANameThatIsReplacedAllTheTime) {
+    open_fails_once_and_a_third_version_comes();
     const Result<Entry> again = lookup("f");
     EXPECT_EQ(again->attributes.size, 9U);
     store.put_object("p/f", "and the fourth");
@@ -304,13 +311,8 @@ TEST_F(FileSystemTest, ANameThatIsReplacedAllTheTimeIsOpenedAtTheSecondTry) {
     EXPECT_FALSE(open(again->node, O_RDONLY)->keep_cache);
 }
 
-TEST_F(FileSystemTest, AVersionThatLosesItsNameToALookupIsOpenedAtTheSecondTry) {
-    store.put_object("p/f", "one");
-    const NodeId first = lookup("f")->node;
-    store.put_object("p/f", "second");
-    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
-    store.put_object("p/f", "third one");
-    clock.advance(Milliseconds(1001));
+TEST_F(SecondTry, OpensAVersionThatLosesItsNameToALookup) {
+    open_fails_once_and_a_third_version_comes();
     const NodeId third = lookup("f")->node;
     store.put_object("p/f", "and the fourth");
     clock.advance(Milliseconds(1001));
@@ -320,13 +322,8 @@ TEST_F(FileSystemTest, AVersionThatLosesItsNameToALookupIsOpenedAtTheSecondTry) 
     EXPECT_EQ(*read(opened->handle), "and the fourth");
 }
 
-TEST_F(FileSystemTest, AVersionThatIsOpenIsNotGivenAwayAtTheSecondTry) {
-    store.put_object("p/f", "one");
-    const NodeId first = lookup("f")->node;
-    store.put_object("p/f", "second");
-    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
-    store.put_object("p/f", "third one");
-    clock.advance(Milliseconds(1001));
+TEST_F(SecondTry, LeavesAVersionThatIsOpenToItsReader) {
+    open_fails_once_and_a_third_version_comes();
     const NodeId third = lookup("f")->node;
     const HandleId reader = answer<OpenedFile>([&](auto reply) {
                                 fs->open(third, O_RDONLY, Caller{kProcess + 1, 0, 0}, reply);
