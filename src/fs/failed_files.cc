@@ -20,9 +20,19 @@ void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& wr
             const NodePtr failed = weak.lock();
             const std::shared_ptr<FileWriter> its_writer = weak_writer.lock();
             if (failed != nullptr && its_writer != nullptr) {
+                drop_written_pages(*failed);
                 note_failed(*failed, *its_writer, opener, error);
             }
         });
+}
+
+// The page cache has taken them on their way here. From now on reads get the version before.
+void OpenFiles::drop_written_pages(Node& node) {
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        node.forget_pages();
+    }
+    state_.env.kernel_cache.invalidate_inode(node.id);
 }
 
 void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error) {

@@ -88,7 +88,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         ended();
         return;
     }
-    if (version != nullptr && version->is_truncated_away()) {
+    if (version != nullptr && version->is_truncated_away() && !writer->failed()) {
         reply({});
         ended();
         return;

@@ -54,6 +54,22 @@ def test_the_first_failure_is_kept_for_every_later_call(mount, simulator, prefix
     wait_until(lambda: simulator.open_uploads(prefix) == [], "the upload to be ended")
 
 
+def test_a_failure_is_kept_after_the_same_process_has_written_the_file_anew(mount, simulator, prefix):
+    simulator.inject({"op": "PutObject", "key": prefix + "file", "action": "403"})
+    made = mount()
+    descriptor = os.open(made / "file", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.write(descriptor, b"lost")
+    with pytest.raises(OSError) as first:
+        os.fsync(descriptor)
+    simulator.clear_faults()
+    (made / "file").write_bytes(b"anew")
+    for call in (os.fsync, os.close):
+        with pytest.raises(OSError) as later:
+            call(descriptor)
+        assert later.value.errno == first.value.errno
+    assert (made / "file").read_bytes() == simulator.content(prefix + "file") == b"anew"
+
+
 @pytest.mark.parametrize("mode", ["wb", "w+b"])
 @pytest.mark.parametrize("operation, mebibytes", [("UploadPart", 40), ("CompleteMultipartUpload", 40), ("PutObject", 2)])
 def test_what_the_store_refuses_is_an_io_error(mount, simulator, prefix, operation, mebibytes, mode):

@@ -4,6 +4,8 @@
 import errno
 import mmap
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -302,3 +304,35 @@ def test_a_descriptor_for_both_does_not_show_the_earlier_version_while_another_w
     assert os.pread(both, 100, 0) == b"2" + b"\0" * 99
     os.close(writer)
     os.close(both)
+
+
+WRITE_SOME_AND_WAIT = """
+import os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR)
+os.pwrite(descriptor, b"half" * 1250, 0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_killed_writer_changed_stays_in_no_page(made, simulator, prefix):
+    """5,000 bytes: a whole page, which the kernel keeps, and a part of the next one, which it asks for."""
+    simulator.put(prefix + "file", OLD)
+    assert (made / "file").read_bytes() == OLD
+    with subprocess.Popen([sys.executable, "-c", WRITE_SOME_AND_WAIT, made / "file"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as writer:
+        assert writer.stdout.readline() == b"ready\n"
+        writer.kill()
+    wait_until(lambda: "is not published" in made.log(), "the end of the file")
+    assert (made / "file").read_bytes() == OLD
+
+
+def test_what_could_not_be_saved_stays_in_no_page(made, simulator, prefix):
+    simulator.put(prefix + "file", OLD)
+    assert (made / "file").read_bytes() == OLD
+    simulator.inject({"op": "PutObject", "key": prefix + "file", "action": "access-denied"})
+    descriptor = os.open(made / "file", os.O_RDWR)
+    os.pwrite(descriptor, b"half" * 1250, 0)
+    with pytest.raises(OSError):
+        os.close(descriptor)
+    assert (made / "file").read_bytes() == OLD
