@@ -55,6 +55,7 @@ class Calls(State):
             self.names[path].begin(possible)
             self.moved_as_well(path, possible)
             self.appended_to_as_well(path, possible)
+            self.cut_as_well(path, possible)
         for file in {id(each): each for each in (call.file, call.other) if each}.values():
             file.busy += 1
         self.note_late_removals(call)
@@ -81,6 +82,14 @@ class Calls(State):
                 longer = {(content or b"") + bytes_of(each.step) for content in contents}
                 each.touched[path] |= longer
                 self.names[path].may |= longer
+
+    def cut_as_well(self, path: str, contents: set) -> None:
+        """By a truncate(2) under way, which may find the name only now."""
+        for each in self.calls.values():
+            if each.step["do"] == "cut" and each.step["path"] == path:
+                shorter = {cut(content, each.step["size"]) for content in contents - {ABSENT}}
+                each.touched[path] |= shorter
+                self.names[path].may |= shorter
 
     def meet(self, one: Call, other: Call) -> None:
         both = self.places(one) & self.places(other)

@@ -155,7 +155,7 @@ class NameRules(Rules):
                 if file.vague():
                     file.doubtful = True
                 else:
-                    file.path = None
+                    file.path, file.lost = None, path
 
     def lose_renamed(self, mount: int, path: str, renamed) -> None:
         """"Where a name ... is renamed while an earlier version of it is being written, that version fails"."""

@@ -141,9 +141,12 @@ class Player(MountSteps):
         step = call.step
         bound = SLOW + 2 * RETRY_FOR
         needs = NEEDS.get(step["do"])
-        if needs is not None and call.file is not None and not call.file.fresh:
-            # What is changed is read first.
+        if needs is not None and call.file is not None:
+            # What is changed is read first, also of a file that was created and may have been saved since.
             needs = needs | {"GetObject", "HeadObject"}
+        if needs is not None and self.model.mount_of(step) in self.model.removals:
+            # A name is written again once its removal has been made, or has failed.
+            needs = needs | {"DeleteObject", "DeleteObjects"}
         if needs is not None and not self.memory_is_short():
             slowed = {rule["op"] for rule in self.model.faults} | call.slowed
             # Waits for the same name are in order.

@@ -124,6 +124,8 @@ class File:
     sibling: "File | None" = None
     # When it last cut away what was there, counted in changes; 0 where it began with that.
     truncated: int = 0
+    # The name that another version took before that was renamed over or removed: a reader's fsync may still be for it.
+    lost: str | None = None
     # Where a rename that failed may have left it.
     perhaps_at: str | None = None
     # Opened for writing only, first.

@@ -224,7 +224,16 @@ class Rules(OpenRules):
         if not description.writable and file.path is not None and not file.writers():
             # "What was written is in the bucket under its name on return, by any process and descriptor".
             file = self.live(file.mount, file.path) or file
-        return Call(step, {file.path: set(file.contents)} if file.path is not None else {}, file)
+        if file.path is None:
+            others = [] if description.writable or file.lost is None else self.written_under(file)
+            return Call(step, {file.lost: set().union(*(each.contents for each in others))} if others else {}, file)
+        versions = [file, *(self.written_under(file) if not description.writable else [])]
+        return Call(step, {file.path: set().union(*(each.contents for each in versions))}, file)
+
+    def written_under(self, file) -> list:
+        """Versions of its name that are open for writing on its mount. A reader's fsync is for the one that has it."""
+        path = file.path or file.lost
+        return [each for each in self.files() if (each.mount, each.path) == (file.mount, path) and each.writers()]
 
     def fsync_ends(self, call, result, found):
         file = call.file
@@ -239,11 +248,12 @@ class Rules(OpenRules):
             return self.perhaps(call)
         self.sticky(call, file)
         if file.path is None:
-            return None
+            return self.perhaps(call)
         if file.cut_away:
             return None
+        unclear = not description.writable and any(each is not file for each in self.written_under(file))
         if (file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file)
-                or file.cut_away is None or description.file.vague()):
+                or file.cut_away is None or description.file.vague() or unclear):
             file.perhaps_saved = True
             return self.perhaps(call)
         if not file.changed_by:
