@@ -8,6 +8,13 @@
 
 namespace ckptfs {
 
+namespace {
+
+// Threads that look a name up again: more would be waiting for one another.
+constexpr std::size_t kMostExpected = 64;
+
+}  // namespace
+
 NodeTable::NodeTable() : root_(std::make_shared<Node>(kRootNode, FileType::kDirectory)) {
     root_->inode = kRootNode;
     root_->has_marker = true;
@@ -37,12 +44,41 @@ NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::
     if (old != nullptr) {
         node->expected = std::move(old->expected);
     }
+    take_expected_names(*node);
     own(node);
     node->names_changed = forgotten_change_;
     if (is_special(type)) {
         ++specials_;
     }
     return node;
+}
+
+void NodeTable::expect(const Lock& lock, const NodePtr& parent, const std::string& name, ExpectedOpen expected) {
+    if (const NodePtr named = child(lock, parent, name)) {
+        expect(lock, *named, expected);
+        return;
+    }
+    expected_names_.push_back({parent->id, name, expected});
+    if (expected_names_.size() > kMostExpected) {
+        expected_names_.pop_front();
+    }
+}
+
+void NodeTable::expect(const Lock& /*lock*/, Node& node, ExpectedOpen expected) {
+    if (node.expected.size() >= kMostExpected) {
+        node.expected.erase(node.expected.begin());
+    }
+    node.expected.push_back(expected);
+}
+
+void NodeTable::take_expected_names(Node& node) {
+    std::erase_if(expected_names_, [&](const ExpectedName& expected) {
+        const bool is_its_own = expected.parent == node.parent->id && expected.name == node.name;
+        if (is_its_own) {
+            node.expected.push_back(expected.open);
+        }
+        return is_its_own;
+    });
 }
 
 std::uint64_t NodeTable::free_inode(const Lock& lock, const Node& node) const {

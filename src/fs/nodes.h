@@ -23,6 +23,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -187,6 +188,9 @@ public:
     // be published any more, once the lock is gone.
     [[nodiscard]] std::vector<std::shared_ptr<FileWriter>> remove(const Lock& lock, const NodePtr& parent,
                                                                   const std::string& name);
+    // The caller will look the name up once more, and open what it finds. It may have no node until then.
+    void expect(const Lock&, const NodePtr& parent, const std::string& name, ExpectedOpen expected);
+    static void expect(const Lock&, Node& node, ExpectedOpen expected);
     // Path relative to the mount; directories end in '/'.
     [[nodiscard]] std::string path(const Lock&, const Node& node) const;
     [[nodiscard]] bool is_below(const Lock&, const Node& node, const Node& directory) const;
@@ -222,6 +226,7 @@ private:
     [[nodiscard]] std::uint64_t free_inode(const Lock& lock, const Node& node) const;
     [[nodiscard]] bool is_of_another_file(std::uint64_t inode, const Node& node) const;
     [[nodiscard]] static bool is_expected(const Node& node);
+    void take_expected_names(Node& node);
     [[nodiscard]] static bool is_followed(const Node& node);
     // They go with their directory.
     void unlink_specials_below(const Lock& lock, const NodePtr& directory);
@@ -237,6 +242,13 @@ private:
     // Where take_unused() goes on.
     mutable NodeId swept_ = kRootNode;
     std::unordered_map<NodeId, NodePtr> nodes_;
+    // Of names without a node; the oldest go first.
+    struct ExpectedName {
+        NodeId parent;
+        std::string name;
+        ExpectedOpen open;
+    };
+    std::deque<ExpectedName> expected_names_;
     // May hold some that no longer are.
     mutable std::vector<std::weak_ptr<Node>> overtaken_;
     // Of all nodes; versions of one file share a number.

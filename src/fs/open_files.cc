@@ -17,8 +17,7 @@ namespace ckptfs {
 
 namespace {
 
-// Of threads that look a name up again: more would be waiting for one another. Twice what a slow lookup takes.
-constexpr std::size_t kMostExpected = 64;
+// Twice what a slow lookup takes.
 constexpr std::chrono::seconds kExpectedFor{10};
 
 bool writes(int flags) {
@@ -250,7 +249,7 @@ Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& nod
     fresh->committed = version;
     fresh->checked = state_.env.clock.now();
     fresh->reader = std::move(reader);
-    expect(*fresh, expected);
+    NodeTable::expect(lock, *fresh, expected);
     return failure(ESTALE, node->name + " holds another version now");
 }
 
@@ -273,19 +272,10 @@ Failure OpenFiles::give_writers_node(const NodeTable::Lock& lock, const NodePtr&
     return look_again;
 }
 
-void OpenFiles::expect(Node& node, ExpectedOpen expected) {
-    if (node.expected.size() >= kMostExpected) {
-        node.expected.erase(node.expected.begin());
-    }
-    node.expected.push_back(expected);
-}
-
 void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& request) const {
     const Node& node = *request.node;
-    if (!node.removed) {
-        if (const NodePtr named = state_.nodes.child(lock, node.parent, node.name)) {
-            expect(*named, expectation(request));
-        }
+    if (!node.removed && node.parent != nullptr) {
+        state_.nodes.expect(lock, node.parent, node.name, expectation(request));
     }
 }
 

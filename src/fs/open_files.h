@@ -128,7 +128,6 @@ private:
     Failure give_writers_node(const NodeTable::Lock& lock, const NodePtr& node, ExpectedOpen expected, int flags);
     // Whether it was told to open this node; the answer is given once.
     [[nodiscard]] bool take_expected(const NodeTable::Lock&, Node& node, pid_t thread, bool writes) const;
-    static void expect(Node& node, ExpectedOpen expected);
     // Another node has the name by now: the kernel will find it.
     void expect_again(const NodeTable::Lock& lock, const OpenRequest& request) const;
     [[nodiscard]] bool is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const;

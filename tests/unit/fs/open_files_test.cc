@@ -322,6 +322,20 @@ TEST_F(SecondTry, OpensAVersionThatLosesItsNameToALookup) {
     EXPECT_EQ(*read(opened->handle), "and the fourth");
 }
 
+TEST_F(SecondTry, OpensANameThatHadNoNodeWhenTheFirstFailed) {
+    store.put_object("p/f", "one");
+    const NodeId first = lookup("f")->node;
+    store.put_object("p/f", "second");
+    clock.advance(Milliseconds(1001));
+    fs->forget(lookup("f")->node, 1);
+    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
+    const NodeId found = lookup("f")->node;
+    store.put_object("p/f", "third one");
+    const Result<OpenedFile> opened = open(found, O_RDONLY);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_EQ(*read(opened->handle), "third one");
+}
+
 TEST_F(SecondTry, LeavesAVersionThatIsOpenToItsReader) {
     open_fails_once_and_a_third_version_comes();
     const NodeId third = lookup("f")->node;
