@@ -248,15 +248,39 @@ void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
     record.host = place_.host;
     record.reason = entry.file.reason;
     record.etag_before = entry.file.etag_before;
-    outbox_.add([this, key, failure_number = entry.failure_number, text = record_text(record)] {
-        PutRequest request;
-        request.key = record_key(key);
-        request.body = Payload::from_string(text);
-        request.content_type = "text/plain";
-        store_.put(std::move(request), [this, key, failure_number](const Result<PutResponse>& result) {
-            answered(key, failure_number, result ? Status() : failure(result.error()));
+    outbox_.add(
+        [this, key, failure_number = entry.failure_number, before = record.etag_before, text = record_text(record)] {
+            if (!before) {
+                put_record(key, failure_number, text);
+                return;
+            }
+            store_.head(key, [this, key, failure_number, before = *before, text](const Result<ObjectInfo>& object) {
+                object && object->etag != before ? made_good_elsewhere(key, failure_number)
+                                                 : put_record(key, failure_number, text);
+            });
         });
+}
+
+void FailedSiblings::put_record(const std::string& key, int failure_number, const std::string& text) {
+    PutRequest request;
+    request.key = record_key(key);
+    request.body = Payload::from_string(text);
+    request.content_type = "text/plain";
+    store_.put(std::move(request), [this, key, failure_number](const Result<PutResponse>& result) {
+        answered(key, failure_number, result ? Status() : failure(result.error()));
     });
+}
+
+void FailedSiblings::made_good_elsewhere(const std::string& key, int failure_number) {
+    std::unique_lock lock(mutex_);
+    const auto found = entries_.find(key);
+    Entry& entry = found->second;
+    entry.in_flight = entry.may_exist = false;
+    entry.failures = 0;
+    entry.cleared = entry.cleared || failure_number == entry.failure_number;
+    settle(found);
+    answer_if_all_recorded();
+    outbox_.deliver(lock);
 }
 
 void FailedSiblings::answered(const std::string& key, int written, const Status& status) {

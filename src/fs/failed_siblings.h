@@ -3,6 +3,8 @@
 //
 // A record is a small object .ckptfs/failed/DIR/NAME. It is written when the file fails, and removed when the file was
 // written again or removed; both are tried until they succeed, and meanwhile this mount knows better than the bucket.
+// All mounts have one record of a name. One whose earlier version has been replaced meanwhile writes none: it would
+// take the place of the failure of who replaced it.
 //
 // Memory is bounded: of more than kMaxFiles, those whose records are in the bucket are remembered there only.
 // Threads: all functions may be called from any thread and return at once; callbacks run without locks held, on any
@@ -127,6 +129,9 @@ private:
     // Those below hold the mutex.
     void settle(Entries::iterator entry);
     void write_record(const std::string& key, const Entry& entry);
+    void put_record(const std::string& key, int failure_number, const std::string& text);
+    // Another version has the name by now: no record is needed.
+    void made_good_elsewhere(const std::string& key, int failure_number);
     void clear_entry(Entries::iterator entry, std::function<void()> then);
     void make_room();
     void start_ticking();

@@ -124,6 +124,15 @@ TEST_F(FailedSiblingsTest, WhatARecordOfAnotherMountSaysIsPassedOn) {
     }
 }
 
+TEST_F(FailedSiblingsTest, TheFailureOfWhoReplacedItStaysRecorded) {
+    store.put_object("p/shard", "what another mount has saved since");
+    const auto saved = answer<ObjectInfo>([&](auto reply) { store.head("p/shard", reply); });
+    store.put_object(kRecord, "host: node7\nreason: no room\netag-before: " + saved->etag + "\n");
+    fail_shard();
+    EXPECT_EQ(store.content(kRecord).find("host: node7\n"), 0U) << store.content(kRecord);
+    EXPECT_EQ(errno_of(commit()), EIO);
+}
+
 TEST_F(FailedSiblingsTest, WhoOpensAFailedFileThatTheKernelStillKnowsFindsNothingTheSecondTime) {
     store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
     const CreatedFile failed = *create("shard");
