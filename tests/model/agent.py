@@ -143,6 +143,9 @@ class Agent:
         finally:
             os.close(descriptor)
 
+    def mark(self, path, tag, size):
+        self.save(path, "w", tag, size)
+
     def load(self, path):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -216,8 +216,10 @@ class Calls(State):
 
     def contested(self, file: File) -> bool:
         """Something else has got its name, or may have: logs are published while they grow."""
-        return file.overtaken or any(each is not file and each.path == file.path and (each.kept or each.perhaps_kept)
-                                     and each.writers() for each in self.files())
+        changing = any(call is not self.judging and file.path in call.touched for call in self.calls.values())
+        return file.overtaken or changing or any(
+            each is not file and each.path == file.path and (each.kept or each.perhaps_kept) and each.writers()
+            for each in self.files())
 
     def fail(self, file: File) -> None:
         file.failed = True

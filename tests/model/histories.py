@@ -3,6 +3,7 @@
 
 import random
 
+from marker_rules import MARKER
 from reference import READABLE
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -18,7 +19,7 @@ WEIGHTS = {
     "remove_files": 3, "remove_tree": 2, "sync_directory": 2, "rename_tree": 2, "cut": 2, "mkdir": 1, "list": 3,
     "fault": 5, "heal": 5,
     "pause": 1, "resume": 3, "crash": 1, "rest": 2, "unmount": 1, "terminate": 0.5, "ended": 6,
-    "kill_group": 2, "storm": 2, "again": 6,
+    "kill_group": 2, "storm": 2, "again": 6, "mark": 3,
 }
 FLAGS = {"r": 8, "w": 8, "r+": 7, "a": 4, "w+": 3, "x": 1, "wo": 1, "c": 2, "a+": 1, "rt": 1, "x+": 1}
 # Steps that every history has, or nothing would happen.
@@ -75,6 +76,8 @@ class Author:
                    "--direct-io", dice.choice(["auto", "auto", "always", "never"])]
         if dice.random() < 0.4:
             options += ["--publish-interval", "100ms"]
+        if dice.random() < 0.3:
+            options += ["--metadata-ttl", dice.choice(["0s", "100ms"])]
         return options
 
     def next(self, model) -> dict:
@@ -191,6 +194,10 @@ class Author:
 
     def list(self, model):
         return self.directory(model, "list")
+
+    def mark(self, model):
+        step = self.directory(model, "mark", tag=self.tag(), size=100)
+        return step and {**step, "path": f"{step['path']}/{MARKER}"}
 
     def rename_tree(self, model):
         return self.directory(model, "rename_tree", other=self.dice.choice(DIRECTORIES))

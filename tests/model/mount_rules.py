@@ -32,6 +32,7 @@ class MountRules(NameRules):
         return step["mount"] not in self.paused and step["mount"] not in self.ending
 
     def crash_ends(self, call, result, found):
+        self.deaths = True
         mount = call.step["mount"]
         for each in self.calls.values():
             each.dead = each.dead or self.mount_of(each.step) == mount

@@ -67,7 +67,8 @@ class NameRules(Rules):
         agent, saved = call.step["agent"], call.touched[call.step["path"]]
         inherited = self.held_otherwise(agent, None, file)
         # "When another mount has removed a name, O_CREAT creates it anew": then it has joined nothing.
-        clear = not (call.crossed or file.vague() or file.failed or file.overtaken)
+        # Nor where who did not truncate it has written to it before.
+        clear = not (call.crossed or file.vague() or file.failed or file.overtaken or file.joined is not None)
         if ok and clear and file.contents == {b""} and file.first is None:
             file.contents, file.first = set(saved), call
             file.states |= saved

@@ -16,7 +16,7 @@ OPTIONS = ("--max-memory", "128M", "--retry-for", f"{RETRY_FOR:.0f}s", "--stall-
 # What agents are told; the other steps are the driver's.
 OF_AGENTS = {"open", "write", "pwrite", "map_write", "dup", "fork", "exec", "truncate", "fsync", "close", "rename",
              "unlink", "read", "map_read", "save", "load", "mkdir", "remove_files", "remove_tree", "sync_directory",
-             "list", "fill", "rename_tree", "cut"}
+             "list", "fill", "rename_tree", "cut", "mark"}
 PUT = {"PutObject", "HeadObject", "GetObject", "CreateMultipartUpload", "UploadPart", "UploadPartCopy",
        "AbortMultipartUpload", "CompleteMultipartUpload", "ListObjectsV2", "ListMultipartUploads"}
 # Calls that are quick while other operations of the store hang.
@@ -90,7 +90,7 @@ class Player(MountSteps):
 
     def request(self, step: dict) -> dict:
         keep = {"open": ("flags", "slot"), "save": ("flags", "tag", "size"), "write": ("slot", "tag", "at", "size"),
-                "fill": ("count", "tag", "size", "ending"), "cut": ("size",),
+                "fill": ("count", "tag", "size", "ending"), "cut": ("size",), "mark": ("tag", "size"),
                 "dup": ("slot", "other"), "fork": ("name",), "truncate": ("slot", "size")}
         keep["pwrite"] = keep["map_write"] = keep["write"]
         words = keep.get(step["do"], ("slot",))
@@ -144,6 +144,9 @@ class Player(MountSteps):
         if needs is not None and call.file is not None:
             # What is changed is read first, also of a file that was created and may have been saved since.
             needs = needs | {"GetObject", "HeadObject"}
+            if call.file.kept or call.file.perhaps_kept:
+                # "A log that is opened for reading and writing waits for its publishes".
+                needs = needs | PUT
         if needs is not None and self.model.mount_of(step) in self.model.removals:
             # A name is written again once its removal has been made, or has failed.
             needs = needs | {"DeleteObject", "DeleteObjects"}

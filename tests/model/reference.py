@@ -237,6 +237,11 @@ class State:
         self.renamed_at = 0.0
         # Names that may have left a record of their failure, and whether something may be lost at the end.
         self.failures: set[str] = set()
+        # Whether a process or a daemon was killed. Files of killed writers that hold a commit marker back: for sure,
+        # and once the mount has noticed.
+        self.deaths = False
+        self.held_back: set[str] = set()
+        self.fails_soon: set[str] = set()
         # What removals that the network delivers late may have named.
         self.removed_late: dict[str, set] = collections.defaultdict(set)
         # Commits of calls that were killed go on for as long as the store is asked again: what they may leave, until,

@@ -46,7 +46,11 @@ class Rules(OpenRules):
                 and all(len(content or b"") >= step["at"] + step["size"] for content in description.file.contents))
 
     def write_begins(self, step):
-        call = Call(step, {}, self.slots[step["agent"], step["slot"]].file)
+        description = self.slots[step["agent"], step["slot"]]
+        call = Call(step, {}, description.file)
+        if description.unwritten and call.file.first is not None and call.file.path is not None:
+            # It gets a version of its own, and may have been the last to hold this one.
+            self.left_by_others(call.file)
         if (call.file.kept or call.file.perhaps_kept) and call.file.path is not None:
             # It may be published before the call returns.
             name, contents = self.names[call.file.path], self.being_written(call)

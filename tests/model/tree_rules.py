@@ -4,12 +4,12 @@
 import time
 
 from calls import Call
-from mount_rules import MountRules
+from marker_rules import MARKER, MarkerRules
 from pattern import pattern
 from reference import ABSENT, BATCHED, TTL, Outcome
 
 
-class Model(MountRules):
+class Model(MarkerRules):
     """All rules."""
 
     def quiet_below(self, directory: str) -> bool:
@@ -76,8 +76,11 @@ class Model(MountRules):
                 self.trouble_in_batch(call.touched)
                 return self.perhaps(call)
         outcomes = {}
+        # Those of others are in the same row.
+        beside = any(other.step["do"] in ("remove_files", "remove_tree") and other.step["mount"] == mount
+                     for other in self.calls.values())
         for number, path in enumerate(sorted(removed)):
-            batched = self.late(mount, True) or number >= BATCHED
+            batched = self.late(mount, True) or number >= BATCHED or beside
             outcomes[path] = Outcome({ABSENT}, not batched)
             if batched:
                 self.names[path].at_rest = None if call.excused or self.unseen(path) else {ABSENT}
@@ -166,7 +169,10 @@ class Model(MountRules):
         below = [file for file in self.files() if file.path in moved]
         if not result["ok"]:
             unclear = any(file.changed_by or file.vague() or file.failed or file.mount != mount for file in below)
-            self.refused(call, result, *(("EIO", "EBUSY", "ENOENT", "ESTALE") if unclear else ()))
+            # A marker in it is held back.
+            marked = f"{step['path']}/{MARKER}" in moved and (self.failures or self.deaths or below)
+            self.refused(call, result, *(("EIO", "EBUSY", "ENOENT", "ESTALE") if unclear else ()),
+                         *(["EIO"] if marked else ()))
             for file in below:
                 file.doubtful = True
             return self.perhaps(call)
@@ -221,6 +227,7 @@ class Model(MountRules):
 
     def kill_ends(self, call, result, found):
         """After the step that it was in, if any, has ended with "died"."""
+        self.deaths = True
         agent = call.step["who"]
         for slot in self.slots_of(agent):
             if self.slots[agent, slot].writable:
@@ -250,6 +257,9 @@ class Model(MountRules):
         if not others:
             self.ghost(file)
             self.released(file)
+            if file.kept or file.perhaps_kept:
+                # It is published now, over what others read.
+                self.overtake(file.path, file)
         if file.failed:
             return
         if file.vague():
@@ -281,6 +291,7 @@ class Model(MountRules):
             # Without writers it ends: readers of it hold nothing that could be saved.
             file.half = bool(others)
             if not others:
+                self.note_failed_writer(file)
                 file.doubtful = True
                 if self.live(file.mount, file.path) is file:
                     del self.nodes[file.mount][file.path]
