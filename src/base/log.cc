@@ -11,6 +11,8 @@
 #include <ctime>
 #include <memory>
 
+#include "base/utf8.h"
+
 namespace ckptfs {
 namespace {
 
@@ -88,56 +90,10 @@ spdlog::logger& logger() {
 std::atomic<std::uint64_t> errors{0};
 std::atomic<std::uint64_t> warnings{0};
 
-struct CodePoint {
-    char32_t value = 0;
-    // 0 where the bytes are not UTF-8.
-    std::size_t size = 0;
-};
-
-// The well-formed sequences of RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
-CodePoint decode_utf8(std::string_view text) {
-    const auto byte = [&](std::size_t index) { return static_cast<unsigned char>(text[index]); };
-    const unsigned char first = byte(0);
-    if (first < 0x80) {
-        return {first, 1};
-    }
-    std::size_t size = 0;
-    char32_t value = 0;
-    char32_t smallest = 0;
-    if ((first & 0xE0) == 0xC0) {
-        size = 2;
-        value = first & 0x1FU;
-        smallest = 0x80;
-    } else if ((first & 0xF0) == 0xE0) {
-        size = 3;
-        value = first & 0x0FU;
-        smallest = 0x800;
-    } else if ((first & 0xF8) == 0xF0) {
-        size = 4;
-        value = first & 0x07U;
-        smallest = 0x10000;
-    }
-    if (size == 0 || text.size() < size) {
-        return {};
-    }
-    for (std::size_t index = 1; index < size; ++index) {
-        if ((byte(index) & 0xC0) != 0x80) {
-            return {};
-        }
-        value = (value << 6) | (byte(index) & 0x3FU);
-    }
-    const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
-    if (value < smallest || value > 0x10FFFF || surrogate) {
-        return {};
-    }
-    return {value, size};
-}
-
 bool steers_terminal(char32_t value) {
-    const bool control = value < 0x20 || (value >= 0x7F && value < 0xA0);
     const bool line_break = value == 0x2028 || value == 0x2029;
     const bool direction = (value >= 0x202A && value <= 0x202E) || (value >= 0x2066 && value <= 0x2069);
-    return control || line_break || direction;
+    return is_control(value) || line_break || direction;
 }
 
 void append_escaped_byte(std::string& target, unsigned char byte) {
@@ -180,9 +136,9 @@ std::string escaped(std::string_view text) {
     std::string safe;
     safe.reserve(text.size());
     while (!text.empty()) {
-        const CodePoint point = decode_utf8(text);
-        const std::size_t size = point.size == 0 ? 1 : point.size;
-        if (point.size == 0 || steers_terminal(point.value)) {
+        const auto point = first_code_point(text);
+        const std::size_t size = point ? point->size : 1;
+        if (!point || steers_terminal(point->value)) {
             for (const char each : text.substr(0, size)) {
                 append_escaped_byte(safe, static_cast<unsigned char>(each));
             }

@@ -1,55 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/utf8.h"
 
-#include <cstddef>
-
 namespace ckptfs {
 
 namespace {
 
-unsigned byte_at(std::string_view text, std::size_t place) {
-    return static_cast<unsigned char>(text[place]);
-}
-
-// RFC 3629, section 4: what the second byte may be follows from the first.
+// RFC 3629, section 3: what follows from the first byte.
 struct Sequence {
-    std::size_t length = 0;
-    unsigned least_second = 0x80;
-    unsigned greatest_second = 0xBF;
+    std::size_t size = 0;
+    // The bits of the code point that the first byte has.
+    char32_t bits = 0;
+    // Below it the form is overlong.
+    char32_t least = 0;
 };
 
-Sequence sequence_of(unsigned first) {
+Sequence sequence_of(unsigned char first) {
     if (first < 0x80) {
-        return {1};
+        return {1, first, 0};
     }
-    if (first >= 0xC2 && first <= 0xDF) {
-        return {2};
+    if ((first & 0xE0) == 0xC0) {
+        return {2, first & 0x1FU, 0x80};
     }
-    if (first >= 0xE0 && first <= 0xEF) {
-        return {3, first == 0xE0 ? 0xA0U : 0x80U, first == 0xED ? 0x9FU : 0xBFU};
+    if ((first & 0xF0) == 0xE0) {
+        return {3, first & 0x0FU, 0x800};
     }
-    if (first >= 0xF0 && first <= 0xF4) {
-        return {4, first == 0xF0 ? 0x90U : 0x80U, first == 0xF4 ? 0x8FU : 0xBFU};
+    if ((first & 0xF8) == 0xF0) {
+        return {4, first & 0x07U, 0x10000};
     }
     return {};
 }
 
+bool is_surrogate(char32_t value) {
+    return value >= 0xD800 && value <= 0xDFFF;
+}
+
 }  // namespace
+
+std::optional<CodePoint> first_code_point(std::string_view text) {
+    if (text.empty()) {
+        return std::nullopt;
+    }
+    const Sequence sequence = sequence_of(static_cast<unsigned char>(text.front()));
+    if (sequence.size == 0 || text.size() < sequence.size) {
+        return std::nullopt;
+    }
+    char32_t value = sequence.bits;
+    for (const char each : text.substr(1, sequence.size - 1)) {
+        const auto byte = static_cast<unsigned char>(each);
+        if ((byte & 0xC0) != 0x80) {
+            return std::nullopt;
+        }
+        value = (value << 6) | (byte & 0x3FU);
+    }
+    if (value < sequence.least || value > 0x10FFFF || is_surrogate(value)) {
+        return std::nullopt;
+    }
+    return CodePoint{value, sequence.size};
+}
 
 bool is_utf8(std::string_view text) {
     while (!text.empty()) {
-        const Sequence sequence = sequence_of(byte_at(text, 0));
-        if (sequence.length == 0 || sequence.length > text.size()) {
+        const auto point = first_code_point(text);
+        if (!point) {
             return false;
         }
-        for (std::size_t place = 1; place < sequence.length; ++place) {
-            const unsigned byte = byte_at(text, place);
-            const bool second = place == 1;
-            if (byte < (second ? sequence.least_second : 0x80) || byte > (second ? sequence.greatest_second : 0xBF)) {
-                return false;
-            }
-        }
-        text.remove_prefix(sequence.length);
+        text.remove_prefix(point->size);
     }
     return true;
 }

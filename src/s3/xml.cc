@@ -276,19 +276,17 @@ std::string complete_upload_body(const std::vector<UploadedPart>& parts) {
 }
 
 bool is_plain_in_xml(std::string_view text) {
-    const auto is_blank = [](char each) { return each == ' '; };
-    if (text.empty() || is_blank(text.front()) || is_blank(text.back()) || !is_utf8(text)) {
+    if (text.empty() || text.front() == ' ' || text.back() == ' ') {
         return false;
     }
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const auto byte = static_cast<unsigned char>(text[i]);
-        const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
-        // C0 and DEL; C1 (U+0085 is a newline of XML 1.1); U+2028 is one as well; U+FFFE and U+FFFF are no characters.
-        const bool is_control = byte < 0x20 || byte == 0x7F || (byte == 0xC2 && next < 0xA0);
-        if (is_control || text.substr(i).starts_with("\xE2\x80\xA8") ||
-            (byte == 0xEF && next == 0xBF && text[i + 2] >= '\xBE')) {
+    while (!text.empty()) {
+        const auto point = first_code_point(text);
+        // U+0085, a control, and U+2028 are newlines of XML 1.1; U+FFFE and U+FFFF are no characters.
+        if (!point || is_control(point->value) || point->value == 0x2028 || point->value == 0xFFFE ||
+            point->value == 0xFFFF) {
             return false;
         }
+        text.remove_prefix(point->size);
     }
     return true;
 }

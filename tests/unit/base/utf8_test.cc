@@ -27,6 +27,12 @@ TEST(Utf8, EveryCodePointButSurrogates) {
     for (std::uint32_t point = 0; point <= 0x10FFFF; ++point) {
         const bool surrogate = point >= 0xD800 && point <= 0xDFFF;
         ASSERT_EQ(is_utf8("a" + encoded(point) + "z"), !surrogate) << point;
+        const auto first = first_code_point(encoded(point) + "z");
+        ASSERT_EQ(first.has_value(), !surrogate) << point;
+        if (first) {
+            ASSERT_EQ(first->value, point);
+            ASSERT_EQ(first->size, encoded(point).size());
+        }
     }
     EXPECT_FALSE(is_utf8(encoded(0x110000)));
 }
@@ -36,6 +42,21 @@ TEST(Utf8, WhatIsCutOffOrOverlong) {
     for (const char* bad : {"\x80", "\xff", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xc3",
                             "\xe2\x82", "\xf0\x9f\x98", "\xc3(", "caf\xe9", "\xf8\x88\x80\x80\x80"}) {
         EXPECT_FALSE(is_utf8(bad)) << bad;
+    }
+}
+
+TEST(Utf8, ReadsOnlyTheFirstCodePoint) {
+    EXPECT_FALSE(first_code_point(""));
+    EXPECT_FALSE(first_code_point("\xc3(z"));
+    EXPECT_EQ(first_code_point("z\xff")->value, U'z');
+}
+
+TEST(Utf8, ControlsAreThoseOfUnicode) {
+    for (const char32_t point : {0x00, 0x1F, 0x7F, 0x80, 0x9F}) {
+        EXPECT_TRUE(is_control(point)) << static_cast<std::uint32_t>(point);
+    }
+    for (const char32_t point : {0x20, 0x7E, 0xA0, 0x2028}) {
+        EXPECT_FALSE(is_control(point)) << static_cast<std::uint32_t>(point);
     }
 }
 
