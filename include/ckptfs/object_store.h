@@ -143,6 +143,7 @@ struct UploadPartCopyRequest {
     std::optional<ByteRange> range;
 };
 
+// A part that the store has: the answer to UploadPart, a row of ListParts, and what CompleteMultipartUpload names.
 struct UploadedPart {
     int part_number = 0;
     std::string etag;

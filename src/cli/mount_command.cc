@@ -307,7 +307,7 @@ Service::Events Daemon::service_events() {
     // One or two may be late, or find a probe that is.
     events.heartbeat_period = service_manager_.watchdog() / 4;
     liveness_.emplace(
-        Liveness::Parts{machinery_->executor(), machinery_->timer(), [this] { return session_->longest_request(); }},
+        Liveness::Watched{machinery_->executor(), machinery_->timer(), [this] { return session_->longest_request(); }},
         events.heartbeat_period);
     events.heartbeat = [this] {
         if (const std::string stuck = liveness_->check(); stuck.empty()) {

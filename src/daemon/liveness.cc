@@ -7,14 +7,14 @@
 
 namespace ckptfs {
 
-Liveness::Liveness(Parts parts, Milliseconds patience) : parts_(std::move(parts)), patience_(patience) {}
+Liveness::Liveness(Watched watched, Milliseconds patience) : watched_(std::move(watched)), patience_(patience) {}
 
 Liveness::Probe Liveness::answered() {
     return std::make_shared<std::atomic<bool>>(true);
 }
 
 std::string Liveness::check() {
-    if (const Milliseconds longest = parts_.longest_request(); longest > patience_) {
+    if (const Milliseconds longest = watched_.longest_request(); longest > patience_) {
         return format("a request of the kernel has kept its thread for {} s", longest.count() / 1000);
     }
     if (!*executor_) {
@@ -25,8 +25,8 @@ std::string Liveness::check() {
     }
     executor_ = std::make_shared<std::atomic<bool>>(false);
     timer_ = std::make_shared<std::atomic<bool>>(false);
-    parts_.executor.post([probe = executor_] { *probe = true; });
-    parts_.timer.after(Milliseconds(0), [probe = timer_] { *probe = true; });
+    watched_.executor.post([probe = executor_] { *probe = true; });
+    watched_.timer.after(Milliseconds(0), [probe = timer_] { *probe = true; });
     return {};
 }
 

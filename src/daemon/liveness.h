@@ -19,14 +19,14 @@ namespace ckptfs {
 
 class Liveness {
 public:
-    struct Parts {
+    struct Watched {
         Executor& executor;
         Timer& timer;
         // How long the kernel's oldest request has kept its worker.
         std::function<Milliseconds()> longest_request;
     };
     // Nothing may take longer than `patience`; check() is to be called that often.
-    Liveness(Parts parts, Milliseconds patience);
+    Liveness(Watched watched, Milliseconds patience);
 
     // What is stuck, for the log; empty: nothing.
     std::string check();
@@ -36,7 +36,7 @@ private:
     using Probe = std::shared_ptr<std::atomic<bool>>;
     static Probe answered();
 
-    Parts parts_;
+    Watched watched_;
     const Milliseconds patience_;
     Probe executor_ = answered();
     Probe timer_ = answered();

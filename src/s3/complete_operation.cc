@@ -48,13 +48,13 @@ void CompleteOperation::on_parts(Error error, Result<std::vector<UploadedPart>> 
         return;
     }
     switch (take_stored_etags(request_.parts, *stored)) {
-        case StoredParts::kOthers:
+        case PartsFound::kOthers:
             error.message += "; a part is not there, or holds other bytes: write the file again";
             [[fallthrough]];
-        case StoredParts::kAsSent:
+        case PartsFound::kAsSent:
             done_(failure(std::move(error)));
             return;
-        case StoredParts::kUnderOtherETags:
+        case PartsFound::kUnderOtherETags:
             break;
     }
     log_info(format("{}: a part arrived twice, and has the ETag of its late attempt; its checksum is right",
@@ -62,7 +62,7 @@ void CompleteOperation::on_parts(Error error, Result<std::vector<UploadedPart>> 
     start();
 }
 
-StoredParts take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored) {
+PartsFound take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored) {
     std::unordered_map<int, const UploadedPart*> by_number;
     for (const UploadedPart& part : stored) {
         by_number.emplace(part.part_number, &part);
@@ -72,23 +72,23 @@ StoredParts take_stored_etags(std::vector<UploadedPart>& parts, const std::vecto
     for (UploadedPart& part : renewed) {
         const auto found = by_number.find(part.part_number);
         if (found == by_number.end()) {
-            return StoredParts::kOthers;
+            return PartsFound::kOthers;
         }
         const UploadedPart& there = *found->second;
         if (there.etag == part.etag) {
             continue;
         }
         if (part.checksum_crc32c.empty() || there.checksum_crc32c != part.checksum_crc32c || there.size != part.size) {
-            return StoredParts::kOthers;
+            return PartsFound::kOthers;
         }
         part.etag = there.etag;
         changed = true;
     }
     if (!changed) {
-        return StoredParts::kAsSent;
+        return PartsFound::kAsSent;
     }
     parts = std::move(renewed);
-    return StoredParts::kUnderOtherETags;
+    return PartsFound::kUnderOtherETags;
 }
 
 }  // namespace ckptfs

@@ -36,7 +36,8 @@ private:
     int looks_left_;
 };
 
-enum class StoredParts : std::uint8_t {
+// What ListParts says about the parts that we sent.
+enum class PartsFound : std::uint8_t {
     // All have the ETags that we know.
     kAsSent,
     kUnderOtherETags,
@@ -45,6 +46,6 @@ enum class StoredParts : std::uint8_t {
 };
 
 // Gives `parts` the ETags that the same bytes have among `stored`; only kUnderOtherETags changes any.
-StoredParts take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored);
+PartsFound take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored);
 
 }  // namespace ckptfs

@@ -50,7 +50,7 @@ void Upload::copy_part(int number, CopySource source, PartDone done) {
 void Upload::add_part(int number, PartRequest request) {
     const auto self = shared_from_this();
     std::unique_lock lock(mutex_);
-    Part& part = parts_[number];
+    PartState& part = parts_[number];
     part.forgotten = false;
     if (part.next) {
         // Superseded before it left: its waiters are answered for the later bytes.
@@ -108,7 +108,7 @@ void Upload::created(Result<UploadId> id) {
 }
 
 void Upload::start_part(int number) {
-    Part& part = parts_[number];
+    PartState& part = parts_[number];
     if (!part.next) {
         return;
     }
@@ -133,7 +133,7 @@ void Upload::part_answered(int number, const UploadId& id, const std::shared_ptr
                            Result<UploadedPart> result) {
     std::unique_lock lock(mutex_);
     --in_flight_;
-    Part& part = parts_[number];
+    PartState& part = parts_[number];
     part.in_flight = false;
     Status status;
     if (begin_anew(number, id, request, result)) {
@@ -169,7 +169,7 @@ bool Upload::begin_anew(int number, const UploadId& id, const std::shared_ptr<Pa
     if (failure_ || (is_present && (!is_gone || holds_a_part || begun_anew_ == kMostAnew))) {
         return false;
     }
-    Part& part = parts_[number];
+    PartState& part = parts_[number];
     if (part.next) {
         part.next->done.insert(part.next->done.begin(), request->done.begin(), request->done.end());
     } else {

@@ -77,7 +77,8 @@ private:
         std::optional<CopySource> source;
         std::vector<PartDone> done;
     };
-    struct Part {
+    // What the store has of a part, and what it gets next.
+    struct PartState {
         bool in_flight = false;
         bool forgotten = false;
         std::optional<UploadedPart> uploaded;
@@ -116,7 +117,7 @@ private:
     bool creating_ = false;
     int begun_anew_ = 0;
     std::optional<UploadId> id_;
-    std::map<int, Part> parts_;
+    std::map<int, PartState> parts_;
     int in_flight_ = 0;
     std::optional<Error> failure_;
     Published completing_;

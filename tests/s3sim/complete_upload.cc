@@ -30,7 +30,7 @@ tl::unexpected<S3Error> invalid_part(const Upload& upload, const CompletedPart& 
     return tl::unexpected(std::move(error));
 }
 
-Outcome<void> check_part_checksum(const Upload& upload, const Part& part, const CompletedPart& named) {
+Outcome<void> check_part_checksum(const Upload& upload, const StoredPart& part, const CompletedPart& named) {
     for (const auto& [kind, value] : named.checksums) {
         if (!part.checksum || part.checksum->kind != kind || part.checksum->value != value) {
             return invalid_part(upload, named);
@@ -85,7 +85,7 @@ std::optional<Checksum> object_checksum(const Upload& upload, const std::vector<
     std::vector<std::string> values;
     std::string joined;
     for (const CompletedPart& named : parts) {
-        const Part& part = upload.parts.at(named.number);
+        const StoredPart& part = upload.parts.at(named.number);
         if (!part.checksum) {
             return std::nullopt;
         }
@@ -130,7 +130,7 @@ Outcome<Object> assemble_object(const Upload& upload, const CompleteRequest& req
         if (const auto checked = check_part(upload, named, &named == &request.parts.back()); !checked) {
             return tl::unexpected(checked.error());
         }
-        const Part& part = upload.parts.at(named.number);
+        const StoredPart& part = upload.parts.at(named.number);
         object.bytes.append(part.bytes);
         object.parts.push_back(ObjectPart{named.number, part.bytes.size(),
                                           part.checksum ? std::optional(part.checksum->value) : std::nullopt});

@@ -115,7 +115,7 @@ OperationResult upload_part(const OperationInput& input) {
         return tl::unexpected(std::move(checked.error()));
     }
     const auto etag = input.table.put_part(input.request.bucket, input.request.key, id, input.request.part_number(),
-                                           Part{std::move(input.body.bytes), {}, {}, input.checksum});
+                                           StoredPart{std::move(input.body.bytes), {}, {}, input.checksum});
     if (!etag) {
         return tl::unexpected(etag.error());
     }
@@ -141,7 +141,7 @@ OperationResult upload_part_copy(const OperationInput& input) {
     if (!bytes) {
         return tl::unexpected(bytes.error());
     }
-    Part part{*bytes, {}, {}, std::nullopt};
+    StoredPart part{*bytes, {}, {}, std::nullopt};
     if (const auto kind = upload->checksum_kind) {
         part.checksum = Checksum{*kind, to_base64(digest_of(*kind, *bytes)), false};
     }

@@ -200,7 +200,7 @@ std::vector<Upload> ObjectTable::uploads(const std::string& bucket) const {
 }
 
 Outcome<std::string> ObjectTable::put_part(const std::string& bucket, const std::string& key, const std::string& id,
-                                           int number, Part part) {
+                                           int number, StoredPart part) {
     part.etag = new_etag(part.bytes);
     part.last_modified = now();
     const std::string etag = part.etag;

@@ -53,7 +53,8 @@ struct Object {
 };
 using ObjectPtr = std::shared_ptr<const Object>;
 
-struct Part {
+// Of an upload that is not completed.
+struct StoredPart {
     ByteChain bytes;
     std::string etag;
     SystemTime last_modified;
@@ -67,7 +68,7 @@ struct Upload {
     ObjectAttributes attributes;
     std::optional<DigestKind> checksum_kind;
     bool full_object_checksum = false;
-    std::map<int, Part> parts;
+    std::map<int, StoredPart> parts;
 };
 
 struct BucketInfo {
@@ -111,7 +112,7 @@ public:
     std::vector<Upload> uploads(const std::string& bucket) const;
     // Returns the part's ETag.
     Outcome<std::string> put_part(const std::string& bucket, const std::string& key, const std::string& id, int number,
-                                  Part part);
+                                  StoredPart part);
     Outcome<void> abort(const std::string& bucket, const std::string& key, const std::string& id);
     // A repeated call gets the object that the first one made, without its bytes.
     Outcome<ObjectPtr> complete(const std::string& bucket, const std::string& key, const std::string& id,

@@ -373,7 +373,7 @@ void FakeStore::upload_part(UploadPartRequest request, StoreDone<UploadedPart> d
                 return refused(EINVAL, "InvalidArgument", 400);
             }
             UploadedPart part{request.part_number, next_etag(), std::to_string(request.crc32c), request.body.size()};
-            upload->second.parts[request.part_number] = Part{part, request.body.to_string()};
+            upload->second.parts[request.part_number] = StoredPart{part, request.body.to_string()};
             return part;
         },
         std::move(done));
@@ -401,7 +401,7 @@ void FakeStore::upload_part_copy(UploadPartCopyRequest request, StoreDone<Upload
                 content = content.substr(request.range->offset, request.range->length);
             }
             UploadedPart part{request.part_number, next_etag(), "copied", content.size()};
-            upload->second.parts[request.part_number] = Part{part, std::move(content)};
+            upload->second.parts[request.part_number] = StoredPart{part, std::move(content)};
             return part;
         },
         std::move(done));

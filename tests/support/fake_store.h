@@ -119,13 +119,13 @@ private:
         ObjectInfo info;
         std::shared_ptr<const std::string> content;
     };
-    struct Part {
+    struct StoredPart {
         UploadedPart uploaded;
         std::string content;
     };
     struct Upload {
         CreateUploadRequest request;
-        std::map<int, Part> parts;
+        std::map<int, StoredPart> parts;
         WallTime initiated{};
     };
     using Step = std::function<void()>;

@@ -13,7 +13,7 @@ using Parts = std::vector<UploadedPart>;
 
 const Parts kSent{{1, "\"a\"", "AAAAAA==", 100}, {2, "\"b\"", "BBBBBB==", 50}};
 
-std::string etags_after(Parts sent, const Parts& stored, StoredParts expected) {
+std::string etags_after(Parts sent, const Parts& stored, PartsFound expected) {
     EXPECT_EQ(take_stored_etags(sent, stored), expected);
     std::string etags;
     for (const UploadedPart& part : sent) {
@@ -23,38 +23,38 @@ std::string etags_after(Parts sent, const Parts& stored, StoredParts expected) {
 }
 
 TEST(StoredETags, TheSameBytesUnderAnotherETagAreTaken) {
-    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 100}, {2, "\"b\"", "BBBBBB==", 50}},
-                          StoredParts::kUnderOtherETags),
-              "\"c\"\"b\"");
-    EXPECT_EQ(etags_after(kSent, {{2, "\"d\"", "BBBBBB==", 50}, {1, "\"c\"", "AAAAAA==", 100}},
-                          StoredParts::kUnderOtherETags),
-              "\"c\"\"d\"");
+    EXPECT_EQ(
+        etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 100}, {2, "\"b\"", "BBBBBB==", 50}}, PartsFound::kUnderOtherETags),
+        "\"c\"\"b\"");
+    EXPECT_EQ(
+        etags_after(kSent, {{2, "\"d\"", "BBBBBB==", 50}, {1, "\"c\"", "AAAAAA==", 100}}, PartsFound::kUnderOtherETags),
+        "\"c\"\"d\"");
 }
 
 TEST(StoredETags, OtherBytesAreNot) {
-    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "CCCCCC==", 100}, {2, "\"b\"", "BBBBBB==", 50}}, StoredParts::kOthers),
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "CCCCCC==", 100}, {2, "\"b\"", "BBBBBB==", 50}}, PartsFound::kOthers),
               "\"a\"\"b\"");
-    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 101}, {2, "\"b\"", "BBBBBB==", 50}}, StoredParts::kOthers),
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 101}, {2, "\"b\"", "BBBBBB==", 50}}, PartsFound::kOthers),
               "\"a\"\"b\"");
     // One that may be taken does not help the other.
-    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 100}, {2, "\"d\"", "DDDDDD==", 50}}, StoredParts::kOthers),
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 100}, {2, "\"d\"", "DDDDDD==", 50}}, PartsFound::kOthers),
               "\"a\"\"b\"");
 }
 
 TEST(StoredETags, BytesOfWhichNothingIsKnownAreNot) {
-    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "", 100}, {2, "\"b\"", "", 50}}, StoredParts::kOthers), "\"a\"\"b\"");
-    EXPECT_EQ(etags_after({{1, "\"a\"", "", 100}}, {{1, "\"c\"", "", 100}}, StoredParts::kOthers), "\"a\"");
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "", 100}, {2, "\"b\"", "", 50}}, PartsFound::kOthers), "\"a\"\"b\"");
+    EXPECT_EQ(etags_after({{1, "\"a\"", "", 100}}, {{1, "\"c\"", "", 100}}, PartsFound::kOthers), "\"a\"");
 }
 
 TEST(StoredETags, APartThatIsNotThereIsMissing) {
-    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 100}}, StoredParts::kOthers), "\"a\"\"b\"");
-    EXPECT_EQ(etags_after(kSent, {}, StoredParts::kOthers), "\"a\"\"b\"");
+    EXPECT_EQ(etags_after(kSent, {{1, "\"c\"", "AAAAAA==", 100}}, PartsFound::kOthers), "\"a\"\"b\"");
+    EXPECT_EQ(etags_after(kSent, {}, PartsFound::kOthers), "\"a\"\"b\"");
 }
 
 TEST(StoredETags, NothingIsGainedWhereAllAreTheSame) {
-    EXPECT_EQ(etags_after(kSent, kSent, StoredParts::kAsSent), "\"a\"\"b\"");
+    EXPECT_EQ(etags_after(kSent, kSent, PartsFound::kAsSent), "\"a\"\"b\"");
     // Checksums do not matter then: a store may leave them out.
-    EXPECT_EQ(etags_after(kSent, {{1, "\"a\"", "", 100}, {2, "\"b\"", "", 50}}, StoredParts::kAsSent), "\"a\"\"b\"");
+    EXPECT_EQ(etags_after(kSent, {{1, "\"a\"", "", 100}, {2, "\"b\"", "", 50}}, PartsFound::kAsSent), "\"a\"\"b\"");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ class CompleteUploadTest : public testing::Test {
 protected:
     void add_part(int number, const std::string& bytes) {
         const std::string etag = "etag" + std::to_string(number);
-        Part part{ByteChain::from_string(bytes), etag, {}, std::nullopt};
+        StoredPart part{ByteChain::from_string(bytes), etag, {}, std::nullopt};
         CompletedPart named{number, etag, {}};
         if (upload_.checksum_kind) {
             const std::string value = to_base64(digest_of(*upload_.checksum_kind, bytes));

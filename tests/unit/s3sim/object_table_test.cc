@@ -55,7 +55,7 @@ TEST_F(ObjectTableTest, MissingThingsAreNamed) {
 
 TEST_F(ObjectTableTest, ARepeatedCompleteIsTheFirst) {
     const std::string id = start_upload("k");
-    const auto etag = table_.put_part("bkt", "k", id, 1, Part{ByteChain::from_string("a"), {}, {}, {}});
+    const auto etag = table_.put_part("bkt", "k", id, 1, StoredPart{ByteChain::from_string("a"), {}, {}, {}});
     ASSERT_TRUE(etag);
     CompleteRequest request;
     request.parts = {CompletedPart{1, *etag, {}}};
@@ -72,7 +72,7 @@ TEST_F(ObjectTableTest, ARepeatedCompleteIsTheFirst) {
 
 TEST_F(ObjectTableTest, ARememberedCompleteKeepsNoBytes) {
     const std::string id = start_upload("k");
-    const auto etag = table_.put_part("bkt", "k", id, 1, Part{ByteChain::from_string("a"), {}, {}, {}});
+    const auto etag = table_.put_part("bkt", "k", id, 1, StoredPart{ByteChain::from_string("a"), {}, {}, {}});
     ASSERT_TRUE(etag);
     CompleteRequest request;
     request.parts = {CompletedPart{1, *etag, {}}};
@@ -90,7 +90,7 @@ TEST_F(ObjectTableTest, ARememberedCompleteKeepsNoBytes) {
 TEST_F(ObjectTableTest, AFailedConditionLeavesTheUpload) {
     ASSERT_TRUE(put("k", "old"));
     const std::string id = start_upload("k");
-    const auto etag = table_.put_part("bkt", "k", id, 1, Part{ByteChain::from_string("a"), {}, {}, {}});
+    const auto etag = table_.put_part("bkt", "k", id, 1, StoredPart{ByteChain::from_string("a"), {}, {}, {}});
     CompleteRequest request;
     request.parts = {CompletedPart{1, *etag, {}}};
     request.condition.if_none_match_any = true;
