@@ -10,8 +10,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/running_digest.h"
-
 namespace ckptfs {
 namespace {
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checksums, hashes and the text forms that S3 gives them.
 //
-// Pure functions; safe from any thread. Large inputs belong on an executor, not on an HTTP or FUSE thread.
+// Pure functions, safe from any thread; a RunningDigest is used by one thread at a time. Large inputs belong on an
+// executor, not on an HTTP or FUSE thread.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,5 +48,20 @@ using Sha1 = std::array<std::byte, 20>;
 
 // Lower case.
 [[nodiscard]] std::string hex(ByteSpan bytes);
+
+enum class DigestKind : std::uint8_t { kCrc32, kCrc32c, kCrc64Nvme, kSha1, kSha256, kMd5 };
+
+// Of bytes that come piece by piece, in the text form that S3 gives them: base64 of the bytes, highest first, but for
+// MD5, which ETags have in hexadecimal digits.
+class RunningDigest {
+public:
+    virtual ~RunningDigest() = default;
+    virtual void take(ByteSpan bytes) = 0;
+    // Of all bytes that were taken. Once, at the end.
+    [[nodiscard]] virtual std::string text() = 0;
+};
+
+// Null where this machine has no MD5.
+[[nodiscard]] std::unique_ptr<RunningDigest> running_digest(DigestKind kind);
 
 }  // namespace ckptfs

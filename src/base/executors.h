@@ -4,12 +4,52 @@
 // Make them after the process has gone to the background: threads do not survive fork().
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/executor.h"
 
 namespace ckptfs {
+
+// Threads of its own, first come, first served, but urgent tasks before others, three for one where both wait.
+//
+// The queue has no limit of its own: each task stands for a request or a buffer that is already counted elsewhere.
+// Threads: as Executor says. A task may post more tasks, also while the pool is being stopped.
+class ThreadPool final : public Executor {
+public:
+    ThreadPool(const std::string& name, int threads);
+    ~ThreadPool() override;
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
+
+    void post(std::function<void()> task) override;
+    void post_urgent(std::function<void()> task) override;
+    void stop() override;
+
+private:
+    using Tasks = std::deque<std::function<void()>>;
+    void post_one(bool is_urgent, std::function<void()> task) EXCLUDES(mutex_);
+    void run();
+    [[nodiscard]] std::function<void()> take_next() REQUIRES(mutex_);
+
+    // Mutable.
+    Mutex mutex_;
+    Condition posted_;
+    Tasks tasks_ GUARDED_BY(mutex_);
+    Tasks urgent_ GUARDED_BY(mutex_);
+    // Taken since one of the others was, or none of them waited.
+    int urgent_in_a_row_ GUARDED_BY(mutex_) = 0;
+    bool stopping_ GUARDED_BY(mutex_) = false;
+    bool stopped_ GUARDED_BY(mutex_) = false;
+
+    // Last, so that everything above exists before they run.
+    std::vector<std::thread> threads_;
+};
 
 // For computation: one thread a processor. A plain queue: oneTBB, whose workers look for work for a while before they
 // sleep, took 0.1 to 0.2 s of CPU a GB more for tasks as large and as few as these.

@@ -9,7 +9,6 @@
 
 #include "credentials/service_client.h"
 #include "credentials/source.h"
-#include "credentials/source_context.h"
 
 namespace ckptfs {
 

@@ -7,7 +7,6 @@
 
 #include "credentials/profile_plan.h"
 #include "credentials/source.h"
-#include "credentials/source_context.h"
 
 namespace ckptfs {
 

@@ -18,8 +18,8 @@
 #include "credentials/instance_source.h"
 #include "credentials/profile_source.h"
 #include "credentials/refreshing_provider.h"
+#include "credentials/source.h"
 #include "credentials/source_chain.h"
-#include "credentials/source_context.h"
 #include "credentials/web_identity_source.h"
 
 namespace ckptfs {

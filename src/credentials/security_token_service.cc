@@ -8,7 +8,7 @@
 
 #include "aws/sigv4.h"
 #include "aws/times.h"
-#include "aws/uri.h"
+#include "aws/url.h"
 #include "base/digest.h"
 #include "base/text.h"
 #include "ckptfs/log.h"

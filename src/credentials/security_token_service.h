@@ -13,7 +13,7 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
-#include "credentials/source_context.h"
+#include "credentials/source.h"
 
 namespace ckptfs {
 

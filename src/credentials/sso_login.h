@@ -15,7 +15,7 @@
 #include <string>
 
 #include "credentials/credential_json.h"
-#include "credentials/source_context.h"
+#include "credentials/source.h"
 
 namespace ckptfs {
 

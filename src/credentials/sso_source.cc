@@ -5,7 +5,6 @@
 #include <chrono>
 #include <memory>
 
-#include "aws/uri.h"
 #include "aws/url.h"
 #include "base/text.h"
 #include "credentials/credential_json.h"

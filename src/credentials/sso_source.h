@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "credentials/source.h"
-#include "credentials/source_context.h"
 #include "credentials/sso_login.h"
 
 namespace ckptfs {

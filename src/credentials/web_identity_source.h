@@ -7,7 +7,6 @@
 
 #include "credentials/security_token_service.h"
 #include "credentials/source.h"
-#include "credentials/source_context.h"
 
 namespace ckptfs {
 

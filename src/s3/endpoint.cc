@@ -6,7 +6,6 @@
 
 #include "aws/url.h"
 #include "base/text.h"
-#include "s3/access_point.h"
 
 namespace ckptfs {
 namespace {
@@ -15,13 +14,27 @@ bool is_amazon_host(std::string_view host) {
     return host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
 }
 
-// 3 to 63 of a-z, 0-9 and '-' ("Bucket naming rules"); a dot would not match the wildcard of Amazon's certificate.
-bool fits_in_host_name(std::string_view bucket) {
-    const bool characters = std::all_of(bucket.begin(), bucket.end(), [](char c) {
+// Cut off the front of `text`, up to the separator; nothing where there is none.
+std::optional<std::string> take_field(std::string_view& text) {
+    const std::size_t end = text.find(':');
+    if (end == std::string_view::npos) {
+        return std::nullopt;
+    }
+    std::string field(text.substr(0, end));
+    text.remove_prefix(end + 1);
+    return field;
+}
+
+// As one label of it.
+bool fits_in_host_name(std::string_view text) {
+    return !text.empty() && text.size() <= 63 && std::all_of(text.begin(), text.end(), [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
     });
-    return characters && bucket.size() >= 3 && bucket.size() <= 63 && !bucket.starts_with('-') &&
-           !bucket.ends_with('-');
+}
+
+// "Bucket naming rules", without dots: one would not match the wildcard of Amazon's certificate.
+bool bucket_fits_in_host_name(std::string_view bucket) {
+    return fits_in_host_name(bucket) && bucket.size() >= 3 && !bucket.starts_with('-') && !bucket.ends_with('-');
 }
 
 bool uses_virtual_host(const StoreConfig& config, std::string_view host) {
@@ -33,7 +46,7 @@ bool uses_virtual_host(const StoreConfig& config, std::string_view host) {
         case AddressingStyle::kAuto:
             break;
     }
-    return is_amazon_host(host) && fits_in_host_name(config.bucket);
+    return is_amazon_host(host) && bucket_fits_in_host_name(config.bucket);
 }
 
 std::string choose_url(const StoreConfig& config, const Environment& environment, const Profile& profile,
@@ -60,6 +73,26 @@ bool is_region_name(std::string_view region) {
 }
 
 }  // namespace
+
+std::optional<AccessPoint> parse_access_point(std::string_view arn) {
+    constexpr std::string_view kResource = "accesspoint";
+    const auto prefix = take_field(arn);
+    auto partition = take_field(arn);
+    const auto service = take_field(arn);
+    auto region = take_field(arn);
+    auto account = take_field(arn);
+    if (prefix != "arn" || service != "s3" || !account || !arn.starts_with(kResource)) {
+        return std::nullopt;
+    }
+    arn.remove_prefix(kResource.size());
+    if (!arn.starts_with('/') && !arn.starts_with(':')) {
+        return std::nullopt;
+    }
+    AccessPoint point{std::move(*partition), std::move(*region), std::move(*account), std::string(arn.substr(1))};
+    const bool valid = fits_in_host_name(point.partition) && fits_in_host_name(point.region) &&
+                       fits_in_host_name(point.account) && fits_in_host_name(point.name);
+    return valid ? std::optional(std::move(point)) : std::nullopt;
+}
 
 std::string Endpoint::path(std::string_view key) const {
     // Virtual-host style asks the bucket itself at "/", path style at "/bucket".

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "s3/simple_call.h"
+#include "s3/call.h"
 #include "s3/xml.h"
 
 namespace ckptfs {

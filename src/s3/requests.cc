@@ -6,7 +6,7 @@
 
 #include "base/digest.h"
 #include "base/text.h"
-#include "s3/access_point.h"
+#include "s3/endpoint.h"
 #include "s3/xml.h"
 
 namespace ckptfs {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "aws/uri.h"
+#include "aws/url.h"
 #include "ckptfs/http.h"
 #include "ckptfs/object_store.h"
 

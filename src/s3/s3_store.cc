@@ -8,6 +8,7 @@
 #include "base/digest.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "s3/call.h"
 #include "s3/commit_operation.h"
 #include "s3/complete_operation.h"
 #include "s3/delete_operation.h"
@@ -15,7 +16,6 @@
 #include "s3/head_operation.h"
 #include "s3/paged_lists.h"
 #include "s3/responses.h"
-#include "s3/simple_call.h"
 #include "s3/version_pin.h"
 #include "s3/xml.h"
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "base/running_digest.h"
+#include "base/digest.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/http.h"
 #include "s3/store_habits.h"

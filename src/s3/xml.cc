@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "aws/times.h"
-#include "aws/uri.h"
+#include "aws/url.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "base/utf8.h"

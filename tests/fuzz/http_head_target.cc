@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "aws/times.h"
-#include "aws/uri.h"
+#include "aws/url.h"
 #include "require.h"
 #include "s3/responses.h"
 

@@ -7,7 +7,7 @@
 
 #include <chrono>
 
-#include "aws/uri.h"
+#include "aws/url.h"
 #include "base/digest.h"
 
 namespace ckptfs {

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/running_digest.h"
-
 namespace ckptfs {
 namespace {
 

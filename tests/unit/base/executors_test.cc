@@ -15,8 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/thread_pool.h"
-
 namespace ckptfs {
 namespace {
 

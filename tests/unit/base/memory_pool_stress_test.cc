@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/executors.h"
 #include "base/memory_pool.h"
 #include "base/system_clock.h"
-#include "base/thread_pool.h"
 #include "base/timer_thread.h"
 
 namespace ckptfs {

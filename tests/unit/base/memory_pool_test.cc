@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/executors.h"
 #include "base/system_clock.h"
-#include "base/thread_pool.h"
 #include "base/timer_thread.h"
 
 namespace ckptfs {

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "credentials/source.h"
-#include "credentials/source_context.h"
 #include "support/manual_clock.h"
 #include "support/scripted_transport.h"
 #include "support/temporary_directory.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/thread_pool.h"
+#include "base/executors.h"
 #include "read/reading.h"
 
 namespace ckptfs::testing {

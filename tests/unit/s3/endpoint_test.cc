@@ -6,8 +6,6 @@
 
 #include <map>
 
-#include "s3/access_point.h"
-
 namespace ckptfs {
 namespace {
 

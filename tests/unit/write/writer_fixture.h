@@ -15,10 +15,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/executors.h"
 #include "base/memory_pool.h"
 #include "base/memory_shares.h"
 #include "base/system_clock.h"
-#include "base/thread_pool.h"
 #include "base/timer_thread.h"
 #include "codec/codecs.h"
 #include "support/eventually.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "aws/uri.h"
+#include "aws/url.h"
 
 #include <gtest/gtest.h>
 

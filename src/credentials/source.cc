@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "credentials/source_context.h"
+#include "credentials/source.h"
 
 #include "base/text.h"
 
