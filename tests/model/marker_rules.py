@@ -15,6 +15,16 @@ WHOLE = {"remove_files", "remove_tree", "rename_tree", "fill", "mkdir"}
 class MarkerRules(MountRules):
     """"It does not get its name while another file below its directory is known to have failed, on any mount"."""
 
+    def ready(self, step: dict) -> bool:
+        return super().ready(step) and not self.beside_marker(step)
+
+    def beside_marker(self, step: dict) -> bool:
+        """Below the directory of one that is being committed: what is written then may be saved with it, or not."""
+        description = self.slots.get((step.get("agent"), step.get("slot")))
+        paths = [step.get("path"), step.get("other"), description.file.path if description else None]
+        return any(f"{path}/".startswith(call.step["path"].removesuffix(MARKER))
+                   for call in self.calls.values() if call.step["do"] == "mark" for path in paths if path)
+
     def begin(self, step: dict) -> Call:
         call = super().begin(step)
         self.note_made_good(call)
@@ -59,6 +69,7 @@ class MarkerRules(MountRules):
                 self.names[file.path].may |= file.contents
                 self.names[file.path].before |= file.contents
                 file.perhaps_saved = True
+                self.overtake(file.path, file)
         return Call(step, {step["path"]: {bytes_of(step)}})
 
     def mark_ends(self, call, result, found):
