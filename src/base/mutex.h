@@ -48,7 +48,8 @@ private:
     std::mutex mutex_;
 };
 
-class SCOPED_CAPABILITY MutexLock {
+// A capability itself, so that a function can say what becomes of the lock that it is given: RELEASE(lock).
+class CAPABILITY("lock") SCOPED_CAPABILITY MutexLock {
 public:
     explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : lock_(mutex.mutex_) {}
     ~MutexLock() RELEASE() = default;
@@ -74,6 +75,10 @@ public:
         changed_.wait(lock.lock_, std::move(holds));
     }
 
+    template <typename Clock, typename Duration>
+    void wait_until(MutexLock& lock, std::chrono::time_point<Clock, Duration> time) {
+        changed_.wait_until(lock.lock_, time);
+    }
     template <typename Rep, typename Period>
     void wait_for(MutexLock& lock, std::chrono::duration<Rep, Period> time) {
         changed_.wait_for(lock.lock_, time);

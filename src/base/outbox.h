@@ -9,9 +9,10 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace ckptfs {
 
@@ -22,9 +23,8 @@ public:
     // With the owner's mutex held.
     void add(Call call) { calls_.push_back(std::move(call)); }
 
-    // Takes the owner's held mutex and leaves it released. A std::mutex: the analysis does not follow a lock that is
-    // handed over.
-    void deliver(std::unique_lock<std::mutex>& lock) {
+    // Takes the owner's held mutex and leaves it released.
+    void deliver(MutexLock& lock) RELEASE(lock) {
         if (delivering_) {
             lock.unlock();
             return;

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fs/file_system.h"
 
 namespace ckptfs {
@@ -17,7 +17,7 @@ public:
 
     void one_more(const Status& status) {
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (!status && status_) {
                 status_ = status;
             }
@@ -29,7 +29,7 @@ public:
     }
 
 private:
-    std::mutex mutex_;
+    Mutex mutex_;
     std::size_t left_;
     Status status_;
     const Reply<void> reply_;

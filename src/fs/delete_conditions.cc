@@ -77,7 +77,7 @@ Result<bool> probe_once(ObjectStore& store, const std::string& key) {
 
 bool DeleteConditions::honoured() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (known_ != Known::kNothing || clock_.now() < not_before_) {
             return known_ == Known::kHonoured;
         }
@@ -89,7 +89,7 @@ bool DeleteConditions::honoured() {
 
 void DeleteConditions::when_idle(std::function<void()> run) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (known_ == Known::kAsking) {
             waiting_.push_back(std::move(run));
             return;
@@ -102,7 +102,7 @@ void DeleteConditions::ask() {
     const Result<bool> honoured = probe_once(store_, prefix_ + std::string(kTemporaryPrefix) + random_uuid());
     std::vector<std::function<void()>> waiting;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         waiting.swap(waiting_);
         if (honoured) {
             known_ = *honoured ? Known::kHonoured : Known::kIgnored;

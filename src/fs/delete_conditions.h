@@ -12,11 +12,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/executor.h"
 #include "ckptfs/object_store.h"
@@ -43,7 +43,7 @@ private:
     const Clock& clock_;
     const std::string prefix_;
 
-    std::mutex mutex_;
+    Mutex mutex_;
     // --- guarded by `mutex_`
     Known known_ = Known::kNothing;
     SteadyTime not_before_{};

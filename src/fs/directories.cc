@@ -347,7 +347,7 @@ void Directories::open(NodeId id, Reply<HandleId> reply) {
     }
     HandleId handle = 0;
     {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         handle = next_handle_++;
         listings_.emplace(handle, std::make_shared<DirectoryListing>(state_, lookups_, records_, node));
     }
@@ -358,7 +358,7 @@ void Directories::read(HandleId handle, std::uint64_t offset, std::size_t max_en
                        Reply<std::vector<DirectoryEntry>> reply) {
     std::shared_ptr<DirectoryListing> listing;
     {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         if (const auto found = listings_.find(handle); found != listings_.end()) {
             listing = found->second;
         }
@@ -377,7 +377,7 @@ void Directories::read(HandleId handle, std::uint64_t offset, std::size_t max_en
 
 void Directories::release(HandleId handle) {
     std::shared_ptr<DirectoryListing> listing;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (const auto found = listings_.find(handle); found != listings_.end()) {
         listing = std::move(found->second);
         listings_.erase(found);

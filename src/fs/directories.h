@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fs/lookups.h"
 #include "fs/recorded_renames.h"
 #include "fs/shared_state.h"
@@ -74,7 +75,7 @@ private:
     UnlinkBatches& batches_;
     RenameRecords records_;
 
-    std::mutex mutex_;
+    Mutex mutex_;
     HandleId next_handle_ = 1;
     std::unordered_map<HandleId, std::shared_ptr<DirectoryListing>> listings_;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/store_wait.h"
 #include "fs/directory_rename.h"
 #include "fs/paths.h"
@@ -32,7 +33,7 @@ DirectoryListing::~DirectoryListing() {
 
 Result<std::vector<DirectoryEntry>> DirectoryListing::read(std::uint64_t offset, std::size_t max_entries,
                                                            bool with_attributes) {
-    std::lock_guard guard(mutex_);
+    MutexLock guard(mutex_);
     if (started_ == SteadyTime{} || offset == 0 || (offset >= kDotEntries && offset < page_offset_)) {
         restart();
     }
@@ -110,14 +111,14 @@ void DirectoryListing::drop_hidden(ListResponse& page, const RecordedRenames& re
             suspects.push_back(key);
         }
     }
-    std::mutex mutex;
+    Mutex mutex;
     std::set<std::string> hidden;
     static_cast<void>(for_each_in_parallel(
         suspects.size(), kContentsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
             const std::string& key = suspects[index];
             lookups_.find(key.substr(0, key.size() - 1), [&, done = std::move(done)](const Result<FoundName>& found) {
                 if (!found || !found->is_directory) {
-                    const std::lock_guard lock(mutex);
+                    const MutexLock lock(mutex);
                     hidden.insert(key);
                 }
                 done({});

@@ -7,11 +7,11 @@
 #pragma once
 
 #include <deque>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fs/lookups.h"
 #include "fs/recorded_renames.h"
 #include "fs/shared_state.h"
@@ -57,7 +57,7 @@ private:
     RenameRecords& records_;
     const NodePtr directory_;
 
-    std::mutex mutex_;
+    Mutex mutex_;
     std::vector<Listed> page_;
     // Offset of page_.front().
     std::uint64_t page_offset_ = 2;

@@ -35,7 +35,7 @@ FailedSiblings::FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, R
 FailedSiblings::~FailedSiblings() {
     Timer::Id tick = 0;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopping_ = true;
         tick = ticking_ ? tick_ : 0;
     }
@@ -67,7 +67,7 @@ std::function<void()> FailedSiblings::in_time(std::function<void()> then) {
 // --- changes
 
 void FailedSiblings::add(FailedFile file) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     auto [found, is_new] = entries_.try_emplace(file.key);
     Entry& entry = found->second;
     if (!is_new && !entry.cleared) {
@@ -92,7 +92,7 @@ void FailedSiblings::add(FailedFile file) {
 }
 
 void FailedSiblings::clear(const std::string& key, std::function<void()> then) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (const auto found = entries_.find(key); found != entries_.end()) {
         clear_entry(found, std::move(then));
     } else {
@@ -102,7 +102,7 @@ void FailedSiblings::clear(const std::string& key, std::function<void()> then) {
 }
 
 void FailedSiblings::clear_below(const std::string& directory, std::function<void()> then) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     std::vector<Entries::iterator> found;
     for (auto each = first_below(directory); each != entries_.end() && each->first.starts_with(directory); ++each) {
         found.push_back(each);
@@ -123,7 +123,7 @@ void FailedSiblings::clear_entry(Entries::iterator entry, std::function<void()> 
 }
 
 void FailedSiblings::when_recorded(const std::string& key, std::function<void()> then) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = entries_.find(key);
     if (found != entries_.end() && found->second.in_flight) {
         found->second.waiting.push_back(in_time(std::move(then)));
@@ -134,7 +134,7 @@ void FailedSiblings::when_recorded(const std::string& key, std::function<void()>
 }
 
 void FailedSiblings::when_all_recorded(std::function<void()> then) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     waiting_for_all_.push_back(std::move(then));
     for (auto each = entries_.begin(); each != entries_.end();) {
         settle(each++);
@@ -157,14 +157,14 @@ void FailedSiblings::answer_if_all_recorded() {
 }
 
 void FailedSiblings::was_to_become(const std::string& old_key, const std::string& new_key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto found = entries_.find(old_key); found != entries_.end()) {
         found->second.intended_key = new_key;
     }
 }
 
 void FailedSiblings::renamed(const RenamedFile& renamed, std::function<void()> then) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     std::vector<Entries::iterator> made_good;
     for (auto each = entries_.begin(); each != entries_.end(); ++each) {
         if (each->first == renamed.new_key || each->second.intended_key == renamed.new_key) {
@@ -199,7 +199,7 @@ void FailedSiblings::directory_renamed(const std::string& old_directory, const s
                                        std::function<void()> then) {
     std::vector<FailedFile> moved;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         for (auto each = first_below(old_directory); each != entries_.end() && each->first.starts_with(old_directory);
              ++each) {
             if (!each->second.cleared) {
@@ -284,7 +284,7 @@ void FailedSiblings::made_good_elsewhere(const std::string& key, int failure_num
 }
 
 void FailedSiblings::answered(const std::string& key, int written, const Status& status) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = entries_.find(key);
     Entry& entry = found->second;
     entry.in_flight = false;
@@ -345,7 +345,7 @@ void FailedSiblings::start_ticking() {
 }
 
 void FailedSiblings::tick() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     ticking_ = false;
     const SteadyTime now = clock_.now();
     for (auto each = entries_.begin(); each != entries_.end();) {
@@ -371,7 +371,7 @@ FailedSiblings::Entries::iterator FailedSiblings::first_below(const std::string&
 }
 
 std::vector<FailedRecord> FailedSiblings::below(const std::string& directory) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<FailedRecord> files;
     for (auto each = entries_.lower_bound(directory); each != entries_.end() && each->first.starts_with(directory);
          ++each) {
@@ -387,7 +387,7 @@ FailedRecord FailedSiblings::record_of(const Entry& entry) const {
 }
 
 UnwrittenFiles FailedSiblings::unwritten(std::size_t most) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<const Entry*> entries;
     for (const auto& [key, entry] : entries_) {
         if (!entry.cleared) {
@@ -404,18 +404,18 @@ UnwrittenFiles FailedSiblings::unwritten(std::size_t most) const {
 }
 
 bool FailedSiblings::knows(const std::string& key) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return entries_.contains(key);
 }
 
 bool FailedSiblings::is_untold(const std::string& key) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = entries_.find(key);
     return found != entries_.end() && !found->second.cleared && !found->second.recorded;
 }
 
 std::vector<std::string> FailedSiblings::untold() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<std::string> keys;
     for (const auto& [key, entry] : entries_) {
         if (!entry.cleared && !entry.recorded) {
@@ -426,20 +426,20 @@ std::vector<std::string> FailedSiblings::untold() const {
 }
 
 bool FailedSiblings::can_be_unlinked(const std::string& key) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = entries_.find(key);
     return found != entries_.end() && !found->second.cleared && !found->second.looked_at;
 }
 
 void FailedSiblings::looked_at(const std::string& key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto found = entries_.find(key); found != entries_.end()) {
         found->second.looked_at = true;
     }
 }
 
 std::vector<std::string> FailedSiblings::being_cleared(const std::string& directory) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<std::string> keys;
     for (auto each = entries_.lower_bound(directory); each != entries_.end() && each->first.starts_with(directory);
          ++each) {

@@ -16,11 +16,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/outbox.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
@@ -149,7 +149,7 @@ private:
     Timer& timer_;
     const RecordPlace place_;
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     // --- guarded by `mutex_`
     Outbox outbox_;
     Entries entries_;

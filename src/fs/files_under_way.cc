@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Progress reports on the files that are open.
-#include <mutex>
 #include <utility>
 
 #include "fs/open_files.h"
@@ -27,7 +26,7 @@ std::vector<ReadProgress> OpenFiles::reads() const {
     const SteadyTime now = state_.env.clock.now();
     std::vector<ReadProgress> reads;
     for (const HandlePtr& handle : handles_.all()) {
-        const std::lock_guard lock(handle->mutex);
+        const MutexLock lock(handle->mutex);
         if (handle->reader != nullptr && now - handle->last_read.load() < kStillReading) {
             reads.push_back(ReadProgress{handle->reader->object().key, handle->reader->size(), handle->read_until});
         }
@@ -42,7 +41,7 @@ FileStatistics OpenFiles::statistics() const {
 }
 
 std::vector<std::string> OpenFiles::renames() const {
-    const std::lock_guard lock(drain_mutex_);
+    const MutexLock lock(drain_mutex_);
     return {renames_.begin(), renames_.end()};
 }
 

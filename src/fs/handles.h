@@ -10,10 +10,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fs/file_system.h"
 #include "fs/nodes.h"
 
@@ -62,7 +62,7 @@ struct Handle {
     std::atomic<std::uint64_t> read_until = 0;
     std::atomic<SteadyTime> last_read = SteadyTime{};
 
-    std::mutex mutex;
+    Mutex mutex;
     // --- guarded by `mutex`
     std::shared_ptr<FileReader> reader;
     std::shared_ptr<ReadStream> stream;
@@ -73,7 +73,7 @@ using HandlePtr = std::shared_ptr<Handle>;
 class HandleTable {
 public:
     HandleId add(HandlePtr handle) {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         const HandleId id = next_id_++;
         handles_.emplace(id, std::move(handle));
         return id;
@@ -81,13 +81,13 @@ public:
 
     // Empty for a handle that was released.
     [[nodiscard]] HandlePtr find(HandleId id) const {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         const auto found = handles_.find(id);
         return found == handles_.end() ? nullptr : found->second;
     }
 
     [[nodiscard]] std::vector<HandlePtr> all() const {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         std::vector<HandlePtr> all;
         all.reserve(handles_.size());
         for (const auto& [id, handle] : handles_) {
@@ -98,12 +98,12 @@ public:
 
     // Requests under way keep the one they have found.
     void replace(HandleId id, HandlePtr handle) {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         handles_[id] = std::move(handle);
     }
 
     HandlePtr remove(HandleId id) {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         const auto found = handles_.find(id);
         if (found == handles_.end()) {
             return nullptr;
@@ -114,7 +114,7 @@ public:
     }
 
 private:
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     HandleId next_id_ = 1;
     std::unordered_map<HandleId, HandlePtr> handles_;
 };

@@ -32,7 +32,7 @@ bool KeyOrder::share_a_key(const Entry& one, const Entry& other) {
 KeyOrder::Place KeyOrder::enter(std::vector<std::string> keys) {
     Entry entry;
     entry.keys.insert(std::make_move_iterator(keys.begin()), std::make_move_iterator(keys.end()));
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [place, earlier] : entries_) {
         entry.waits_for += share_a_key(entry, earlier) ? 1 : 0;
     }
@@ -41,7 +41,7 @@ KeyOrder::Place KeyOrder::enter(std::vector<std::string> keys) {
 }
 
 bool KeyOrder::is_first(Place place) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return entries_.at(place).waits_for == 0;
 }
 
@@ -52,7 +52,7 @@ bool KeyOrder::is_alone(Place place, std::string_view key) const {
 }
 
 std::optional<KeyOrder::Place> KeyOrder::enter_if_alone(std::string key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!is_alone(next_, key)) {
         return std::nullopt;
     }
@@ -61,7 +61,7 @@ std::optional<KeyOrder::Place> KeyOrder::enter_if_alone(std::string key) {
 }
 
 bool KeyOrder::add_if_alone(Place place, std::string key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const bool alone = is_alone(place, key);
     if (alone) {
         entries_.at(place).keys.insert(std::move(key));
@@ -71,7 +71,7 @@ bool KeyOrder::add_if_alone(Place place, std::string key) {
 
 void KeyOrder::when_first(Place place, std::function<void()> start) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         Entry& entry = entries_.at(place);
         if (entry.waits_for > 0) {
             entry.start = std::move(start);
@@ -82,7 +82,7 @@ void KeyOrder::when_first(Place place, std::function<void()> start) {
 }
 
 void KeyOrder::leave(Place place) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const auto left = entries_.find(place);
     for (auto later = std::next(left); later != entries_.end(); ++later) {
         Entry& entry = later->second;

@@ -13,13 +13,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/outbox.h"
 
 namespace ckptfs {
@@ -55,7 +55,7 @@ private:
     // With `mutex_` held.
     [[nodiscard]] bool is_alone(Place place, std::string_view key) const;
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     // --- guarded by `mutex_`
     std::map<Place, Entry> entries_;
     Place next_ = 1;

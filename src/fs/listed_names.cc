@@ -6,7 +6,7 @@
 namespace ckptfs {
 
 void ListedNames::add(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto* found = std::find_if(directories_.begin(), directories_.end(),
                                [directory](const Directory& each) { return each.id == directory; });
     if (found == directories_.end()) {
@@ -20,7 +20,7 @@ void ListedNames::add(NodeId directory, const std::string& name, const ObjectVer
 }
 
 void ListedNames::forget(NodeId directory, const std::string& name) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (Directory& each : directories_) {
         if (each.id == directory) {
             each.names.erase(name);
@@ -29,7 +29,7 @@ void ListedNames::forget(NodeId directory, const std::string& name) {
 }
 
 std::optional<ObjectVersion> ListedNames::find(NodeId directory, const std::string& name, SteadyTime since) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const Directory& each : directories_) {
         if (each.id != directory) {
             continue;

@@ -7,11 +7,11 @@
 
 #include <array>
 #include <cstddef>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "fs/nodes.h"
 
@@ -39,7 +39,7 @@ private:
         std::unordered_map<std::string, Listed> names;
     };
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     // --- guarded by `mutex_`
     std::array<Directory, kMaxDirectories> directories_;
     std::size_t next_ = 0;

@@ -13,7 +13,7 @@ namespace ckptfs {
 LiveLogs::~LiveLogs() {
     Timer::Id timer = 0;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopping_ = true;
         timer = timer_;
     }
@@ -33,7 +33,7 @@ void LiveLogs::opened(const NodeTable::Lock& /*lock*/, Node& node) {
 }
 
 void LiveLogs::start() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!waiting_ && !stopping_) {
         waiting_ = true;
         timer_ = state_.env.timer.after(state_.env.write.config.publish_interval, [this] { tick(); });
@@ -42,7 +42,7 @@ void LiveLogs::start() {
 
 void LiveLogs::tick() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         waiting_ = false;
     }
     std::vector<NodePtr> logs;
@@ -57,7 +57,7 @@ void LiveLogs::tick() {
         }
     }
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         std::erase_if(logs_, [&](const auto& log) { return !log.second.under_way && writers.count(log.first) == 0; });
     }
     for (const NodePtr& log : logs) {
@@ -84,7 +84,7 @@ void LiveLogs::publish(const NodePtr& node) {
         return;
     }
     publish_(node, writer, [this, writer](const Status& ended) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (const auto log = logs_.find(writer.get()); log != logs_.end()) {
             log->second.under_way = false;
             log->second.pace.ended(ended.has_value());
@@ -94,7 +94,7 @@ void LiveLogs::publish(const NodePtr& node) {
 
 bool LiveLogs::begin(const FileWriter& writer, std::uint64_t unpublished) {
     const std::uint64_t sent_again = writer.sent_again();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Log& log = logs_.try_emplace(&writer, Log{PublishPace(state_.env.write.config.publish_interval)}).first->second;
     log.pace.passed(unpublished, sent_again);
     if (log.under_way || !log.pace.is_due()) {

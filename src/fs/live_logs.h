@@ -9,8 +9,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "fs/nodes.h"
 #include "fs/publish_pace.h"
 #include "fs/shared_state.h"
@@ -41,7 +41,7 @@ private:
     SharedState& state_;
     const Publish publish_;
 
-    std::mutex mutex_;
+    Mutex mutex_;
     // --- guarded by `mutex_`
     struct Log {
         PublishPace pace;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/mutex.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
 #include "fs/paths.h"
@@ -18,14 +19,14 @@ constexpr std::chrono::minutes kBelievedInRun{1};
 struct Inquiry {
     Reply<FoundName> reply;
 
-    std::mutex mutex;
+    Mutex mutex;
     FoundName found;
     std::optional<Error> failed;
     int answers_due = 2;
 
     void answered(const std::function<void(Inquiry&)>& take) {
         {
-            std::lock_guard lock(mutex);
+            MutexLock lock(mutex);
             take(*this);
             if (--answers_due > 0) {
                 return;
@@ -212,7 +213,7 @@ void Lookups::found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, 
 
 void Lookups::report_hidden(const std::string& key) {
     {
-        std::lock_guard lock(reported_mutex_);
+        MutexLock lock(reported_mutex_);
         if (reported_.size() >= kMaxReportedKeys || !reported_.insert(key).second) {
             return;
         }

@@ -12,6 +12,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "base/mutex.h"
 #include "fs/rename_repairs.h"
 #include "fs/shared_state.h"
 #include "fs/unlink_batches.h"
@@ -74,7 +75,7 @@ private:
     RenameRepairs& repairs_;
     UnlinkBatches& batches_;
 
-    std::mutex reported_mutex_;
+    Mutex reported_mutex_;
     // Bounded: beyond it keys go unreported.
     std::unordered_set<std::string> reported_;
 };

@@ -8,26 +8,26 @@
 
 namespace ckptfs {
 void OpenFiles::rename_begins(const std::string& name) {
-    const std::lock_guard lock(drain_mutex_);
+    const MutexLock lock(drain_mutex_);
     renames_.insert(name);
 }
 
 void OpenFiles::rename_ends(const std::string& name) {
     {
-        const std::lock_guard lock(drain_mutex_);
+        const MutexLock lock(drain_mutex_);
         renames_.extract(name);
     }
     answer_drain();
 }
 
 void OpenFiles::abort_begins() {
-    const std::lock_guard lock(drain_mutex_);
+    const MutexLock lock(drain_mutex_);
     ++aborts_;
 }
 
 void OpenFiles::abort_ends() {
     {
-        const std::lock_guard lock(drain_mutex_);
+        const MutexLock lock(drain_mutex_);
         --aborts_;
     }
     answer_drain();
@@ -36,7 +36,7 @@ void OpenFiles::abort_ends() {
 void OpenFiles::drain(Reply<void> reply) {
     state_.draining = true;
     {
-        std::lock_guard lock(drain_mutex_);
+        MutexLock lock(drain_mutex_);
         waiting_for_drain_.push_back(std::move(reply));
     }
     answer_drain();
@@ -67,7 +67,7 @@ void OpenFiles::answer_drain() {
     end_unreleased(unreleased);
     std::vector<Reply<void>> replies;
     {
-        std::lock_guard lock(drain_mutex_);
+        MutexLock lock(drain_mutex_);
         if (!renames_.empty() || aborts_ > 0) {
             return;
         }
@@ -81,7 +81,7 @@ void OpenFiles::answer_drain() {
 void OpenFiles::end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& writers) {
     for (const std::shared_ptr<FileWriter>& writer : writers) {
         {
-            const std::lock_guard lock(drain_mutex_);
+            const MutexLock lock(drain_mutex_);
             if (!unreleased_.insert(writer).second) {
                 continue;
             }
@@ -118,7 +118,7 @@ std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
         });
     }
     all_ended->one_more({});
-    const std::lock_guard lock(drain_mutex_);
+    const MutexLock lock(drain_mutex_);
     for (const std::string& name : renames_) {
         lost.push_back(name + " (its rename was not finished)");
     }

@@ -38,7 +38,7 @@ std::optional<ObjectContent> ObjectContents::known(const ObjectInfo& object) con
     if (!has_marked_size(object.size)) {
         return ObjectContent{FileType::kFile, object.size};
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = contents_.find(version_hash(object.key, object.etag));
     return found == contents_.end() ? std::nullopt : std::optional(found->second);
 }
@@ -88,7 +88,7 @@ Result<ObjectContent> ObjectContents::read_tail(const ObjectInfo& fetched, const
 }
 
 void ObjectContents::remember(const std::string& key, const std::string& etag, ObjectContent content) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (contents_.size() >= kMaxContents) {
         contents_.clear();
     }

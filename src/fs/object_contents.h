@@ -11,11 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "ckptfs/codec.h"
 #include "ckptfs/object_store.h"
 #include "fs/file_system.h"
@@ -53,7 +53,7 @@ private:
     ObjectStore& store_;
     const Codec& codec_;
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     // By hash of key and ETag; guarded by mutex_.
     std::unordered_map<std::uint64_t, ObjectContent> contents_;
 };

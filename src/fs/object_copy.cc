@@ -2,14 +2,13 @@
 #include "fs/object_copy.h"
 
 #include <cerrno>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/digest.h"
+#include "base/mutex.h"
 #include "base/store_wait.h"
 #include "base/text.h"
 #include "base/uuid.h"
@@ -61,21 +60,21 @@ constexpr std::uint64_t kMostHeld = std::uint64_t{64} << 20;
 class HeldBytes {
 public:
     void take(std::uint64_t bytes) {
-        std::unique_lock lock(mutex_);
+        MutexLock lock(mutex_);
         freed_.wait(lock, [&] { return held_ == 0 || held_ + bytes <= kMostHeld; });
         held_ += bytes;
     }
     void give_back(std::uint64_t bytes) {
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             held_ -= bytes;
         }
         freed_.notify_all();
     }
 
 private:
-    std::mutex mutex_;
-    std::condition_variable freed_;
+    Mutex mutex_;
+    Condition freed_;
     std::uint64_t held_ = 0;
 };
 

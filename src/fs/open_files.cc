@@ -235,7 +235,7 @@ OpenedFile OpenFiles::add_handle_on_other_version(const NodeTable::Lock& lock, c
     handle->changing = nullptr;
     handle->is_of_another_mount = handle->has_read = true;
     ++request.node->readers;
-    const std::lock_guard guard(handle->mutex);
+    const MutexLock guard(handle->mutex);
     handle->stream = reader->open_stream();
     handle->reader = reader;
     return opened;

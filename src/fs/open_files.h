@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/executors.h"
+#include "base/mutex.h"
 #include "fs/close_rule.h"
 #include "fs/commit_gate.h"
 #include "fs/file_counters.h"
@@ -237,9 +238,9 @@ private:
         std::string name;
     };
     std::deque<Retry> retries_;
-    std::mutex first_write_mutex_;
+    Mutex first_write_mutex_;
 
-    mutable std::mutex drain_mutex_;
+    mutable Mutex drain_mutex_;
     // --- guarded by `drain_mutex_`
     std::multiset<std::string> renames_;
     int aborts_ = 0;

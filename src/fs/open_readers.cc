@@ -76,7 +76,7 @@ std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
         return handle.changing;
     }
     // Before the first change, and after one that failed, what was opened is read with a window of its own.
-    const std::lock_guard guard(handle.mutex);
+    const MutexLock guard(handle.mutex);
     const bool as_opened = handle.reader != nullptr && node.committed &&
                            handle.reader->object().etag == node.committed->etag &&
                            (!handle.changing->dirty() || handle.changing->failed());
@@ -94,7 +94,7 @@ void OpenFiles::begin_reading(const NodeTable::Lock& /*lock*/, Handle& handle) c
     }
     const bool is_changed = node.writer != nullptr && node.writer->readable();
     handle.changing = is_changed ? node.writer : nullptr;
-    const std::lock_guard guard(handle.mutex);
+    const MutexLock guard(handle.mutex);
     if (!is_changed && handle.reader != nullptr && node.linked && node.committed &&
         handle.reader->object().etag != node.committed->etag) {
         // It was changed and closed since the handle was opened.
@@ -108,7 +108,7 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
     std::shared_ptr<FileReader> reader;
     std::shared_ptr<ReadStream> stream;
     {
-        std::lock_guard lock(handle->mutex);
+        MutexLock lock(handle->mutex);
         reader = handle->reader;
         stream = handle->stream;
     }
@@ -151,7 +151,7 @@ bool OpenFiles::is_of_earlier_version(const NodeTable::Lock& /*lock*/, Handle& h
     if (handle.writer != nullptr || !handle.has_read || handle.rewrites == handle.node->rewrites) {
         return false;
     }
-    const std::lock_guard guard(handle.mutex);
+    const MutexLock guard(handle.mutex);
     // An empty one may grow.
     return handle.reader != nullptr && handle.reader->size() > 0;
 }
@@ -188,7 +188,7 @@ void OpenFiles::reopened(const std::shared_ptr<Reading>& reading, const std::str
                          Result<std::shared_ptr<FileReader>> opened) {
     if (opened) {
         {
-            std::lock_guard lock(reading->handle->mutex);
+            MutexLock lock(reading->handle->mutex);
             reading->handle->stream = (*opened)->open_stream();
             reading->handle->reader = std::move(*opened);
         }

@@ -12,7 +12,7 @@ void RenameRecords::ask(Reply<std::shared_ptr<const RecordedRenames>> reply) {
     const SteadyTime now = state_.env.clock.now();
     std::shared_ptr<const RecordedRenames> last;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         last = last_;
     }
     // The other half is for the list of names.
@@ -44,7 +44,7 @@ std::shared_ptr<const RecordedRenames> RenameRecords::take(const ListResponse& r
             repairs_.met_record(record.key);
         }
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     last_ = taken;
     return taken;
 }

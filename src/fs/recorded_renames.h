@@ -6,10 +6,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_set>
 
+#include "base/mutex.h"
 #include "fs/rename_repairs.h"
 #include "fs/shared_state.h"
 
@@ -36,7 +36,7 @@ private:
     SharedState& state_;
     RenameRepairs& repairs_;
 
-    std::mutex mutex_;
+    Mutex mutex_;
     // Guarded by `mutex_`.
     std::shared_ptr<const RecordedRenames> last_;
 };

@@ -86,7 +86,7 @@ void RenameRecord::stop_beating() {
         return;
     }
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopping_ = true;
     }
     stopped_.notify_all();
@@ -94,7 +94,7 @@ void RenameRecord::stop_beating() {
 }
 
 void RenameRecord::beat() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!stopped_.wait_for(lock, repair_after_ / kBeatsInTime, [this] { return stopping_; })) {
         lock.unlock();
         if (const Status written = write(rename_.state); !written) {

@@ -11,11 +11,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "fs/directory_marker.h"
@@ -67,8 +66,8 @@ private:
     std::atomic<bool> taken_over_ = false;
 
     std::thread heartbeat_;
-    std::mutex mutex_;
-    std::condition_variable stopped_;
+    Mutex mutex_;
+    Condition stopped_;
     // Guarded by `mutex_`.
     bool stopping_ = false;
 };

@@ -27,7 +27,7 @@ bool RenameRepairs::hides(const ObjectInfo& marker) {
         return false;
     }
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (strangers_.contains(marker.etag)) {
             return false;
         }
@@ -42,7 +42,7 @@ void RenameRepairs::met_record(const std::string& key) {
 
 void RenameRepairs::holder_is_dead(const std::string& record_key) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         dead_.try_emplace(record_key);
         // What was found before this was known.
         checks_.erase(record_key);
@@ -53,7 +53,7 @@ void RenameRepairs::holder_is_dead(const std::string& record_key) {
 RenameRepairs::~RenameRepairs() {
     std::vector<Timer::Id> timers;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopping_ = true;
         for (const auto& [key, timer] : dead_) {
             if (timer) {
@@ -72,7 +72,7 @@ bool RenameRepairs::is_record(const std::string& key) const {
 
 void RenameRepairs::meet(const std::string& key) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         const auto found = checks_.find(key);
         if (found == checks_.end() ? checks_.size() >= kMaxChecks
                                    : found->second.under_way || state_.env.clock.now() < found->second.due) {
@@ -84,7 +84,7 @@ void RenameRepairs::meet(const std::string& key) {
 }
 
 void RenameRepairs::looked_into(const std::string& key, std::optional<Milliseconds> again) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto dead = dead_.find(key);
     if (!again) {
         checks_.erase(key);
@@ -108,7 +108,7 @@ std::optional<Milliseconds> RenameRepairs::look_into(const std::string& key) {
     const bool belongs_here =
         stored->marker && (is_record(key) ? record_key(*stored->marker) == key : marks(*stored->marker, key));
     if (!belongs_here) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (strangers_.size() >= kMaxStrangers) {
             strangers_.clear();
         }
@@ -138,7 +138,7 @@ std::optional<Milliseconds> RenameRepairs::look_into(const DirectoryMarker& rena
     if (record) {
         facts.record = record->marker->state;
         facts.age = record->age;
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         facts.holder_is_dead = dead_.contains(record_key(rename));
     }
     const RepairDecision decision = decide_repair(facts);

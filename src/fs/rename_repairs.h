@@ -14,10 +14,10 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <unordered_set>
 
+#include "base/mutex.h"
 #include "ckptfs/object_store.h"
 #include "fs/marker_objects.h"
 #include "fs/repair_policy.h"
@@ -58,7 +58,7 @@ private:
 
     SharedState& state_;
 
-    std::mutex mutex_;
+    Mutex mutex_;
     // --- guarded by `mutex_`; bounded
     std::map<std::string, Check> checks_;
     // ETags of objects that are no markers.

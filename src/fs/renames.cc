@@ -262,7 +262,7 @@ Result<bool> Renames::publish_under_new_name(const Move& move) {
 Status Renames::remove_leftover(const Move& move, const std::string& etag) {
     Status removed = remove_version(state_.env.store, move.old_key, etag);
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         leftovers_.erase(move.old_key);
         if (!removed && leftovers_.size() < kMostLeftovers) {
             leftovers_.emplace(move.old_key, Leftover{etag, move.new_key});
@@ -279,7 +279,7 @@ Status Renames::remove_leftover(const Move& move, const std::string& etag) {
 }
 
 bool Renames::is_leftover(const Move& move, const std::string& etag) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = leftovers_.find(move.old_key);
     return found != leftovers_.end() && found->second.etag == etag && found->second.new_key == move.new_key;
 }

@@ -14,11 +14,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fs/commit_gate.h"
 #include "fs/directories.h"
 #include "fs/open_files.h"
@@ -104,7 +104,7 @@ private:
         std::string new_key;
     };
     static constexpr std::size_t kMostLeftovers = 1024;
-    std::mutex mutex_;
+    Mutex mutex_;
     // By old key. --- guarded by `mutex_`
     std::map<std::string, Leftover> leftovers_;
 };

@@ -2,9 +2,9 @@
 #include "fs/tree_copy.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/store_wait.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
@@ -31,7 +31,7 @@ struct TreeCopy {
     const std::string& new_prefix;
     const std::function<bool()>& may_go_on;
 
-    std::mutex mutex;
+    Mutex mutex;
     // Guarded by `mutex`.
     Copies& copies;
 
@@ -39,7 +39,7 @@ struct TreeCopy {
         return new_prefix + source.key.substr(old_prefix.size());
     }
     void note(const ObjectInfo& source, ObjectVersion copy) {
-        const std::lock_guard lock(mutex);
+        const MutexLock lock(mutex);
         copies[source.key] = Copied{source.etag, std::move(copy)};
     }
 };
@@ -82,12 +82,12 @@ Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
 }
 
 Status copy_large(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources) {
-    std::mutex mutex;
+    Mutex mutex;
     // Guarded by `mutex`.
     std::size_t next = 0;
     Status all;
     const auto copy_some = [&] {
-        std::unique_lock lock(mutex);
+        MutexLock lock(mutex);
         while (all && next < sources.size()) {
             const ObjectInfo& source = *sources[next++];
             lock.unlock();

@@ -147,7 +147,7 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
     HandlePtr own;
     {
         // Where several threads write first, one of them gives the handle its version.
-        const std::lock_guard first_write(first_write_mutex_);
+        const MutexLock first_write(first_write_mutex_);
         const HandlePtr now = handles_.find(id);
         if (now != handle || !handle->has_only_truncated.exchange(false)) {
             return now != nullptr ? now : handle;

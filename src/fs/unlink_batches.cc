@@ -30,7 +30,7 @@ UnlinkBatches::UnlinkBatches(SharedState& state) : state_(state) {
 
 UnlinkBatches::~UnlinkBatches() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stopping_ = true;
     }
     changed_.notify_all();
@@ -45,17 +45,17 @@ bool UnlinkBatches::removal_begins(const NodePtr& directory) {
         const NodeTable::Lock lock = state_.nodes.lock();
         parent = directory->parent == nullptr ? 0 : directory->parent->id;
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return runs_.begins(directory->id, parent, state_.env.clock.now());
 }
 
 void UnlinkBatches::removal_ends(const NodePtr& directory) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.ends(directory->id, state_.env.clock.now());
 }
 
 bool UnlinkBatches::is_running(NodeId directory) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return runs_.is_running(directory, state_.env.clock.now());
 }
 
@@ -70,7 +70,7 @@ UnlinkBatches::Added UnlinkBatches::add(const NodePtr& directory, const std::str
         const NodeTable::Lock lock = state_.nodes.lock();
         key = state_.key(lock, *directory);
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_ || state_.draining) {
         return Added::kNo;
     }
@@ -113,7 +113,7 @@ UnlinkBatches::Added UnlinkBatches::open_with(const NodePtr& directory, const st
 }
 
 bool UnlinkBatches::removes(NodeId directory, const std::string& name) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = batches_.find(directory);
     return found != batches_.end() &&
            std::any_of(found->second.begin(), found->second.end(),
@@ -127,7 +127,7 @@ std::optional<Error> UnlinkBatches::take_failure(NodeId directory) {
         const NodePtr node = state_.nodes.find(lock, directory);
         key = node == nullptr ? "" : state_.key(lock, *node);
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = failures_.find(key);
     if (found == failures_.end()) {
         return std::nullopt;
@@ -141,7 +141,7 @@ std::optional<Error> UnlinkBatches::take_failure(NodeId directory) {
 
 void UnlinkBatches::when_settled(NodeId directory, std::function<void()> run) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         const auto found = batches_.find(directory);
         if (found != batches_.end()) {
             Batch& last = *found->second.back();
@@ -163,7 +163,7 @@ void UnlinkBatches::sync(NodeId directory, Reply<void> reply) {
 
 void UnlinkBatches::when_all_settled(std::function<void()> run) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (!batches_.empty()) {
             for (auto& [directory, batches] : batches_) {
                 batches.back()->due = SteadyTime{};
@@ -177,7 +177,7 @@ void UnlinkBatches::when_all_settled(std::function<void()> run) {
 }
 
 std::vector<std::string> UnlinkBatches::not_made() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<std::string> lines;
     for (const auto& [directory, batches] : batches_) {
         std::size_t names = 0;
@@ -195,7 +195,7 @@ std::vector<std::string> UnlinkBatches::not_made() {
 // --- sending
 
 void UnlinkBatches::work() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
         SteadyTime next = SteadyTime::max();
         std::vector<BatchPtr> due;
@@ -284,7 +284,7 @@ std::optional<Error> UnlinkBatches::first_failure(const Batch& batch, std::vecto
 void UnlinkBatches::settle(const BatchPtr& batch, const std::optional<Error>& failed) {
     std::vector<std::function<void()>> waiting;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (failed && failures_.size() < kMaxFailures) {
             failures_.insert_or_assign(batch->key, *failed);
         }

@@ -14,17 +14,16 @@
 // The destructor drops what has not been sent: unmounting has waited for it, or has given it up.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fs/listed_names.h"
 #include "fs/removal_runs.h"
 #include "fs/shared_state.h"
@@ -93,8 +92,8 @@ private:
     std::function<void(const NodePtr&)> deleted_ = [](const NodePtr&) {};
     ListedNames listed_;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
+    Mutex mutex_;
+    Condition changed_;
     // --- guarded by `mutex_`
     RemovalRuns runs_;
     // The first may be on its way; the last is open until then or until it is full.

@@ -12,19 +12,19 @@ constexpr std::size_t kMostWriters = 128;
 }  // namespace
 
 void VersionFate::made(pid_t opener) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     made_ = generation_;
     maker_ = opener;
 }
 
 void VersionFate::resized(pid_t opener) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     made_ = resized_ = generation_;
     maker_ = resizer_ = opener;
 }
 
 void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     left_ = false;
     written_inside_ = written_inside_ || place == Place::kInside;
     const auto known = std::find_if(writers_.begin(), writers_.end(), [&](const Writer& writer) {
@@ -40,30 +40,30 @@ void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
 }
 
 void VersionFate::changed_by_mapping() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     mapped_ = generation_;
     written_inside_ = true;
 }
 
 VersionFate::Generation VersionFate::commit_begins() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return ++generation_;
 }
 
 void VersionFate::committed(Generation begun) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     first_unsaved_ = std::max(first_unsaved_, begun);
 }
 
 void VersionFate::leave_by_killed_writer() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     left_ = true;
     // So that the next write of those that have written before is noted.
     ++generation_;
 }
 
 bool VersionFate::left_by_killed_writer() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return left_;
 }
 
@@ -79,7 +79,7 @@ bool VersionFate::answers(pid_t process, bool unsaved_only) const {
 }
 
 VersionState VersionFate::state(pid_t process, pid_t opener) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     VersionState state;
     const bool mapped = is_unsaved(mapped_);
     state.mapped = mapped;

@@ -29,9 +29,10 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace ckptfs {
 
@@ -98,7 +99,7 @@ private:
     [[nodiscard]] bool is_unsaved(std::optional<Generation> noted) const { return noted && is_unsaved(*noted); }
     [[nodiscard]] bool answers(pid_t process, bool unsaved_only) const;
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     // --- guarded by `mutex_`; the first also read without it
     std::atomic<Generation> generation_ = 0;
     Generation first_unsaved_ = 0;

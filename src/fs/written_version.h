@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fs/version_fate.h"
 
 namespace ckptfs {
@@ -18,13 +18,13 @@ namespace ckptfs {
 class UndecidedCloses {
 public:
     void begin() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         ++undecided_;
     }
     void end() {
         std::vector<std::function<void()>> due;
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (--undecided_ == 0) {
                 due.swap(waiting_);
             }
@@ -36,7 +36,7 @@ public:
     // At once where none is undecided.
     void when_none(std::function<void()> run) {
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (undecided_ > 0) {
                 waiting_.push_back(std::move(run));
                 return;
@@ -46,7 +46,7 @@ public:
     }
 
 private:
-    std::mutex mutex_;
+    Mutex mutex_;
     // --- guarded by `mutex_`
     int undecided_ = 0;
     std::vector<std::function<void()>> waiting_;

@@ -33,7 +33,7 @@ bool have_checksums(const BlockChecksums& checksums, std::uint64_t offset, const
 }  // namespace
 
 void BaseReader::read(std::uint64_t offset, std::size_t size, FileReader::ReadDone done) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (reader_ != nullptr) {
         const std::shared_ptr<FileReader> reader = reader_;
         const std::shared_ptr<ReadStream> stream = stream_;
@@ -70,7 +70,7 @@ void BaseReader::read_to_write(std::uint64_t offset, std::size_t size, FileReade
          [self = shared_from_this(), wanted, done = std::move(done)](Result<Payload> bytes) mutable {
              bool is_checked = false;
              {
-                 const std::lock_guard lock(self->mutex_);
+                 const MutexLock lock(self->mutex_);
                  is_checked = self->reader_ != nullptr && self->reader_->checks_bytes();
              }
              if (!bytes || bytes->empty() || is_checked) {
@@ -88,7 +88,7 @@ void BaseReader::read_to_write(std::uint64_t offset, std::size_t size, FileReade
 }
 
 void BaseReader::with_checksums(const std::shared_ptr<const BlockChecksums>& unless, ChecksumsDone done) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (checksums_ != unless) {
         const auto checksums = checksums_;
         lock.unlock();
@@ -107,7 +107,7 @@ void BaseReader::with_checksums(const std::shared_ptr<const BlockChecksums>& unl
 void BaseReader::checksums_here(const Result<std::shared_ptr<const BlockChecksums>>& checksums) {
     std::vector<ChecksumsDone> waiting;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         waiting.swap(awaiting_checksums_);
         checksums_ = checksums.value_or(nullptr);
     }
@@ -168,7 +168,7 @@ void BaseReader::opened(Result<std::shared_ptr<FileReader>> reader) {
     std::vector<Waiting> waiting;
     std::shared_ptr<ReadStream> stream;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         waiting.swap(waiting_);
         if (reader) {
             reader_ = *reader;

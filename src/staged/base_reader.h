@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "read/file_reader.h"
 #include "write/block_checksums.h"
 #include "write/file_writer.h"
@@ -67,7 +67,7 @@ private:
     const std::string etag_;
     const std::uint64_t stored_size_;
 
-    std::mutex mutex_;
+    Mutex mutex_;
     // Guarded by mutex_.
     std::shared_ptr<FileReader> reader_;
     std::shared_ptr<ReadStream> stream_;

@@ -62,7 +62,7 @@ void GrowingFile::check_base(Done checked) {
         keep->environment_.store.head(key, [keep, checked](const Result<ObjectInfo>& object) {
             Status status;
             {
-                const std::lock_guard lock(keep->mutex_);
+                const MutexLock lock(keep->mutex_);
                 status = keep->check_version(object);
             }
             checked(status);
@@ -133,7 +133,7 @@ void GrowingFile::start_commit() {
         discard_staged(size_);
     }
     check_base([keep = self(), commit = commit_](const Status& checked) {
-        std::unique_lock lock(keep->mutex_);
+        MutexLock lock(keep->mutex_);
         if (commit == keep->commit_) {
             keep->base_checked(commit, checked);
         }
@@ -163,7 +163,7 @@ void GrowingFile::send(const CommitPointer& commit) {
     commit->writer = make_writer(begin);
     keep_fetched(*commit->writer, begin);
     feed_staged(commit->writer, {begin, commit->size}, [keep = self(), commit](const Status& sent) {
-        std::unique_lock lock(keep->mutex_);
+        MutexLock lock(keep->mutex_);
         if (commit == keep->commit_) {
             sent ? keep->publish(commit) : keep->failed(commit, sent.error());
         }
@@ -174,7 +174,7 @@ void GrowingFile::send(const CommitPointer& commit) {
 void GrowingFile::publish(const CommitPointer& commit) {
     outbox_.add([keep = self(), commit, writer = commit->writer] {
         writer->commit(CommitReason::kClose, [keep, commit](Result<CommittedObject> object) {
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             if (commit == keep->commit_) {
                 object ? keep->succeeded(*commit, *object) : keep->failed(commit, std::move(object.error()));
             }
@@ -223,7 +223,7 @@ void GrowingFile::failed(const CommitPointer& commit, Error error) {
     outbox_.add([keep = self(), commit, error = std::move(error)] {
         commit->writer->when_failed(nullptr);
         commit->writer->abort(error, [keep, commit, error](const Status&) {
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             if (commit == keep->commit_) {
                 keep->failure_ended(commit, error);
             }
@@ -274,7 +274,7 @@ void GrowingFile::keep_fetched(StreamWriter& writer, std::uint64_t end) {
     fetched->begin = fetched->end = end;
     writer.when_fetched([keep = self(), fetched](std::uint64_t offset, Slice bytes) {
         {
-            const std::lock_guard lock(keep->mutex_);
+            const MutexLock lock(keep->mutex_);
             fetched->begin = std::min(fetched->begin, offset);
             if (fetched->end - fetched->begin > kMostKept) {
                 return;
@@ -282,7 +282,7 @@ void GrowingFile::keep_fetched(StreamWriter& writer, std::uint64_t end) {
         }
         keep->environment_.staging.post([keep, fetched, offset, bytes = std::move(bytes)] {
             const Status status = fetched->staged->write(offset, bytes.bytes);
-            const std::lock_guard lock(keep->mutex_);
+            const MutexLock lock(keep->mutex_);
             keep->kept_fetched(*fetched, bytes.bytes.size(), status);
         });
     });

@@ -58,7 +58,7 @@ void GrowingFile::commit(CommitReason reason, CommitDone done) {
 void GrowingFile::enqueue(Pending pending) {
     const auto keep = self();
     auto pointer = std::make_shared<Pending>(std::move(pending));
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (failure_) {
         Queue::refuse(pointer, *failure_, outbox_);
     } else {
@@ -69,14 +69,14 @@ void GrowingFile::enqueue(Pending pending) {
 
 void GrowingFile::abort(Error why, Done done) {
     const auto keep = self();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     stop(std::move(why));
     aborted_.push_back(std::move(done));
     deliver(lock);
 }
 
 bool GrowingFile::move_to(std::string key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_ || committed_ || !failed_commits_.empty() || commit_ || stream_ || pending_.have_commit()) {
         return false;
     }
@@ -87,7 +87,7 @@ bool GrowingFile::move_to(std::string key) {
 
 void GrowingFile::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if ((stream_ || commit_) && !failure_) {
         fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
                                  "write the file anew",
@@ -104,37 +104,37 @@ void GrowingFile::committed_moved(std::string key, CommittedObject copy) {
 }
 
 void GrowingFile::when_failed(std::function<void(const Error&)> told) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     when_failed_ = std::move(told);
 }
 
 std::string GrowingFile::key() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return key_;
 }
 
 std::uint64_t GrowingFile::size() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return size_;
 }
 
 bool GrowingFile::dirty() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return dirty_ || busy_ || pending_.have_change();
 }
 
 bool GrowingFile::pristine() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return !touched_ && !committed_;
 }
 
 std::optional<Error> GrowingFile::failed() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return failure_;
 }
 
 WriterProgress GrowingFile::progress() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     WriterProgress progress;
     if (const std::shared_ptr<StreamWriter>& writer = commit_ ? commit_->writer : stream_) {
         progress = writer->progress();
@@ -147,12 +147,12 @@ WriterProgress GrowingFile::progress() const {
 }
 
 bool GrowingFile::may_have_committed() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return !failed_commits_.empty();
 }
 
 std::uint64_t GrowingFile::sent_again() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!committed_ || kept_ == 0) {
         return 0;
     }
@@ -169,7 +169,7 @@ std::uint64_t GrowingFile::sent_again() const {
 
 // --- the queue
 
-void GrowingFile::deliver(std::unique_lock<std::mutex>& lock) {
+void GrowingFile::deliver(MutexLock& lock) {
     advance();
     outbox_.deliver(lock);
 }
@@ -255,7 +255,7 @@ void GrowingFile::stage(const PendingPointer& pending, std::uint64_t offset) {
     outbox_.add([keep = self(), pending, offset, target = staged_] {
         keep->environment_.staging.post([keep, pending, offset, target] {
             const Status status = target->write(offset, std::get<PendingWrite>(*pending).data.data);
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             keep->staged(pending, offset, status);
             keep->deliver(lock);
         });
@@ -341,7 +341,7 @@ void GrowingFile::cut(std::uint64_t size) {
     outbox_.add([keep = self(), size, target = staged_] {
         keep->environment_.staging.post([keep, size, target] {
             target->truncate(size);
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             keep->busy_ = false;
             keep->deliver(lock);
         });
@@ -398,7 +398,7 @@ void GrowingFile::end_writer(const std::shared_ptr<FileWriter>& writer, Error wh
 }
 
 void GrowingFile::ended(const Status& status) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (!status) {
         ending_status_ = status;
     }

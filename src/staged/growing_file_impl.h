@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/outbox.h"
 #include "staged/growing_file.h"
 #include "staged/staged_bytes.h"
@@ -123,7 +123,7 @@ private:
     void end_writer(const std::shared_ptr<FileWriter>& writer, Error why);
     void ended(const Status& status);
     void answer_aborts();
-    void deliver(std::unique_lock<std::mutex>& lock);
+    void deliver(MutexLock& lock) RELEASE(lock);
 
     // --- growing_stream.cc
     void start_stream();
@@ -160,7 +160,7 @@ private:
     WriteEnvironment& environment_;
     const std::shared_ptr<WriterGroup> group_;
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     Outbox outbox_;
     std::string key_;
     Overwrite overwrite_;

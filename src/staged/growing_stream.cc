@@ -10,7 +10,7 @@ namespace ckptfs {
 void GrowingFile::start_stream() {
     busy_ = true;
     check_base([keep = self()](const Status& checked) {
-        std::unique_lock lock(keep->mutex_);
+        MutexLock lock(keep->mutex_);
         keep->open_stream(checked);
         keep->deliver(lock);
     });
@@ -28,13 +28,13 @@ void GrowingFile::open_stream(const Status& checked) {
     stream_ = make_writer(begin);
     stream_->when_failed([weak = std::weak_ptr(self())](const Error& error) {
         if (const auto file = weak.lock()) {
-            std::unique_lock lock(file->mutex_);
+            MutexLock lock(file->mutex_);
             file->stop(error);
             file->deliver(lock);
         }
     });
     feed_staged(stream_, {begin, size_}, [keep = self()](const Status& status) {
-        std::unique_lock lock(keep->mutex_);
+        MutexLock lock(keep->mutex_);
         keep->stream_started(status);
         keep->deliver(lock);
     });
@@ -57,7 +57,7 @@ void GrowingFile::write_through(const PendingPointer& pending, std::uint64_t off
         auto& write = std::get<PendingWrite>(*pending);
         const std::uint64_t length = write.data.data.size();
         stream->write(offset, std::move(write.data), [keep, pending, offset, length](const Status& status) {
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             keep->busy_ = false;
             if (!status) {
                 keep->stop(status.error());
@@ -76,7 +76,7 @@ void GrowingFile::write_through(const PendingPointer& pending, std::uint64_t off
 void GrowingFile::truncate_through(const PendingPointer& pending, std::uint64_t size) {
     outbox_.add([keep = self(), pending, size, stream = stream_] {
         stream->truncate(size, [keep, pending, size](const Status& status) {
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             keep->busy_ = false;
             if (!status) {
                 keep->stop(status.error());

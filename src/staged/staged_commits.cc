@@ -49,7 +49,7 @@ void StagedFile::commit_stream() {
     }
     outbox_.add([keep = self(), stream = stream_, publish] {
         stream->commit(CommitReason::kClose, [keep, stream, publish](Result<CommittedObject> object) {
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             if (object && !keep->failure_) {
                 keep->temporaries_.push_back(stream->key());
                 stream->go_on_at(keep->key_, keep->overwrite_);
@@ -86,7 +86,7 @@ void StagedFile::commit_whole() {
 }
 
 void StagedFile::commit_around(Result<CommittedFrames> frames) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (frames && !failure_) {
         KeptContent kept;
         kept.prefix = prefix_to_copy(content_);
@@ -135,7 +135,7 @@ bool StagedFile::commit_without_copies(const Error& error) {
 }
 
 void StagedFile::published(Result<CommittedObject> object) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (!object && commit_without_copies(object.error())) {
         deliver(lock);
         return;

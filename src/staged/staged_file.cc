@@ -65,7 +65,7 @@ void StagedFile::commit(CommitReason reason, CommitDone done) {
 void StagedFile::enqueue(Pending pending) {
     const auto keep = self();
     auto pointer = std::make_shared<Pending>(std::move(pending));
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (failure_) {
         Queue::refuse(pointer, *failure_, outbox_);
     } else {
@@ -77,7 +77,7 @@ void StagedFile::enqueue(Pending pending) {
 
 void StagedFile::abort(Error why, Done done) {
     const auto keep = self();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     stop(std::move(why));
     aborted_.push_back(std::move(done));
     answer_aborts();
@@ -87,7 +87,7 @@ void StagedFile::abort(Error why, Done done) {
 void StagedFile::orphan(Error why, Done done) {
     bool goes_on = false;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         goes_on = !failure_ && !is_being_published();
         if (goes_on) {
             orphaned_ = why;
@@ -105,7 +105,7 @@ bool StagedFile::is_being_published() const {
 }
 
 bool StagedFile::move_to(std::string key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_ || orphaned_ || is_being_published()) {
         return false;
     }
@@ -116,7 +116,7 @@ bool StagedFile::move_to(std::string key) {
 
 void StagedFile::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if ((stream_ || committing_) && !failure_) {
         fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
                                  "write the file anew",
@@ -132,37 +132,37 @@ void StagedFile::committed_moved(std::string key, CommittedObject copy) {
 }
 
 void StagedFile::when_failed(std::function<void(const Error&)> told) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     when_failed_ = std::move(told);
 }
 
 std::string StagedFile::key() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return key_;
 }
 
 std::uint64_t StagedFile::size() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return content_.size();
 }
 
 bool StagedFile::dirty() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return !orphaned_ && (dirty_ || pending_.have_change());
 }
 
 bool StagedFile::pristine() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return !touched_ && !base_;
 }
 
 std::optional<Error> StagedFile::failed() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return !failure_ && stream_ ? stream_->failed() : failure_;
 }
 
 WriterProgress StagedFile::progress() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     WriterProgress progress;
     const std::shared_ptr<StreamWriter>& writer = committer_ ? committer_ : stream_;
     if (writer) {
@@ -175,7 +175,7 @@ WriterProgress StagedFile::progress() const {
 
 // --- the queue
 
-void StagedFile::deliver(std::unique_lock<std::mutex>& lock) {
+void StagedFile::deliver(MutexLock& lock) {
     outbox_.deliver(lock);
 }
 
@@ -194,7 +194,7 @@ void StagedFile::next() {
 }
 
 void StagedFile::carry_out(const PendingPointer& pending) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (failure_) {
         Queue::refuse(pending, *failure_, outbox_);
         next();
@@ -241,7 +241,7 @@ void StagedFile::write_to_disk(const PendingPointer& pending, std::uint64_t offs
         keep->environment_.write.staging.post([keep, pending, offset, staged] {
             const ByteSpan data = std::get<PendingWrite>(*pending).data.data;
             const Status status = staged->write(offset, data);
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             if (!status && !keep->failure_ && keep->can_stream(offset)) {
                 keep->last_end_ = offset;
                 keep->start_stream(pending);
@@ -297,7 +297,7 @@ void StagedFile::carry_out(const PendingPointer& pending, PendingTruncate& trunc
     outbox_.add([keep = self(), pending, size, staged = staged_] {
         keep->environment_.write.staging.post([keep, pending, size, staged] {
             staged->truncate(size);
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             keep->answer<PendingTruncate>(pending);
             keep->deliver(lock);
         });
@@ -399,7 +399,7 @@ void StagedFile::remove_temporary(const std::string& key) {
 }
 
 void StagedFile::ended(const Status& status) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (!status) {
         ending_status_ = status;
     }

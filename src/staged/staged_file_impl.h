@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/outbox.h"
 #include "staged/base_reader.h"
 #include "staged/content_feed.h"
@@ -106,7 +106,7 @@ private:
     void remove_temporary(const std::string& key);
     void ended(const Status& status);
     void answer_aborts();
-    void deliver(std::unique_lock<std::mutex>& lock);
+    void deliver(MutexLock& lock) RELEASE(lock);
 
     // --- streaming.cc: the way through a writer while bytes come in order.
     [[nodiscard]] bool may_stream() const;
@@ -145,7 +145,7 @@ private:
     const StagedEnvironment environment_;
     const std::uint64_t reachable_size_;
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     Outbox outbox_;
     std::string key_;
     Overwrite overwrite_;

@@ -11,7 +11,7 @@ namespace ckptfs {
 void StagedFile::read(std::uint64_t offset, std::size_t size, ReadDone done) {
     size = std::min(size, BufferPool::kPayloadSize);
     const auto keep = self();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (failure_) {
         outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
         deliver(lock);
@@ -69,7 +69,7 @@ void StagedFile::read_base(const std::shared_ptr<BaseReader>& base, std::uint64_
                            ReadDone done) {
     base->read(offset, size, [keep = self(), base, offset, size, done = std::move(done)](Result<Payload> bytes) {
         if (!bytes && bytes.error().errno_value == ESTALE) {
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             const bool moved = keep->base_ && keep->base_->reader != base;
             lock.unlock();
             if (moved) {

@@ -49,7 +49,7 @@ void StagedFile::start_stream(const PendingPointer& pending) {
 }
 
 void StagedFile::stream_started(const PendingPointer& pending, const Status& status) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (status && !failure_) {
         discard_staged();
     } else if (!status) {
@@ -64,7 +64,7 @@ void StagedFile::stream_started(const PendingPointer& pending, const Status& sta
 }
 
 void StagedFile::stream_failed(const FileWriter* stream, const Error& error) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (stream == stream_.get() && when_failed_) {
         outbox_.add([told = std::exchange(when_failed_, nullptr), error] { told(error); });
     }
@@ -81,7 +81,7 @@ void StagedFile::write_through(const PendingPointer& pending, std::uint64_t offs
         stream->write_in_order(
             offset, std::move(std::get<PendingWrite>(*pending).data),
             [keep, pending, offset, length](const Status& status) {
-                std::unique_lock lock(keep->mutex_);
+                MutexLock lock(keep->mutex_);
                 if (!status) {
                     keep->stop(status.error());
                 }
@@ -90,7 +90,7 @@ void StagedFile::write_through(const PendingPointer& pending, std::uint64_t offs
             },
             [keep, pending](WriteData data) {
                 std::get<PendingWrite>(*pending).data = std::move(data);
-                std::unique_lock lock(keep->mutex_);
+                MutexLock lock(keep->mutex_);
                 keep->leave_stream(pending);
                 keep->deliver(lock);
             });
@@ -106,7 +106,7 @@ void StagedFile::truncate_stream(const PendingPointer& pending, std::uint64_t si
     content_.truncate(size);
     outbox_.add([keep = self(), pending, size, stream = stream_] {
         stream->truncate(size, [keep, pending](const Status& status) {
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             if (!status) {
                 keep->stop(status.error());
             }
@@ -135,7 +135,7 @@ void StagedFile::leave_stream(const PendingPointer& pending) {
 }
 
 void StagedFile::stream_left(const PendingPointer& pending, Result<CommittedObject> object) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (!object) {
         stop(std::move(object.error()));
     } else if (failure_) {

@@ -117,7 +117,7 @@ void FileWriterImpl::end_upload(std::shared_ptr<Upload> upload) {
     ++ending_;
     outbox_.add([keep = self(), upload = std::move(upload)] {
         upload->abort([keep](const Status& status) {
-            std::unique_lock lock(keep->mutex_);
+            MutexLock lock(keep->mutex_);
             if (!status) {
                 keep->ending_status_ = status;
             }

@@ -143,7 +143,7 @@ void FileWriterImpl::fetch_block() {
 }
 
 std::optional<KeptBlock::Place> FileWriterImpl::committed_place(const WeakCycle& cycle) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!is_current(cycle)) {
         return std::nullopt;
     }

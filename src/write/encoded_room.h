@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/bytes.h"
 
@@ -30,7 +30,7 @@ public:
         }
         // Freed after the mutex is: that may wake others.
         std::shared_ptr<const void> left_behind;
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         const std::size_t front = std::min(size, left_);
         if (front > 0) {
             std::memcpy(next_, output.data(), front);
@@ -51,13 +51,13 @@ public:
     }
 
     [[nodiscard]] bool empty() const {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return owner_ == nullptr;
     }
 
     // Gives the room up; what was placed keeps its memory.
     [[nodiscard]] std::shared_ptr<const void> release() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         left_ = 0;
         next_ = nullptr;
         return std::exchange(owner_, nullptr);
@@ -66,7 +66,7 @@ public:
 private:
     static constexpr std::size_t kSmallestRoom = std::size_t{64} << 10;
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     // Guarded by mutex_.
     std::shared_ptr<const void> owner_;
     std::byte* next_ = nullptr;

@@ -94,7 +94,7 @@ void FileWriterImpl::commit(CommitReason reason, CommitDone done) {
 void FileWriterImpl::enqueue(Pending pending) {
     const auto keep = self();
     auto pointer = std::make_shared<Pending>(std::move(pending));
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (failure_) {
         Queue::refuse(pointer, *failure_, outbox_);
     } else {
@@ -105,7 +105,7 @@ void FileWriterImpl::enqueue(Pending pending) {
 
 void FileWriterImpl::abort(Error why, Done done) {
     const auto keep = self();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     stop(std::move(why));
     if (ending_ == 0) {
         outbox_.add([done = std::move(done)] { done(Status()); });
@@ -116,7 +116,7 @@ void FileWriterImpl::abort(Error why, Done done) {
 }
 
 bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_ || (committed_ && committed_->key.empty()) || cycle_->upload() || cycle_->is_committing() ||
         pending_.have_commit()) {
         return false;
@@ -127,7 +127,7 @@ bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
 }
 
 void FileWriterImpl::go_on_at(std::string key, Overwrite overwrite) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (committed_ && !cycle_->upload() && key != key_) {
         committed_->key = committed_key();
         key_ = std::move(key);
@@ -138,7 +138,7 @@ void FileWriterImpl::go_on_at(std::string key, Overwrite overwrite) {
 
 void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (cycle_->upload() && !failure_) {
         fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
                                  "write the file anew",
@@ -158,52 +158,52 @@ void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
 }
 
 void FileWriterImpl::when_failed(std::function<void(const Error&)> told) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     when_failed_ = std::move(told);
 }
 
 void FileWriterImpl::when_fetched(std::function<void(std::uint64_t offset, Slice bytes)> told) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     when_fetched_ = std::move(told);
 }
 
 std::optional<CommittedFrames> FileWriterImpl::committed_frames() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return committed_frames_ ? std::optional(*committed_frames_) : std::nullopt;
 }
 
 std::string FileWriterImpl::write_id() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return write_id_;
 }
 
 std::string FileWriterImpl::key() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return key_;
 }
 
 std::uint64_t FileWriterImpl::size() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return size_;
 }
 
 bool FileWriterImpl::dirty() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return dirty_ || pending_.have_change();
 }
 
 bool FileWriterImpl::pristine() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return !touched_ && !committed_;
 }
 
 std::optional<Error> FileWriterImpl::failed() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return failure_;
 }
 
 WriterProgress FileWriterImpl::progress() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     WriterProgress progress;
     progress.size = size_;
     progress.bytes_acknowledged = bytes_acknowledged_;
@@ -217,7 +217,7 @@ WriterProgress FileWriterImpl::progress() const {
 
 // --- the queue
 
-void FileWriterImpl::deliver(std::unique_lock<std::mutex>& lock) {
+void FileWriterImpl::deliver(MutexLock& lock) {
     advance();
     outbox_.deliver(lock);
 }
@@ -340,7 +340,7 @@ std::optional<Slice> FileWriterImpl::charge(const PendingPointer& pending) {
 }
 
 void FileWriterImpl::charged(const PendingPointer& pending, Buffer buffer) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     charging_ = false;
     if (failure_) {
         discard(std::move(buffer));
@@ -384,7 +384,7 @@ bool FileWriterImpl::truncate_step(const PendingPointer& pending) {
 // --- completions, and the lack of memory
 
 bool FileWriterImpl::resume(const WeakCycle& cycle, const std::function<void(UploadCycle&)>& change) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (!is_current(cycle)) {
         return false;
     }
@@ -394,13 +394,13 @@ bool FileWriterImpl::resume(const WeakCycle& cycle, const std::function<void(Upl
 }
 
 StuckMemory FileWriterImpl::stuck_memory() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return cycle_->stuck_memory();
 }
 
 void FileWriterImpl::relieve(Relief relief) {
     const auto keep = self();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     cycle_->relieve(relief);
     deliver(lock);
 }

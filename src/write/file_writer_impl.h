@@ -13,13 +13,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/outbox.h"
 #include "write/block_checksums.h"
 #include "write/committed_frames.h"
@@ -107,7 +107,7 @@ private:
     void fail(Error error) override;
     // Without a line in the log: the caller has reported it.
     void stop(Error error);
-    void deliver(std::unique_lock<std::mutex>& lock);
+    void deliver(MutexLock& lock) RELEASE(lock);
     template <class T>
     void discard(T garbage) {
         outbox_.add([keep = std::make_shared<T>(std::move(garbage))] {});
@@ -157,7 +157,7 @@ private:
     WriteEnvironment& environment_;
     const std::shared_ptr<WriterGroup> group_;
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     Outbox outbox_;
     std::string key_;
     Overwrite overwrite_;

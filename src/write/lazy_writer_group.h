@@ -4,7 +4,8 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace ckptfs {
 
@@ -16,7 +17,7 @@ public:
     [[nodiscard]] std::shared_ptr<WriterGroup> get(WriteEnvironment& environment);
 
 private:
-    std::mutex mutex_;
+    Mutex mutex_;
     std::shared_ptr<WriterGroup> group_;
 };
 

@@ -139,7 +139,7 @@ void Staging::enqueue(Job job) {
     job.to_load = buffers_for(job.part);
     job.to_encode = job.part.buffers_to_encode(*job.encoder);
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         jobs_.push_back(std::move(job));
         if (jobs_.size() > 1) {
             return;
@@ -151,7 +151,7 @@ void Staging::enqueue(Job job) {
 void Staging::go_on() {
     Job* job = nullptr;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         job = &jobs_.front();
     }
     const auto take = [this](MemoryUse use) {
@@ -171,7 +171,7 @@ void Staging::go_on() {
 
 void Staging::taken(Buffer buffer) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         Job& first = jobs_.front();
         (buffer.use() == MemoryUse::kCommit ? first.loading : first.encoding).push_back(std::move(buffer));
     }
@@ -200,7 +200,7 @@ void Staging::finish(Result<Part> result) {
     Job job;
     bool more = false;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         job = std::move(jobs_.front());
         jobs_.pop_front();
         more = !jobs_.empty();
@@ -238,7 +238,7 @@ Status Staging::read(Part& part, std::vector<Buffer> buffers) {
 }
 
 std::size_t Staging::waiting() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return jobs_.size();
 }
 

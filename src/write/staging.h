@@ -15,10 +15,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/staging_file.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/executor.h"
@@ -76,7 +76,7 @@ private:
     const std::shared_ptr<StagingFile> file_;
     std::atomic<std::uint64_t> storing_{0};
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     // Guarded by mutex_. Bounded by the parts of the files being written. The first belongs to its current task.
     std::deque<Job> jobs_;
 };

@@ -49,7 +49,7 @@ void Upload::copy_part(int number, CopySource source, PartDone done) {
 
 void Upload::add_part(int number, PartRequest request) {
     const auto self = shared_from_this();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     PartState& part = parts_[number];
     part.forgotten = false;
     if (part.next) {
@@ -87,7 +87,7 @@ void Upload::create_upload() {
 }
 
 void Upload::created(Result<UploadId> id) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     --in_flight_;
     if (id) {
         id_ = std::move(*id);
@@ -131,7 +131,7 @@ void Upload::start_part(int number) {
 
 void Upload::part_answered(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
                            Result<UploadedPart> result) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     --in_flight_;
     PartState& part = parts_[number];
     part.in_flight = false;
@@ -188,7 +188,7 @@ bool Upload::begin_anew(int number, const UploadId& id, const std::shared_ptr<Pa
 }
 
 void Upload::forget_parts_from(int number) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto part = parts_.lower_bound(number); part != parts_.end(); ++part) {
         part->second.forgotten = true;
     }
@@ -196,7 +196,7 @@ void Upload::forget_parts_from(int number) {
 
 void Upload::put(Payload body, std::uint32_t crc32c, Published done) {
     const auto self = shared_from_this();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (failure_) {
         outbox_.add([done = std::move(done), error = *failure_] { done(failure(error)); });
     } else {
@@ -221,7 +221,7 @@ void Upload::put(Payload body, std::uint32_t crc32c, Published done) {
 
 void Upload::complete(std::uint64_t size, Published done) {
     const auto self = shared_from_this();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     size_to_complete_ = size;
     completing_ = std::move(done);
     go_on_when_quiet();
@@ -230,7 +230,7 @@ void Upload::complete(std::uint64_t size, Published done) {
 
 void Upload::abort(Done done) {
     const auto self = shared_from_this();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (!failure_) {
         Error error;
         error.errno_value = ECANCELED;
@@ -288,7 +288,7 @@ void Upload::complete_now() {
 }
 
 void Upload::completed(Result<PutResponse> result) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     --in_flight_;
     publishing_ = false;
     if (result) {
@@ -314,7 +314,7 @@ void Upload::end_now() {
     }
     outbox_.add([self = shared_from_this(), id = *id_] {
         self->store_.abort_upload(id, [self](const Status& status) {
-            std::unique_lock lock(self->mutex_);
+            MutexLock lock(self->mutex_);
             // Not retried: the store client has already done so for as long as it was told to.
             self->closed_ = true;
             for (Done& done : self->aborting_) {
@@ -334,7 +334,7 @@ void Upload::end_before_quiet() {
     outbox_.add([self = shared_from_this(), id = *id_] {
         // Retried when nothing is in flight, and answered then.
         self->store_.abort_upload(id, [self](const Status&) {
-            std::unique_lock lock(self->mutex_);
+            MutexLock lock(self->mutex_);
             --self->in_flight_;
             self->go_on_when_quiet();
             self->outbox_.deliver(lock);
@@ -366,7 +366,7 @@ void Upload::discard(Payload body) {
 }
 
 std::uint64_t Upload::bytes_in_store() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::uint64_t bytes = 0;
     for (const auto& [number, part] : parts_) {
         if (part.uploaded && !part.forgotten) {
@@ -377,7 +377,7 @@ std::uint64_t Upload::bytes_in_store() const {
 }
 
 int Upload::requests_in_flight() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return in_flight_;
 }
 

@@ -13,11 +13,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/outbox.h"
 #include "ckptfs/object_store.h"
 
@@ -112,7 +112,7 @@ private:
     const UploadTarget target_;
     const std::string write_id_;
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     Outbox outbox_;
     bool creating_ = false;
     int begun_anew_ = 0;

@@ -49,12 +49,12 @@ WriterGroup::WriterGroup(WriteEnvironment& environment)
       pace_(static_cast<std::size_t>(processor_count()), enough_leaving(environment.pool)) {}
 
 void WriterGroup::enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     holders_.insert_or_assign(key, std::move(holder));
 }
 
 void WriterGroup::leave(const MemoryHolder* key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     holders_.erase(key);
 }
 
@@ -63,7 +63,7 @@ EncodeEffort WriterGroup::encode_effort() {
     const std::optional<ProcessorTimes> times = processor_times();
     const std::optional<ProcessorTimes> last = std::exchange(before, times);
     const SteadyTime now = clock_.now();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (times && last) {
         pace_.note_processor_times(times->ran - last->ran, times->waited - last->waited);
     }
@@ -123,7 +123,7 @@ std::uint64_t WriterGroup::relieve_one() {
 
 std::vector<std::shared_ptr<MemoryHolder>> WriterGroup::holders() const {
     std::vector<std::shared_ptr<MemoryHolder>> all;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     all.reserve(holders_.size());
     for (const auto& [key, weak] : holders_) {
         if (auto holder = weak.lock()) {
@@ -134,7 +134,7 @@ std::vector<std::shared_ptr<MemoryHolder>> WriterGroup::holders() const {
 }
 
 std::shared_ptr<WriterGroup> LazyWriterGroup::get(WriteEnvironment& environment) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!group_) {
         group_ = WriterGroup::create(environment);
     }

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/clock.h"
 #include "write/encoding_pace.h"
@@ -81,7 +81,7 @@ private:
     // Calls of relieve() that the thread inside it has to answer for.
     std::atomic<int> calls_{0};
 
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     // Guarded by mutex_.
     std::map<const MemoryHolder*, std::weak_ptr<MemoryHolder>> holders_;
     EncodingPace pace_;

@@ -6,12 +6,13 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace ckptfs {
 namespace {
@@ -108,9 +109,9 @@ TEST_F(PendingCallsTest, AllAreRefusedInOrderAndLeftToTheOutbox) {
     add_write(0);
     add_commit();
     add_truncate();
-    std::mutex mutex;
+    Mutex mutex;
     Outbox outbox;
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     calls_.refuse_all(failure(EIO, "gone").value(), outbox);
     EXPECT_TRUE(calls_.empty());
     EXPECT_TRUE(answers_.empty());
