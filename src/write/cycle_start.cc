@@ -29,7 +29,7 @@ bool FileWriterImpl::committed_is_known() {
         outbox_.add([keep = self(), cycle = WeakCycle(cycle_), key = committed_key(), committed = *committed_] {
             read_committed_frames(keep->environment_.store, keep->environment_.codec, key, committed,
                                   [keep, cycle, key](Result<CommittedFrames> frames) {
-                                      keep->resume(cycle, [&](UploadCycle& present) {
+                                      keep->resume(cycle, [&](UploadCycle& present) REQUIRES(keep->mutex_) {
                                           present.has_fetched();
                                           keep->know_committed(key, std::move(frames));
                                       });
@@ -59,7 +59,7 @@ bool FileWriterImpl::copies_are_known() {
     if (cycle_->begins_to_fetch()) {
         outbox_.add([keep = self(), cycle = WeakCycle(cycle_), key = key_] {
             keep->environment_.store.find_part_copy(key, [keep, cycle] {
-                keep->resume(cycle, [&](UploadCycle& present) {
+                keep->resume(cycle, [&](UploadCycle& present) REQUIRES(keep->mutex_) {
                     present.has_fetched();
                     keep->copies_known_ = true;
                 });
@@ -84,7 +84,7 @@ bool FileWriterImpl::committed_is_checked() {
                      end = kept_size_] {
             fetch_checksums(keep->environment_.store, key, etag, from, end,
                             [keep, cycle, key](Result<std::shared_ptr<const BlockChecksums>> checksums) {
-                                keep->resume(cycle, [&](UploadCycle& present) {
+                                keep->resume(cycle, [&](UploadCycle& present) REQUIRES(keep->mutex_) {
                                     present.has_fetched();
                                     keep->committed_checked(key, std::move(checksums));
                                 });
@@ -137,7 +137,7 @@ void FileWriterImpl::fetch_block() {
     auto block = std::make_shared<KeptBlock>(
         environment_, std::move(source), offset, size, [keep = self(), cycle] { return keep->committed_place(cycle); },
         [keep = self(), cycle](KeptBlock& here, const Status& status) {
-            keep->resume(cycle, [&](UploadCycle&) { keep->block_here(here, status); });
+            keep->resume(cycle, [&](UploadCycle&) REQUIRES(keep->mutex_) { keep->block_here(here, status); });
         });
     outbox_.add([block = std::move(block)] { block->fetch(); });
 }

@@ -67,10 +67,9 @@ private:
     static constexpr std::size_t kSmallestRoom = std::size_t{64} << 10;
 
     mutable Mutex mutex_;
-    // Guarded by mutex_.
-    std::shared_ptr<const void> owner_;
-    std::byte* next_ = nullptr;
-    std::size_t left_ = 0;
+    std::shared_ptr<const void> owner_ GUARDED_BY(mutex_);
+    std::byte* next_ GUARDED_BY(mutex_) = nullptr;
+    std::size_t left_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ckptfs

@@ -82,121 +82,124 @@ private:
         return std::static_pointer_cast<FileWriterImpl>(shared_from_this());
     }
 
-    // Whether a completion still matters: its cycle has not ended, by a failure either. With the mutex held; what is
-    // compared is not locked, because its last owner frees its memory.
-    [[nodiscard]] bool is_current(const WeakCycle& cycle) const {
+    // Whether a completion still matters: its cycle has not ended, by a failure either. What is compared is not locked,
+    // because its last owner frees its memory.
+    [[nodiscard]] bool is_current(const WeakCycle& cycle) const REQUIRES(mutex_) {
         return !cycle.owner_before(cycle_) && !cycle_.owner_before(cycle);
     }
 
-    // --- file_writer.cc: the queue and the stream. All hold the mutex, but those that end a call or a completion.
-    void enqueue(Pending pending);
-    void give_back(const PendingPointer& pending);
-    void advance();
+    // --- file_writer.cc: the queue and the stream.
+    void enqueue(Pending pending) EXCLUDES(mutex_);
+    void give_back(const PendingPointer& pending) REQUIRES(mutex_);
+    void advance() REQUIRES(mutex_);
     // One step; true when another may follow at once.
-    [[nodiscard]] bool step();
-    [[nodiscard]] bool write_step(const PendingPointer& pending);
-    [[nodiscard]] bool truncate_step(const PendingPointer& pending);
-    void prefer_next_in_order();
+    [[nodiscard]] bool step() REQUIRES(mutex_);
+    [[nodiscard]] bool write_step(const PendingPointer& pending) REQUIRES(mutex_);
+    [[nodiscard]] bool truncate_step(const PendingPointer& pending) REQUIRES(mutex_);
+    void prefer_next_in_order() REQUIRES(mutex_);
     // The bytes in memory that are charged as file data; empty while they wait for that.
-    [[nodiscard]] std::optional<Slice> charge(const PendingPointer& pending);
-    void charged(const PendingPointer& pending, Buffer buffer);
-    void accept(Slice slice);
+    [[nodiscard]] std::optional<Slice> charge(const PendingPointer& pending) REQUIRES(mutex_);
+    void charged(const PendingPointer& pending, Buffer buffer) EXCLUDES(mutex_);
+    void accept(Slice slice) REQUIRES(mutex_);
     // One step towards `end`, over bytes that are not written.
-    [[nodiscard]] bool pass_to(std::uint64_t end);
+    [[nodiscard]] bool pass_to(std::uint64_t end) REQUIRES(mutex_);
     // The first failure of the file: kept, and logged.
-    void fail(Error error) override;
+    void fail(Error error) override REQUIRES(mutex_);
     // Without a line in the log: the caller has reported it.
-    void stop(Error error);
-    void deliver(MutexLock& lock) RELEASE(lock);
+    void stop(Error error) REQUIRES(mutex_);
+    void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
     template <class T>
-    void discard(T garbage) {
+    void discard(T garbage) REQUIRES(mutex_) {
         outbox_.add([keep = std::make_shared<T>(std::move(garbage))] {});
     }
 
     // --- cycle_start.cc: what a commit starts from.
     // True when the stream begins to take bytes; false while the committed object's last bytes are being fetched.
-    [[nodiscard]] bool cycle_ready();
-    [[nodiscard]] bool committed_is_known();
-    [[nodiscard]] const std::string& committed_key() const { return committed_->key.empty() ? key_ : committed_->key; }
+    [[nodiscard]] bool cycle_ready() REQUIRES(mutex_);
+    [[nodiscard]] bool committed_is_known() REQUIRES(mutex_);
+    [[nodiscard]] const std::string& committed_key() const REQUIRES(mutex_) {
+        return committed_->key.empty() ? key_ : committed_->key;
+    }
     // The committed object was copied to another key since it was asked for by this one.
-    [[nodiscard]] bool has_moved(const std::string& key) const { return key != committed_key(); }
-    void know_committed(const std::string& key, Result<CommittedFrames> frames);
-    [[nodiscard]] bool copies_are_known();
-    [[nodiscard]] bool sends_all_again() const;
-    [[nodiscard]] bool committed_is_checked();
-    void committed_checked(const std::string& key, Result<std::shared_ptr<const BlockChecksums>> checksums);
-    void begin_cycle();
-    void fetch_block();
-    // Without the mutex.
-    [[nodiscard]] std::optional<KeptBlock::Place> committed_place(const WeakCycle& cycle) const;
-    void block_here(KeptBlock& block, const Status& status);
+    [[nodiscard]] bool has_moved(const std::string& key) const REQUIRES(mutex_) { return key != committed_key(); }
+    void know_committed(const std::string& key, Result<CommittedFrames> frames) REQUIRES(mutex_);
+    [[nodiscard]] bool copies_are_known() REQUIRES(mutex_);
+    [[nodiscard]] bool sends_all_again() const REQUIRES(mutex_);
+    [[nodiscard]] bool committed_is_checked() REQUIRES(mutex_);
+    void committed_checked(const std::string& key, Result<std::shared_ptr<const BlockChecksums>> checksums)
+        REQUIRES(mutex_);
+    void begin_cycle() REQUIRES(mutex_);
+    void fetch_block() REQUIRES(mutex_);
+    [[nodiscard]] std::optional<KeptBlock::Place> committed_place(const WeakCycle& cycle) const EXCLUDES(mutex_);
+    void block_here(KeptBlock& block, const Status& status) REQUIRES(mutex_);
 
     // --- kept_runs.cc: what stays as it is behind the beginning.
     // The first from there on; null where none is left.
-    [[nodiscard]] const FileRange* next_run(std::uint64_t from) const;
-    [[nodiscard]] bool keep_run(const FileRange& run);
+    [[nodiscard]] const FileRange* next_run(std::uint64_t from) const REQUIRES(mutex_);
+    [[nodiscard]] bool keep_run(const FileRange& run) REQUIRES(mutex_);
 
     // --- commits.cc: commits, and the cycle that leads to each.
-    void commit_requested(PendingCommit commit);
-    [[nodiscard]] bool commit_step();
-    void published(Result<PutResponse> result) override;
-    [[nodiscard]] bool cut(std::uint64_t size);
-    void start_over();
-    [[nodiscard]] std::shared_ptr<UploadCycle> new_cycle();
-    void end_cycle();
+    void commit_requested(PendingCommit commit) REQUIRES(mutex_);
+    [[nodiscard]] bool commit_step() REQUIRES(mutex_);
+    void published(Result<PutResponse> result) override REQUIRES(mutex_);
+    [[nodiscard]] bool cut(std::uint64_t size) REQUIRES(mutex_);
+    void start_over() REQUIRES(mutex_);
+    [[nodiscard]] std::shared_ptr<UploadCycle> new_cycle() REQUIRES(mutex_);
+    void end_cycle() REQUIRES(mutex_);
 
     [[nodiscard]] std::shared_ptr<CycleOwner> kept_owner() override { return self(); }
-    [[nodiscard]] Outbox& outbox() override { return outbox_; }
-    [[nodiscard]] std::string shown_key() const override;
-    [[nodiscard]] Error about_this_file(Error error) const override;
-    [[nodiscard]] std::shared_ptr<Upload> new_upload(Metadata metadata, std::string content_encoding) override;
-    void end_upload(std::shared_ptr<Upload> upload) override;
-    [[nodiscard]] CopySource committed_source() const override;
-    bool resume(const WeakCycle& cycle, const std::function<void(UploadCycle&)>& change) override;
+    [[nodiscard]] Outbox& outbox() override REQUIRES(mutex_) { return outbox_; }
+    [[nodiscard]] std::string shown_key() const override REQUIRES(mutex_);
+    [[nodiscard]] Error about_this_file(Error error) const override REQUIRES(mutex_);
+    [[nodiscard]] std::shared_ptr<Upload> new_upload(Metadata metadata, std::string content_encoding) override
+        REQUIRES(mutex_);
+    void end_upload(std::shared_ptr<Upload> upload) override REQUIRES(mutex_);
+    [[nodiscard]] CopySource committed_source() const override REQUIRES(mutex_);
+    bool resume(const WeakCycle& cycle, const std::function<void(UploadCycle&)>& change) override EXCLUDES(mutex_);
 
     WriteEnvironment& environment_;
     const std::shared_ptr<WriterGroup> group_;
 
     mutable Mutex mutex_;
-    Outbox outbox_;
-    std::string key_;
-    Overwrite overwrite_;
-    Queue pending_;
+    Outbox outbox_ GUARDED_BY(mutex_);
+    std::string key_ GUARDED_BY(mutex_);
+    Overwrite overwrite_ GUARDED_BY(mutex_);
+    Queue pending_ GUARDED_BY(mutex_);
     // The front of the queue waits for memory.
-    bool charging_ = false;
-    std::optional<Error> failure_;
-    std::function<void(const Error&)> when_failed_;
-    std::function<void(std::uint64_t offset, Slice bytes)> when_fetched_;
+    bool charging_ GUARDED_BY(mutex_) = false;
+    std::optional<Error> failure_ GUARDED_BY(mutex_);
+    std::function<void(const Error&)> when_failed_ GUARDED_BY(mutex_);
+    std::function<void(std::uint64_t offset, Slice bytes)> when_fetched_ GUARDED_BY(mutex_);
 
     // What is in the bucket, and how much of it the next commit keeps.
-    std::optional<CommittedObject> committed_;
-    std::uint64_t kept_size_ = 0;
+    std::optional<CommittedObject> committed_ GUARDED_BY(mutex_);
+    std::uint64_t kept_size_ GUARDED_BY(mutex_) = 0;
     // How its frames lie in it; null until that is known.
-    std::shared_ptr<const CommittedFrames> committed_frames_;
+    std::shared_ptr<const CommittedFrames> committed_frames_ GUARDED_BY(mutex_);
     // Null where nothing plain is sent again.
-    std::shared_ptr<const BlockChecksums> checked_;
+    std::shared_ptr<const BlockChecksums> checked_ GUARDED_BY(mutex_);
     // Of it, behind kept_size_.
-    std::vector<FileRange> kept_runs_;
+    std::vector<FileRange> kept_runs_ GUARDED_BY(mutex_);
 
-    std::uint64_t size_ = 0;
-    bool touched_ = false;
-    bool dirty_ = false;
-    std::uint64_t bytes_acknowledged_ = 0;
-    std::uint64_t bytes_committed_ = 0;
+    std::uint64_t size_ GUARDED_BY(mutex_) = 0;
+    bool touched_ GUARDED_BY(mutex_) = false;
+    bool dirty_ GUARDED_BY(mutex_) = false;
+    std::uint64_t bytes_acknowledged_ GUARDED_BY(mutex_) = 0;
+    std::uint64_t bytes_committed_ GUARDED_BY(mutex_) = 0;
 
     // Whether the store copies parts.
-    bool copies_known_ = false;
+    bool copies_known_ GUARDED_BY(mutex_) = false;
     // The way to the next commit; never null.
-    std::shared_ptr<UploadCycle> cycle_;
+    std::shared_ptr<UploadCycle> cycle_ GUARDED_BY(mutex_);
     // Of the latest upload.
-    std::string write_id_;
+    std::string write_id_ GUARDED_BY(mutex_);
     // Waiters of the commit under way.
-    std::vector<CommitDone> commit_done_;
+    std::vector<CommitDone> commit_done_ GUARDED_BY(mutex_);
 
     // Uploads that are being ended, and the waiters for that.
-    int ending_ = 0;
-    Status ending_status_;
-    std::vector<Done> aborted_;
+    int ending_ GUARDED_BY(mutex_) = 0;
+    Status ending_status_ GUARDED_BY(mutex_);
+    std::vector<Done> aborted_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -18,7 +18,7 @@ public:
 
 private:
     Mutex mutex_;
-    std::shared_ptr<WriterGroup> group_;
+    std::shared_ptr<WriterGroup> group_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -77,8 +77,8 @@ private:
     std::atomic<std::uint64_t> storing_{0};
 
     mutable Mutex mutex_;
-    // Guarded by mutex_. Bounded by the parts of the files being written. The first belongs to its current task.
-    std::deque<Job> jobs_;
+    // Bounded by the parts of the files being written. The first belongs to its current task.
+    std::deque<Job> jobs_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -88,46 +88,45 @@ private:
 
     Upload(ObjectStore& store, UploadTarget target);
 
-    void add_part(int number, PartRequest request);
-    // These hold the mutex.
-    void create_upload();
-    void start_part(int number);
-    void keep_failure(const Error& error);
-    void answer_waiting_parts();
-    void go_on_when_quiet();
-    void complete_now();
-    void end_now();
-    void end_before_quiet();
-    void discard(Payload body);
+    void add_part(int number, PartRequest request) EXCLUDES(mutex_);
+    void create_upload() REQUIRES(mutex_);
+    void start_part(int number) REQUIRES(mutex_);
+    void keep_failure(const Error& error) REQUIRES(mutex_);
+    void answer_waiting_parts() REQUIRES(mutex_);
+    void go_on_when_quiet() REQUIRES(mutex_);
+    void complete_now() REQUIRES(mutex_);
+    void end_now() REQUIRES(mutex_);
+    void end_before_quiet() REQUIRES(mutex_);
+    void discard(Payload body) REQUIRES(mutex_);
 
-    void created(Result<UploadId> id);
+    void created(Result<UploadId> id) EXCLUDES(mutex_);
     void part_answered(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
-                       Result<UploadedPart> result);
-    // This holds the mutex: whether the part is sent again, to another upload.
+                       Result<UploadedPart> result) EXCLUDES(mutex_);
+    // Whether the part is sent again, to another upload.
     bool begin_anew(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
-                    const Result<UploadedPart>& result);
-    void completed(Result<PutResponse> result);
+                    const Result<UploadedPart>& result) REQUIRES(mutex_);
+    void completed(Result<PutResponse> result) EXCLUDES(mutex_);
 
     ObjectStore& store_;
     const UploadTarget target_;
     const std::string write_id_;
 
     mutable Mutex mutex_;
-    Outbox outbox_;
-    bool creating_ = false;
-    int begun_anew_ = 0;
-    std::optional<UploadId> id_;
-    std::map<int, PartState> parts_;
-    int in_flight_ = 0;
-    std::optional<Error> failure_;
-    Published completing_;
+    Outbox outbox_ GUARDED_BY(mutex_);
+    bool creating_ GUARDED_BY(mutex_) = false;
+    int begun_anew_ GUARDED_BY(mutex_) = 0;
+    std::optional<UploadId> id_ GUARDED_BY(mutex_);
+    std::map<int, PartState> parts_ GUARDED_BY(mutex_);
+    int in_flight_ GUARDED_BY(mutex_) = 0;
+    std::optional<Error> failure_ GUARDED_BY(mutex_);
+    Published completing_ GUARDED_BY(mutex_);
     // The request that makes the object visible is in flight: neither ended nor reported before its answer.
-    bool publishing_ = false;
-    std::uint64_t size_to_complete_ = 0;
-    std::vector<Done> aborting_;
-    bool ending_ = false;
+    bool publishing_ GUARDED_BY(mutex_) = false;
+    std::uint64_t size_to_complete_ GUARDED_BY(mutex_) = 0;
+    std::vector<Done> aborting_ GUARDED_BY(mutex_);
+    bool ending_ GUARDED_BY(mutex_) = false;
     // Published or ended: nothing is left to abort.
-    bool closed_ = false;
+    bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ckptfs

@@ -82,9 +82,8 @@ private:
     std::atomic<int> calls_{0};
 
     mutable Mutex mutex_;
-    // Guarded by mutex_.
-    std::map<const MemoryHolder*, std::weak_ptr<MemoryHolder>> holders_;
-    EncodingPace pace_;
+    std::map<const MemoryHolder*, std::weak_ptr<MemoryHolder>> holders_ GUARDED_BY(mutex_);
+    EncodingPace pace_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs
