@@ -68,14 +68,13 @@ private:
     const std::uint64_t stored_size_;
 
     Mutex mutex_;
-    // Guarded by mutex_.
-    std::shared_ptr<FileReader> reader_;
-    std::shared_ptr<ReadStream> stream_;
+    std::shared_ptr<FileReader> reader_ GUARDED_BY(mutex_);
+    std::shared_ptr<ReadStream> stream_ GUARDED_BY(mutex_);
     // Until the object has been opened. Bounded by the requests of the kernel.
-    std::vector<Waiting> waiting_;
-    std::shared_ptr<const BlockChecksums> checksums_;
+    std::vector<Waiting> waiting_ GUARDED_BY(mutex_);
+    std::shared_ptr<const BlockChecksums> checksums_ GUARDED_BY(mutex_);
     // Until they have been fetched; of the bytes that are read to be written, one after the other.
-    std::vector<ChecksumsDone> awaiting_checksums_;
+    std::vector<ChecksumsDone> awaiting_checksums_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -182,7 +182,7 @@ void GrowingFile::advance() {
 
 bool GrowingFile::step() {
     const PendingPointer pending = pending_.front();
-    return std::visit([&](auto& call) { return step(pending, call); }, *pending);
+    return std::visit([&](auto& call) REQUIRES(mutex_) { return step(pending, call); }, *pending);
 }
 
 // The front is being carried out.

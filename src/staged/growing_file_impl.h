@@ -95,109 +95,109 @@ private:
         return std::static_pointer_cast<GrowingFile>(shared_from_this());
     }
 
-    // --- growing_file.cc: the queue, and changes. All hold the mutex, but those that end a call or a completion.
-    void enqueue(Pending pending);
-    void advance();
+    // --- growing_file.cc: the queue, and changes.
+    void enqueue(Pending pending) EXCLUDES(mutex_);
+    void advance() REQUIRES(mutex_);
     // One step; true when another may follow at once.
-    [[nodiscard]] bool step();
-    [[nodiscard]] bool step(const PendingPointer& pending, PendingWrite& write);
-    [[nodiscard]] bool step(const PendingPointer& pending, PendingTruncate& truncate);
-    [[nodiscard]] bool step(const PendingPointer& pending, PendingCommit& commit);
-    [[nodiscard]] std::uint64_t unpublished() const;
+    [[nodiscard]] bool step() REQUIRES(mutex_);
+    [[nodiscard]] bool step(const PendingPointer& pending, PendingWrite& write) REQUIRES(mutex_);
+    [[nodiscard]] bool step(const PendingPointer& pending, PendingTruncate& truncate) REQUIRES(mutex_);
+    [[nodiscard]] bool step(const PendingPointer& pending, PendingCommit& commit) REQUIRES(mutex_);
+    [[nodiscard]] std::uint64_t unpublished() const REQUIRES(mutex_);
     // What the commit under way may still read of what is staged.
-    [[nodiscard]] std::uint64_t being_sent() const { return commit_ ? commit_->reads_until : 0; }
-    [[nodiscard]] bool should_stream(std::uint64_t end) const;
-    void take_front();
-    void stage(const PendingPointer& pending, std::uint64_t offset);
-    void staged(const PendingPointer& pending, std::uint64_t offset, const Status& status);
+    [[nodiscard]] std::uint64_t being_sent() const REQUIRES(mutex_) { return commit_ ? commit_->reads_until : 0; }
+    [[nodiscard]] bool should_stream(std::uint64_t end) const REQUIRES(mutex_);
+    void take_front() REQUIRES(mutex_);
+    void stage(const PendingPointer& pending, std::uint64_t offset) REQUIRES(mutex_);
+    void staged(const PendingPointer& pending, std::uint64_t offset, const Status& status) REQUIRES(mutex_);
     // Bytes from `offset` on are no longer those that were committed.
-    void changed_from(std::uint64_t offset);
-    void cut(std::uint64_t size);
+    void changed_from(std::uint64_t offset) REQUIRES(mutex_);
+    void cut(std::uint64_t size) REQUIRES(mutex_);
     template <class Call>
-    void answer(const PendingPointer& pending, const Status& status) {
+    void answer(const PendingPointer& pending, const Status& status) REQUIRES(mutex_) {
         outbox_.add([pending, status] { std::get<Call>(*pending).done(status); });
     }
-    void fail(Error error);
+    void fail(Error error) REQUIRES(mutex_);
     // Without a line in the log: the caller, or the code that found it out, has reported it.
-    void stop(Error error);
-    void end_writer(const std::shared_ptr<FileWriter>& writer, Error why);
-    void ended(const Status& status);
-    void answer_aborts();
-    void deliver(MutexLock& lock) RELEASE(lock);
+    void stop(Error error) REQUIRES(mutex_);
+    void end_writer(const std::shared_ptr<FileWriter>& writer, Error why) REQUIRES(mutex_);
+    void ended(const Status& status) EXCLUDES(mutex_);
+    void answer_aborts() REQUIRES(mutex_);
+    void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
 
     // --- growing_stream.cc
-    void start_stream();
-    void open_stream(const Status& checked);
-    void stream_started(const Status& status);
-    void write_through(const PendingPointer& pending, std::uint64_t offset);
-    void truncate_through(const PendingPointer& pending, std::uint64_t size);
+    void start_stream() REQUIRES(mutex_);
+    void open_stream(const Status& checked) REQUIRES(mutex_);
+    void stream_started(const Status& status) REQUIRES(mutex_);
+    void write_through(const PendingPointer& pending, std::uint64_t offset) REQUIRES(mutex_);
+    void truncate_through(const PendingPointer& pending, std::uint64_t size) REQUIRES(mutex_);
 
     // --- growing_commits.cc
     // What the next commit copies within the store; 0 also where that is not known.
-    [[nodiscard]] std::uint64_t copied_until() const;
+    [[nodiscard]] std::uint64_t copied_until() const REQUIRES(mutex_);
     // From here on the next commit sends what is staged: what lies before is copied, or fetched by its writer.
-    [[nodiscard]] std::uint64_t prefix() const;
-    // Whether what a commit replaces is there, where its requests do not ask themselves. With the mutex held; `checked`
-    // runs without.
-    void check_base(Done checked);
-    Status check_version(const Result<ObjectInfo>& object);
-    [[nodiscard]] std::shared_ptr<StreamWriter> make_writer(std::uint64_t begin);
-    void feed_staged(const std::shared_ptr<StreamWriter>& writer, ByteRun run, Done done);
-    void start_commit();
+    [[nodiscard]] std::uint64_t prefix() const REQUIRES(mutex_);
+    // Whether what a commit replaces is there, where its requests do not ask themselves. `checked` runs without the
+    // mutex.
+    void check_base(Done checked) REQUIRES(mutex_);
+    Status check_version(const Result<ObjectInfo>& object) REQUIRES(mutex_);
+    [[nodiscard]] std::shared_ptr<StreamWriter> make_writer(std::uint64_t begin) REQUIRES(mutex_);
+    void feed_staged(const std::shared_ptr<StreamWriter>& writer, ByteRun run, Done done) REQUIRES(mutex_);
+    void start_commit() REQUIRES(mutex_);
     // Of what is there now.
-    void covers_all(Commit& commit) const;
-    void base_checked(const CommitPointer& commit, const Status& checked);
-    void send(const CommitPointer& commit);
-    void publish(const CommitPointer& commit);
-    void succeeded(const Commit& commit, const CommittedObject& object);
-    void failed(const CommitPointer& commit, Error error);
-    void failure_ended(const CommitPointer& commit, const Error& error);
-    void release_staged();
-    void keep_fetched(StreamWriter& writer, std::uint64_t end);
-    void kept_fetched(Fetched& fetched, std::uint64_t size, const Status& status);
-    void discard_staged(std::uint64_t begin);
+    void covers_all(Commit& commit) const REQUIRES(mutex_);
+    void base_checked(const CommitPointer& commit, const Status& checked) REQUIRES(mutex_);
+    void send(const CommitPointer& commit) REQUIRES(mutex_);
+    void publish(const CommitPointer& commit) REQUIRES(mutex_);
+    void succeeded(const Commit& commit, const CommittedObject& object) REQUIRES(mutex_);
+    void failed(const CommitPointer& commit, Error error) REQUIRES(mutex_);
+    void failure_ended(const CommitPointer& commit, const Error& error) REQUIRES(mutex_);
+    void release_staged() REQUIRES(mutex_);
+    void keep_fetched(StreamWriter& writer, std::uint64_t end) REQUIRES(mutex_);
+    void kept_fetched(Fetched& fetched, std::uint64_t size, const Status& status) REQUIRES(mutex_);
+    void discard_staged(std::uint64_t begin) REQUIRES(mutex_);
 
     WriteEnvironment& environment_;
     const std::shared_ptr<WriterGroup> group_;
 
     mutable Mutex mutex_;
-    Outbox outbox_;
-    std::string key_;
-    Overwrite overwrite_;
-    Queue pending_;
-    bool busy_ = false;
-    std::optional<Error> failure_;
-    std::function<void(const Error&)> when_failed_;
+    Outbox outbox_ GUARDED_BY(mutex_);
+    std::string key_ GUARDED_BY(mutex_);
+    Overwrite overwrite_ GUARDED_BY(mutex_);
+    Queue pending_ GUARDED_BY(mutex_);
+    bool busy_ GUARDED_BY(mutex_) = false;
+    std::optional<Error> failure_ GUARDED_BY(mutex_);
+    std::function<void(const Error&)> when_failed_ GUARDED_BY(mutex_);
 
     // What is in the bucket, and how many bytes of it are those of the file.
-    std::optional<CommittedObject> committed_;
-    std::optional<CommittedFrames> frames_;
-    std::uint64_t kept_ = 0;
+    std::optional<CommittedObject> committed_ GUARDED_BY(mutex_);
+    std::optional<CommittedFrames> frames_ GUARDED_BY(mutex_);
+    std::uint64_t kept_ GUARDED_BY(mutex_) = 0;
     // Nothing of what is in the bucket matters any more.
-    bool starts_over_;
-    std::vector<FailedCommit> failed_commits_;
+    bool starts_over_ GUARDED_BY(mutex_);
+    std::vector<FailedCommit> failed_commits_ GUARDED_BY(mutex_);
     // The latest commit has failed, whether or not anything of it was sent, and is tried again.
-    bool publish_failed_ = false;
+    bool publish_failed_ GUARDED_BY(mutex_) = false;
 
-    std::uint64_t size_ = 0;
+    std::uint64_t size_ GUARDED_BY(mutex_) = 0;
     // Bytes from here on are staged, but for those that a stream was given.
-    std::uint64_t staged_from_ = 0;
-    std::shared_ptr<StagedBytes> staged_;
-    bool staging_is_full_ = false;
-    bool touched_ = false;
-    bool dirty_;
-    std::uint64_t bytes_acknowledged_ = 0;
+    std::uint64_t staged_from_ GUARDED_BY(mutex_) = 0;
+    std::shared_ptr<StagedBytes> staged_ GUARDED_BY(mutex_);
+    bool staging_is_full_ GUARDED_BY(mutex_) = false;
+    bool touched_ GUARDED_BY(mutex_) = false;
+    bool dirty_ GUARDED_BY(mutex_);
+    std::uint64_t bytes_acknowledged_ GUARDED_BY(mutex_) = 0;
 
     // Present while streaming: it has what the next commit publishes.
-    std::shared_ptr<StreamWriter> stream_;
+    std::shared_ptr<StreamWriter> stream_ GUARDED_BY(mutex_);
 
-    CommitPointer commit_;
-    std::vector<PendingCommit> waiting_;
+    CommitPointer commit_ GUARDED_BY(mutex_);
+    std::vector<PendingCommit> waiting_ GUARDED_BY(mutex_);
 
     // Writers that are being ended, and the waiters for that.
-    int ending_ = 0;
-    Status ending_status_;
-    std::vector<Done> aborted_;
+    int ending_ GUARDED_BY(mutex_) = 0;
+    Status ending_status_ GUARDED_BY(mutex_);
+    std::vector<Done> aborted_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

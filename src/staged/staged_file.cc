@@ -199,7 +199,7 @@ void StagedFile::carry_out(const PendingPointer& pending) {
         Queue::refuse(pending, *failure_, outbox_);
         next();
     } else {
-        std::visit([&](auto& call) { carry_out(pending, call); }, *pending);
+        std::visit([&](auto& call) REQUIRES(mutex_) { carry_out(pending, call); }, *pending);
     }
     deliver(lock);
 }

@@ -73,70 +73,73 @@ private:
         return std::static_pointer_cast<StagedFile>(shared_from_this());
     }
 
-    // --- staged_file.cc: the queue, and changes. All hold the mutex, but those that end a call or a completion.
-    void enqueue(Pending pending);
-    void advance();
-    void carry_out(const PendingPointer& pending);
-    void carry_out(const PendingPointer& pending, PendingWrite& write);
-    void carry_out(const PendingPointer& pending, PendingTruncate& truncate);
-    void carry_out(const PendingPointer& pending, PendingCommit& commit);
-    void carry_out(const PendingPointer& pending, PendingRead& read);
-    void write_through(const PendingPointer& pending, std::uint64_t offset);
-    void write_to_disk(const PendingPointer& pending, std::uint64_t offset);
-    void written(const PendingPointer& pending, std::uint64_t offset, std::uint64_t length, const Status& status);
-    void truncate_stream(const PendingPointer& pending, std::uint64_t size);
-    [[nodiscard]] bool is_being_published() const;
-    [[nodiscard]] Status check_reach(std::uint64_t offset, std::uint64_t length, std::string_view what) const;
+    // --- staged_file.cc: the queue, and changes.
+    void enqueue(Pending pending) EXCLUDES(mutex_);
+    void advance() REQUIRES(mutex_);
+    void carry_out(const PendingPointer& pending) EXCLUDES(mutex_);
+    void carry_out(const PendingPointer& pending, PendingWrite& write) REQUIRES(mutex_);
+    void carry_out(const PendingPointer& pending, PendingTruncate& truncate) REQUIRES(mutex_);
+    void carry_out(const PendingPointer& pending, PendingCommit& commit) REQUIRES(mutex_);
+    void carry_out(const PendingPointer& pending, PendingRead& read) REQUIRES(mutex_);
+    void write_through(const PendingPointer& pending, std::uint64_t offset) REQUIRES(mutex_);
+    void write_to_disk(const PendingPointer& pending, std::uint64_t offset) REQUIRES(mutex_);
+    void written(const PendingPointer& pending, std::uint64_t offset, std::uint64_t length, const Status& status)
+        REQUIRES(mutex_);
+    void truncate_stream(const PendingPointer& pending, std::uint64_t size) REQUIRES(mutex_);
+    [[nodiscard]] bool is_being_published() const REQUIRES(mutex_);
+    [[nodiscard]] Status check_reach(std::uint64_t offset, std::uint64_t length, std::string_view what) const
+        REQUIRES(mutex_);
     // What is being carried out has ended.
-    void next();
+    void next() REQUIRES(mutex_);
     template <class Call>
-    void answer(const PendingPointer& pending) {
+    void answer(const PendingPointer& pending) REQUIRES(mutex_) {
         outbox_.add([pending, why = failure_] {
             auto& call = std::get<Call>(*pending);
             call.done(why ? Status(failure(*why)) : Status());
         });
         next();
     }
-    void fail(Error error);
+    void fail(Error error) REQUIRES(mutex_);
     // Without a line in the log: the caller, or the code that found it out, has reported it.
-    void stop(Error error);
+    void stop(Error error) REQUIRES(mutex_);
     // For errors on the way through `writer`, which has reported those that it found itself.
-    void stop_for(const std::shared_ptr<StreamWriter>& writer, Error error);
-    void end_writer(const std::shared_ptr<FileWriter>& writer);
-    void remove_temporary(const std::string& key);
-    void ended(const Status& status);
-    void answer_aborts();
-    void deliver(MutexLock& lock) RELEASE(lock);
+    void stop_for(const std::shared_ptr<StreamWriter>& writer, Error error) REQUIRES(mutex_);
+    void end_writer(const std::shared_ptr<FileWriter>& writer) REQUIRES(mutex_);
+    void remove_temporary(const std::string& key) REQUIRES(mutex_);
+    void ended(const Status& status) EXCLUDES(mutex_);
+    void answer_aborts() REQUIRES(mutex_);
+    void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
 
     // --- streaming.cc: the way through a writer while bytes come in order.
-    [[nodiscard]] bool may_stream() const;
-    [[nodiscard]] bool should_stream(std::uint64_t end) const;
+    [[nodiscard]] bool may_stream() const REQUIRES(mutex_);
+    [[nodiscard]] bool should_stream(std::uint64_t end) const REQUIRES(mutex_);
     // Whether a write at `offset` goes on in order.
-    [[nodiscard]] bool can_stream(std::uint64_t offset) const;
+    [[nodiscard]] bool can_stream(std::uint64_t offset) const REQUIRES(mutex_);
     // Then carries `pending` out once more, if there is one.
-    void start_stream(const PendingPointer& pending);
-    void stream_started(const PendingPointer& pending, const Status& status);
+    void start_stream(const PendingPointer& pending) REQUIRES(mutex_);
+    void stream_started(const PendingPointer& pending, const Status& status) EXCLUDES(mutex_);
     // The file fails with its stream, but learns of it only with the next call.
-    void stream_failed(const FileWriter* stream, const Error& error);
+    void stream_failed(const FileWriter* stream, const Error& error) EXCLUDES(mutex_);
     // Then carries `pending` out once more.
-    void leave_stream(const PendingPointer& pending);
-    void stream_left(const PendingPointer& pending, Result<CommittedObject> object);
+    void leave_stream(const PendingPointer& pending) REQUIRES(mutex_);
+    void stream_left(const PendingPointer& pending, Result<CommittedObject> object) EXCLUDES(mutex_);
 
     // --- staged_commits.cc
     // For the content from the bytes of the base that are copied on.
-    [[nodiscard]] std::shared_ptr<StreamWriter> open_writer(const std::string& key, std::uint64_t prefix);
-    [[nodiscard]] FeedSource source(std::vector<FileRange> kept) const;
-    void start_commit();
-    void commit_stream();
-    void commit_staged();
-    void commit_whole();
-    [[nodiscard]] bool commit_without_copies(const Error& error);
-    void commit_around(Result<CommittedFrames> frames);
-    void send_staged(FeedSource from, std::uint64_t prefix);
-    void published(Result<CommittedObject> object);
-    void start_from(CommittedObject object);
-    void discard_staged();
-    void answer_commit();
+    [[nodiscard]] std::shared_ptr<StreamWriter> open_writer(const std::string& key, std::uint64_t prefix)
+        REQUIRES(mutex_);
+    [[nodiscard]] FeedSource source(std::vector<FileRange> kept) const REQUIRES(mutex_);
+    void start_commit() REQUIRES(mutex_);
+    void commit_stream() REQUIRES(mutex_);
+    void commit_staged() REQUIRES(mutex_);
+    void commit_whole() REQUIRES(mutex_);
+    [[nodiscard]] bool commit_without_copies(const Error& error) REQUIRES(mutex_);
+    void commit_around(Result<CommittedFrames> frames) EXCLUDES(mutex_);
+    void send_staged(FeedSource from, std::uint64_t prefix) REQUIRES(mutex_);
+    void published(Result<CommittedObject> object) EXCLUDES(mutex_);
+    void start_from(CommittedObject object) REQUIRES(mutex_);
+    void discard_staged() REQUIRES(mutex_);
+    void answer_commit() REQUIRES(mutex_);
 
     // --- staged_reads.cc
     void serve(ContentView view, std::uint64_t offset, ReadDone done);
@@ -146,45 +149,45 @@ private:
     const std::uint64_t reachable_size_;
 
     mutable Mutex mutex_;
-    Outbox outbox_;
-    std::string key_;
-    Overwrite overwrite_;
-    Queue pending_;
-    bool busy_ = false;
-    std::optional<Error> failure_;
+    Outbox outbox_ GUARDED_BY(mutex_);
+    std::string key_ GUARDED_BY(mutex_);
+    Overwrite overwrite_ GUARDED_BY(mutex_);
+    Queue pending_ GUARDED_BY(mutex_);
+    bool busy_ GUARDED_BY(mutex_) = false;
+    std::optional<Error> failure_ GUARDED_BY(mutex_);
     // Why nothing is published any more, although the file can be changed and read.
-    std::optional<Error> orphaned_;
-    std::function<void(const Error&)> when_failed_;
+    std::optional<Error> orphaned_ GUARDED_BY(mutex_);
+    std::function<void(const Error&)> when_failed_ GUARDED_BY(mutex_);
 
     // What the file started from; its object's key says where it lies.
-    std::optional<Base> base_;
-    StagedContent content_;
-    std::shared_ptr<StagedBytes> staged_;
-    bool touched_ = false;
-    bool dirty_ = false;
-    std::uint64_t bytes_acknowledged_ = 0;
+    std::optional<Base> base_ GUARDED_BY(mutex_);
+    StagedContent content_ GUARDED_BY(mutex_);
+    std::shared_ptr<StagedBytes> staged_ GUARDED_BY(mutex_);
+    bool touched_ GUARDED_BY(mutex_) = false;
+    bool dirty_ GUARDED_BY(mutex_) = false;
+    std::uint64_t bytes_acknowledged_ GUARDED_BY(mutex_) = 0;
 
-    bool may_stream_;
+    bool may_stream_ GUARDED_BY(mutex_);
     // Where the last write ended; while streaming, the last in order.
-    std::uint64_t last_end_ = 0;
+    std::uint64_t last_end_ GUARDED_BY(mutex_) = 0;
     // Present while streaming: what content_ calls staged is there.
-    std::shared_ptr<StreamWriter> stream_;
+    std::shared_ptr<StreamWriter> stream_ GUARDED_BY(mutex_);
 
     // A commit that is under way, and its waiters.
-    bool committing_ = false;
-    std::vector<CommitDone> commit_done_;
-    std::shared_ptr<StreamWriter> committer_;
+    bool committing_ GUARDED_BY(mutex_) = false;
+    std::vector<CommitDone> commit_done_ GUARDED_BY(mutex_);
+    std::shared_ptr<StreamWriter> committer_ GUARDED_BY(mutex_);
     // It copies what lies between changes.
-    bool keeps_runs_ = false;
+    bool keeps_runs_ GUARDED_BY(mutex_) = false;
     // It has been published; something has to be removed before that is told.
-    bool commit_waits_ = false;
+    bool commit_waits_ GUARDED_BY(mutex_) = false;
 
     // Keys of objects that are known only here.
-    std::vector<std::string> temporaries_;
+    std::vector<std::string> temporaries_ GUARDED_BY(mutex_);
     // Requests that clean up, and their waiters.
-    int ending_ = 0;
-    Status ending_status_;
-    std::vector<Done> aborted_;
+    int ending_ GUARDED_BY(mutex_) = 0;
+    Status ending_status_ GUARDED_BY(mutex_);
+    std::vector<Done> aborted_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs
