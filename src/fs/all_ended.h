@@ -13,9 +13,10 @@ namespace ckptfs {
 
 class AllEnded {
 public:
-    AllEnded(std::size_t count, Reply<void> reply) : left_(count + 1), reply_(std::move(reply)) {}
+    AllEnded(std::size_t count, Reply<void> reply) : reply_(std::move(reply)), left_(count + 1) {}
 
     void one_more(const Status& status) {
+        Status all;
         {
             const MutexLock lock(mutex_);
             if (!status && status_) {
@@ -24,15 +25,17 @@ public:
             if (--left_ > 0) {
                 return;
             }
+            all = status_;
         }
-        reply_(status_);
+        reply_(all);
     }
 
 private:
-    Mutex mutex_;
-    std::size_t left_;
-    Status status_;
     const Reply<void> reply_;
+
+    Mutex mutex_;
+    std::size_t left_ GUARDED_BY(mutex_);
+    Status status_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -44,10 +44,9 @@ private:
     const std::string prefix_;
 
     Mutex mutex_;
-    // --- guarded by `mutex_`
-    Known known_ = Known::kNothing;
-    SteadyTime not_before_{};
-    std::vector<std::function<void()>> waiting_;
+    Known known_ GUARDED_BY(mutex_) = Known::kNothing;
+    SteadyTime not_before_ GUARDED_BY(mutex_){};
+    std::vector<std::function<void()>> waiting_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -76,8 +76,8 @@ private:
     RenameRecords records_;
 
     Mutex mutex_;
-    HandleId next_handle_ = 1;
-    std::unordered_map<HandleId, std::shared_ptr<DirectoryListing>> listings_;
+    HandleId next_handle_ GUARDED_BY(mutex_) = 1;
+    std::unordered_map<HandleId, std::shared_ptr<DirectoryListing>> listings_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

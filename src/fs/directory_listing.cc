@@ -147,7 +147,7 @@ bool DirectoryListing::is_gone(const std::string& directory_key, const ListRespo
 void DirectoryListing::take_page(const std::string& directory_key, const ListResponse& page) {
     const bool at_root = directory_ == state_.nodes.root();
     std::unordered_set<std::string> directories;
-    const auto add = [&](const std::string& key, const ObjectVersion& version) {
+    const auto add = [&](const std::string& key, const ObjectVersion& version) REQUIRES(mutex_) {
         if (key == directory_key) {
             return;
         }

@@ -35,22 +35,23 @@ private:
         bool content_is_known = true;
     };
 
-    void restart();
-    Status next_page();
-    Result<ListResponse> fetch_page(const ListRequest& request);
+    void restart() REQUIRES(mutex_);
+    Status next_page() REQUIRES(mutex_);
+    Result<ListResponse> fetch_page(const ListRequest& request) REQUIRES(mutex_);
     // Without those that a rename hides.
     void drop_hidden(ListResponse& page, const RecordedRenames& recorded);
     // The first page shows that the directory is not there, or not shown.
     [[nodiscard]] bool is_gone(const std::string& directory_key, const ListResponse& page) const;
-    void take_page(const std::string& directory_key, const ListResponse& page);
-    void finish();
+    void take_page(const std::string& directory_key, const ListResponse& page) REQUIRES(mutex_);
+    void finish() REQUIRES(mutex_);
     // What the page's objects hold, where the list does not tell.
-    void find_contents();
+    void find_contents() REQUIRES(mutex_);
     // Its files, for lookups that follow.
-    void note_page();
-    std::vector<DirectoryEntry> entries_from(std::uint64_t offset, std::size_t max_entries, bool with_attributes);
+    void note_page() REQUIRES(mutex_);
+    std::vector<DirectoryEntry> entries_from(std::uint64_t offset, std::size_t max_entries, bool with_attributes)
+        REQUIRES(mutex_);
     DirectoryEntry dot_entry(const NodeTable::Lock& lock, std::uint64_t offset) const;
-    DirectoryEntry entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes);
+    DirectoryEntry entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes) REQUIRES(mutex_);
 
     SharedState& state_;
     Lookups& lookups_;
@@ -58,17 +59,17 @@ private:
     const NodePtr directory_;
 
     Mutex mutex_;
-    std::vector<Listed> page_;
+    std::vector<Listed> page_ GUARDED_BY(mutex_);
     // Offset of page_.front().
-    std::uint64_t page_offset_ = 2;
-    bool contents_found_ = false;
+    std::uint64_t page_offset_ GUARDED_BY(mutex_) = 2;
+    bool contents_found_ GUARDED_BY(mutex_) = false;
     // None of the page's directories is hidden.
-    bool directories_known_ = false;
-    std::string token_;
-    bool at_end_ = false;
-    SteadyTime started_{};
+    bool directories_known_ GUARDED_BY(mutex_) = false;
+    std::string token_ GUARDED_BY(mutex_);
+    bool at_end_ GUARDED_BY(mutex_) = false;
+    SteadyTime started_ GUARDED_BY(mutex_){};
     // Files this mount is writing, and its sockets and FIFOs, that no page has shown yet.
-    std::set<std::string> only_here_;
+    std::set<std::string> only_here_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -272,7 +272,7 @@ void FailedSiblings::put_record(const std::string& key, int failure_number, cons
 }
 
 void FailedSiblings::made_good_elsewhere(const std::string& key, int failure_number) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = entries_.find(key);
     Entry& entry = found->second;
     entry.in_flight = entry.may_exist = false;

@@ -126,19 +126,18 @@ private:
     using Entries = std::map<std::string, Entry>;
     [[nodiscard]] FailedRecord record_of(const Entry& entry) const;
 
-    // Those below hold the mutex.
-    void settle(Entries::iterator entry);
-    void write_record(const std::string& key, const Entry& entry);
+    void settle(Entries::iterator entry) REQUIRES(mutex_);
+    void write_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
     void put_record(const std::string& key, int failure_number, const std::string& text);
     // Another version has the name by now: no record is needed.
     void made_good_elsewhere(const std::string& key, int failure_number);
-    void clear_entry(Entries::iterator entry, std::function<void()> then);
-    void make_room();
-    void start_ticking();
-    [[nodiscard]] bool all_recorded() const;
-    void answer_if_all_recorded();
-    [[nodiscard]] Entries::iterator retried_by(const RenamedFile& renamed);
-    [[nodiscard]] Entries::iterator first_below(const std::string& directory);
+    void clear_entry(Entries::iterator entry, std::function<void()> then) REQUIRES(mutex_);
+    void make_room() REQUIRES(mutex_);
+    void start_ticking() REQUIRES(mutex_);
+    [[nodiscard]] bool all_recorded() const REQUIRES(mutex_);
+    void answer_if_all_recorded() REQUIRES(mutex_);
+    [[nodiscard]] Entries::iterator retried_by(const RenamedFile& renamed) REQUIRES(mutex_);
+    [[nodiscard]] Entries::iterator first_below(const std::string& directory) REQUIRES(mutex_);
 
     // `written`: the failure whose record was to be written; 0 where it was to be removed.
     void answered(const std::string& key, int written, const Status& status);
@@ -150,13 +149,12 @@ private:
     const RecordPlace place_;
 
     mutable Mutex mutex_;
-    // --- guarded by `mutex_`
-    Outbox outbox_;
-    Entries entries_;
-    bool ticking_ = false;
-    bool stopping_ = false;
-    std::vector<std::function<void()>> waiting_for_all_;
-    Timer::Id tick_ = 0;
+    Outbox outbox_ GUARDED_BY(mutex_);
+    Entries entries_ GUARDED_BY(mutex_);
+    bool ticking_ GUARDED_BY(mutex_) = false;
+    bool stopping_ GUARDED_BY(mutex_) = false;
+    std::vector<std::function<void()>> waiting_for_all_ GUARDED_BY(mutex_);
+    Timer::Id tick_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ckptfs

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -20,6 +21,10 @@
 namespace ckptfs {
 
 struct Handle {
+    Handle() = default;
+    Handle(std::shared_ptr<FileReader> its_reader, std::shared_ptr<ReadStream> its_stream)
+        : reader(std::move(its_reader)), stream(std::move(its_stream)) {}
+
     // The flags of open(2).
     int flags = 0;
     NodePtr node;
@@ -63,9 +68,8 @@ struct Handle {
     std::atomic<SteadyTime> last_read = SteadyTime{};
 
     Mutex mutex;
-    // --- guarded by `mutex`
-    std::shared_ptr<FileReader> reader;
-    std::shared_ptr<ReadStream> stream;
+    std::shared_ptr<FileReader> reader GUARDED_BY(mutex);
+    std::shared_ptr<ReadStream> stream GUARDED_BY(mutex);
 };
 
 using HandlePtr = std::shared_ptr<Handle>;
@@ -115,8 +119,8 @@ public:
 
 private:
     mutable Mutex mutex_;
-    HandleId next_id_ = 1;
-    std::unordered_map<HandleId, HandlePtr> handles_;
+    HandleId next_id_ GUARDED_BY(mutex_) = 1;
+    std::unordered_map<HandleId, HandlePtr> handles_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -52,14 +52,12 @@ private:
     // That key, one above it or one below it.
     [[nodiscard]] static bool has_to_do_with(const Keys& keys, std::string_view key);
     [[nodiscard]] static bool share_a_key(const Entry& one, const Entry& other);
-    // With `mutex_` held.
-    [[nodiscard]] bool is_alone(Place place, std::string_view key) const;
+    [[nodiscard]] bool is_alone(Place place, std::string_view key) const REQUIRES(mutex_);
 
     mutable Mutex mutex_;
-    // --- guarded by `mutex_`
-    std::map<Place, Entry> entries_;
-    Place next_ = 1;
-    Outbox outbox_;
+    std::map<Place, Entry> entries_ GUARDED_BY(mutex_);
+    Place next_ GUARDED_BY(mutex_) = 1;
+    Outbox outbox_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

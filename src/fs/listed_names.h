@@ -40,9 +40,8 @@ private:
     };
 
     mutable Mutex mutex_;
-    // --- guarded by `mutex_`
-    std::array<Directory, kMaxDirectories> directories_;
-    std::size_t next_ = 0;
+    std::array<Directory, kMaxDirectories> directories_ GUARDED_BY(mutex_);
+    std::size_t next_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ckptfs

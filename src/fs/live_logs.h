@@ -33,6 +33,11 @@ public:
     void opened(const NodeTable::Lock& lock, Node& node);
 
 private:
+    struct Log {
+        PublishPace pace;
+        bool under_way = false;
+    };
+
     void start();
     void tick();
     void publish(const NodePtr& node);
@@ -42,15 +47,10 @@ private:
     const Publish publish_;
 
     Mutex mutex_;
-    // --- guarded by `mutex_`
-    struct Log {
-        PublishPace pace;
-        bool under_way = false;
-    };
-    std::map<const FileWriter*, Log> logs_;
-    bool waiting_ = false;
-    bool stopping_ = false;
-    Timer::Id timer_ = 0;
+    std::map<const FileWriter*, Log> logs_ GUARDED_BY(mutex_);
+    bool waiting_ GUARDED_BY(mutex_) = false;
+    bool stopping_ GUARDED_BY(mutex_) = false;
+    Timer::Id timer_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ckptfs

@@ -17,26 +17,30 @@ constexpr std::chrono::minutes kBelievedInRun{1};
 
 // Joins the two requests of one inquiry.
 struct Inquiry {
-    Reply<FoundName> reply;
+    Inquiry(Reply<FoundName> its_reply, int answers) : reply(std::move(its_reply)), answers_due(answers) {}
+
+    const Reply<FoundName> reply;
 
     Mutex mutex;
-    FoundName found;
-    std::optional<Error> failed;
-    int answers_due = 2;
+    FoundName found GUARDED_BY(mutex);
+    std::optional<Error> failed GUARDED_BY(mutex);
+    int answers_due GUARDED_BY(mutex);
 
     void answered(const std::function<void(Inquiry&)>& take) {
+        Result<FoundName> answer;
         {
-            MutexLock lock(mutex);
+            const MutexLock lock(mutex);
             take(*this);
             if (--answers_due > 0) {
                 return;
             }
+            if (failed) {
+                answer = failure(std::move(*failed));
+            } else {
+                answer = std::move(found);
+            }
         }
-        if (failed) {
-            reply(failure(*failed));
-        } else {
-            reply(std::move(found));
-        }
+        reply(std::move(answer));
     }
 };
 
@@ -101,16 +105,14 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
 }
 
 void Lookups::find(std::string key, Reply<FoundName> reply) {
-    auto inquiry = std::make_shared<Inquiry>();
-    inquiry->reply = std::move(reply);
     // Of the longest keys there are no directories.
     const bool may_be_directory = key.size() < kMaxKeyBytes;
-    inquiry->answers_due = may_be_directory ? 2 : 1;
+    auto inquiry = std::make_shared<Inquiry>(std::move(reply), may_be_directory ? 2 : 1);
     ListRequest list;
     list.prefix = key + "/";
     list.max_keys = 1;
     state_.env.store.head(key, [inquiry, key](Result<ObjectInfo> object) {
-        inquiry->answered([&](Inquiry& joined) {
+        inquiry->answered([&](Inquiry& joined) REQUIRES(joined.mutex) {
             if (object) {
                 joined.found.object = std::move(*object);
                 joined.found.object->key = key;
@@ -123,7 +125,7 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
         return;
     }
     state_.env.store.list(list, [this, inquiry, marker = list.prefix](Result<ListResponse> below) {
-        inquiry->answered([&](Inquiry& joined) {
+        inquiry->answered([&](Inquiry& joined) REQUIRES(joined.mutex) {
             if (!below) {
                 joined.failed = std::move(below.error());
             } else if (!below->objects.empty()) {

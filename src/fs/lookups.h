@@ -77,7 +77,7 @@ private:
 
     Mutex reported_mutex_;
     // Bounded: beyond it keys go unreported.
-    std::unordered_set<std::string> reported_;
+    std::unordered_set<std::string> reported_ GUARDED_BY(reported_mutex_);
 };
 
 }  // namespace ckptfs

@@ -54,8 +54,8 @@ private:
     const Codec& codec_;
 
     mutable Mutex mutex_;
-    // By hash of key and ETag; guarded by mutex_.
-    std::unordered_map<std::uint64_t, ObjectContent> contents_;
+    // By hash of key and ETag.
+    std::unordered_map<std::uint64_t, ObjectContent> contents_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -61,7 +61,7 @@ class HeldBytes {
 public:
     void take(std::uint64_t bytes) {
         MutexLock lock(mutex_);
-        freed_.wait(lock, [&] { return held_ == 0 || held_ + bytes <= kMostHeld; });
+        freed_.wait(lock, [&]() REQUIRES(mutex_) { return held_ == 0 || held_ + bytes <= kMostHeld; });
         held_ += bytes;
     }
     void give_back(std::uint64_t bytes) {
@@ -75,7 +75,7 @@ public:
 private:
     Mutex mutex_;
     Condition freed_;
-    std::uint64_t held_ = 0;
+    std::uint64_t held_ GUARDED_BY(mutex_) = 0;
 };
 
 // Memory for one part; waits for it.

@@ -174,9 +174,9 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
 }
 
 OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest& request,
-                                 std::shared_ptr<FileWriter> writer, std::shared_ptr<FileReader> reader) {
+                                 std::shared_ptr<FileWriter> writer, const std::shared_ptr<FileReader>& reader) {
     const NodePtr& node = request.node;
-    auto handle = std::make_shared<Handle>();
+    auto handle = std::make_shared<Handle>(reader, reader != nullptr ? reader->open_stream() : nullptr);
     handle->flags = request.flags;
     handle->node = node;
     handle->opener = request.opener;
@@ -212,14 +212,10 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         node->writer = std::move(writer);
         node->written = state_.env.clock.wall_now();
     }
-    if (reader != nullptr) {
-        handle->stream = reader->open_stream();
-        if (!opened.direct_io) {
-            opened.keep_cache = node->pages_etag == reader->object().etag;
-            node->pages_were_read = node->pages_were_read && opened.keep_cache;
-            node->pages_etag = reader->object().etag;
-        }
-        handle->reader = std::move(reader);
+    if (reader != nullptr && !opened.direct_io) {
+        opened.keep_cache = node->pages_etag == reader->object().etag;
+        node->pages_were_read = node->pages_were_read && opened.keep_cache;
+        node->pages_etag = reader->object().etag;
     }
     handle->is_cached = handle->writer == nullptr && !opened.direct_io;
     node->cached_handles += handle->is_cached ? 1 : 0;

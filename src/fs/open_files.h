@@ -152,7 +152,7 @@ private:
     void give_up_attempts(const std::vector<NodePtr>& versions);
 
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
-                          std::shared_ptr<FileReader> reader);
+                          const std::shared_ptr<FileReader>& reader);
     OpenedFile add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
                                            const std::shared_ptr<FileReader>& reader);
     [[nodiscard]] bool wants_direct_io(int flags) const;
@@ -241,11 +241,10 @@ private:
     Mutex first_write_mutex_;
 
     mutable Mutex drain_mutex_;
-    // --- guarded by `drain_mutex_`
-    std::multiset<std::string> renames_;
-    int aborts_ = 0;
-    std::set<std::shared_ptr<FileWriter>> unreleased_;
-    std::vector<Reply<void>> waiting_for_drain_;
+    std::multiset<std::string> renames_ GUARDED_BY(drain_mutex_);
+    int aborts_ GUARDED_BY(drain_mutex_) = 0;
+    std::set<std::shared_ptr<FileWriter>> unreleased_ GUARDED_BY(drain_mutex_);
+    std::vector<Reply<void>> waiting_for_drain_ GUARDED_BY(drain_mutex_);
 
     // Last, so that everything above exists while they run.
     LiveLogs live_logs_;

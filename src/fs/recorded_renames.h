@@ -37,8 +37,7 @@ private:
     RenameRepairs& repairs_;
 
     Mutex mutex_;
-    // Guarded by `mutex_`.
-    std::shared_ptr<const RecordedRenames> last_;
+    std::shared_ptr<const RecordedRenames> last_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -77,7 +77,10 @@ Status RenameRecord::write(MarkerState state) {
 }
 
 void RenameRecord::start_beating() {
-    stopping_ = false;
+    {
+        const MutexLock lock(mutex_);
+        stopping_ = false;
+    }
     heartbeat_ = start_thread("rename-beat", [this] { beat(); });
 }
 
@@ -95,7 +98,7 @@ void RenameRecord::stop_beating() {
 
 void RenameRecord::beat() {
     MutexLock lock(mutex_);
-    while (!stopped_.wait_for(lock, repair_after_ / kBeatsInTime, [this] { return stopping_; })) {
+    while (!stopped_.wait_for(lock, repair_after_ / kBeatsInTime, [this]() REQUIRES(mutex_) { return stopping_; })) {
         lock.unlock();
         if (const Status written = write(rename_.state); !written) {
             log_warning(

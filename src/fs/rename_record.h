@@ -68,8 +68,7 @@ private:
     std::thread heartbeat_;
     Mutex mutex_;
     Condition stopped_;
-    // Guarded by `mutex_`.
-    bool stopping_ = false;
+    bool stopping_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ckptfs

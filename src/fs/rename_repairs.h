@@ -59,13 +59,13 @@ private:
     SharedState& state_;
 
     Mutex mutex_;
-    // --- guarded by `mutex_`; bounded
-    std::map<std::string, Check> checks_;
+    // All bounded.
+    std::map<std::string, Check> checks_ GUARDED_BY(mutex_);
     // ETags of objects that are no markers.
-    std::unordered_set<std::string> strangers_;
+    std::unordered_set<std::string> strangers_ GUARDED_BY(mutex_);
     // Records of dead holders, and when they are looked into again.
-    std::map<std::string, std::optional<Timer::Id>> dead_;
-    bool stopping_ = false;
+    std::map<std::string, std::optional<Timer::Id>> dead_ GUARDED_BY(mutex_);
+    bool stopping_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ckptfs

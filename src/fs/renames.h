@@ -105,8 +105,8 @@ private:
     };
     static constexpr std::size_t kMostLeftovers = 1024;
     Mutex mutex_;
-    // By old key. --- guarded by `mutex_`
-    std::map<std::string, Leftover> leftovers_;
+    // By old key.
+    std::map<std::string, Leftover> leftovers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

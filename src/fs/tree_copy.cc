@@ -32,8 +32,7 @@ struct TreeCopy {
     const std::function<bool()>& may_go_on;
 
     Mutex mutex;
-    // Guarded by `mutex`.
-    Copies& copies;
+    Copies& copies GUARDED_BY(mutex);
 
     [[nodiscard]] std::string destination(const ObjectInfo& source) const {
         return new_prefix + source.key.substr(old_prefix.size());

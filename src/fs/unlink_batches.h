@@ -77,10 +77,11 @@ private:
     };
     using BatchPtr = std::shared_ptr<Batch>;
 
-    // With `mutex_` held. Empty where another batch is to be opened.
-    std::optional<Added> add_to_last(NodeId directory, const std::string& name, const std::string& etag);
-    // With `mutex_` held.
-    Added open_with(const NodePtr& directory, const std::string& key, const std::string& name, const std::string& etag);
+    // Empty where another batch is to be opened.
+    std::optional<Added> add_to_last(NodeId directory, const std::string& name, const std::string& etag)
+        REQUIRES(mutex_);
+    Added open_with(const NodePtr& directory, const std::string& key, const std::string& name, const std::string& etag)
+        REQUIRES(mutex_);
     void work();
     void send(const BatchPtr& batch);
     void answered(const BatchPtr& batch, Result<std::vector<DeleteFailure>> failures);
@@ -94,14 +95,13 @@ private:
 
     Mutex mutex_;
     Condition changed_;
-    // --- guarded by `mutex_`
-    RemovalRuns runs_;
+    RemovalRuns runs_ GUARDED_BY(mutex_);
     // The first may be on its way; the last is open until then or until it is full.
-    std::unordered_map<NodeId, std::deque<BatchPtr>> batches_;
+    std::unordered_map<NodeId, std::deque<BatchPtr>> batches_ GUARDED_BY(mutex_);
     // By the key of the directory: the kernel may forget it in between.
-    std::unordered_map<std::string, Error> failures_;
-    std::vector<std::function<void()>> waiting_for_all_;
-    bool stopping_ = false;
+    std::unordered_map<std::string, Error> failures_ GUARDED_BY(mutex_);
+    std::vector<std::function<void()>> waiting_for_all_ GUARDED_BY(mutex_);
+    bool stopping_ GUARDED_BY(mutex_) = false;
 
     std::thread thread_;
 };

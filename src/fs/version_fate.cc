@@ -68,10 +68,12 @@ bool VersionFate::left_by_killed_writer() const {
 }
 
 bool VersionFate::answers(pid_t process, bool unsaved_only) const {
-    const auto counts = [&](std::optional<Generation> noted) { return noted && (!unsaved_only || is_unsaved(*noted)); };
+    const Generation first = unsaved_only ? first_unsaved_ : 0;
+    const auto counts = [first](std::optional<Generation> noted) { return noted && *noted >= first; };
     // A process that only made it answers for it while no process has written, and for the size that it set.
-    const bool others_wrote = std::any_of(writers_.begin(), writers_.end(),
-                                          [&](const Writer& writer) { return is_unsaved(writer.last_write); });
+    const bool others_wrote = std::any_of(writers_.begin(), writers_.end(), [&](const Writer& writer) REQUIRES(mutex_) {
+        return is_unsaved(writer.last_write);
+    });
     const bool made = maker_ == process && counts(made_) && (!others_wrote || resizer_ == process);
     return made || counts(many_) || std::any_of(writers_.begin(), writers_.end(), [&](const Writer& writer) {
                return counts(writer.last_write) && (writer.process == process || writer.opener == process);

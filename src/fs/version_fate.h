@@ -95,24 +95,27 @@ private:
         Generation last_write = 0;
     };
 
-    [[nodiscard]] bool is_unsaved(Generation noted) const { return noted >= first_unsaved_; }
-    [[nodiscard]] bool is_unsaved(std::optional<Generation> noted) const { return noted && is_unsaved(*noted); }
-    [[nodiscard]] bool answers(pid_t process, bool unsaved_only) const;
+    [[nodiscard]] bool is_unsaved(Generation noted) const REQUIRES(mutex_) { return noted >= first_unsaved_; }
+    [[nodiscard]] bool is_unsaved(std::optional<Generation> noted) const REQUIRES(mutex_) {
+        return noted && is_unsaved(*noted);
+    }
+    [[nodiscard]] bool answers(pid_t process, bool unsaved_only) const REQUIRES(mutex_);
+
+    // Changed with the mutex held, and read without it, too.
+    std::atomic<Generation> generation_ = 0;
 
     mutable Mutex mutex_;
-    // --- guarded by `mutex_`; the first also read without it
-    std::atomic<Generation> generation_ = 0;
-    Generation first_unsaved_ = 0;
-    std::vector<Writer> writers_;
+    Generation first_unsaved_ GUARDED_BY(mutex_) = 0;
+    std::vector<Writer> writers_ GUARDED_BY(mutex_);
     // More processes than are remembered: then each may have written.
-    std::optional<Generation> many_;
-    std::optional<Generation> made_;
-    std::optional<Generation> mapped_;
-    std::optional<Generation> resized_;
-    pid_t maker_ = kUnseenProcess;
-    pid_t resizer_ = kUnseenProcess;
-    bool written_inside_ = false;
-    bool left_ = false;
+    std::optional<Generation> many_ GUARDED_BY(mutex_);
+    std::optional<Generation> made_ GUARDED_BY(mutex_);
+    std::optional<Generation> mapped_ GUARDED_BY(mutex_);
+    std::optional<Generation> resized_ GUARDED_BY(mutex_);
+    pid_t maker_ GUARDED_BY(mutex_) = kUnseenProcess;
+    pid_t resizer_ GUARDED_BY(mutex_) = kUnseenProcess;
+    bool written_inside_ GUARDED_BY(mutex_) = false;
+    bool left_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ckptfs

@@ -47,9 +47,8 @@ public:
 
 private:
     Mutex mutex_;
-    // --- guarded by `mutex_`
-    int undecided_ = 0;
-    std::vector<std::function<void()>> waiting_;
+    int undecided_ GUARDED_BY(mutex_) = 0;
+    std::vector<std::function<void()>> waiting_ GUARDED_BY(mutex_);
 };
 
 struct WrittenVersion {
