@@ -357,10 +357,12 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
 void OpenFiles::end_versions(const std::vector<NodePtr>& overtaken) {
     for (const NodePtr& node : overtaken) {
         std::shared_ptr<FileWriter> writer;
+        std::shared_ptr<WrittenVersion> version;
         {
             const NodeTable::Lock lock = state_.nodes.lock();
             writer = node->writer;
-            node->removed = node->removed || node->version->is_truncated_away();
+            version = node->version;
+            node->removed = node->removed || version->is_truncated_away();
         }
         if (writer == nullptr) {
             continue;
@@ -369,7 +371,7 @@ void OpenFiles::end_versions(const std::vector<NodePtr>& overtaken) {
             orphan(writer);
             continue;
         }
-        node->version->has_lost_name = true;
+        version->has_lost_name = true;
         Error why;
         why.message = writer->key() + " was renamed while an earlier version of it was being written; write it anew";
         log_warning(escaped(why.message));

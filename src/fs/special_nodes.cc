@@ -151,7 +151,12 @@ Status SpecialNodes::make_room(const Move& move, bool no_replace) {
     if (found->is_directory || found->is_hidden) {
         return failure(found->is_hidden ? EBUSY : EISDIR, move.new_key + " is a directory");
     }
-    if (no_replace && (found->object || (move.there != nullptr && move.there->writer != nullptr))) {
+    bool exists = found->object.has_value();
+    if (move.there != nullptr) {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        exists = exists || move.there->writer != nullptr;
+    }
+    if (no_replace && exists) {
         return failure(EEXIST, move.new_key + " exists");
     }
     return found->object ? remove_current(state_.env.store, move.new_key, found->object->etag) : Status{};

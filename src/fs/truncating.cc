@@ -11,11 +11,13 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "base/globs.h"
 #include "fs/open_files.h"
+#include "fs/ordered_change.h"
 
 namespace ckptfs {
 
@@ -56,7 +58,7 @@ bool OpenFiles::keeps_its_node(const Node& node) {
 
 void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
     Result<OpenedFile> answer = failure(EIO, "not opened");
-    NodePtr renamed;
+    std::optional<NameInDirectory> renamed;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
@@ -91,7 +93,7 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             node->shares_inode = own->node->shares_inode = true;
             own->has_only_truncated = true;
             answer = OpenedFile{handles_.add(own), true, false};
-            renamed = node;
+            renamed = NameInDirectory{node->parent->id, node->name};
         } else {
             expect_second_try(lock, *request);
             if (!node->linked) {
@@ -103,8 +105,8 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
                                   : failure(ESTALE, "another version has the name");
         }
     }
-    if (renamed != nullptr) {
-        state_.env.kernel_cache.invalidate_entry(renamed->parent->id, renamed->name);
+    if (renamed) {
+        state_.env.kernel_cache.invalidate_entry(renamed->directory, renamed->name);
     }
     request->reply(std::move(answer));
 }
@@ -145,6 +147,7 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
         return handle;
     }
     HandlePtr own;
+    NameInDirectory renamed;
     {
         // Where several threads write first, one of them gives the handle its version.
         const MutexLock first_write(first_write_mutex_);
@@ -167,8 +170,9 @@ HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
         handle->node->shares_inode = own->node->shares_inode = true;
         static_cast<void>(own->version->belongs_to(own.get(), own->truncated_at));
         handles_.replace(id, own);
+        renamed = {own->node->parent->id, own->node->name};
     }
-    state_.env.kernel_cache.invalidate_entry(own->node->parent->id, own->node->name);
+    state_.env.kernel_cache.invalidate_entry(renamed.directory, renamed.name);
     // As if it had been closed: what others wrote to the version is theirs to publish.
     handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
     return own;
