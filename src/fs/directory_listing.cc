@@ -141,7 +141,7 @@ bool DirectoryListing::is_gone(const std::string& directory_key, const ListRespo
         }
     }
     return std::none_of(directory_->children.begin(), directory_->children.end(),
-                        [](const auto& child) { return child.second->writer != nullptr; });
+                        [](const auto& child) REQUIRES(node_table) { return child.second->writer != nullptr; });
 }
 
 void DirectoryListing::take_page(const std::string& directory_key, const ListResponse& page) {

@@ -50,8 +50,9 @@ private:
     void note_page() REQUIRES(mutex_);
     std::vector<DirectoryEntry> entries_from(std::uint64_t offset, std::size_t max_entries, bool with_attributes)
         REQUIRES(mutex_);
-    DirectoryEntry dot_entry(const NodeTable::Lock& lock, std::uint64_t offset) const;
-    DirectoryEntry entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes) REQUIRES(mutex_);
+    DirectoryEntry dot_entry(const NodeTable::Lock& lock, std::uint64_t offset) const REQUIRES(node_table);
+    DirectoryEntry entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes)
+        REQUIRES(mutex_, node_table);
 
     SharedState& state_;
     Lookups& lookups_;

@@ -224,7 +224,7 @@ public:
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 
 private:
-    bool only_to_be_unlinked(const NodeTable::Lock& lock, const NodePtr& node) {
+    bool only_to_be_unlinked(const NodeTable::Lock& lock, const NodePtr& node) REQUIRES(node_table) {
         if (node->is_failed_name && node->linked) {
             lookups_.look_at_failed_name(lock, node);
         }

@@ -36,7 +36,8 @@ std::vector<ReadProgress> OpenFiles::reads() const {
 
 FileStatistics OpenFiles::statistics() const {
     FileStatistics statistics = counters_.snapshot();
-    statistics.names_known = state_.nodes.size(state_.nodes.lock());
+    const NodeTable::Lock lock = state_.nodes.lock();
+    statistics.names_known = state_.nodes.size(lock);
     return statistics;
 }
 

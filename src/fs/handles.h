@@ -2,7 +2,7 @@
 // Open files.
 //
 // Ownership: the table owns a handle from open to release; requests under way share it.
-// Threads: the table guards itself; a handle's mutable fields are atomic or guarded by its own mutex, which is a leaf.
+// Threads: the table guards itself. A handle's own mutex is a leaf.
 #pragma once
 
 #include <sys/types.h>
@@ -43,18 +43,18 @@ struct Handle {
     std::atomic<bool> is_given_up = false;
     // Set once at open; empty for handles that only read.
     std::shared_ptr<FileWriter> writer;
-    // Read-only handles, guarded by NodeTable::mutex(): the first read decides what later ones see. The writer that
-    // serves reads of a file that is being changed, in place of `reader`; writable handles have their own.
-    std::shared_ptr<FileWriter> changing;
-    bool has_read = false;
+    // Read-only handles: the first read decides what later ones see. The writer that serves reads of a file that is
+    // being changed, in place of `reader`; writable handles have their own.
+    std::shared_ptr<FileWriter> changing GUARDED_BY(node_table);
+    bool has_read GUARDED_BY(node_table) = false;
     // Node::rewrites, as it was at the open or the first read.
-    std::uint64_t rewrites = 0;
+    std::uint64_t rewrites GUARDED_BY(node_table) = 0;
     // Opened while a writer was on its way.
-    bool may_change = false;
+    bool may_change GUARDED_BY(node_table) = false;
     // Reads through the page cache, and only reads.
-    bool is_cached = false;
+    bool is_cached GUARDED_BY(node_table) = false;
     // Of a version that another mount put in place of the one being written here: it is no version of the node.
-    bool is_of_another_mount = false;
+    bool is_of_another_mount GUARDED_BY(node_table) = false;
 
     // Set once at open, with `writer`.
     std::shared_ptr<WrittenVersion> version;

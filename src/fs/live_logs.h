@@ -30,7 +30,7 @@ public:
 
     // The node was opened for writing: whether it is a log follows from its name, or from how all its writers have
     // opened it (Node::only_appended).
-    void opened(const NodeTable::Lock& lock, Node& node);
+    void opened(const NodeTable::Lock& lock, Node& node) REQUIRES(node_table);
 
 private:
     struct Log {

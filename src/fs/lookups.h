@@ -42,13 +42,14 @@ public:
     // The node of this version under the name: the one that is there if it is the same version or has a writer of this
     // mount, else a new one.
     NodePtr found_file(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
-                       const ObjectVersion& version);
+                       const ObjectVersion& version) REQUIRES(node_table);
     NodePtr found_directory(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
-                            bool has_marker);
+                            bool has_marker) REQUIRES(node_table);
     // The bucket has nothing under the name.
-    void found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name);
+    void found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name)
+        REQUIRES(node_table);
     // A process wants to do something other than unlink it.
-    void look_at_failed_name(const NodeTable::Lock& lock, const NodePtr& node);
+    void look_at_failed_name(const NodeTable::Lock& lock, const NodePtr& node) REQUIRES(node_table);
     void report_hidden(const std::string& key);
     // A listing showed this file.
     void note_listed(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked) {
@@ -66,7 +67,8 @@ private:
     // An answer that needs no request; else empty, and `key` is what to ask for.
     std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, std::string& key);
     // ENOENT, or the name of a file that failed and may be unlinked.
-    Result<Entry> nothing_there(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name);
+    Result<Entry> nothing_there(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name)
+        REQUIRES(node_table);
     // `content`: of the object, where one was found.
     Result<Entry> apply(NodeId parent_id, const std::string& name, const FoundName& found, ObjectContent content,
                         SteadyTime asked);

@@ -55,7 +55,7 @@ void OpenFiles::answer_drain() {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const auto writers = state_.nodes.with_writers(lock);
-        if (std::any_of(writers.begin(), writers.end(), [this](const NodePtr& node) {
+        if (std::any_of(writers.begin(), writers.end(), [this](const NodePtr& node) REQUIRES(node_table) {
                 return !state_.disconnected || (node->is_unsaved() && !node->writer->failed());
             })) {
             return;

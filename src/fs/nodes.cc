@@ -72,7 +72,7 @@ void NodeTable::expect(const Lock& /*lock*/, Node& node, ExpectedOpen expected) 
 }
 
 void NodeTable::take_expected_names(Node& node) {
-    std::erase_if(expected_names_, [&](const ExpectedName& expected) {
+    std::erase_if(expected_names_, [&](const ExpectedName& expected) REQUIRES(node_table) {
         const bool is_its_own = expected.parent == node.parent->id && expected.name == node.name;
         if (is_its_own) {
             node.expected.push_back(expected.open);
@@ -96,7 +96,7 @@ std::uint64_t NodeTable::free_inode(const Lock& lock, const Node& node) const {
 // their inode numbers only.
 bool NodeTable::is_of_another_file(std::uint64_t inode, const Node& node) const {
     const auto [first, last] = by_inode_.equal_range(inode);
-    return std::any_of(first, last, [&node](const auto& other) {
+    return std::any_of(first, last, [&node](const auto& other) REQUIRES(node_table) {
         return other.second->removed || other.second->writable_handles > 0 || other.second->shares_inode ||
                other.second->parent != node.parent || other.second->name != node.name;
     });
@@ -140,7 +140,7 @@ void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
 
 std::vector<NodePtr> NodeTable::overtaken(const Lock&) const {
     std::vector<NodePtr> versions;
-    std::erase_if(overtaken_, [&versions](const std::weak_ptr<Node>& weak) {
+    std::erase_if(overtaken_, [&versions](const std::weak_ptr<Node>& weak) REQUIRES(node_table) {
         NodePtr node = weak.lock();
         const bool is_over = node == nullptr || node->writer == nullptr || node->removed || node->linked;
         if (!is_over) {
@@ -153,7 +153,10 @@ std::vector<NodePtr> NodeTable::overtaken(const Lock&) const {
 
 std::vector<NodePtr> NodeTable::overtaken(const Lock& lock, const NodePtr& parent, std::string_view name) const {
     std::vector<NodePtr> versions = overtaken(lock);
-    std::erase_if(versions, [&](const NodePtr& version) { return version->parent != parent || version->name != name; });
+    const auto has_another_name = [&](const NodePtr& version) REQUIRES(node_table) {
+        return version->parent != parent || version->name != name;
+    };
+    std::erase_if(versions, has_another_name);
     return versions;
 }
 

@@ -13,10 +13,9 @@
 //
 // Ownership: the table owns nodes from the first lookup to the last forget, and longer while a handle, a writer or a
 // child needs them; sockets and FIFOs, which are nowhere else, as long as they have a name. Paths follow from parents,
-// so that renaming a directory moves everything below it. Threads: the fields of Node below the line are guarded by
-// NodeTable::mutex(); functions with a `lock` argument expect it to be held. No callback runs and no request is sent
-// under it. Lock order: the table, then a handle table, a writer or a reader (their state is looked at under it; they
-// never call back with a lock held).
+// so that renaming a directory moves everything below it. Threads: functions with a `lock` argument expect the table's
+// mutex to be held. No callback runs and no request is sent under it. Lock order: the table, then a handle table, a
+// writer or a reader (their state is looked at under it; they never call back with a lock held).
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +25,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "fs/file_system.h"
 #include "fs/written_version.h"
@@ -68,6 +67,10 @@ struct ExpectedOpen {
     SteadyTime since{};
 };
 
+// The mutex of the table, as the analysis knows it: by one name, as a node cannot name its table. A process has one.
+class CAPABILITY("mutex") NodeTableMutex {};
+inline constexpr NodeTableMutex node_table;
+
 class Node {
 public:
     Node(NodeId node_id, FileType node_type) : id(node_id), type(node_type) {}
@@ -79,180 +82,196 @@ public:
     // What was written after that is kept nowhere, so that it cannot be read back.
     std::atomic<bool> has_dropped_writes = false;
 
-    // --- guarded by NodeTable::mutex()
-    NodePtr parent;
-    std::string name;
+    NodePtr parent GUARDED_BY(node_table);
+    std::string name GUARDED_BY(node_table);
     // The same as long as the node lives.
-    std::uint64_t inode = 0;
-    std::uint64_t lookups = 0;
+    std::uint64_t inode GUARDED_BY(node_table) = 0;
+    std::uint64_t lookups GUARDED_BY(node_table) = 0;
     // Its name leads to this node. False once removed, or once another version has the name.
-    bool linked = true;
+    bool linked GUARDED_BY(node_table) = true;
     // A handle that the kernel knows by this node's inode has a version of its own, or did: what the kernel keeps of
     // the inode may be that of another version.
-    bool shares_inode = false;
-    int open_handles = 0;
-    int writable_handles = 0;
+    bool shares_inode GUARDED_BY(node_table) = false;
+    int open_handles GUARDED_BY(node_table) = 0;
+    int writable_handles GUARDED_BY(node_table) = 0;
 
     // Files: what the bucket holds, as this node's version; empty until the first commit.
-    std::optional<ObjectVersion> committed;
+    std::optional<ObjectVersion> committed GUARDED_BY(node_table);
     // When the name was last known to hold this node (this version, or this directory).
-    SteadyTime checked{};
+    SteadyTime checked GUARDED_BY(node_table){};
     // It holds another version than the one that the kernel looked up, and may know the size of.
-    bool is_other_than_looked_up = false;
+    bool is_other_than_looked_up GUARDED_BY(node_table) = false;
     // Present from the first open for writing until its last writable handle is closed and all is committed.
-    std::shared_ptr<FileWriter> writer;
+    std::shared_ptr<FileWriter> writer GUARDED_BY(node_table);
     // Made with each `writer`; stays until the next.
-    std::shared_ptr<WrittenVersion> version;
-    std::shared_ptr<FileReader> reader;
+    std::shared_ptr<WrittenVersion> version GUARDED_BY(node_table);
+    std::shared_ptr<FileReader> reader GUARDED_BY(node_table);
     // The version whose pages the kernel may hold.
-    std::string pages_etag;
+    std::string pages_etag GUARDED_BY(node_table);
     // Shown while a writer is at work.
-    WallTime written{};
+    WallTime written GUARDED_BY(node_table){};
     // Published while it grows.
-    bool is_live_log = false;
+    bool is_live_log GUARDED_BY(node_table) = false;
     // Nothing is there but a file that failed: the name can be unlinked, and nothing else.
-    bool is_failed_name = false;
+    bool is_failed_name GUARDED_BY(node_table) = false;
     // Callers that were told to repeat the lookup and so will open this node, which then needs no further check: the
     // kernel repeats a lookup only once.
-    std::vector<ExpectedOpen> expected;
+    std::vector<ExpectedOpen> expected GUARDED_BY(node_table);
 
     // Read-only handles that have read: what they see of this version does not change.
-    int readers = 0;
+    int readers GUARDED_BY(node_table) = 0;
     // Read-only handles that use the page cache: once one of them has read, the others find there what it read.
-    int cached_handles = 0;
-    bool pages_were_read = false;
+    int cached_handles GUARDED_BY(node_table) = 0;
+    bool pages_were_read GUARDED_BY(node_table) = false;
     // All of its writers only append.
-    bool only_appended = false;
+    bool only_appended GUARDED_BY(node_table) = false;
     // Commits that did more than append: a handle that has read the earlier content sees nothing of the new one.
-    std::uint64_t rewrites = 0;
+    std::uint64_t rewrites GUARDED_BY(node_table) = 0;
     // A file that is appended to while others have it open gets a new node as well: they see what was committed, and
     // then only (open_readers.cc). From the node with the longer file to those that follow it, and back.
-    std::vector<std::weak_ptr<Node>> followers;
-    NodePtr grows_as;
+    std::vector<std::weak_ptr<Node>> followers GUARDED_BY(node_table);
+    NodePtr grows_as GUARDED_BY(node_table);
     // What a follower's reads bring already, and its size does not show yet.
-    std::optional<ObjectVersion> grown;
+    std::optional<ObjectVersion> grown GUARDED_BY(node_table);
 
     // Symbolic links; empty until it has been read.
-    std::string symlink_target;
+    std::string symlink_target GUARDED_BY(node_table);
 
     // Sockets and FIFOs.
-    SpecialAttributes special;
+    SpecialAttributes special GUARDED_BY(node_table);
 
     // Directories.
     // When this mount last changed one of its names. Of one that was forgotten since: no earlier.
-    WallTime names_changed{};
-    std::map<std::string, Node*, std::less<>> children;
+    WallTime names_changed GUARDED_BY(node_table){};
+    std::map<std::string, Node*, std::less<>> children GUARDED_BY(node_table);
     // A rename of this mount is under way: the name leads here whatever the bucket shows.
-    bool moving = false;
+    bool moving GUARDED_BY(node_table) = false;
     // The marker object is known to exist, so that the directory outlives its last entry.
-    bool has_marker = false;
+    bool has_marker GUARDED_BY(node_table) = false;
 
     // The kernel is to drop what it has of them.
-    void forget_pages() {
+    void forget_pages() REQUIRES(node_table) {
         pages_etag.clear();
         pages_were_read = false;
     }
-    [[nodiscard]] bool is_read() const { return readers > 0 || (cached_handles > 0 && pages_were_read); }
+    [[nodiscard]] bool is_read() const REQUIRES(node_table) {
+        return readers > 0 || (cached_handles > 0 && pages_were_read);
+    }
     // Something that is not in the bucket, and is to be.
-    [[nodiscard]] bool is_unsaved() const {
+    [[nodiscard]] bool is_unsaved() const REQUIRES(node_table) {
         return writer != nullptr && writer->dirty() && !removed &&
                !(version != nullptr && version->is_truncated_away());
     }
     // Whatever the bucket shows under its name.
-    [[nodiscard]] bool is_known_here() const { return writer != nullptr || moving || is_special(type); }
+    [[nodiscard]] bool is_known_here() const REQUIRES(node_table) {
+        return writer != nullptr || moving || is_special(type);
+    }
 };
 
 class NodeTable {
 public:
-    using Lock = std::unique_lock<std::mutex>;
+    class SCOPED_CAPABILITY Lock {
+    public:
+        explicit Lock(Mutex& mutex) ACQUIRE(node_table) : lock_(mutex) {}
+        // Never called, and defined nowhere: what lock() returns is made in place. The analysis goes by it.
+        Lock(Lock&&) noexcept ACQUIRE(node_table);
+        ~Lock() RELEASE() = default;
+
+    private:
+        MutexLock lock_;
+    };
 
     NodeTable();
 
     [[nodiscard]] Lock lock() const { return Lock(mutex_); }
     [[nodiscard]] const NodePtr& root() const { return root_; }
 
-    [[nodiscard]] NodePtr find(const Lock&, NodeId id) const;
+    [[nodiscard]] NodePtr find(const Lock&, NodeId id) const REQUIRES(node_table);
     // The node that the name leads to, if the table knows one.
-    [[nodiscard]] NodePtr child(const Lock&, const NodePtr& parent, std::string_view name) const;
+    [[nodiscard]] NodePtr child(const Lock&, const NodePtr& parent, std::string_view name) const REQUIRES(node_table);
     // A new node for the name; a node that had it keeps its readers and loses the name.
-    NodePtr link_new(const Lock&, const NodePtr& parent, const std::string& name, FileType type);
+    NodePtr link_new(const Lock&, const NodePtr& parent, const std::string& name, FileType type) REQUIRES(node_table);
     // The name leads nowhere any more.
-    void unlink(const Lock&, const NodePtr& node);
+    void unlink(const Lock&, const NodePtr& node) REQUIRES(node_table);
     // Versions that lost their name to a later one of this mount, and can still be written and published.
-    [[nodiscard]] std::vector<NodePtr> overtaken(const Lock&) const;
+    [[nodiscard]] std::vector<NodePtr> overtaken(const Lock&) const REQUIRES(node_table);
     // Those of one name.
-    [[nodiscard]] std::vector<NodePtr> overtaken(const Lock& lock, const NodePtr& parent, std::string_view name) const;
+    [[nodiscard]] std::vector<NodePtr> overtaken(const Lock& lock, const NodePtr& parent, std::string_view name) const
+        REQUIRES(node_table);
     // Gives the node another name; a node that had it is removed.
-    void move(const Lock&, const NodePtr& node, const NodePtr& new_parent, const std::string& new_name);
+    void move(const Lock&, const NodePtr& node, const NodePtr& new_parent, const std::string& new_name)
+        REQUIRES(node_table);
     // The name is removed, with every version that is open under it. Returns their writers: nothing of theirs is to
     // be published any more, once the lock is gone.
     [[nodiscard]] std::vector<std::shared_ptr<FileWriter>> remove(const Lock& lock, const NodePtr& parent,
-                                                                  const std::string& name);
+                                                                  const std::string& name) REQUIRES(node_table);
     // The caller will look the name up once more, and open what it finds. It may have no node until then.
-    void expect(const Lock&, const NodePtr& parent, const std::string& name, ExpectedOpen expected);
-    static void expect(const Lock&, Node& node, ExpectedOpen expected);
+    void expect(const Lock&, const NodePtr& parent, const std::string& name, ExpectedOpen expected)
+        REQUIRES(node_table);
+    static void expect(const Lock&, Node& node, ExpectedOpen expected) REQUIRES(node_table);
     // Path relative to the mount; directories end in '/'.
-    [[nodiscard]] std::string path(const Lock&, const Node& node) const;
-    [[nodiscard]] bool is_below(const Lock&, const Node& node, const Node& directory) const;
+    [[nodiscard]] std::string path(const Lock&, const Node& node) const REQUIRES(node_table);
+    [[nodiscard]] bool is_below(const Lock&, const Node& node, const Node& directory) const REQUIRES(node_table);
 
-    void forget(const Lock&, const NodePtr& node, std::uint64_t lookups);
+    void forget(const Lock&, const NodePtr& node, std::uint64_t lookups) REQUIRES(node_table);
     // Drops the node if nothing needs it any more.
-    void drop_if_unused(const Lock&, const NodePtr& node);
+    void drop_if_unused(const Lock&, const NodePtr& node) REQUIRES(node_table);
     // `node` keeps its handles, and shows them what is committed to `longer`, which begins as the same file; so do
     // those that followed `node`.
-    static void follow(const Lock&, const NodePtr& node, const NodePtr& longer);
-    void stop_following(const Lock& lock, const NodePtr& node);
-    [[nodiscard]] static std::vector<NodePtr> followers(const Lock&, const Node& node);
-    [[nodiscard]] std::vector<NodePtr> with_writers(const Lock&) const;
+    static void follow(const Lock&, const NodePtr& node, const NodePtr& longer) REQUIRES(node_table);
+    void stop_following(const Lock& lock, const NodePtr& node) REQUIRES(node_table);
+    [[nodiscard]] static std::vector<NodePtr> followers(const Lock&, const Node& node) REQUIRES(node_table);
+    [[nodiscard]] std::vector<NodePtr> with_writers(const Lock&) const REQUIRES(node_table);
     // All file nodes that have a name below the directory.
-    [[nodiscard]] std::vector<NodePtr> files_below(const Lock& lock, const NodePtr& directory) const;
-    [[nodiscard]] std::size_t size(const Lock&) const { return nodes_.size(); }
+    [[nodiscard]] std::vector<NodePtr> files_below(const Lock& lock, const NodePtr& directory) const
+        REQUIRES(node_table);
+    [[nodiscard]] std::size_t size(const Lock&) const REQUIRES(node_table) { return nodes_.size(); }
     // Sockets and FIFOs that have a name.
-    [[nodiscard]] std::size_t specials(const Lock&) const { return specials_; }
+    [[nodiscard]] std::size_t specials(const Lock&) const REQUIRES(node_table) { return specials_; }
     // One lies in it.
-    [[nodiscard]] static bool holds_special(const Lock&, const Node& directory);
+    [[nodiscard]] static bool holds_special(const Lock&, const Node& directory) REQUIRES(node_table);
 
     // A node takes about 800 bytes, outside the budget for data. Beyond this many, names that no program uses are taken
     // from the kernel, which otherwise keeps every name it was told as long as it has memory itself.
     static constexpr std::size_t kMostUnused = 65'536;
-    [[nodiscard]] bool is_crowded(const Lock&) const { return nodes_.size() >= kMostUnused; }
+    [[nodiscard]] bool is_crowded(const Lock&) const REQUIRES(node_table) { return nodes_.size() >= kMostUnused; }
     // If the kernel returns names more slowly than listings bring new ones, listings give it no more.
     static constexpr std::size_t kMost = kMostUnused + kMostUnused / 4;
-    [[nodiscard]] bool is_full(const Lock&) const { return nodes_.size() >= kMost; }
+    [[nodiscard]] bool is_full(const Lock&) const REQUIRES(node_table) { return nodes_.size() >= kMost; }
     // A few in turn, by parent and name: so many that the table shrinks when each new node asks for them.
-    [[nodiscard]] std::vector<std::pair<NodeId, std::string>> take_unused(const Lock&) const;
+    [[nodiscard]] std::vector<std::pair<NodeId, std::string>> take_unused(const Lock&) const REQUIRES(node_table);
 
 private:
-    [[nodiscard]] std::uint64_t free_inode(const Lock& lock, const Node& node) const;
-    [[nodiscard]] bool is_of_another_file(std::uint64_t inode, const Node& node) const;
-    [[nodiscard]] static bool is_expected(const Node& node);
-    void take_expected_names(Node& node);
-    [[nodiscard]] static bool is_followed(const Node& node);
+    [[nodiscard]] std::uint64_t free_inode(const Lock& lock, const Node& node) const REQUIRES(node_table);
+    [[nodiscard]] bool is_of_another_file(std::uint64_t inode, const Node& node) const REQUIRES(node_table);
+    [[nodiscard]] static bool is_expected(const Node& node) REQUIRES(node_table);
+    void take_expected_names(Node& node) REQUIRES(node_table);
+    [[nodiscard]] static bool is_followed(const Node& node) REQUIRES(node_table);
     // They go with their directory.
-    void unlink_specials_below(const Lock& lock, const NodePtr& directory);
-    void own(const NodePtr& node);
-    bool disown(const Node& node);
+    void unlink_specials_below(const Lock& lock, const NodePtr& directory) REQUIRES(node_table);
+    void own(const NodePtr& node) REQUIRES(node_table);
+    bool disown(const Node& node) REQUIRES(node_table);
 
-    mutable std::mutex mutex_;
-    NodePtr root_;
-    NodeId next_id_ = kRootNode + 1;
-    std::size_t specials_ = 0;
+    mutable Mutex mutex_;
+    const NodePtr root_;
+    NodeId next_id_ GUARDED_BY(node_table) = kRootNode + 1;
+    std::size_t specials_ GUARDED_BY(node_table) = 0;
     // The latest `names_changed` of the directories that were forgotten.
-    WallTime forgotten_change_{};
+    WallTime forgotten_change_ GUARDED_BY(node_table){};
     // Where take_unused() goes on.
-    mutable NodeId swept_ = kRootNode;
-    std::unordered_map<NodeId, NodePtr> nodes_;
+    mutable NodeId swept_ GUARDED_BY(node_table) = kRootNode;
+    std::unordered_map<NodeId, NodePtr> nodes_ GUARDED_BY(node_table);
     // Of names without a node; the oldest go first.
     struct ExpectedName {
         NodeId parent;
         std::string name;
         ExpectedOpen open;
     };
-    std::deque<ExpectedName> expected_names_;
+    std::deque<ExpectedName> expected_names_ GUARDED_BY(node_table);
     // May hold some that no longer are.
-    mutable std::vector<std::weak_ptr<Node>> overtaken_;
+    mutable std::vector<std::weak_ptr<Node>> overtaken_ GUARDED_BY(node_table);
     // Of all nodes; versions of one file share a number.
-    std::unordered_multimap<std::uint64_t, const Node*> by_inode_;
+    std::unordered_multimap<std::uint64_t, const Node*> by_inode_ GUARDED_BY(node_table);
 };
 
 }  // namespace ckptfs

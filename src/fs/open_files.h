@@ -55,7 +55,7 @@ public:
     void truncate(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
     // Of the version behind the handle, where there is one.
     [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node,
-                                        std::optional<HandleId> handle) const;
+                                        std::optional<HandleId> handle) const REQUIRES(node_table);
 
     // Publishes what was written to the node so far, and notes the new version on it. Waits for what else is under way
     // with its key; to be called without a place in that line.
@@ -118,33 +118,36 @@ private:
     void reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader);
     ObjectVersion version_read_by(const FileReader& reader);
     Result<OpenedFile> change_node(const NodeTable::Lock& lock, OpenRequest& request,
-                                   const std::shared_ptr<FileReader>& reader);
+                                   const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
     // This mount has committed something since the store was asked: its answer may be the older one.
-    [[nodiscard]] bool is_outdated(const NodeTable::Lock&, OpenRequest& request) const;
+    [[nodiscard]] bool is_outdated(const NodeTable::Lock&, OpenRequest& request) const REQUIRES(node_table);
     void base_found(const OpenRequestPtr& request, Result<ObjectInfo> object);
     // The name holds another version than the node: links a new node for it and returns the error to answer.
     Failure give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
-                          std::shared_ptr<FileReader> reader, ExpectedOpen expected);
+                          std::shared_ptr<FileReader> reader, ExpectedOpen expected) REQUIRES(node_table);
     // The same for a writer of a file that others read.
-    Failure give_writers_node(const NodeTable::Lock& lock, const NodePtr& node, ExpectedOpen expected, int flags);
+    Failure give_writers_node(const NodeTable::Lock& lock, const NodePtr& node, ExpectedOpen expected, int flags)
+        REQUIRES(node_table);
     // Whether it was told to open this node; the answer is given once.
-    [[nodiscard]] bool take_expected(const NodeTable::Lock&, Node& node, pid_t thread, bool writes) const;
+    [[nodiscard]] bool take_expected(const NodeTable::Lock&, Node& node, pid_t thread, bool writes) const
+        REQUIRES(node_table);
     // Another node has the name by now: the kernel will find it.
-    void expect_again(const NodeTable::Lock& lock, const OpenRequest& request) const;
-    [[nodiscard]] bool is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const;
+    void expect_again(const NodeTable::Lock& lock, const OpenRequest& request) const REQUIRES(node_table);
+    [[nodiscard]] bool is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const
+        REQUIRES(node_table);
     [[nodiscard]] ExpectedOpen expectation(const OpenRequest& request) const;
-    Failure not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error);
+    Failure not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) REQUIRES(node_table);
 
     // --- truncating.cc
     // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
-    [[nodiscard]] static bool keeps_its_node(const Node& node);
+    [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
     // A version that takes the name, for a handle that the kernel has, or gets, on this node.
-    [[nodiscard]] HandlePtr own_version(const NodeTable::Lock& lock, const Handle& opened);
+    [[nodiscard]] HandlePtr own_version(const NodeTable::Lock& lock, const Handle& opened) REQUIRES(node_table);
     // Before the first write of a handle that truncated a file together with others.
     [[nodiscard]] HandlePtr before_writing(HandleId id, const HandlePtr& handle);
     // The kernel looks up the name and asks once more after ESTALE, and then gives up.
-    [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, const OpenRequest& request);
-    void expect_second_try(const NodeTable::Lock& lock, const OpenRequest& request);
+    [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
+    void expect_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     // That this process opened on the same inode to write.
     [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;
     // The node's version is committed: it has cut away what earlier ones held when it was opened.
@@ -152,18 +155,18 @@ private:
     void give_up_attempts(const std::vector<NodePtr>& versions);
 
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
-                          const std::shared_ptr<FileReader>& reader);
+                          const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
     OpenedFile add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
-                                           const std::shared_ptr<FileReader>& reader);
+                                           const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
     [[nodiscard]] bool wants_direct_io(int flags) const;
     [[nodiscard]] pid_t opener(const Caller& caller, int flags) const;
 
     // --- open_readers.cc
     // The writer that answers for a file that is changed, once it is.
     [[nodiscard]] std::shared_ptr<FileWriter> changing(Handle& handle);
-    void begin_reading(const NodeTable::Lock&, Handle& handle) const;
+    void begin_reading(const NodeTable::Lock&, Handle& handle) const REQUIRES(node_table);
     // It has read of what a commit of this mount has replaced since.
-    static bool is_of_earlier_version(const NodeTable::Lock& lock, Handle& handle);
+    static bool is_of_earlier_version(const NodeTable::Lock& lock, Handle& handle) REQUIRES(node_table);
     // Others that have the file open keep what they have, or see it grow.
     void show_growth(const NodePtr& follower);
     struct Reading {
@@ -230,14 +233,13 @@ private:
     mutable std::atomic<bool> told_of_unseen_writers_ = false;
     FileCounters counters_;
 
-    // Those that were answered ESTALE for a name that they wanted to truncate, the latest last. Guarded by the table's
-    // mutex.
+    // Those that were answered ESTALE for a name that they wanted to truncate, the latest last.
     struct Retry {
         pid_t thread = 0;
         NodeId parent = 0;
         std::string name;
     };
-    std::deque<Retry> retries_;
+    std::deque<Retry> retries_ GUARDED_BY(node_table);
     Mutex first_write_mutex_;
 
     mutable Mutex drain_mutex_;

@@ -368,7 +368,10 @@ void Renames::note_moved_directory(const Move& move, const Copies& copies) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         overtaken = state_.nodes.overtaken(lock);
-        std::erase_if(overtaken, [&](const NodePtr& node) { return !state_.nodes.is_below(lock, *node, *move.node); });
+        const auto lies_elsewhere = [&](const NodePtr& node) REQUIRES(node_table) {
+            return !state_.nodes.is_below(lock, *node, *move.node);
+        };
+        std::erase_if(overtaken, lies_elsewhere);
         std::vector<std::pair<NodePtr, std::string>> files;
         for (const NodePtr& node : state_.nodes.files_below(lock, move.node)) {
             files.emplace_back(node, state_.key(lock, *node));

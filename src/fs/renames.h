@@ -73,17 +73,19 @@ private:
     // The name is the node's from now on. Returns the writers of the file that had it: nothing of that is to arrive any
     // more, once the lock is gone.
     [[nodiscard]] std::vector<std::shared_ptr<FileWriter>> take_name(const NodeTable::Lock& lock, const NodePtr& node,
-                                                                     const NodePtr& parent, const std::string& name);
+                                                                     const NodePtr& parent, const std::string& name)
+        REQUIRES(node_table);
     // Versions of the old name that were overtaken have no name any more.
     void end_overtaken(const Move& move);
     Status commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer);
     // `done` comes when nothing is in flight any more.
     void start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, std::function<void(Status)> done);
     // Returns what the node's writer has to be told once the lock is gone.
-    std::function<void()> note_moved_file(const NodeTable::Lock& lock, const NodePtr& moved, const Copied& copied);
-    std::function<void()> note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node);
+    std::function<void()> note_moved_file(const NodeTable::Lock& lock, const NodePtr& moved, const Copied& copied)
+        REQUIRES(node_table);
+    std::function<void()> note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node) REQUIRES(node_table);
     // The file is not in the bucket yet, and its directory has another name.
-    std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node);
+    std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node) REQUIRES(node_table);
 
     Status rename_directory(const Move& move);
     void set_moving(Node& directory, bool moving);

@@ -43,7 +43,7 @@ struct SharedState {
     // No more requests will come: some of those that release files may have been lost.
     std::atomic<bool> disconnected = false;
 
-    [[nodiscard]] std::string key(const NodeTable::Lock& lock, const Node& node) const {
+    [[nodiscard]] std::string key(const NodeTable::Lock& lock, const Node& node) const REQUIRES(node_table) {
         return env.prefix + nodes.path(lock, node);
     }
     // For a file opened with these flags of open(2); empty `base` for a new or truncated one.
@@ -51,18 +51,18 @@ struct SharedState {
                                                           std::optional<CommittedObject> base) const;
     // Whether what is written to a file opened so becomes visible while it grows, as far as that is known by now.
     [[nodiscard]] bool publishes_growth(const std::string& key, int flags) const;
-    [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node) const;
-    void note_names_changed(const NodeTable::Lock&, Node& directory) const {
+    [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node) const REQUIRES(node_table);
+    void note_names_changed(const NodeTable::Lock&, Node& directory) const REQUIRES(node_table) {
         // Another time also where the clock was set back.
         directory.names_changed = std::max(env.clock.wall_now(), directory.names_changed + WallTime::duration(1));
     }
     // Counts one lookup.
-    Entry entry(const NodeTable::Lock& lock, Node& node) const;
-    [[nodiscard]] bool is_fresh(const NodeTable::Lock&, const Node& node) const {
+    Entry entry(const NodeTable::Lock& lock, Node& node) const REQUIRES(node_table);
+    [[nodiscard]] bool is_fresh(const NodeTable::Lock&, const Node& node) const REQUIRES(node_table) {
         return node.checked != SteadyTime{} && env.clock.now() - node.checked < env.names.metadata_ttl;
     }
     // ESTALE for a node the table does not know, ENOTDIR for a file.
-    [[nodiscard]] Result<NodePtr> directory(const NodeTable::Lock& lock, NodeId id) const;
+    [[nodiscard]] Result<NodePtr> directory(const NodeTable::Lock& lock, NodeId id) const REQUIRES(node_table);
 };
 
 [[nodiscard]] inline CommittedObject committed_object(const ObjectVersion& version) {

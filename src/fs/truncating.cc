@@ -29,7 +29,7 @@ constexpr std::size_t kMostRetries = 1024;
 
 bool OpenFiles::is_second_try(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
     const Node& node = *request.node;
-    const auto found = std::find_if(retries_.begin(), retries_.end(), [&](const Retry& retry) {
+    const auto found = std::find_if(retries_.begin(), retries_.end(), [&](const Retry& retry) REQUIRES(node_table) {
         return retry.thread == request.thread && retry.parent == node.parent->id && retry.name == node.name;
     });
     if (found == retries_.end()) {

@@ -63,6 +63,7 @@ private:
     const std::string directory_;
     const std::string name_;
 
+    // Not a Mutex: reads go side by side, and base/mutex.h has none for that.
     mutable std::shared_mutex mutex_;
     // Guarded by mutex_.
     FileDescriptor file_;

@@ -10,114 +10,105 @@ namespace {
 
 class NodeTableTest : public ::testing::Test {
 protected:
-    NodePtr add(const NodePtr& parent, const std::string& name, FileType type) {
-        const NodeTable::Lock lock = table.lock();
+    NodePtr add(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name, FileType type)
+        REQUIRES(node_table) {
         NodePtr node = table.link_new(lock, parent, name, type);
         node->lookups = 1;
         return node;
     }
-    std::string path(const NodePtr& node) { return table.path(table.lock(), *node); }
-    NodePtr child(const NodePtr& parent, const std::string& name) { return table.child(table.lock(), parent, name); }
 
     NodeTable table;
 };
 
 TEST_F(NodeTableTest, PathsFollowParents) {
-    const NodePtr directory = add(table.root(), "d", FileType::kDirectory);
-    const NodePtr file = add(directory, "f", FileType::kFile);
-    EXPECT_EQ(path(table.root()), "");
-    EXPECT_EQ(path(directory), "d/");
-    EXPECT_EQ(path(file), "d/f");
+    const NodeTable::Lock lock = table.lock();
+    const NodePtr directory = add(lock, table.root(), "d", FileType::kDirectory);
+    const NodePtr file = add(lock, directory, "f", FileType::kFile);
+    EXPECT_EQ(table.path(lock, *table.root()), "");
+    EXPECT_EQ(table.path(lock, *directory), "d/");
+    EXPECT_EQ(table.path(lock, *file), "d/f");
     EXPECT_EQ(file->inode, inode_number("d/f"));
 }
 
 TEST_F(NodeTableTest, ANewVersionTakesTheNameAndKeepsTheInodeNumber) {
-    const NodePtr old_version = add(table.root(), "f", FileType::kFile);
-    const NodePtr new_version = add(table.root(), "f", FileType::kFile);
+    const NodeTable::Lock lock = table.lock();
+    const NodePtr old_version = add(lock, table.root(), "f", FileType::kFile);
+    const NodePtr new_version = add(lock, table.root(), "f", FileType::kFile);
     EXPECT_NE(old_version->id, new_version->id);
     EXPECT_EQ(old_version->inode, new_version->inode);
     EXPECT_FALSE(old_version->linked);
-    EXPECT_EQ(child(table.root(), "f"), new_version);
-    EXPECT_EQ(table.find(table.lock(), old_version->id), old_version);
+    EXPECT_EQ(table.child(lock, table.root(), "f"), new_version);
+    EXPECT_EQ(table.find(lock, old_version->id), old_version);
 }
 
 TEST_F(NodeTableTest, ANewVersionDoesNotGetTheNumberOfOneThatIsStillOpenForWriting) {
-    const NodePtr first = add(table.root(), "f", FileType::kFile);
+    const NodeTable::Lock lock = table.lock();
+    const NodePtr first = add(lock, table.root(), "f", FileType::kFile);
     first->writable_handles = 1;
-    const NodePtr second = add(table.root(), "f", FileType::kFile);
+    const NodePtr second = add(lock, table.root(), "f", FileType::kFile);
     EXPECT_NE(second->inode, first->inode);
     second->writable_handles = 1;
-    const NodePtr third = add(table.root(), "f", FileType::kFile);
+    const NodePtr third = add(lock, table.root(), "f", FileType::kFile);
     EXPECT_NE(third->inode, first->inode);
     EXPECT_NE(third->inode, second->inode);
     // What others hold for reading only cannot be taken for a writer's.
-    EXPECT_EQ(add(table.root(), "f", FileType::kFile)->inode, third->inode);
+    EXPECT_EQ(add(lock, table.root(), "f", FileType::kFile)->inode, third->inode);
 }
 
 TEST_F(NodeTableTest, MovingADirectoryMovesWhatIsBelow) {
-    const NodePtr directory = add(table.root(), "old", FileType::kDirectory);
-    const NodePtr file = add(directory, "f", FileType::kFile);
-    {
-        const NodeTable::Lock lock = table.lock();
-        table.move(lock, directory, table.root(), "new");
-    }
-    EXPECT_EQ(path(file), "new/f");
-    EXPECT_EQ(child(table.root(), "old"), nullptr);
-    EXPECT_EQ(child(table.root(), "new"), directory);
+    const NodeTable::Lock lock = table.lock();
+    const NodePtr directory = add(lock, table.root(), "old", FileType::kDirectory);
+    const NodePtr file = add(lock, directory, "f", FileType::kFile);
+    table.move(lock, directory, table.root(), "new");
+    EXPECT_EQ(table.path(lock, *file), "new/f");
+    EXPECT_EQ(table.child(lock, table.root(), "old"), nullptr);
+    EXPECT_EQ(table.child(lock, table.root(), "new"), directory);
 }
 
 TEST_F(NodeTableTest, ANodeKeepsItsInodeNumberWhenItIsMoved) {
-    const NodePtr file = add(table.root(), "f", FileType::kFile);
-    const NodePtr directory = add(table.root(), "d", FileType::kDirectory);
-    const NodePtr below = add(directory, "f", FileType::kFile);
-    {
-        const NodeTable::Lock lock = table.lock();
-        table.move(lock, file, table.root(), "g");
-        table.move(lock, directory, table.root(), "e");
-    }
+    const NodeTable::Lock lock = table.lock();
+    const NodePtr file = add(lock, table.root(), "f", FileType::kFile);
+    const NodePtr directory = add(lock, table.root(), "d", FileType::kDirectory);
+    const NodePtr below = add(lock, directory, "f", FileType::kFile);
+    table.move(lock, file, table.root(), "g");
+    table.move(lock, directory, table.root(), "e");
     EXPECT_EQ(file->inode, inode_number("f"));
     EXPECT_EQ(below->inode, inode_number("d/f"));
-    EXPECT_NE(add(table.root(), "f", FileType::kFile)->inode, file->inode);
-    const NodePtr fresh = add(table.root(), "d", FileType::kDirectory);
+    EXPECT_NE(add(lock, table.root(), "f", FileType::kFile)->inode, file->inode);
+    const NodePtr fresh = add(lock, table.root(), "d", FileType::kDirectory);
     EXPECT_NE(fresh->inode, directory->inode);
-    EXPECT_NE(add(fresh, "f", FileType::kFile)->inode, below->inode);
+    EXPECT_NE(add(lock, fresh, "f", FileType::kFile)->inode, below->inode);
 }
 
 TEST_F(NodeTableTest, ANewFileDoesNotGetTheNumberOfARemovedOneThatIsOpen) {
-    const NodePtr removed = add(table.root(), "f", FileType::kFile);
-    {
-        const NodeTable::Lock lock = table.lock();
-        removed->removed = true;
-        table.unlink(lock, removed);
-    }
-    EXPECT_NE(add(table.root(), "f", FileType::kFile)->inode, removed->inode);
+    const NodeTable::Lock lock = table.lock();
+    const NodePtr removed = add(lock, table.root(), "f", FileType::kFile);
+    removed->removed = true;
+    table.unlink(lock, removed);
+    EXPECT_NE(add(lock, table.root(), "f", FileType::kFile)->inode, removed->inode);
 }
 
 TEST_F(NodeTableTest, ANumberIsFreeAgainWhenItsNodeIsForgotten) {
-    const NodePtr moved = add(table.root(), "f", FileType::kFile);
-    {
-        const NodeTable::Lock lock = table.lock();
-        table.move(lock, moved, table.root(), "g");
-        table.forget(lock, moved, moved->lookups);
-    }
-    EXPECT_EQ(add(table.root(), "f", FileType::kFile)->inode, inode_number("f"));
+    const NodeTable::Lock lock = table.lock();
+    const NodePtr moved = add(lock, table.root(), "f", FileType::kFile);
+    table.move(lock, moved, table.root(), "g");
+    table.forget(lock, moved, moved->lookups);
+    EXPECT_EQ(add(lock, table.root(), "f", FileType::kFile)->inode, inode_number("f"));
 }
 
 TEST_F(NodeTableTest, MovingOntoANameUnlinksTheNodeThatHadIt) {
-    const NodePtr target = add(table.root(), "target", FileType::kFile);
-    const NodePtr source = add(table.root(), "source", FileType::kFile);
-    {
-        const NodeTable::Lock lock = table.lock();
-        table.move(lock, source, table.root(), "target");
-    }
+    const NodeTable::Lock lock = table.lock();
+    const NodePtr target = add(lock, table.root(), "target", FileType::kFile);
+    const NodePtr source = add(lock, table.root(), "source", FileType::kFile);
+    table.move(lock, source, table.root(), "target");
     EXPECT_FALSE(target->linked);
-    EXPECT_EQ(child(table.root(), "target"), source);
+    EXPECT_EQ(table.child(lock, table.root(), "target"), source);
 }
 
 TEST_F(NodeTableTest, NodesGoWithTheLastForgetAndNoSooner) {
-    const NodePtr directory = add(table.root(), "d", FileType::kDirectory);
-    const NodePtr file = add(directory, "f", FileType::kFile);
     const NodeTable::Lock lock = table.lock();
+    const NodePtr directory = add(lock, table.root(), "d", FileType::kDirectory);
+    const NodePtr file = add(lock, directory, "f", FileType::kFile);
     table.forget(lock, directory, 1);
     EXPECT_EQ(table.find(lock, directory->id), directory) << "a child still needs its path";
     file->open_handles = 1;
@@ -129,11 +120,11 @@ TEST_F(NodeTableTest, NodesGoWithTheLastForgetAndNoSooner) {
 }
 
 TEST_F(NodeTableTest, KnowsWhatLiesBelow) {
-    const NodePtr directory = add(table.root(), "d", FileType::kDirectory);
-    const NodePtr inner = add(directory, "e", FileType::kDirectory);
-    const NodePtr file = add(inner, "f", FileType::kFile);
-    add(table.root(), "g", FileType::kFile);
     const NodeTable::Lock lock = table.lock();
+    const NodePtr directory = add(lock, table.root(), "d", FileType::kDirectory);
+    const NodePtr inner = add(lock, directory, "e", FileType::kDirectory);
+    const NodePtr file = add(lock, inner, "f", FileType::kFile);
+    add(lock, table.root(), "g", FileType::kFile);
     EXPECT_TRUE(table.is_below(lock, *inner, *directory));
     EXPECT_FALSE(table.is_below(lock, *directory, *inner));
     EXPECT_EQ(table.files_below(lock, directory), std::vector<NodePtr>{file});
