@@ -4,7 +4,7 @@
 import dataclasses
 import time
 
-from reference import ABSENT, File, Outcome, State, bytes_of, changes, cut, put
+from reference import ABSENT, BATCHED, File, Outcome, State, bytes_of, changes, cut, put
 
 
 @dataclasses.dataclass
@@ -191,6 +191,9 @@ class Calls(State):
 
     def died(self, call: Call) -> None:
         """SIGBUS, unless it was killed: the version that it has mapped is gone."""
+        if call.step["do"] in ("remove_files", "remove_tree"):
+            # How many it has removed is not known.
+            self.removals[call.step["mount"]] = (BATCHED + 1, time.monotonic())
         description = self.slots.get((call.step["agent"], call.step.get("slot")))
         file = description.file if description else None
         # "Reading back what has been written to a new file that is open for writing only" is not promised.

@@ -39,7 +39,12 @@ class OpenRules(Calls):
         seen = set(self.names[path].may) | (self.ghosts_of(step["mount"], path) or set())
         if file is not None:
             seen |= file.contents
-        return Call(step, {}, seen=seen)
+        return Call(step, {}, seen=seen | self.of_logs(path))
+
+    def of_logs(self, path: str) -> set:
+        """A log that grows is published again, also over what others have saved or removed meanwhile."""
+        return set().union(*(file.contents | file.states for file in self.files()
+                             if file.path == path and (file.kept or file.perhaps_kept)))
 
     def open_ends(self, call, result, found):
         step, path, flags, mount = call.step, call.step["path"], call.step["flags"], call.step["mount"]

@@ -438,6 +438,9 @@ class State:
                             f"{self.show(name.at_rest)}")
             name.at_rest = None
             name.may = {found.get(path)} | self.may_still_come(path)
+            if not self.parent_is_there(path):
+                # What a rename of its directory could not remove is removed by the next mount that finds it.
+                name.may.add(ABSENT)
             name.before = set(name.may)
         self.judge_again()
 

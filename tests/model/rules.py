@@ -200,7 +200,7 @@ class Rules(OpenRules):
         file = self.live(mount, path)
         # What is being written shows itself as empty on its own mount.
         empty = {b""} if call.crossed else set()
-        seen = call.seen | self.names[path].may | (file.contents if file else set()) | empty
+        seen = call.seen | self.names[path].may | (file.contents if file else set()) | empty | self.of_logs(path)
         if result["ok"]:
             if not (file is not None and file.busy):
                 self.check_read(call, result["data"], seen, file)
