@@ -100,6 +100,8 @@ public:
     virtual void take(MemoryUse use, Ready ready) = 0;
     // Charges the buffer to another use (a received write that becomes file data); waits like take().
     virtual void recharge(Buffer buffer, MemoryUse use, Ready ready) = 0;
+    // The same without waiting. False, and nothing is changed, where it would wait, or where others do.
+    virtual bool try_recharge(Buffer& buffer, MemoryUse use) = 0;
     // `relieve` is called, without locks, whenever a taker has to wait, until it returns false: the block cache
     // frees blocks, writers send partial parts early or spill. Listeners are asked in the order they were added.
     virtual void add_pressure_listener(std::function<bool(MemoryUse waiting)> relieve) = 0;

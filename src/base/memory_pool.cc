@@ -118,6 +118,19 @@ void MemoryPool::recharge(Buffer buffer, MemoryUse use, Ready ready) {
     serve_or_queue(std::move(taker));
 }
 
+bool MemoryPool::try_recharge(Buffer& buffer, MemoryUse use) {
+    const MutexLock lock(mutex_);
+    // Where others wait, the room that it leaves in its present use may be theirs.
+    if (anyone_waits() || !may_recharge(shares_, in_use_, buffer.use(), use)) {
+        return false;
+    }
+    --in_use_[index_of(buffer.use())];
+    ++in_use_[index_of(use)];
+    std::byte* data = release(buffer);
+    buffer = Buffer(this, data, use);
+    return true;
+}
+
 void MemoryPool::add_pressure_listener(std::function<bool(MemoryUse waiting)> relieve) {
     const MutexLock lock(mutex_);
     auto listeners = std::make_shared<Listeners>(*listeners_);

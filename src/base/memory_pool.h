@@ -46,6 +46,7 @@ public:
     std::optional<Buffer> try_take(MemoryUse use) override;
     void take(MemoryUse use, Ready ready) override;
     void recharge(Buffer buffer, MemoryUse use, Ready ready) override;
+    bool try_recharge(Buffer& buffer, MemoryUse use) override;
     void add_pressure_listener(std::function<bool(MemoryUse waiting)> relieve) override;
     [[nodiscard]] PoolUsage usage() const override;
 

@@ -327,16 +327,21 @@ std::optional<Slice> FileWriterImpl::charge(const PendingPointer& pending) {
         if (std::optional<Slice> copied = cycle_->copy(write.data.data)) {
             return copied;
         }
-        charging_ = true;
-        outbox_.add([keep = self(), pending] {
-            auto& waiting = std::get<StreamWrite>(*pending);
-            keep->environment_.pool.recharge(
-                std::move(waiting.data.buffer), MemoryUse::kWrite,
-                [keep, pending](Buffer buffer) { keep->charged(pending, std::move(buffer)); });
-        });
-        return std::nullopt;
+        if (!environment_.pool.try_recharge(write.data.buffer, MemoryUse::kWrite)) {
+            wait_to_be_charged(pending);
+            return std::nullopt;
+        }
     }
     return cycle_->keep(std::move(write.data.buffer), write.data.data);
+}
+
+void FileWriterImpl::wait_to_be_charged(const PendingPointer& pending) {
+    charging_ = true;
+    outbox_.add([keep = self(), pending] {
+        auto& waiting = std::get<StreamWrite>(*pending);
+        keep->environment_.pool.recharge(std::move(waiting.data.buffer), MemoryUse::kWrite,
+                                         [keep, pending](Buffer buffer) { keep->charged(pending, std::move(buffer)); });
+    });
 }
 
 void FileWriterImpl::charged(const PendingPointer& pending, Buffer buffer) {

@@ -99,6 +99,7 @@ private:
     void prefer_next_in_order() REQUIRES(mutex_);
     // The bytes in memory that are charged as file data; empty while they wait for that.
     [[nodiscard]] std::optional<Slice> charge(const PendingPointer& pending) REQUIRES(mutex_);
+    void wait_to_be_charged(const PendingPointer& pending) REQUIRES(mutex_);
     void charged(const PendingPointer& pending, Buffer buffer) EXCLUDES(mutex_);
     void accept(Slice slice) REQUIRES(mutex_);
     // One step towards `end`, over bytes that are not written.

@@ -43,6 +43,7 @@ public:
     }
 
     void recharge(Buffer buffer, MemoryUse /*use*/, Ready ready) override { ready(std::move(buffer)); }
+    bool try_recharge(Buffer& /*buffer*/, MemoryUse /*use*/) override { return true; }
     void add_pressure_listener(std::function<bool(MemoryUse)> /*relieve*/) override {}
 
     [[nodiscard]] PoolUsage usage() const override {

@@ -206,6 +206,33 @@ TEST(MemoryPool, ARechargeThatNeedNotWaitServesThoseBehindItsOldPlace) {
     EXPECT_TRUE(served);
 }
 
+TEST(MemoryPool, TryRechargeChangesTheUseOfABufferInItsPlace) {
+    const auto pool = pool_of(shares_of(8));
+    Buffer buffer = take_one(*pool, MemoryUse::kReceive);
+    const std::byte* const data = buffer.data();
+    EXPECT_TRUE(pool->try_recharge(buffer, MemoryUse::kWrite));
+    EXPECT_EQ(buffer.data(), data);
+    EXPECT_EQ(buffer.use(), MemoryUse::kWrite);
+    EXPECT_EQ(in_use(*pool, MemoryUse::kWrite), 1U);
+    EXPECT_EQ(in_use(*pool, MemoryUse::kReceive), 0U);
+}
+
+TEST(MemoryPool, TryRechargeTakesNoOthersTurn) {
+    MemoryShares shares = without_reserves(4);
+    shares.of[static_cast<std::size_t>(MemoryUse::kWrite)].cap = 1;
+    const auto pool = pool_of(shares);
+    Buffer written = take_one(*pool, MemoryUse::kWrite);
+    Buffer received = take_one(*pool, MemoryUse::kReceive);
+    EXPECT_FALSE(pool->try_recharge(received, MemoryUse::kWrite)) << "the use is at its cap";
+    EXPECT_EQ(received.use(), MemoryUse::kReceive);
+    bool served = false;
+    pool->take(MemoryUse::kWrite, [&](Buffer) { served = true; });
+    EXPECT_FALSE(pool->try_recharge(received, MemoryUse::kRead)) << "another waits";
+    written.reset();
+    EXPECT_TRUE(served);
+    EXPECT_TRUE(pool->try_recharge(received, MemoryUse::kRead));
+}
+
 TEST(MemoryPool, SharedOwnersKeepABuffer) {
     const auto pool = pool_of(shares_of(8));
     Buffer buffer = take_one(*pool, MemoryUse::kWrite);
