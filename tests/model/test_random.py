@@ -2,12 +2,12 @@
 """Random histories on real mounts, and a model that says what each call may answer and what the bucket may hold.
 
 A history is a list of steps: processes (agent.py) open files in every mode, write, map, truncate, duplicate, fork,
-exec, sync, close, rename, unlink, and are killed; mounts are killed and made again, or stopped for a while; the store
-is slow, hangs, loses answers, damages bytes, delivers late or refuses. Steps of different processes may overlap. After
-each step the bucket is read past ckptfs and compared with the model (reference.py; the files of rules say
-what a step promises). Bytes name the write they come from (pattern.py). histories.py makes histories
-from seeds, seeds.py plays them (play.py a single one), world.py has the processes and mounts, shrink.py makes a
-failing one short.
+exec, sync, close, rename, unlink, save commit markers, and are killed; mounts are killed and made again, or stopped for
+a while; the store is slow, hangs, loses answers, damages bytes, delivers late or refuses. Steps of different processes
+may overlap. After each step the bucket is read past ckptfs and compared with the model (reference.py; the files of
+rules say what a step promises). Bytes name the write they come from (pattern.py). histories.py makes histories from
+seeds, seeds.py plays them (play.py a single one), world.py has the processes and mounts, shrink.py makes a failing
+one short.
 
 Each run of the tests plays those of fixed seeds for five minutes in each of two files, which run side by side
 (test_seeds_one.py, test_seeds_two.py); --full those of seeds chosen anew, which it tells, here. As steps follow from
