@@ -52,10 +52,10 @@ TEST(Utf8, ReadsOnlyTheFirstCodePoint) {
 }
 
 TEST(Utf8, ControlsAreThoseOfUnicode) {
-    for (const char32_t point : {0x00, 0x1F, 0x7F, 0x80, 0x9F}) {
+    for (const char32_t point : {0x00U, 0x1FU, 0x7FU, 0x80U, 0x9FU}) {
         EXPECT_TRUE(is_control(point)) << static_cast<std::uint32_t>(point);
     }
-    for (const char32_t point : {0x20, 0x7E, 0xA0, 0x2028}) {
+    for (const char32_t point : {0x20U, 0x7EU, 0xA0U, 0x2028U}) {
         EXPECT_FALSE(is_control(point)) << static_cast<std::uint32_t>(point);
     }
 }
