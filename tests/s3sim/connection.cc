@@ -245,6 +245,7 @@ Connection::Step Connection::send_segment(const ByteChain& bytes) {
         if (!writable_ || !granted(pacer_, env_.shaper.outbound(), bytes.size() - segment_sent_)) {
             return Step::kBlocked;
         }
+        tell_before_last(bytes.size() - segment_sent_);
         const IoResult result = send_some(bytes, grant_);
         if (result.status == IoStatus::kClosed) {
             close_now();
@@ -259,6 +260,13 @@ Connection::Step Connection::send_segment(const ByteChain& bytes) {
         moved(result.bytes);
     }
     return Step::kAgain;
+}
+
+void Connection::tell_before_last(std::uint64_t left) {
+    const bool goes_on = reply_.ending == Ending::kHang || reply_.ending == Ending::kReset;
+    if (exchange_ && !goes_on && grant_ >= left && segment_ + 1 == reply_.segments.size()) {
+        exchange_->transferred({transferred_.in, transferred_.out + left});
+    }
 }
 
 IoResult Connection::send_some(const ByteChain& bytes, std::uint64_t most) {

@@ -56,6 +56,7 @@ private:
     void send_continue();
     void start_reply(ReplyPlan plan);
     Step send_segment(const ByteChain& bytes);
+    void tell_before_last(std::uint64_t left);
     IoResult send_some(const ByteChain& bytes, std::uint64_t most);
     void schedule_segment();
     void end_exchange();

@@ -55,6 +55,8 @@ public:
     virtual ReplyPlan reply(ReceivedBody body) = 0;
     // The connection now stays silent by a fault.
     virtual void hang() = 0;
+    // Just before the last bytes of the reply go out, so that a client that has them finds its request counted; else
+    // when the exchange ends. Only the first call counts.
     virtual void transferred(const Transferred& bytes) = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <utility>
 
 #include "operations.h"
 #include "request_checks.h"
@@ -105,7 +106,7 @@ private:
     RequestPlan plan_;
 
     int status_ = 0;
-    Transferred transferred_;
+    bool counted_ = false;
     bool hung_ = false;
 };
 
@@ -129,20 +130,6 @@ S3Exchange::~S3Exchange() {
     if (hung_) {
         simulator_.counters().hung(-1);
     }
-    RequestRecord record;
-    record.operation = operation_name(request_.operation);
-    record.bucket = request_.bucket;
-    record.key = request_.key;
-    record.query = request_.http.query;
-    record.range = request_.http.header_or("range", request_.http.header_or("x-amz-copy-source-range", ""));
-    record.fault = fault_ ? fault_->name : "";
-    record.part = request_.part_number();
-    record.status = status_;
-    record.bytes_in = transferred_.in;
-    record.bytes_out = transferred_.out;
-    record.began = began_;
-    record.ended = Clock::now();
-    simulator_.counters().request_ended(is_part_upload(request_.operation), std::move(record));
 }
 
 void S3Exchange::admit(HttpRequest http) {
@@ -372,7 +359,23 @@ void S3Exchange::hang() {
 }
 
 void S3Exchange::transferred(const Transferred& bytes) {
-    transferred_ = bytes;
+    if (std::exchange(counted_, true)) {
+        return;
+    }
+    RequestRecord record;
+    record.operation = operation_name(request_.operation);
+    record.bucket = request_.bucket;
+    record.key = request_.key;
+    record.query = request_.http.query;
+    record.range = request_.http.header_or("range", request_.http.header_or("x-amz-copy-source-range", ""));
+    record.fault = fault_ ? fault_->name : "";
+    record.part = request_.part_number();
+    record.status = status_;
+    record.bytes_in = bytes.in;
+    record.bytes_out = bytes.out;
+    record.began = began_;
+    record.ended = Clock::now();
+    simulator_.counters().request_ended(is_part_upload(request_.operation), std::move(record));
 }
 
 }  // namespace
