@@ -40,6 +40,8 @@ class Player(MountSteps):
         self.log: list[str] = []
         self.played: list[dict] = []
         self.begun = time.monotonic()
+        # Seconds that the store has taken to answer.
+        self.slowest = 0.0
 
     def __enter__(self):
         for index in range(self.history["mounts"]):
@@ -85,8 +87,14 @@ class Player(MountSteps):
             self.agents.expect(step["name"])
         self.agents.tell(step["agent"], self.request(step))
         wait = step.get("wait")
-        self.wait_for(step["agent"], SLOW + 3 * RETRY_FOR if wait is None else wait, wait is None)
+        self.wait_for(step["agent"], self.longest(step) if wait is None else wait, wait is None)
         return True
+
+    def longest(self, step: dict) -> float:
+        """How long any call may take. Some make or remove names one after another, with three requests each."""
+        one_by_one = 3 * len(self.model.below(step["path"])) if step["do"] in ("remove_tree", "remove_files") \
+            else 3 * step.get("count", 0)
+        return SLOW + 3 * RETRY_FOR + one_by_one * self.slowest
 
     def request(self, step: dict) -> dict:
         keep = {"open": ("flags", "slot"), "save": ("flags", "tag", "size"), "write": ("slot", "tag", "at", "size"),
@@ -139,7 +147,7 @@ class Player(MountSteps):
 
     def check_time(self, call, took: float) -> None:
         step = call.step
-        bound = SLOW + 2 * RETRY_FOR
+        bound = self.longest(step) - RETRY_FOR
         needs = NEEDS.get(step["do"])
         if needs is not None and call.file is not None:
             # What is changed is read first, also of a file that was created and may have been saved since.
@@ -177,6 +185,7 @@ class Player(MountSteps):
             if rule["op"] in ("ListObjectsV2", "DeleteObjects", "ListMultipartUploads", "*"):
                 rule.pop("key")
         self.simulator.inject(*rules)
+        self.slowest = max(self.slowest, *(rule.get("ms", 0) / 1000 for rule in rules if rule["action"] == "slow"), 0)
         for call in self.calls.values():
             call.excused = call.excused or step["hard"]
             call.slowed |= {rule["op"] for rule in rules}
@@ -236,8 +245,8 @@ class Player(MountSteps):
         self.model.rest(found)
 
     def settle_calls(self) -> None:
-        for agent in list(self.calls):
-            self.wait_for(agent, SLOW + 3 * RETRY_FOR, True)
+        for agent, call in list(self.calls.items()):
+            self.wait_for(agent, self.longest(call.step), True)
 
     # --- all of them
 
