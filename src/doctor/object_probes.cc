@@ -17,19 +17,6 @@ constexpr const char* kOtherEtag = "\"00000000000000000000000000000000\"";
 constexpr const char* kSuffix = "the last bytes of an object";
 constexpr int kLatencies = 12;
 
-// What must be refused, and with which errno: yes where it is, no where it is taken or not known.
-template <class T>
-void must_fail(Findings& findings, Probe probe, const Result<T>& result, int errno_value) {
-    if (result) {
-        findings.add(probe, ProbeAnswer::kNo);
-    } else if (result.error().errno_value == errno_value) {
-        findings.add(probe, ProbeAnswer::kYes);
-    } else {
-        findings.add(probe, result.error().s3_code == "NotImplemented" ? ProbeAnswer::kNo : ProbeAnswer::kFailed,
-                     result.error());
-    }
-}
-
 struct RangeToRead {
     ByteRange range;
     // What is answered otherwise, for a person.
@@ -97,7 +84,8 @@ void probe_objects(Probing& probing) {
         return;
     }
     probe_ranges(probing, key, probe_bytes(4096));
-    must_fail(probing.findings, Probe::kIfMatch, probing.store->get(key, std::nullopt, kOtherEtag), ESTALE);
+    must_fail(probing.findings, Probe::kIfMatch, probing.store->get(key, std::nullopt, kOtherEtag), ESTALE,
+              ComparedBy::kEither);
 }
 
 void probe_conditions(Probing& probing) {

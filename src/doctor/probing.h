@@ -20,6 +20,24 @@ namespace ckptfs {
 [[nodiscard]] ProbeAnswer answer_of(const Error& error);
 // Of a request that has to be refused, and failed: yes where it was refused, else unknown.
 void add_refusal(Findings& findings, Probe probe, const Error& error);
+// Who compares versions: the store by a condition, or ckptfs by the ETag of every answer, which does as well for reads.
+enum class ComparedBy : std::uint8_t { kStore, kEither };
+// What must be refused, and with which errno: yes where it is, no where it is taken or not known.
+template <class T>
+void must_fail(Findings& findings, Probe probe, const Result<T>& result, int errno_value,
+               ComparedBy by = ComparedBy::kStore) {
+    if (result) {
+        findings.add(probe, ProbeAnswer::kNo);
+    } else if (result.error().errno_value == errno_value) {
+        // Without a status it was not the store that refused it.
+        const bool counts = by == ComparedBy::kEither || result.error().http_status != 0;
+        findings.add(probe, counts ? ProbeAnswer::kYes : ProbeAnswer::kNo);
+    } else {
+        findings.add(probe, result.error().s3_code == "NotImplemented" ? ProbeAnswer::kNo : ProbeAnswer::kFailed,
+                     result.error());
+    }
+}
+
 // The rights are missing.
 [[nodiscard]] bool is_denied(const Error& error);
 

@@ -164,12 +164,7 @@ void probe_completion(Probing& probing) {
     const auto upload = begin(*probing.store, key);
     const auto part = upload ? send(*probing.store, *upload, 1, "again") : failure(upload.error());
     const auto done = part ? complete(*probing.store, *upload, {*part}, true) : failure(part.error());
-    const bool kept = !done && done.error().errno_value == EEXIST;
-    probing.findings.add(Probe::kIfNoneMatchOfUploads,
-                         kept   ? ProbeAnswer::kYes
-                         : done ? ProbeAnswer::kNo
-                                : ProbeAnswer::kFailed,
-                         kept || done ? "" : done.error().message);
+    must_fail(probing.findings, Probe::kIfNoneMatchOfUploads, done, EEXIST);
     if (upload && !done) {
         static_cast<void>(probing.store->abort_upload(*upload));
     }

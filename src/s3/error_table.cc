@@ -256,7 +256,9 @@ Error condition_failed(std::string_view operation, std::string_view bucket, std:
     failed.status = 412;
     failed.body.code = "PreconditionFailed";
     failed.precondition_errno = precondition_errno;
-    return store_error(failed);
+    Error error = store_error(failed);
+    error.http_status = 0;
+    return error;
 }
 
 Recovery recovery_of(const Error& error) {

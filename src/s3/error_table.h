@@ -52,7 +52,7 @@ struct FailedRequest {
 // The body is what a web server says to plain HTTP at its port for TLS.
 [[nodiscard]] bool asks_for_tls(std::string_view body);
 [[nodiscard]] Error store_error(const FailedRequest& failed);
-// As 412 says it, where a look at the object takes the place of a condition.
+// As 412 says it, but without its status: a look at the object took the place of a condition.
 [[nodiscard]] Error condition_failed(std::string_view operation, std::string_view bucket, std::string_view key,
                                      int precondition_errno);
 // From the error's S3 code, HTTP status, and retryable flag.

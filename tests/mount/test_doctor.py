@@ -293,6 +293,15 @@ def test_a_store_that_heeds_no_conditions(own_simulator):
     assert is_clean(own_simulator)
 
 
+@lacking("--lacks", "known-write-conditions")
+def test_a_store_that_refuses_conditions_of_writes(own_simulator):
+    # A mount looks at the key instead, which leaves others a moment in between.
+    report = examine(own_simulator)
+    assert report.exit_code == 0
+    assert report.with_state("set", "limit", "fails") == {"if_none_match", "if_match_of_put", "copy_conditions"}
+    assert is_clean(own_simulator)
+
+
 @lacking("--lacks", "delete-conditions")
 def test_a_store_that_ignores_conditional_deletes(own_simulator):
     report = examine(own_simulator)
