@@ -51,7 +51,8 @@ void add_option(CLI::App& command, const OptionSpec& spec, std::vector<Setting>&
             help_text(spec));
         option->type_name(std::string(spec.value_name));
     }
-    option->group(std::string(spec.section))->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    // Each of several is a setting of its own: of most the last one counts, lists like --stage add up.
+    option->group(std::string(spec.section))->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->trigger_on_parse();
 }
 
 // How the program was called, and the words that remain for the parser.

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
 #include "config/near_match.h"
 #include "config/values.h"
 
@@ -67,9 +68,6 @@ Status set_direct_io(Config& config, std::string_view value) {
 constexpr std::string_view kVariablePrefix = "CKPTFS_";
 constexpr std::uint64_t kMaxThreads = 64;
 constexpr std::uint64_t kMaxConnections = 1024;
-// Smallest and largest part of Amazon S3 ("Amazon S3 multipart upload limits").
-constexpr std::uint64_t kSmallestPart = std::uint64_t{5} << 20;
-constexpr std::uint64_t kLargestPart = std::uint64_t{5} << 30;
 // Below this, the receive buffers, one part and one block to read cannot be had together.
 constexpr std::uint64_t kSmallestMemory = std::uint64_t{64} << 20;
 
@@ -181,7 +179,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kWriting, "stage", "", "GLOB,…", "", "files that are written in any order",
      "For programs that open a new file for writing only and then go back in it: it is kept in --staging-dir until it "
      "is closed or synced. Files opened for reading and writing, and files that exist, need no such option. May be "
-     "given more than once.",
+     "given more than once: all of them count, those of CKPTFS_STAGE as well.",
      [](Config& c, std::string_view v) -> Status {
          for (std::string& glob : parse_list(v)) {
              c.write.stage.push_back(std::move(glob));
@@ -359,7 +357,7 @@ Status apply_environment(Config& config, const Environment& environment) {
 
 Status check_config(const Config& config) {
     const std::uint64_t part = config.write.part_size;
-    if (part != 0 && (part < kSmallestPart || part > kLargestPart)) {
+    if (part != 0 && (part < kMinPartSize || part > kMaxPartSize)) {
         return failure(EINVAL, "--part-size: S3 allows parts from 5M to 5G");
     }
     if (config.store.no_sign_request && !config.store.profile.empty()) {

@@ -231,7 +231,12 @@ def test_a_file_named_by_stage_is_written_anywhere(mount, simulator, prefix):
     with pytest.raises(OSError):
         os.close(descriptor)
     assert "--stage" in made.log()
-    assert simulator.keys(prefix) == [prefix + "file.bin"]
+    with open(made / "file.idx", "wb", buffering=0) as file:
+        file.write(bytes(9 * MIB))
+        file.seek(5)
+        file.write(b"too")
+    assert read_all(mount(), "file.idx")[:9] == b"\0\0\0\0\0too\0"
+    assert simulator.keys(prefix) == [prefix + "file.bin", prefix + "file.idx"]
 
 
 @pytest.fixture

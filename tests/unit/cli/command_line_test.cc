@@ -50,6 +50,17 @@ TEST(CommandLine, TakesFlags) {
     EXPECT_EQ(config->names.metadata_ttl, Milliseconds(500));
 }
 
+TEST(CommandLine, TakesTheLastOfSeveralAndAllOfAList) {
+    const auto config = configure(
+        {"-o", "stage=*.a", "--stage", "*.b,*.c", "--stage", "*.d", "--part-size", "8M", "--part-size", "16M"},
+        [](const char* name) -> std::optional<std::string> {
+            return std::string(name) == "CKPTFS_STAGE" ? std::optional("*.e") : std::nullopt;
+        });
+    ASSERT_TRUE(config);
+    EXPECT_EQ(config->write.stage, (std::vector<std::string>{"*.e", "*.a", "*.b", "*.c", "*.d"}));
+    EXPECT_EQ(config->write.part_size, std::uint64_t{16} << 20);
+}
+
 TEST(CommandLine, TakesMountOptionsAsFstabWritesThem) {
     const auto config = configure(
         {"-o", "_netdev,nofail,ro,allow_other,max_memory=96M,x-systemd.automount", "-o", "keep-on-kill=*.a\\,*.b"});
