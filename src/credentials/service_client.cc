@@ -2,11 +2,14 @@
 #include "credentials/service_client.h"
 
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include "base/random_numbers.h"
+#include "base/retry.h"
 #include "base/text.h"
 
 namespace ckptfs {
@@ -15,7 +18,8 @@ namespace {
 // Bodies are a few kilobytes, and trickle for as long.
 constexpr std::size_t kLargestBody = std::size_t{1} << 20;
 constexpr std::chrono::seconds kLongestAttempt{30};
-constexpr std::chrono::milliseconds kFirstPause{200};
+// 0.2 s on average before the second attempt. All nodes of a job ask at once, and should not come back together.
+constexpr RetryPolicy kPauses{.first_delay = std::chrono::milliseconds(400)};
 
 bool is_worth_another(const Result<HttpResponse>& answer) {
     return answer ? is_passing(answer->status) : answer.error().retryable;
@@ -24,13 +28,13 @@ bool is_worth_another(const Result<HttpResponse>& answer) {
 }  // namespace
 
 Result<HttpResponse> ServiceClient::ask(const HttpRequest& request, int attempts, const std::stop_token& stop) const {
-    auto pause = kFirstPause;
-    for (int attempt = 1;; ++attempt, pause *= 2) {
+    const std::function<double()> random = random_numbers();
+    for (int attempt = 1;; ++attempt) {
         Result<HttpResponse> answer = ask_once(request, stop);
         if (attempt >= attempts || !is_worth_another(answer)) {
             return answer;
         }
-        if (!pause_for(pause, stop)) {
+        if (!pause_for(backoff(kPauses, attempt, random()), stop)) {
             return failure(ECANCELED, "canceled");
         }
     }
