@@ -2,6 +2,7 @@
 #include "codec/codecs.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <string_view>
 #include <utility>
@@ -42,14 +43,12 @@ constexpr ContainerFormat kPlanesFormat{"planes-1",
                                         {CodingChoice::kPlanes, 0, FrameChecksum::kCrc32c},
                                         CodingChoice::kZerosOnly,
                                         References::kPossible};
+constexpr std::array<const ContainerFormat*, 2> kFormats{&kZstdFormat, &kPlanesFormat};
 
 const ContainerFormat* find_format(const std::string& name) {
-    for (const ContainerFormat* format : {&kZstdFormat, &kPlanesFormat}) {
-        if (name == format->name) {
-            return format;
-        }
-    }
-    return nullptr;
+    const auto* const found =
+        std::find_if(kFormats.begin(), kFormats.end(), [&](const auto* format) { return name == format->name; });
+    return found == kFormats.end() ? nullptr : *found;
 }
 
 const ContainerFormat* find_format(const ObjectInfo& object) {
@@ -161,7 +160,8 @@ bool is_one_bit_off(std::string_view name, std::string_view known) {
 Failure unknown_format(const ObjectInfo& object) {
     const std::string& name = object.metadata.at(kFormatMetadata);
     Error error;
-    error.damaged = is_one_bit_off(name, kZstdFormat.name) || is_one_bit_off(name, kPlanesFormat.name);
+    error.damaged = std::any_of(kFormats.begin(), kFormats.end(),
+                                [&](const auto* format) { return is_one_bit_off(name, format->name); });
     error.message = format("{}: written in the format \"{}\", which this version does not know; use a newer ckptfs",
                            escaped(object.key), escaped(name));
     return failure(std::move(error));

@@ -18,6 +18,7 @@ enum class FrameKind : std::uint8_t {
     kRawBlocks,
     kPlanes,
 };
+inline constexpr std::size_t kFrameKinds = static_cast<std::size_t>(FrameKind::kPlanes) + 1;
 
 // The body of one plane of one sub-block. Opaque bytes are the only plane of elements of width 1.
 struct StoredPlane {

@@ -60,7 +60,6 @@ std::string sent_checksum(const S3Request& request) {
     return {};
 }
 
-// A store that says nothing has accepted the one it was sent.
 // As StoreHabits knows them.
 constexpr const char* kPartCopy = "UploadPartCopy";
 constexpr const char* kNoPartCopy = "no UploadPartCopy";
@@ -78,6 +77,7 @@ void note_part_copy(RequestSender& sender, const Error& error) {
     }
 }
 
+// A store that says nothing has accepted the one it was sent.
 Status compare_checksum(const std::string& ours, const HttpResponse& response) {
     const std::string_view theirs = response.header("x-amz-checksum-crc32c");
     return ours.empty() || theirs.empty() || theirs == ours ? Status{} : damaged(ours, theirs);

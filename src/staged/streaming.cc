@@ -6,12 +6,13 @@
 #include "ckptfs/codec.h"
 #include "ckptfs/log.h"
 #include "staged/staged_file_impl.h"
+#include "write/part_plan.h"
 
 namespace ckptfs {
 namespace {
 
-// A little more than a part: what stays below is one request, whatever is done to it until then.
-constexpr std::uint64_t kStagedAtFirst = std::uint64_t{8} << 20;
+// What stays below is one request, whatever is done to it until then.
+constexpr std::uint64_t kStagedAtFirst = kFirstPartSize;
 // A process that leaves more out is not writing in order.
 constexpr std::uint64_t kLargestGap = kFrameSize;
 

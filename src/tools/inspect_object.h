@@ -39,8 +39,6 @@ struct PlaneKey {
     }
 };
 
-inline constexpr std::size_t kFrameKinds = 3;
-
 struct ObjectReport {
     ObjectInfo object;
     // As Codec::format_name says it.

@@ -10,8 +10,6 @@ namespace ckptfs {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-// At 90 MB/s a connection 8 MiB take 0.1 s: 40 of them in flight fill 2.5 GB/s from 320 MiB of memory.
-constexpr std::uint64_t kFirstPartSize = 8 * kMiB;
 constexpr std::uint64_t kDefaultEqualPartSize = 32 * kMiB;
 // The last parts of a file whose size is known hold at most this share of what is left.
 constexpr std::uint64_t kLastParts = 16;

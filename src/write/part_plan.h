@@ -15,6 +15,8 @@
 
 namespace ckptfs {
 
+// At 90 MB/s a connection 8 MiB take 0.1 s: 40 of them in flight fill 2.5 GB/s from 320 MiB of memory.
+inline constexpr std::uint64_t kFirstPartSize = std::uint64_t{8} << 20;
 // Part numbers that may go to parts which leave before they are full.
 inline constexpr int kSpareParts = 200;
 
