@@ -128,7 +128,7 @@ public:
     // Commits that did more than append: a handle that has read the earlier content sees nothing of the new one.
     std::uint64_t rewrites GUARDED_BY(node_table) = 0;
     // A file that is appended to while others have it open gets a new node as well: they see what was committed, and
-    // then only (open_readers.cc). From the node with the longer file to those that follow it, and back.
+    // then only (open_files_reading.cc). From the node with the longer file to those that follow it, and back.
     std::vector<std::weak_ptr<Node>> followers GUARDED_BY(node_table);
     NodePtr grows_as GUARDED_BY(node_table);
     // What a follower's reads bring already, and its size does not show yet.

@@ -138,7 +138,7 @@ private:
     [[nodiscard]] ExpectedOpen expectation(const OpenRequest& request) const;
     Failure not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) REQUIRES(node_table);
 
-    // --- truncating.cc
+    // --- open_files_truncating.cc
     // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
     // A version that takes the name, for a handle that the kernel has, or gets, on this node.
@@ -161,7 +161,7 @@ private:
     [[nodiscard]] bool wants_direct_io(int flags) const;
     [[nodiscard]] pid_t opener(const Caller& caller, int flags) const;
 
-    // --- open_readers.cc
+    // --- open_files_reading.cc
     // The writer that answers for a file that is changed, once it is.
     [[nodiscard]] std::shared_ptr<FileWriter> changing(Handle& handle);
     void begin_reading(const NodeTable::Lock&, Handle& handle) const REQUIRES(node_table);
@@ -185,7 +185,7 @@ private:
     // It was opened before anything was written.
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
 
-    // --- closing.cc
+    // --- open_files_closing.cc
     struct Closing;
     struct Written {
         NodePtr node;
@@ -206,7 +206,7 @@ private:
     // Publishes nothing, and says so.
     void abort_killed(const Handle& handle, std::function<void()> ended);
 
-    // --- failed_files.cc
+    // --- open_files_failures.cc
     // From its first failure on, commit markers have to wait for the file.
     enum class EndOfFile : std::uint8_t { kFailed, kHeldBack };
     void watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener,

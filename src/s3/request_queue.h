@@ -13,9 +13,9 @@
 #include <deque>
 #include <vector>
 
-#include "base/concurrency_limit.h"
 #include "ckptfs/clock.h"
 #include "s3/call.h"
+#include "s3/concurrency_limit.h"
 
 namespace ckptfs {
 

@@ -125,14 +125,14 @@ private:
     void answer_aborts() REQUIRES(mutex_);
     void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
 
-    // --- growing_stream.cc
+    // --- growing_file_stream.cc
     void start_stream() REQUIRES(mutex_);
     void open_stream(const Status& checked) REQUIRES(mutex_);
     void stream_started(const Status& status) REQUIRES(mutex_);
     void write_through(const PendingPointer& pending, std::uint64_t offset) REQUIRES(mutex_);
     void truncate_through(const PendingPointer& pending, std::uint64_t size) REQUIRES(mutex_);
 
-    // --- growing_commits.cc
+    // --- growing_file_commits.cc
     // What the next commit copies within the store; 0 also where that is not known.
     [[nodiscard]] std::uint64_t copied_until() const REQUIRES(mutex_);
     // From here on the next commit sends what is staged: what lies before is copied, or fetched by its writer.

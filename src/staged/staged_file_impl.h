@@ -110,7 +110,7 @@ private:
     void answer_aborts() REQUIRES(mutex_);
     void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
 
-    // --- streaming.cc: the way through a writer while bytes come in order.
+    // --- staged_file_stream.cc: the way through a writer while bytes come in order.
     [[nodiscard]] bool may_stream() const REQUIRES(mutex_);
     [[nodiscard]] bool should_stream(std::uint64_t end) const REQUIRES(mutex_);
     // Whether a write at `offset` goes on in order.
@@ -124,7 +124,7 @@ private:
     void leave_stream(const PendingPointer& pending) REQUIRES(mutex_);
     void stream_left(const PendingPointer& pending, Result<CommittedObject> object) EXCLUDES(mutex_);
 
-    // --- staged_commits.cc
+    // --- staged_file_commits.cc
     // For the content from the bytes of the base that are copied on.
     [[nodiscard]] std::shared_ptr<StreamWriter> open_writer(const std::string& key, std::uint64_t prefix)
         REQUIRES(mutex_);
@@ -141,7 +141,7 @@ private:
     void discard_staged() REQUIRES(mutex_);
     void answer_commit() REQUIRES(mutex_);
 
-    // --- staged_reads.cc
+    // --- staged_file_reads.cc
     void serve(ContentView view, std::uint64_t offset, ReadDone done);
     void read_base(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size, ReadDone done);
 

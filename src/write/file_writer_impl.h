@@ -114,7 +114,7 @@ private:
         outbox_.add([keep = std::make_shared<T>(std::move(garbage))] {});
     }
 
-    // --- cycle_start.cc: what a commit starts from.
+    // --- file_writer_base.cc: what a commit starts from.
     // True when the stream begins to take bytes; false while the committed object's last bytes are being fetched.
     [[nodiscard]] bool cycle_ready() REQUIRES(mutex_);
     [[nodiscard]] bool committed_is_known() REQUIRES(mutex_);
@@ -134,12 +134,12 @@ private:
     [[nodiscard]] std::optional<KeptBlock::Place> committed_place(const WeakCycle& cycle) const EXCLUDES(mutex_);
     void block_here(KeptBlock& block, const Status& status) REQUIRES(mutex_);
 
-    // --- kept_runs.cc: what stays as it is behind the beginning.
+    // What stays as it is behind the beginning:
     // The first from there on; null where none is left.
     [[nodiscard]] const FileRange* next_run(std::uint64_t from) const REQUIRES(mutex_);
     [[nodiscard]] bool keep_run(const FileRange& run) REQUIRES(mutex_);
 
-    // --- commits.cc: commits, and the cycle that leads to each.
+    // --- file_writer_commits.cc: commits, and the cycle that leads to each.
     void commit_requested(PendingCommit commit) REQUIRES(mutex_);
     [[nodiscard]] bool commit_step() REQUIRES(mutex_);
     void published(Result<PutResponse> result) override REQUIRES(mutex_);

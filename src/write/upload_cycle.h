@@ -106,7 +106,7 @@ public:
     // Bytes that are no longer needed, to the outbox. At any time.
     void release_discarded();
 
-    // --- encoding.cc: the stream, and its frames.
+    // --- upload_cycle_encoding.cc: the stream, and its frames.
     [[nodiscard]] std::uint64_t end() const { return sequencer_.end(); }
     [[nodiscard]] std::uint64_t frames_under_way() const { return sequencer_.under_way(); }
     void set_known_size(std::uint64_t size);
@@ -115,7 +115,7 @@ public:
     [[nodiscard]] Slice keep(Buffer buffer, ByteSpan data);
     void accept(Slice slice);
 
-    // --- patches.cc: what may change behind the end of the stream.
+    // --- upload_cycle_patches.cc: what may change behind the end of the stream.
     [[nodiscard]] bool patchable(std::uint64_t offset, std::uint64_t end) const;
     [[nodiscard]] std::uint64_t patchable_from() const { return assembler_->patchable_from(); }
     // Why not; the file has `file_size` bytes.
@@ -128,7 +128,7 @@ public:
     // While it is quiet; false where what is cut is already in the store.
     [[nodiscard]] bool cut(std::uint64_t size);
 
-    // --- sending.cc: parts.
+    // --- upload_cycle_sending.cc: parts.
     [[nodiscard]] const std::shared_ptr<Upload>& upload() const { return upload_; }
     [[nodiscard]] std::shared_ptr<Upload> take_upload() { return std::exchange(upload_, nullptr); }
     [[nodiscard]] int parts_under_way() const { return parts_under_way_; }
@@ -136,7 +136,7 @@ public:
     [[nodiscard]] bool copy_run(const CopiedRun& run);
     void set_next_copy(std::uint64_t offset) { assembler_->set_next_copy(offset); }
 
-    // --- publishing.cc: the commit.
+    // --- upload_cycle_publishing.cc: the commit.
     void begin_commit();
     // At any time.
     [[nodiscard]] bool is_committing() const { return commit_.has_value(); }
@@ -148,7 +148,7 @@ public:
     [[nodiscard]] const std::shared_ptr<const FrameEncoder>& encoder() const { return encoder_; }
     [[nodiscard]] std::vector<FrameRecord> take_records() { return std::exchange(records_, {}); }
 
-    // --- shortage.cc: what a lack of memory does to it. At any time.
+    // --- upload_cycle_shortage.cc: what a lack of memory does to it. At any time.
     [[nodiscard]] StuckMemory stuck_memory() const;
     void relieve(Relief relief);
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/executors.h"
-#include "base/processor_wait.h"
 #include "write/file_writer.h"
 #include "write/lazy_writer_group.h"
+#include "write/processor_wait.h"
 
 namespace ckptfs {
 namespace {

@@ -4,7 +4,7 @@
 
 import re
 
-from repository import ROOMS, ROOT, report, sources
+from repository import MODULES, ROOT, report, sources
 
 FLOOR_PLAN = ROOT / "src/README.md"
 CONTRIBUTING = ROOT / ".github/CONTRIBUTING.md"
@@ -62,10 +62,10 @@ def problems_of(quoted: str, with_names: bool) -> list[str]:
     return problems
 
 
-def rooms_of(plan: str) -> dict[str, set[str]]:
-    """The table of rooms: `room/` | those that it knows | …"""
+def modules_of(plan: str) -> dict[str, set[str]]:
+    """The table of modules: `module/` | those that it knows | …"""
     rows = re.findall(r"^\| `(\w+)/` \|([^|]*)\|", plan, re.MULTILINE)
-    return {room: {room, *re.findall(r"\w+", known)} for room, known in rows}
+    return {module: {module, *re.findall(r"\w+", known)} for module, known in rows}
 
 
 problems = []
@@ -82,9 +82,9 @@ for document in (FLOOR_PLAN, CONTRIBUTING, ROOT / "README.md"):
         problems += [f"{name}: {problem}" for problem in problems_of(quoted, document == FLOOR_PLAN)]
     problems += [f"{name}: no lint {lint}" for lint in re.findall(r"\blint\.(\w+)", text)
                  if not (ROOT / f"tests/lint/{lint}.py").exists()]
-for room, known in rooms_of(FLOOR_PLAN.read_text()).items():
-    if known != ROOMS.get(room):
-        problems.append(f"src/README.md: {room}/ knows {sorted(ROOMS.get(room, {'nobody'}))}")
-if missing := set(ROOMS) - set(rooms_of(FLOOR_PLAN.read_text())):
-    problems.append(f"src/README.md: rooms without a row: {sorted(missing)}")
+for module, known in modules_of(FLOOR_PLAN.read_text()).items():
+    if known != MODULES.get(module):
+        problems.append(f"src/README.md: {module}/ knows {sorted(MODULES.get(module, {'nothing'}))}")
+if missing := set(MODULES) - set(modules_of(FLOOR_PLAN.read_text())):
+    problems.append(f"src/README.md: modules without a row: {sorted(missing)}")
 report(problems)

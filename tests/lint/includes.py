@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Where third-party headers may be included, and which room may know which."""
+"""Where third-party headers may be included, and which module may know which."""
 
 import re
 
-from repository import ROOMS, ROOT, report, sources
+from repository import MODULES, ROOT, report, sources
 
 # Every third-party header, and the only places that may name it. A library that is exchanged is exchanged there.
 THIRD_PARTY = {
@@ -33,11 +33,11 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.MULTILINE)
 
 def problem_of(path: str, bracket: str, header: str) -> str | None:
     if bracket == '"':
-        room = header.split("/")[0]
+        module = header.split("/")[0]
         if path.startswith("include/"):
-            return None if room == "ckptfs" else "a contract knows no room"
-        if path.startswith("src/") and room != "ckptfs" and room not in ROOMS[path.split("/")[1]]:
-            return "this room may not know that one"
+            return None if module == "ckptfs" else "a contract knows no module"
+        if path.startswith("src/") and module != "ckptfs" and module not in MODULES[path.split("/")[1]]:
+            return "this module may not know that one"
         return None
     for library, places in THIRD_PARTY.items():
         if header.startswith(library):

@@ -7,8 +7,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("include", "src", "tests", "bench")
 
-# The way of the data is the way of the folders. Contracts (ckptfs/) are everybody's.
-ROOMS = {
+# The way of the data is the way of the folders. Contracts (ckptfs/) are shared by all.
+MODULES = {
     "base": {"base"},
     "codec": {"base", "codec"},
     "http": {"base", "http"},

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """clang-tidy on all of src: tidy.py BUILD_DIRECTORY, which holds a compile_commands.json.
 
-Most of its time goes into the headers, so it reads the files of a room as one, or as few, because files that have a
+Most of its time goes into the headers, so it reads the files of a module as one, or as few, because files that have a
 local name in common cannot be one. Where that was not seen beforehand, it halves them.
 """
 
@@ -60,9 +60,9 @@ def local_names(path: pathlib.Path) -> set[str]:
     return {name for block in LOCAL.findall(path.read_text()) for name in DEFINED.findall(block)}
 
 
-def groups(room: list[pathlib.Path]) -> list[list[pathlib.Path]]:
+def groups(module: list[pathlib.Path]) -> list[list[pathlib.Path]]:
     found: list[tuple[list[pathlib.Path], set[str]]] = []
-    for path in room:
+    for path in module:
         names = local_names(path)
         fitting = (group for group in found if len(group[0]) < FILES_AT_ONCE and not group[1] & names)
         paths, taken = next(fitting, ([], set()))
@@ -74,8 +74,8 @@ def groups(room: list[pathlib.Path]) -> list[list[pathlib.Path]]:
 
 
 FLAGS = flags_by_file()
-rooms = itertools.groupby(sources("src", endings=(".cc",)), lambda path: path.parent)
+modules = itertools.groupby(sources("src", endings=(".cc",)), lambda path: path.parent)
 # The largest first, so that no processor is idle at the end.
-all_groups = sorted((group for _, room in rooms for group in groups(list(room))), key=len, reverse=True)
+all_groups = sorted((group for _, module in modules for group in groups(list(module))), key=len, reverse=True)
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     report([text for text in pool.map(tidy_together, all_groups) if text])

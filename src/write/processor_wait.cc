@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/processor_wait.h"
+#include "write/processor_wait.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/concurrency_limit.h"
+#include "s3/concurrency_limit.h"
 
 #include <gtest/gtest.h>
 
