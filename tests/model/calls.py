@@ -98,6 +98,19 @@ class Calls(State):
         if {"open"} <= {one.step["do"], other.step["do"]} <= {"open", "save"}:
             for _, path in both:
                 self.cannot_judge(path)
+        for saving, changing in ((one, other), (other, one)):
+            # "An empty file is one file to all": the change may fall between two writes of the save.
+            if (saving.step["do"] == "save" and changing.step["do"] in ("write", "pwrite", "map_write", "truncate")
+                    and b"" in changing.file.contents):
+                for _, path in both:
+                    self.cannot_judge(path)
+        for tree, opening in ((one, other), (other, one)):
+            path = opening.step.get("path", "")
+            if (tree.step["do"] == "rename_tree" and opening.step["do"] == "open"
+                    and path.startswith(tree.step["path"] + "/")):
+                # What is open is saved before it moves, and it is not known whether this one was.
+                self.cannot_judge(path)
+                self.cannot_judge(tree.step["other"] + path.removeprefix(tree.step["path"]))
         one.crossed = one.crossed or self.may_have_seen(one, other)
         other.crossed = other.crossed or self.may_have_seen(other, one)
 
