@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Takes away what `cmake --install` puts there: cmake -D BUILD=DIRECTORY -P uninstall.cmake, below $DESTDIR if it is set.
-# The list is made by installing once more, into the build directory: install_manifest.txt is that of whoever installed
+# The list is made by installing once more, into the build directory: install_manifest.txt is that of the user who installed
 # last, and that is the package once one has been built.
 set(root "$ENV{DESTDIR}")
 set(staging "${BUILD}/uninstall")

@@ -9,7 +9,7 @@ set(CPACK_RPM_PACKAGE_DESCRIPTION "A FUSE filesystem that presents an S3 prefix 
  by what their bytes are, and appear whole or not at all.")
 set(CPACK_RPM_PACKAGE_REQUIRES "fuse3, ca-certificates")
 set(CPACK_RPM_PACKAGE_RELEASE_DIST ON)
-# Debuginfo is nobody's here; the directories belong to other packages.
+# No debuginfo package; the directories belong to other packages.
 set(CPACK_RPM_SPEC_MORE_DEFINE "%define _build_id_links none")
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION
     /usr/lib/systemd /usr/lib/systemd/system /usr/sbin /usr/share/bash-completion

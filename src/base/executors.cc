@@ -21,7 +21,7 @@ public:
         try {
             start_thread(name_, std::move(task)).detach();
         } catch (const std::system_error& problem) {
-            log_warning(format("no thread {}: {}", name_, problem.what()));
+            log_warning(format("cannot start thread {}: {}", name_, problem.what()));
         }
     }
 

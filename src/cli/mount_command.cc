@@ -54,7 +54,7 @@ std::string examination_of(const MountConfig& mount) {
                : format("ckptfs doctor {} says more, with the same options", escaped(mount.source));
 }
 
-std::optional<std::string> nobody_listens(const char* /*name*/) {
+std::optional<std::string> no_service_manager(const char* /*name*/) {
     return std::nullopt;
 }
 
@@ -144,7 +144,7 @@ public:
     Daemon(Config config, Readiness readiness)
         : config_(std::move(config)),
           readiness_(std::move(readiness)),
-          service_manager_(config_.mount.foreground ? process_environment() : nobody_listens) {}
+          service_manager_(config_.mount.foreground ? process_environment() : no_service_manager) {}
 
     // Makes the mount answer; nothing is left behind when it fails.
     Status start();
@@ -237,7 +237,8 @@ Status Daemon::attach() {
         if (lock.error().errno_value == EBUSY || !dead || *dead) {
             return failure(lock.error());
         }
-        log_warning(format("of two mounts that are made here at once, both may succeed: {}", lock.error().message));
+        log_warning(format("cannot lock the mount point; a concurrent mount here may succeed as well: {}",
+                           lock.error().message));
     }
     const auto taken = take_back(place, config_.mount.source, getuid(), system);
     if (!taken) {
@@ -252,7 +253,7 @@ Status Daemon::attach() {
         return failure(checked.error());
     }
     if (!readiness_.is_awaited()) {
-        return failure(EINTR, "the command that was to mount has been interrupted");
+        return failure(EINTR, "the mount command was interrupted");
     }
     auto mount = Mount::create(config_.mount, config_.names.read_only);
     if (!mount) {
@@ -286,7 +287,7 @@ bool Daemon::ends_by_hangup() const {
         return false;
     }
     if (auto opened = log_to_file(log_file); !opened) {
-        log_error(format("signal HUP: {}; the log goes on where it was", opened.error().message));
+        log_error(format("signal HUP: {}; still logging to the old file", opened.error().message));
     } else {
         log_info("signal HUP: the log file was opened again");
     }
@@ -387,7 +388,7 @@ void Daemon::mount_answers() {
     }
     machinery_->end_leftover_uploads();
     if (!readiness_.is_awaited()) {
-        log_info("the command that was to mount has been interrupted");
+        log_info("the mount command was interrupted");
         kill(getpid(), SIGTERM);
     }
     readiness_.ready();

@@ -136,7 +136,7 @@ Result<std::vector<Setting>> settings_of_command(std::string_view command, const
     CommandLine line = parse_command_line(std::move(words));
     auto* mount = std::get_if<MountRequest>(&line);
     if (mount == nullptr || mount->source != source) {
-        return failure(EINVAL, format("this is no mount of {}", escaped(source)));
+        return failure(EINVAL, format("{} is not mounted here", escaped(source)));
     }
     return std::move(mount->settings);
 }

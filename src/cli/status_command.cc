@@ -47,8 +47,9 @@ Error nothing_mounted() {
                                            [](const MountEntry& each) { return each.type == kFileSystemType; });
     Error error;
     error.errno_value = ENOENT;
-    error.message = others ? "no ckptfs of this user is mounted here; those of others answer to them and root"
-                           : "no ckptfs is mounted here";
+    error.message =
+        others ? "no ckptfs mount here belongs to this user; those of other users answer only to them and to root"
+               : "no ckptfs is mounted here";
     return error;
 }
 

@@ -123,7 +123,7 @@ Status expand(ByteSpan stored, const Payload& referenced, MutableByteSpan raw, W
 
 Result<EncodedFrame> encode_at(const Payload& raw, const Place& place, MutableByteSpan output, FrameCoding coding) {
     if (raw.empty() || raw.size() > kFrameSize || output.size() < kMaxStoredFrame) {
-        return failure(EINVAL, format("{} bytes are no frame", raw.size()));
+        return failure(EINVAL, format("invalid frame size of {} bytes", raw.size()));
     }
     if (coding.choice == CodingChoice::kZerosOnly && !has_many_zeros(raw)) {
         coding.choice = CodingChoice::kRaw;

@@ -123,8 +123,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.store.unsigned_payload, parse_switch(v)); }},
     {kStoreSection, "access-log", "", "FILE", "", "write a line for every request to this file",
      "Operation, key, status, bytes, time, and the id by which the store's support finds the request. Renamed at 64 "
-     "MiB; "
-     "three old ones are kept.",
+     "MiB; three old ones are kept.",
      [](Config& c, std::string_view v) { return set_text(c.store.access_log, v); }},
     {kStoreSection, "storage-class", "", "NAME", "", "storage class of new objects", "",
      [](Config& c, std::string_view v) { return set_text(c.store.storage_class, v); }},

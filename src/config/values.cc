@@ -136,7 +136,8 @@ Result<std::string> parse_address(const std::string& text) {
     const bool plain = host.find_first_of(", +/") == std::string::npos &&
                        (host.find(':') == std::string::npos || (host.front() == '[' && host.back() == ']'));
     if (!digits || !plain || std::stoi(port) > 65535) {
-        return failure(EINVAL, format("\"{}\" is no address: PORT, HOST:PORT or [ADDRESS]:PORT", escaped(text)));
+        return failure(EINVAL,
+                       format("\"{}\" is not an address: use PORT, HOST:PORT or [ADDRESS]:PORT", escaped(text)));
     }
     return format("{}:{}", host.empty() ? "127.0.0.1" : host, port);
 }

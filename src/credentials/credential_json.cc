@@ -35,7 +35,7 @@ Result<Credentials> keys(const Members& members, const std::string& prefix, std:
     Credentials credentials{of("AccessKeyId", "accessKeyId"), Secret(of("SecretAccessKey", "secretAccessKey")),
                             Secret(member(members, token)), std::nullopt};
     if (credentials.access_key_id.empty() || credentials.secret_access_key.empty()) {
-        return failure(EPROTO, "no AccessKeyId and SecretAccessKey in it");
+        return failure(EPROTO, "AccessKeyId or SecretAccessKey is missing");
     }
     return credentials;
 }
@@ -53,7 +53,8 @@ Status set_expiration(const Members& members, Credentials& credentials) {
     }
     credentials.expires = parse_iso8601(text);
     if (!credentials.expires) {
-        return failure(EPROTO, format("its Expiration {} is no time in UTC like 2030-01-31T12:00:00Z", escaped(text)));
+        return failure(EPROTO,
+                       format("its Expiration {} is not a time in UTC such as 2030-01-31T12:00:00Z", escaped(text)));
     }
     return {};
 }

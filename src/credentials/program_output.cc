@@ -210,7 +210,7 @@ Result<std::vector<std::string>> split_words(std::string_view command) {
         }
     }
     if (quote != '\0') {
-        return failure(EINVAL, "a quote without an end");
+        return failure(EINVAL, "unterminated quote");
     }
     if (in_word) {
         words.push_back(std::move(word));
@@ -226,7 +226,7 @@ Result<std::string> program_output(const std::vector<std::string>& words, std::c
     auto output = make_pipe();
     auto errors = make_pipe();
     if (!output || !errors) {
-        return failure(errno, format("no pipe: {}", std::strerror(errno)));
+        return failure(errno, format("cannot create a pipe: {}", std::strerror(errno)));
     }
     std::vector<char*> arguments;
     for (const std::string& word : words) {

@@ -12,7 +12,7 @@
 
 namespace ckptfs {
 
-// Words as a shell makes them of blanks, quotes and backslashes; nothing is expanded. Fails for a quote without an end
+// Words as a shell makes them of blanks, quotes and backslashes; nothing is expanded. Fails for an unterminated quote
 // and for no word at all. Pure.
 [[nodiscard]] Result<std::vector<std::string>> split_words(std::string_view command);
 

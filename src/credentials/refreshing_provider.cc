@@ -19,7 +19,7 @@ constexpr Milliseconds kShortestWait{1};
 Error stopped() {
     Error error;
     error.errno_value = ECANCELED;
-    error.message = "the credentials are no longer looked for";
+    error.message = "the lookup of credentials was canceled";
     return error;
 }
 

@@ -127,7 +127,7 @@ std::optional<ino_t> inode_of(const std::string& path) {
     return lstat(path.c_str(), &status) == 0 ? std::optional(status.st_ino) : std::nullopt;
 }
 
-bool somebody_listens(const std::string& path) {
+bool is_listened_to(const std::string& path) {
     const auto address = address_of(path);
     const FileDescriptor client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     return address && client &&
@@ -147,7 +147,7 @@ void make_way(const std::string& directory, const std::string& path) {
     }
     for (const std::string& each : found) {
         const std::optional<ino_t> inode = inode_of(each);
-        if (!somebody_listens(each)) {
+        if (!is_listened_to(each)) {
             unlink(each.c_str());
         } else if (each == path && inode) {
             rename(path.c_str(), renamed_path(path, *inode).c_str());

@@ -74,7 +74,8 @@ private:
 
     void on_put(const Result<PutResponse>& put) {
         if (!put) {
-            log_info(format("others cannot see that this mount lives: {}", escaped(put.error().message)));
+            log_info(format("cannot write the heartbeat, by which others see that this mount is alive: {}",
+                            escaped(put.error().message)));
         }
         MutexLock lock(mutex_);
         in_flight_ = false;

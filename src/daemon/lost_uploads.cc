@@ -186,8 +186,9 @@ private:
         const std::string& key = round->keys.back();
         if (!uploads) {
             if (cannot_be_asked(uploads.error())) {
-                log_info(format("what was begun without an answer is left to a lifecycle rule of the bucket: {}",
-                                escaped(uploads.error().message)));
+                log_info(
+                    format("uploads whose creation was not confirmed are left to a lifecycle rule of the bucket: {}",
+                           escaped(uploads.error().message)));
                 forget(key);
             } else {
                 const MutexLock lock(mutex_);
@@ -255,7 +256,7 @@ private:
                 self->keys_.at(upload.key).empty.erase(upload.id);
             } else if (cannot_be_asked(ended.error())) {
                 log_info(
-                    format("an upload that was begun without an answer is left: {}", escaped(ended.error().message)));
+                    format("an upload whose creation was not confirmed is left: {}", escaped(ended.error().message)));
                 self->forget(upload.key);
                 round->uploads.clear();
             }
@@ -273,7 +274,7 @@ private:
 
     void looked(const Round& round) {
         if (round.ended > 0) {
-            log_info(format("ended {} {} that had been begun without an answer", round.ended,
+            log_info(format("aborted {} {} whose creation was not confirmed", round.ended,
                             round.ended == 1 ? "upload" : "uploads"));
         }
         std::function<void()> ended;

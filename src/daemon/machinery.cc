@@ -107,7 +107,7 @@ ObjectStore& Machinery::journaled_store() {
     auto journal = directory ? MountJournal::create(*directory, place) : failure(ENOENT, "this user has no home");
     if (!journal) {
         log_warning(
-            format("should this mount be killed, its uploads are left in the bucket: {}", journal.error().message));
+            format("no journal; if this mount is killed, its uploads stay in the bucket: {}", journal.error().message));
         journal_ = MountJournal::in_memory();
     } else {
         leftovers_ = take_leftovers(*directory, place);

@@ -56,8 +56,8 @@ public:
     void publish() {
         if (busy_.exchange(true)) {
             if (!told_of_delay_.exchange(true)) {
-                log_warning(format("metrics are not told any more: writing {} takes longer than {} s",
-                                   escaped(places_.file), kPeriod.count() / 1000));
+                log_warning(format("metrics are stale: writing {} takes longer than {} s", escaped(places_.file),
+                                   kPeriod.count() / 1000));
             }
             return;
         }

@@ -120,7 +120,7 @@ void tell(const Ending& ending) REQUIRES(ending.mutex) {
     log_info(format("ended {} of {} {} that an earlier mount here had begun", ending.total - left, ending.total,
                     ending.total == 1 ? "upload or hidden file" : "uploads and hidden files"));
     if (left > 0) {
-        log_warning(format("the next mount here ends the others: {}", escaped(ending.problem)));
+        log_warning(format("the rest will be cleaned up by the next mount here: {}", escaped(ending.problem)));
     }
 }
 
@@ -328,7 +328,7 @@ void MountJournal::append(const std::string& line) {
     size_ += line.size();
     if (write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) &&
         !std::exchange(complained_, true)) {
-        log_warning(format("{}: {}; should this mount be killed, its uploads are left in the bucket", escaped(path_),
+        log_warning(format("{}: {}; if this mount is killed, its uploads stay in the bucket", escaped(path_),
                            std::strerror(errno)));
     }
 }

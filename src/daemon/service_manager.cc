@@ -66,7 +66,7 @@ void ServiceManager::tell(const std::string& message) const {
     if (!channel || setsockopt(channel.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
         sendto(channel.get(), message.data(), message.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
                size) < 0) {
-        log_warning(format("the service manager at {} was not told: {}", escaped(socket_), escaped(message)));
+        log_warning(format("cannot notify the service manager at {}: {}", escaped(socket_), escaped(message)));
     }
 }
 

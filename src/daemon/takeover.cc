@@ -182,7 +182,8 @@ Result<bool> take_back(const std::string& mount_point, const std::string& source
         const auto dead = table ? mount_at(*table, mount_point) : std::nullopt;
         // No path led to them any more.
         if (const std::string inside = dead ? mounts_inside(*table, *dead) : ""; !inside.empty()) {
-            log_warning(format("goes out of sight with the dead mount at {}: {}", escaped(mount_point), inside));
+            log_warning(
+                format("detaching the dead mount at {} hides the mounts below it: {}", escaped(mount_point), inside));
         }
         if (auto detached = system.detach(mount_point); !detached) {
             return failure(detached.error());

@@ -60,8 +60,8 @@ constexpr auto kRules = std::to_array<ProbeRule>({
     {Probe::kChecksumHeaders, "CRC32C is taken with every request", kSet, "checksum headers are refused",
      "saving fails until they are left out", "checksum", "none", kUnknown},
     {Probe::kChecksumOfPut, "an object with a wrong one is refused", kNote, "an object with a wrong one is taken",
-     "the store does not notice a byte that changes on the way: use https, or over plain HTTP leave --unsigned-payload "
-     "away",
+     "the store does not notice a byte that changes on the way: use https, or over plain HTTP omit "
+     "--unsigned-payload",
      "", "", kUnknown},
     {Probe::kChecksumOfPart, "a part with a wrong one is refused", kNote, "a part with a wrong one is taken",
      "the same, for files in parts", "", "", kUnknown},
@@ -74,9 +74,7 @@ constexpr auto kRules = std::to_array<ProbeRule>({
      "a file that was just saved counts as replaced: its readers get ESTALE once", "", "", kUnknown},
     {Probe::kListAfterWrite, "what was written is listed at once", kProblem, "what was written is not listed at once",
      "other nodes may miss a checkpoint, or find half of it", "", "", kUnknown},
-    {Probe::kListOrder, "keys come in the order of their bytes", kNote,
-     "keys come in another order than that of their "
-     "bytes",
+    {Probe::kListOrder, "keys come in the order of their bytes", kNote, "keys do not come in the order of their bytes",
      "no mount relies on it", "", "", kUnknown},
     {Probe::kKeyNames, "blanks, signs and letters of all scripts are kept", kLimit, "some keys do not come back",
      "files whose names hold such characters are lost or not found", "", "", kUnknown},

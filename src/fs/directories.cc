@@ -307,7 +307,8 @@ void Directories::keep_when_empty(const NodePtr& directory, bool soon) {
     }
     // What the caller asked for is done: a directory that cannot be kept is no reason to report it as failed.
     const auto give_up = [&list](const Error& error) {
-        log_warning(escaped("the directory " + list.prefix + " vanishes with its last entry: " + error.message));
+        log_warning(escaped("cannot create the marker of the directory " + list.prefix +
+                            ", which disappears with its last entry: " + error.message));
     };
     std::string first;
     if (!soon) {

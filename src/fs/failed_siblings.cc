@@ -329,7 +329,7 @@ void FailedSiblings::make_room() {
         std::find_if(entries_.begin(), entries_.end(), [](const auto& each) { return !each.second.in_flight; });
     if (forgotten != entries_.end()) {
         outbox_.add([key = forgotten->first] {
-            log_error(escaped(key) + " failed and is forgotten: more files failed than are remembered");
+            log_error(escaped(key) + " failed and is no longer tracked: too many files have failed");
         });
         entries_.erase(forgotten);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening: which node, which version, which writer; to read in open_readers.cc. What happens on the handle afterwards
-// is in file_io.cc.
+// Opening: which node, which version, which writer; to read in open_files_reading.cc. What happens on the handle
+// afterwards is in open_files_io.cc.
 #include "fs/open_files.h"
 
 #include <fcntl.h>
@@ -55,9 +55,8 @@ pid_t OpenFiles::opener(const Caller& caller, int flags) const {
     // The kernel has no number for processes that this PID namespace does not see.
     if (caller.thread == 0 && writes(flags) && !told_of_unseen_writers_.exchange(true)) {
         log_warning(
-            "a program of another PID namespace writes: its files are published at each close of a duplicate, and a "
-            "half "
-            "one may be when it is killed (hostPID in Kubernetes, --pid host elsewhere, mends that)");
+            "a program of another PID namespace writes here: its files are published at every close of a descriptor, "
+            "and a partial one may be if it is killed (set hostPID in Kubernetes, --pid host elsewhere)");
     }
     return state_.env.processes.thread_group(caller.thread).value_or(0);
 }

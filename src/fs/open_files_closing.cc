@@ -36,7 +36,7 @@ Error removed_error(const FileWriter& writer) {
 
 Error replaced_error(const FileWriter& writer) {
     Error why;
-    why.message = writer.key() + " was written anew, and saved, since this was written to it";
+    why.message = writer.key() + " was replaced by a newer version since this was written to it";
     return why;
 }
 

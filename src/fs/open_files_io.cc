@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens on an open handle: reads, writes, and commits. Which close is one is decided in closing.cc.
+// What happens on an open handle: reads, writes, and commits. Which close is one is decided in open_files_closing.cc.
 #include <fcntl.h>
 
 #include <utility>
@@ -18,7 +18,7 @@ Failure bad_handle() {
 }
 
 Failure given_up(const Handle& handle) {
-    return failure(ESTALE, handle.writer->key() + ": this process has written the file anew since it was opened here");
+    return failure(ESTALE, handle.writer->key() + ": stale descriptor; this process has since replaced the file");
 }
 
 }  // namespace

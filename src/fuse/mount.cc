@@ -136,7 +136,7 @@ public:
         }
         const auto table = read_mount_table();
         if (const std::string inside = table ? mounts_inside(*table, entry_) : ""; !inside.empty()) {
-            log_warning(format("goes out of sight with {}: {}", escaped(entry_.mount_point), inside));
+            log_warning(format("unmounting {} hides the mounts below it: {}", escaped(entry_.mount_point), inside));
         }
         // MNT_FORCE ends what still waits, so that every thread that reads requests is told ENODEV.
         if (umount2(entry_.mount_point.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {

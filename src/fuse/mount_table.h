@@ -49,7 +49,7 @@ std::optional<MountEntry> mount_at(const std::vector<MountEntry>& table, std::st
 // Of the same file system: what the daemon mounted itself, and not a bind mount of it.
 const MountEntry& made_by_daemon(const std::vector<MountEntry>& table, const MountEntry& shown);
 
-// "/mnt/a, /mnt/b": what is mounted in this mount, and goes out of sight with it; empty where nothing is.
+// "/mnt/a, /mnt/b": what is mounted below this mount, and hidden when it goes; empty where nothing is.
 std::string mounts_inside(const std::vector<MountEntry>& table, const MountEntry& mount);
 
 // The mount that holds this absolute, resolved path.

@@ -48,7 +48,7 @@ Result<WriteData> ParkedWrites::load(Parked& parked, Buffer buffer) const {
     const MutableByteSpan target = buffer.bytes().subspan(BufferPool::kHeaderSize, parked.size);
     Status read = parked.place->read(0, target);
     if (read && crc32c(target) != parked.crc32c) {
-        read = failure(EIO, "what was put into --staging-dir did not come back as it was: another checksum");
+        read = failure(EIO, "data read back from --staging-dir is corrupted (checksum mismatch); check that disk");
     }
     if (!read) {
         log_error(read.error().message);

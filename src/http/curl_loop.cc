@@ -71,13 +71,13 @@ Status CurlLoop::open() {
     epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
     wakeup_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!multi_ || !epoll_ || !wakeup_) {
-        return failure(errno, format("no event loop for HTTP: {}", std::strerror(errno)));
+        return failure(errno, format("cannot create the event loop for HTTP: {}", std::strerror(errno)));
     }
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = wakeup_.get();
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeup_.get(), &event) != 0) {
-        return failure(errno, format("no event loop for HTTP: {}", std::strerror(errno)));
+        return failure(errno, format("cannot create the event loop for HTTP: {}", std::strerror(errno)));
     }
     Status status = check(curl_multi_setopt(multi_.get(), CURLMOPT_SOCKETFUNCTION, &CurlLoop::on_socket), "sockets");
     if (status) {

@@ -44,7 +44,7 @@ struct Block {
     // Which of the cache's lists holds a block that is wholly there.
     enum class Place : std::uint8_t { kNone, kUnread, kUsed, kConsumed };
 
-    static constexpr std::uint32_t kNobodyWaits = std::numeric_limits<std::uint32_t>::max();
+    static constexpr std::uint32_t kNoWaiter = std::numeric_limits<std::uint32_t>::max();
 
     Block(std::uint64_t offset_in_file, std::uint32_t byte_count, Buffer memory, std::atomic<std::size_t>& count)
         : offset(offset_in_file), size(byte_count), buffer(std::move(memory)), held(count) {
@@ -66,7 +66,7 @@ struct Block {
 
     std::atomic<std::uint32_t> filled{0};
     // The least `filled` that some waiter needs.
-    std::atomic<std::uint32_t> wake_at{kNobodyWaits};
+    std::atomic<std::uint32_t> wake_at{kNoWaiter};
     // Slices handed out and not yet dropped; grows only under the cache's mutex.
     std::atomic<std::uint32_t> pins{0};
 

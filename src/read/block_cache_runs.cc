@@ -113,7 +113,7 @@ void BlockCache::filled(std::shared_ptr<Block> block) {
     {
         const MutexLock lock(mutex_);
         const std::uint32_t available = block->filled.load();
-        std::uint32_t next = Block::kNobodyWaits;
+        std::uint32_t next = Block::kNoWaiter;
         std::erase_if(block->waiters, [&](Block::Waiter& waiter) REQUIRES(mutex_) {
             if (waiter.end > available) {
                 next = std::min(next, waiter.end);

@@ -153,10 +153,10 @@ void CommitOperation::put_guard_back() {
 void CommitOperation::note_guard() {
     if (has_guard_ &&
         sender_->habits().took(guard_kind(), without_guard_ ? SentCondition::kNotAtAll : SentCondition::kAsInS3)) {
-        log_warning(
-            format("the store knows no If-None-Match on writes: of two mounts that make one name at the same moment, "
-                   "one replaces what the other wrote ({})",
-                   call_->request.operation));
+        log_warning(format(
+            "the store does not support If-None-Match on writes: if two mounts create the same name at once, the last "
+            "one wins ({})",
+            call_->request.operation));
     }
 }
 

@@ -237,8 +237,9 @@ private:
         }
         if (outcome && !request_.if_match.empty() && sender_->habits().took(kPinnedDelete, sent)) {
             log_warning(
-                "the store refuses If-Match on DeleteObject: the version is looked at before, and what another mount "
-                "writes in between is removed with it");
+                "the store rejects If-Match on DeleteObject: checking the version with HEAD before, so that what "
+                "another "
+                "mount writes in between is removed with it");
         }
         done_(outcome || is_gone(outcome.error()) ? Status() : failure(std::move(outcome.error())));
     }

@@ -69,9 +69,8 @@ void note_part_copy(RequestSender& sender, const Error& error) {
     const bool lacks = error.http_status == 501 || error.http_status == 405 || error.s3_code == "NotImplemented";
     if (lacks && sender.habits().is_first(kNoPartCopy)) {
         log_warning(
-            "the store has no UploadPartCopy: what is appended to, changed within, or renamed above 5 GiB is fetched "
-            "and "
-            "sent again as a whole");
+            "the store has no UploadPartCopy: what is appended to, changed in place, or renamed above 5 GiB is fetched "
+            "and uploaded again as a whole");
     } else if (!lacks && error.http_status != 0 && !error.retryable) {
         static_cast<void>(sender.habits().is_first(kPartCopy));
     }

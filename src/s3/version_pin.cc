@@ -105,8 +105,8 @@ void VersionPin::send_as(Call& call, SentCondition sent) {
 void VersionPin::tell() const {
     if (sender_->habits().is_first(header_)) {
         log_warning(
-            format("the store refuses {} where the version is there: it is looked at before and after, and what "
-                   "another mount does to it in between is not noticed",
+            format("the store rejects {} although the version matches: checking with HEAD before and after, so that a "
+                   "change by another mount in between goes unnoticed",
                    header_ == "if-match" ? "If-Match on writes" : header_));
     }
 }

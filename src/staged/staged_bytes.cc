@@ -89,7 +89,7 @@ Status StagedBytes::read_page(std::uint64_t index, MutableByteSpan page) const {
         return {};
     }
     return failure(
-        EIO, format("{}: what was put into --staging-dir {} did not come back as it was ({}); check that "
+        EIO, format("{}: data read back from --staging-dir {} is corrupted ({}); check that "
                     "disk, and write the file again",
                     escaped(name_), escaped(directory_), problem == 0 ? "another checksum" : std::strerror(problem)));
 }

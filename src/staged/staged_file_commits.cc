@@ -128,7 +128,7 @@ bool StagedFile::commit_without_copies(const Error& error) {
         return false;
     }
     outbox_.add([key = key_] {
-        log_warning(format("{}: sending what is unchanged in it, which the store did not copy", escaped(key)));
+        log_warning(format("{}: the store could not copy the unchanged ranges; uploading them", escaped(key)));
     });
     commit_whole();
     return true;

@@ -140,7 +140,7 @@ Status verify_loaded(Frames& frames) {
         }
     }
     if (damaged) {
-        return failure(EIO, "what was put into --staging-dir did not come back as it was; check that disk");
+        return failure(EIO, "data read back from --staging-dir is corrupted; check that disk");
     }
     return {};
 }

@@ -176,7 +176,8 @@ bool Upload::begin_anew(int number, const UploadId& id, const std::shared_ptr<Pa
         part.next = *request;
     }
     if (is_present) {
-        log_info(format("{}: its upload was ended before anything was in it, and is begun anew", escaped(target_.key)));
+        log_info(
+            format("{}: its empty upload was aborted by another client; starting a new one", escaped(target_.key)));
         ++begun_anew_;
         id_.reset();
         creating_ = false;

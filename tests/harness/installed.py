@@ -24,7 +24,7 @@ exec cat
 
 
 class InstalledMachine:
-    """Everybody may enter `directory`; mount points and logs go there."""
+    """All users may enter `directory`; mount points and logs go there."""
 
     def __init__(self) -> None:
         self._kept = tempfile.TemporaryDirectory(prefix="ckptfs-machine-")

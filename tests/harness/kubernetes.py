@@ -26,7 +26,7 @@ exec cat
 """
 
 # As runc: the mount that holds the new root is private, volumes are bound with their propagation, the old root goes,
-# which nobody else is to notice.
+# which no other test is to notice.
 _CONTAINER = """
 set -e
 root=$1 image=$2 writable=$3

@@ -165,7 +165,7 @@ class Simulator:
         return [upload["Key"] for upload in answer.get("Uploads", [])]
 
     def uploaded_parts(self, prefix: str = "") -> list[tuple[str, int]]:
-        """Key and number of every part of an open upload: what is stored, is paid for, and nobody sees."""
+        """Key and number of every part of an open upload: what is stored and paid for, but not visible."""
         client = self.client()
         uploads = client.list_multipart_uploads(Bucket=BUCKET, Prefix=prefix).get("Uploads", [])
         return [(upload["Key"], part["PartNumber"]) for upload in uploads

@@ -97,7 +97,7 @@ def test_a_store_without_write_conditions():
                 os.write(file, b"x" * size)
                 os.close(file)
                 assert simulator.content(f"{size}-{number}") == b"x" * size
-        assert re.findall(r"the store knows no If-None-Match.*\((\w+)\)", made.log()) == ["PutObject"]
+        assert re.findall(r"the store does not support If-None-Match.*\((\w+)\)", made.log()) == ["PutObject"]
         assert len([request for request in simulator.requests() if request["status"] == 501]) == 2
         file = exclusive(made / "both")
         os.write(file, b"mine")

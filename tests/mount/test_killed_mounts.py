@@ -99,7 +99,7 @@ def test_an_upload_stays_until_its_file_is_recorded(killed):
     killed.kill_in_upload()
     killed.simulator.inject({"op": "PutObject", "key": f"{killed.prefix}.ckptfs/failed/step/shard", "action": "403"})
     ours = killed.again()
-    wait_until(lambda: "the next mount here ends the others" in ours.log(), "the record to be refused")
+    wait_until(lambda: "the rest will be cleaned up by the next mount here" in ours.log(), "the record to be refused")
     assert killed.simulator.open_uploads(killed.prefix) == [killed.key]
     refuse_to_commit(killed.other / "step")
     killed.simulator.clear_faults()

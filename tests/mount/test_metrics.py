@@ -163,7 +163,7 @@ def test_an_access_log_that_cannot_be_written_is_refused(mount, tmp_path):
 
 
 def test_a_bad_address_is_refused(mount):
-    with pytest.raises(AssertionError, match='--metrics-address: "9464x" is no address'):
+    with pytest.raises(AssertionError, match='--metrics-address: "9464x" is not an address'):
         mount("--metrics-address", "9464x")
 
 

@@ -26,7 +26,7 @@ std::string read_file(const std::string& path) {
     return text.str();
 }
 
-// Whoever waits for the file to appear finds all of it.
+// A process that waits for the file finds all of it when it appears.
 void write_file(const std::string& path, const std::string& text) {
     const std::string unfinished = path + ".tmp" + std::to_string(getpid());
     std::ofstream file(unfinished, std::ios::binary);

@@ -39,7 +39,7 @@ void Simulator::later(Duration after, std::function<void()> run) {
 }
 
 std::unique_ptr<Exchange> Simulator::begin(HttpRequest request, bool from_loopback) {
-    // No bucket's name begins with an underscore. Whoever controls faults needs no key, but must be on this machine.
+    // No bucket's name begins with an underscore. Clients that control faults need no key, but must be on this machine.
     if (from_loopback && request.path.starts_with(kAdminPrefix)) {
         return make_admin_exchange(*this, std::move(request));
     }
