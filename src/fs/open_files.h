@@ -196,7 +196,8 @@ private:
     [[nodiscard]] std::shared_ptr<WrittenVersion> written_version_of(const NodePtr& node,
                                                                      const std::shared_ptr<FileWriter>& writer) const;
     void complete_facts(const Closing& closing, CloseFacts& facts) const;
-    void decide_and_close(Closing& closing);
+    void decide_later(const std::shared_ptr<Closing>& closing);
+    void decide_and_close(const std::shared_ptr<Closing>& closing);
     // What an fsync by this handle has to save.
     [[nodiscard]] Written written_behind(const Handle& handle) const;
     void release_writer(const HandlePtr& handle, const Reply<void>& reply);

@@ -111,13 +111,17 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
     closing->facts.exit_state = state_.env.processes.exit_state(caller.thread);
     closing->facts.opener = handle->opener;
     closing->reply = std::move(reply);
-    handle->version->closes.begin();
-    const auto decide = [this, closing] { inspections_->post([this, closing] { decide_and_close(*closing); }); };
+    static_cast<void>(handle->version->closes.begin());
+    const auto decide = [this, closing] { decide_later(closing); };
     if (closing->interrupted != nullptr && closing->facts.exit_state == ExitState::kUnknown) {
         state_.env.timer.after(kInterruptFollows, decide);
     } else {
         decide();
     }
+}
+
+void OpenFiles::decide_later(const std::shared_ptr<Closing>& closing) {
+    inspections_->post([this, closing] { decide_and_close(closing); });
 }
 
 void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const {
@@ -176,15 +180,24 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
     }
 }
 
-void OpenFiles::decide_and_close(Closing& closing) {
-    complete_facts(closing, closing.facts);
-    const CloseDecision decision = decide_close(closing.facts);
-    const HandlePtr handle = closing.handle;
-    const Reply<void> reply = std::move(closing.reply);
+void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
+    CloseFacts facts = closing->facts;
+    complete_facts(*closing, facts);
+    const CloseDecision decision = decide_close(facts);
+    const HandlePtr handle = closing->handle;
+    if (decision.action == CloseAction::kAbort && !handle->version->renames.shut_out()) {
+        if (!decision.is_lost) {
+            // A caller that was killed must not wait for the store.
+            std::exchange(closing->reply, [](const Status& /*answered*/) {})({});
+        }
+        handle->version->renames.when_none([this, closing] { decide_later(closing); });
+        return;
+    }
+    const Reply<void> reply = std::move(closing->reply);
     const auto settle = [&handle, &closing] {
         handle->version->closes.end();
-        if (closing.settled != nullptr) {
-            closing.settled();
+        if (closing->settled != nullptr) {
+            closing->settled();
         }
     };
     const auto answer = [reply, handle, is_lost = decision.is_lost] {
@@ -279,7 +292,9 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
         finish_release(handle, {}, reply);
     } else {
         // A close that was given up because its process dies may not have been decided yet.
-        handle->version->closes.when_none([this, handle, reply = std::move(reply)] { release_writer(handle, reply); });
+        handle->version->closes.when_none([this, handle, reply = std::move(reply)] {
+            handle->version->renames.when_none([this, handle, reply] { release_writer(handle, reply); });
+        });
     }
 }
 

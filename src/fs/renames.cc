@@ -215,23 +215,32 @@ void Renames::end_overtaken(const Move& move) {
 
 Result<bool> Renames::publish_under_new_name(const Move& move) {
     std::shared_ptr<FileWriter> writer;
-    std::optional<ObjectVersion> in_bucket;
-    bool is_left = false;
+    std::shared_ptr<WrittenVersion> version;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         writer = move.node->writer;
-        in_bucket = move.node->committed;
-        is_left = writer != nullptr && move.node->version->fate.left_by_killed_writer();
+        version = move.node->version;
     }
     if (writer == nullptr) {
         return false;
     }
+    if (!version->renames.begin()) {
+        return failure(writer->failed().value_or(lost_error(*writer)));
+    }
+    Result<bool> published = publish_under_new_name(move, writer, *version);
+    version->renames.end();
+    return published;
+}
+
+Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared_ptr<FileWriter>& writer,
+                                             const WrittenVersion& version) {
     if (const std::optional<Error> failed = writer->failed()) {
         return failure(*failed);
     }
-    if (is_left) {
+    if (version.fate.left_by_killed_writer()) {
         return failure(lost_error(*writer));
     }
+    const std::optional<ObjectVersion> in_bucket = committed_version(*move.node);
     if (!writer->dirty()) {
         return false;
     }

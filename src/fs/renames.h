@@ -63,6 +63,8 @@ private:
     Status rename_file(const Move& move);
     // Done where the file could be published under its new name at once.
     Result<bool> publish_under_new_name(const Move& move);
+    Result<bool> publish_under_new_name(const Move& move, const std::shared_ptr<FileWriter>& writer,
+                                        const WrittenVersion& version);
     // What stayed under the old name where a file was published under its new one. The same rename, tried again,
     // removes it: it is an earlier version, and is not to replace the later one.
     Status remove_leftover(const Move& move, const std::string& etag);

@@ -13,19 +13,21 @@
 
 namespace ckptfs {
 
-// Closes that are not decided yet: what is released meanwhile waits for them.
+// Steps of one kind that are under way on a version, and what waits for their end.
 // Threads: all functions may be called from any thread; nothing is called under the lock.
-class UndecidedCloses {
+class StepsUnderWay {
 public:
-    void begin() {
+    // False once they are shut out; then there is no end() to come.
+    [[nodiscard]] bool begin() {
         const MutexLock lock(mutex_);
-        ++undecided_;
+        under_way_ += shut_out_ ? 0 : 1;
+        return !shut_out_;
     }
     void end() {
         std::vector<std::function<void()>> due;
         {
             const MutexLock lock(mutex_);
-            if (--undecided_ == 0) {
+            if (--under_way_ == 0) {
                 due.swap(waiting_);
             }
         }
@@ -33,21 +35,28 @@ public:
             run();
         }
     }
-    // At once where none is undecided.
+    // At once where none is under way.
     void when_none(std::function<void()> run) {
         {
             const MutexLock lock(mutex_);
-            if (undecided_ > 0) {
+            if (under_way_ > 0) {
                 waiting_.push_back(std::move(run));
                 return;
             }
         }
         run();
     }
+    // None begins any more; false, and no change, where some are under way.
+    [[nodiscard]] bool shut_out() {
+        const MutexLock lock(mutex_);
+        shut_out_ = shut_out_ || under_way_ == 0;
+        return shut_out_;
+    }
 
 private:
     Mutex mutex_;
-    int undecided_ GUARDED_BY(mutex_) = 0;
+    int under_way_ GUARDED_BY(mutex_) = 0;
+    bool shut_out_ GUARDED_BY(mutex_) = false;
     std::vector<std::function<void()>> waiting_ GUARDED_BY(mutex_);
 };
 
@@ -61,7 +70,11 @@ struct WrittenVersion {
     std::atomic<Moment> made_at;
 
     VersionFate fate;
-    UndecidedCloses closes;
+    // Closes that are not decided yet: what is released meanwhile waits for them.
+    StepsUnderWay closes;
+    // Renames that publish it under its new name. One that fails leaves the file that it was to replace, so the death
+    // of a writer waits for their end: what they publish was begun before it.
+    StepsUnderWay renames;
     // When it was last made, written or cut.
     std::atomic<Moment> changed_at;
     // When it was cut away by the latest version that is committed.

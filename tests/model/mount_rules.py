@@ -41,6 +41,12 @@ class MountRules(NameRules):
             if file.path is not None and (file.kept or file.vague()):
                 self.names[file.path].may |= file.contents
                 self.names[file.path].before |= file.contents
+            if file.path is not None and (file.kept or file.perhaps_kept):
+                # A publish that was on its way may still arrive.
+                states = file.contents | file.states
+                self.names[file.path].may |= states
+                self.names[file.path].before |= states
+                self.goes_on(file.path, states, self.retry_for + 1, None)
             if file.path is not None:
                 self.failures.add(file.path)
             self.detach(owner, slot)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nothing half appears: who closes, who is killed, and what is visible then."""
 
+import concurrent.futures
 import io
 import os
 import signal
@@ -55,6 +56,25 @@ def test_a_killed_writer_publishes_nothing_and_the_earlier_version_stays(mount, 
     wait_until(lambda: simulator.open_uploads(prefix) == [], "the upload to be ended")
     assert simulator.content(prefix + "file") == b"the last good version"
     wait_until(lambda: (made / "file").read_bytes() == b"the last good version", "the name to show it again")
+
+
+def test_the_death_of_a_writer_does_not_interrupt_a_rename_that_publishes(mount, simulator, prefix):
+    made = mount()
+    (made / "target").write_bytes(b"earlier")
+    writer = start(WRITE_AND_WAIT, made / "file", 1)
+    wait_ready(writer)
+    simulator.inject({"op": "PutObject", "key": f"{prefix}target", "action": "hang"})
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        renamed = threads.submit(os.rename, made / "file", made / "target")
+        wait_until(lambda: simulator.fault_hits() > 0, "the rename to publish the file under its new name")
+        kill(writer)
+        simulator.clear_faults()
+        renamed.result(30)
+    assert len((made / "target").read_bytes()) == MIB
+    assert simulator.keys(prefix) == [f"{prefix}target"] and len(simulator.content(f"{prefix}target")) == MIB
+    # What has no writer any more is a file as any other.
+    os.rename(made / "target", made / "file")
+    assert simulator.keys(prefix) == [f"{prefix}file"]
 
 
 def test_a_killed_writer_of_a_new_file_leaves_no_name(mount, simulator, prefix):
