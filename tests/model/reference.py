@@ -276,7 +276,9 @@ class State:
         """At rest."""
         held = {file.path for file in self.files() if file.unjudged}
         if ABSENT not in held:
-            self.unjudged &= held
+            # It may lie in another directory by now, which was renamed while it was opened.
+            names = {path.rsplit("/", 1)[-1] for path in held}
+            self.unjudged = {path for path in self.unjudged if path.rsplit("/", 1)[-1] in names}
 
     def show(self, contents) -> str:
         return " or ".join(sorted(explain(content, self.tags) for content in contents)[:4])
