@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,6 +29,9 @@ constexpr const char* kSizeMetadata = "ckptfs-size";
 constexpr const char* kPlainName = "plain";
 // A seek table and what is made of it: as many of that size are the whole budget.
 constexpr std::uint64_t kTablesInMemory = 8;
+// Of all tables together: two of the largest, and 32 MiB at least, which is that of 2.7 TiB of files that are open.
+constexpr std::uint64_t kLargestTables = 2;
+constexpr std::uint64_t kLeastForTables = std::uint64_t{32} << 20;
 
 struct ContainerFormat {
     const char* name;
@@ -103,10 +108,30 @@ private:
     const ContainerFormat format_;
 };
 
+// What the tables of all files that are open take. Threads: all functions may be called from any thread.
+class TableBudget : public std::enable_shared_from_this<TableBudget> {
+public:
+    explicit TableBudget(std::uint64_t most) : most_(most) {}
+
+    // Held until the last copy is gone; null where there is no room.
+    [[nodiscard]] std::shared_ptr<void> take(std::uint64_t bytes) {
+        if (used_.fetch_add(bytes) + bytes > most_) {
+            used_.fetch_sub(bytes);
+            return nullptr;
+        }
+        return {this, [budget = shared_from_this(), bytes](void* /*budget*/) { budget->used_.fetch_sub(bytes); }};
+    }
+
+private:
+    const std::uint64_t most_;
+    std::atomic<std::uint64_t> used_ = 0;
+};
+
 class ContainerLayout final : public FrameLayout {
 public:
-    ContainerLayout(std::string key, FrameTable table, FrameChecksum checksum)
-        : key_(std::move(key)), table_(std::move(table)), checksum_(checksum) {}
+    // `memory`: what the table takes of the TableBudget.
+    ContainerLayout(std::string key, FrameTable table, FrameChecksum checksum, std::shared_ptr<void> memory)
+        : memory_(std::move(memory)), key_(std::move(key)), table_(std::move(table)), checksum_(checksum) {}
 
     [[nodiscard]] std::uint64_t size() const override { return table_.size(); }
     [[nodiscard]] Frame frame_at(std::uint64_t offset) const override { return table_.frame(offset / kFrameSize); }
@@ -131,6 +156,7 @@ private:
         return error;
     }
 
+    const std::shared_ptr<void> memory_;
     const std::string key_;
     const FrameTable table_;
     const FrameChecksum checksum_;
@@ -198,6 +224,7 @@ public:
     // `format`: of new files; nothing where they are plain.
     MountCodec(std::optional<ContainerFormat> format, std::vector<std::string> exclude, std::uint64_t largest_table)
         : largest_table_(largest_table),
+          tables_(std::make_shared<TableBudget>(std::max(largest_table * kLargestTables, kLeastForTables))),
           chosen_(format ? std::make_shared<const ContainerEncoder>(*format) : plain_),
           chosen_format_(format ? format->name : ""),
           exclude_(std::move(exclude)) {}
@@ -236,8 +263,15 @@ public:
         }
         std::string storage;
         const ByteSpan end = in_one_piece(tail, storage);
-        if (const auto size = small_table_size(object, end); !size) {
-            return failure(size.error());
+        const Result<std::uint64_t> size_of_table = small_table_size(object, end);
+        if (!size_of_table) {
+            return failure(size_of_table.error());
+        }
+        std::shared_ptr<void> memory = tables_->take(*size_of_table);
+        if (memory == nullptr) {
+            return failure(ENOMEM, format("{}: the seek tables of all files that are open take more than a quarter of "
+                                          "--max-memory; close files, or raise it",
+                                          escaped(object.key)));
         }
         const ContainerFormat& container = *find_format(object);
         Result<FrameTable> table = FrameTable::parse(end, object.size, container.references);
@@ -248,7 +282,8 @@ public:
             return damage(format("{}: described as a file of {} bytes, but its frames hold {}; write it anew",
                                  escaped(object.key), *told, table->size()));
         }
-        return std::make_shared<const ContainerLayout>(object.key, std::move(*table), container.coding.checksum);
+        return std::make_shared<const ContainerLayout>(object.key, std::move(*table), container.coding.checksum,
+                                                       std::move(memory));
     }
 
     [[nodiscard]] Status check_description(const ObjectInfo& object) const override {
@@ -298,6 +333,7 @@ private:
 
     const std::shared_ptr<const FrameEncoder> plain_ = make_plain_encoder();
     const std::uint64_t largest_table_;
+    const std::shared_ptr<TableBudget> tables_;
     const std::shared_ptr<const FrameEncoder> chosen_;
     const std::string chosen_format_;
     const std::vector<std::string> exclude_;

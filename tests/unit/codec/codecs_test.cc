@@ -142,5 +142,28 @@ TEST(Codecs, RefuseATableThatTakesMoreThanAnEighthOfTheBudget) {
     EXPECT_TRUE(wide->layout(file.object, file.tail()));
 }
 
+TEST(Codecs, RefuseTablesThatTogetherTakeMoreThanTheirShare) {
+    const auto encoder = codec("auto")->encoder("run/model.pt");
+    // 12 MB, of a file of 1 TB; there is room for 32 MiB.
+    const std::vector<FrameRecord> records(1'000'000, FrameRecord{20, 0, false});
+    const Payload tail = encoder->tail(records, records.size() * kFrameSize);
+    ObjectInfo object;
+    object.key = "run/model.pt";
+    object.size = records.size() * 20 + tail.size();
+    object.metadata = encoder->metadata(std::nullopt);
+    const auto reader = std::move(make_codec({"auto", {}}, 8 * tail.size()).value());
+    auto first = reader->layout(object, tail);
+    ASSERT_TRUE(first) << first.error().message;
+    const auto second = reader->layout(object, tail);
+    ASSERT_TRUE(second);
+    const auto third = reader->layout(object, tail);
+    ASSERT_FALSE(third);
+    EXPECT_EQ(third.error().errno_value, ENOMEM);
+    EXPECT_NE(third.error().message.find("--max-memory"), std::string::npos);
+    // That of a file that is closed makes room.
+    first = failure(ENOENT, "closed");
+    EXPECT_TRUE(reader->layout(object, tail));
+}
+
 }  // namespace
 }  // namespace ckptfs
