@@ -183,6 +183,7 @@ private:
                   Result<std::shared_ptr<FileReader>> opened);
     [[nodiscard]] static bool is_unreadable(const Handle& handle);
     // It was opened before anything was written.
+    [[nodiscard]] Failure nothing_to_read(const Handle& handle) const;
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
 
     // --- open_files_closing.cc

@@ -121,8 +121,7 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
             return;
         }
         if (reader == nullptr) {
-            // With its name went what was committed.
-            reading->reply(handle->node->removed ? failure(ESTALE, "the file was removed") : cannot_read_back());
+            reading->reply(nothing_to_read(*handle));
             return;
         }
     }
@@ -144,7 +143,16 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
 
 bool OpenFiles::is_pristine(const Handle& handle) const {
     const NodeTable::Lock lock = state_.nodes.lock();
-    return handle.node->writer == nullptr || handle.node->writer->pristine();
+    return !handle.node->lost_size && (handle.node->writer == nullptr || handle.node->writer->pristine());
+}
+
+Failure OpenFiles::nothing_to_read(const Handle& handle) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    if (handle.node->lost_size) {
+        return failure(ESTALE, "the file was not saved");
+    }
+    // With its name went what was committed.
+    return handle.node->removed ? failure(ESTALE, "the file was removed") : cannot_read_back();
 }
 
 bool OpenFiles::is_of_earlier_version(const NodeTable::Lock& /*lock*/, Handle& handle) {

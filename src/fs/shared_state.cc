@@ -66,6 +66,9 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
     } else if (node.committed) {
         attributes.size = node.committed->size;
         attributes.modified = node.committed->modified;
+    } else if (node.lost_size) {
+        attributes.size = *node.lost_size;
+        attributes.modified = node.written;
     }
     if (node.shares_inode) {
         attributes.valid_for = Milliseconds(0);

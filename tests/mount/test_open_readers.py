@@ -327,6 +327,22 @@ def test_what_a_killed_writer_changed_stays_in_no_page(made, simulator, prefix):
     assert (made / "file").read_bytes() == OLD
 
 
+def test_a_reader_does_not_take_what_a_killed_writer_leaves_of_a_new_file_for_an_empty_one(made):
+    script = WRITE_SOME_AND_WAIT.replace("os.O_RDWR", "os.O_RDWR | os.O_CREAT")
+    with subprocess.Popen([sys.executable, "-c", script, made / "file"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as writer:
+        assert writer.stdout.readline() == b"ready\n"
+        reader = os.open(made / "file", os.O_RDONLY)
+        writer.kill()
+    wait_until(lambda: not (made / "file").exists(), "the file to go")
+    assert os.fstat(reader).st_size == 5000
+    for offset in (0, 4096):
+        with pytest.raises(OSError) as gone:
+            os.pread(reader, 100, offset)
+        assert gone.value.errno == errno.ESTALE
+    os.close(reader)
+
+
 def test_what_could_not_be_saved_stays_in_no_page(made, simulator, prefix):
     simulator.put(prefix + "file", OLD)
     assert (made / "file").read_bytes() == OLD
