@@ -99,8 +99,8 @@ class Calls(State):
             for _, path in both:
                 self.cannot_judge(path)
         for saving, changing in ((one, other), (other, one)):
-            # "An empty file is one file to all": the change may fall between two writes of the save.
-            if (saving.step["do"] == "save" and changing.step["do"] in ("write", "pwrite", "map_write", "truncate")
+            # "An empty file is one file to all": the change, or the sync, may fall between two writes of the save.
+            if (saving.step["do"] == "save" and changing.step["do"] in ("write", "pwrite", "map_write", "truncate", "fsync")
                     and b"" in changing.file.contents):
                 for _, path in both:
                     self.cannot_judge(path)
@@ -240,7 +240,7 @@ class Calls(State):
     def fail(self, file: File) -> None:
         file.failed = True
         if file.path is not None:
-            self.failures.add(file.path)
+            self.failures |= {file.path} | file.former
 
     def sticky(self, call: Call, file: File) -> None:
         if file.failed and not file.doubtful and not file.half and file.path is not None:

@@ -238,6 +238,7 @@ class NameRules(Rules):
         if file is not None:
             # A version of its own, begun meanwhile, may have had the name instead.
             self.nodes[step["mount"]].pop(path, None)
+            file.former.add(file.path)
             file.path = other
             # Of a log that has lost its name it depends on how it was opened.
             file.perhaps_kept = file.perhaps_kept or file.kept

@@ -126,6 +126,8 @@ class File:
     truncated: int = 0
     # The name that another version took before that was renamed over or removed: a reader's fsync may still be for it.
     lost: str | None = None
+    # Names that it had: what failed may be recorded under the one for which it was on its way.
+    former: set = dataclasses.field(default_factory=set)
     # Where a rename that failed may have left it.
     perhaps_at: str | None = None
     # Opened for writing only, first.
@@ -148,6 +150,10 @@ class File:
     # Counted in changes of files.
     born: int = dataclasses.field(default_factory=changes.__next__)
     changed: int = 0
+
+    def is_sent_ahead(self) -> bool:
+        """What fills a part leaves before the commit."""
+        return bool(self.changed_by) and any(len(content or b"") >= 5 << 20 for content in self.contents)
 
     def vague(self) -> bool:
         return self.half or self.doubtful
@@ -255,7 +261,8 @@ class State:
         self.flipped = False
         # The store has refused to remove an object, which may be a temporary one: the log names it.
         self.removals_refused = False
-        # The store has said of an upload that it is gone, and still has it.
+        # The store has said of an upload that it is gone, and still has it; or has refused to end any for --retry-for,
+        # which leaves them to the next mount.
         self.uploads_denied = False
         # A directory was renamed while the store refused.
         self.unfinished_renames = False

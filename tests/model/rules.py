@@ -70,15 +70,15 @@ class Rules(OpenRules):
         step, file = call.step, call.file
         description = self.slots[step["agent"], step["slot"]]
         data, at = bytes_of(step), step["at"]
+        if not result["ok"] and step["do"] == "map_write":
+            # What is mapped was changed; saving it by msync(2) failed.
+            file.contents |= {put(content, at, data) for content in file.contents}
         if not result["ok"] and result["errno"] == "ESTALE" and description.perhaps_given_up:
             return None
         if not result["ok"]:
             back = (file.ordered or file.appended_to) and any(at < len(content) for content in file.contents)
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP"] if back else []))
             file.doubtful = file.doubtful or (call.excused and not back) or description.unwritten
-            if step["do"] == "map_write":
-                # What is mapped was changed; saving it by msync(2) failed.
-                file.contents |= {put(content, at, data) for content in file.contents}
             self.fail(file)
             return self.perhaps(call)
         self.sticky(call, file)
@@ -93,8 +93,8 @@ class Rules(OpenRules):
         file.written_inside = file.written_inside or step["do"] != "write" or not description.appends
         # "What was only appended to" is kept as a log is.
         file.perhaps_kept = file.perhaps_kept or not (file.kept or file.written_inside)
-        if self.trouble and (file.kept or file.perhaps_kept):
-            # Publishing it while it grows may fail, "as fsync(2) would".
+        if self.trouble and (file.kept or file.perhaps_kept or file.is_sent_ahead()):
+            # Publishing it while it grows may fail, "as fsync(2) would"; so may sending its parts.
             file.doubtful = True
         self.note_kept(file)
         if step["do"] != "map_write" or file.path is None:

@@ -303,7 +303,9 @@ class Model(MarkerRules):
     def fault_ends(self, call, result, found):
         self.faults += call.step["rules"]
         self.flipped = self.flipped or any(rule["action"] == "corrupt" for rule in self.faults)
-        self.uploads_denied = self.uploads_denied or any(rule["action"] == "no-such-upload" for rule in self.faults)
+        self.uploads_denied = self.uploads_denied or any(
+            rule["action"] == "no-such-upload" or (call.step["hard"] and rule["op"] in ("AbortMultipartUpload", "*"))
+            for rule in self.faults)
         for each in self.calls.values():
             self.note_late_removals(each)
         if call.step["hard"]:
@@ -312,7 +314,7 @@ class Model(MarkerRules):
                 rule["op"] in ("DeleteObject", "*") for rule in self.faults)
             for file in self.files():
                 # Its publishing in the background fails, and that is the writer's error.
-                file.doubtful = file.doubtful or file.kept
+                file.doubtful = file.doubtful or file.kept or file.is_sent_ahead()
             for name in self.names.values():
                 name.at_rest = None
 
