@@ -277,6 +277,8 @@ class Model(MarkerRules):
         elif agent in file.answering and file.perhaps_kept and not others:
             name.may |= file.contents
             name.before |= file.contents
+            # Who still reads it may find it lost.
+            file.doubtful = True
         elif agent in file.answering and file.kept:
             if others:
                 # Cut or stretched only, it keeps its version.
