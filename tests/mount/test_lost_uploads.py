@@ -35,7 +35,7 @@ def test_an_upload_whose_answer_was_lost_is_ended(mount, simulator, prefix, faul
     assert simulator.fault_hits() == 3
     assert (made / "model.pt").read_bytes() == data
     until_none_is_left(simulator, prefix)
-    assert "ended 3 uploads" in made.log()
+    assert "aborted 3 uploads" in made.log()
     assert made.unmount() == 0
 
 
@@ -100,7 +100,7 @@ def test_an_upload_of_another_mount_under_the_same_name_is_saved(mount, simulato
     simulator.clear_faults()
     writer.join()
     assert not failed
-    assert "begun anew" in others.log()
+    assert "starting a new one" in others.log()
     assert (others / "model.pt").read_bytes() == data
 
 

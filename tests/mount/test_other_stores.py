@@ -14,7 +14,7 @@ MIB = 1 << 20
 RADOSGW = ["--lacks", "quoted-if-match"]
 SWIFT = ["--lacks", "known-write-conditions", "--lacks", "conditions-on-uploads"]
 NO_PART_COPY = ["--lacks", "part-copy"]
-ON_WRITES, ON_COPIES = "refuses If-Match on writes", "refuses x-amz-copy-source-if-match"
+ON_WRITES, ON_COPIES = "rejects If-Match on writes", "rejects x-amz-copy-source-if-match"
 
 
 @pytest.fixture(params=[pytest.param(RADOSGW, id="radosgw"), pytest.param(SWIFT, id="swift")])
@@ -144,8 +144,8 @@ def test_what_is_fetched_and_sent_takes_little_memory(without_part_copy):
     store.set_model(conn_mbps=0)
     for number in range(8):
         assert store.content(f"run/new/file{number}") == data
-    # --max-memory, two parts of 32 MiB, and everything else.
-    assert mount.peak_memory() < (256 + 64 + 96) * MIB
+    # --max-memory, two parts of 32 MiB, and everything else: 394 to 427 MiB on a busy machine. All at once are 640.
+    assert mount.peak_memory() < (256 + 64 + 160) * MIB
 
 
 def test_bytes_that_flip_on_the_way_down_are_not_renamed(without_part_copy):

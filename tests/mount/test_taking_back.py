@@ -286,7 +286,7 @@ def test_a_mount_without_a_place_for_its_journal_works(place):
     at.environment["CKPTFS_STATE_DIR"] = "/proc/nowhere"
     assert_mounted(at.mount(), at)
     at.write("file", "saved")
-    assert "its uploads are left in the bucket" in at.log.read_text()
+    assert "its uploads stay in the bucket" in at.log.read_text()
 
 
 def test_the_state_directory_is_an_option(place):

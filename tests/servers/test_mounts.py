@@ -68,7 +68,7 @@ def test_a_large_file_is_renamed_appended_to_and_changed(mount):
     data[100 * MIB:100 * MIB + 7] = b"changed"
     assert (mount / "renamed").read_bytes() == data
     # Each is told once.
-    assert mount.log().count("the store refuses") <= 2, mount.log()
+    assert mount.log().count("the store rejects") <= 2, mount.log()
 
 
 def test_a_name_is_made_once(mount):
