@@ -172,7 +172,7 @@ class Model(MarkerRules):
             # A marker in it is held back.
             marked = f"{step['path']}/{MARKER}" in moved and (self.failures or self.deaths or below)
             self.refused(call, result, *(("EIO", "EBUSY", "ENOENT", "ESTALE") if unclear else ()),
-                         *(["EIO"] if marked else ()))
+                         *(["EIO"] if marked else ()), *(["EBUSY"] if self.unfinished_renames else ()))
             for file in below:
                 file.doubtful = True
             return self.perhaps(call)
