@@ -183,6 +183,7 @@ private:
                   Result<std::shared_ptr<FileReader>> opened);
     [[nodiscard]] static bool is_unreadable(const Handle& handle);
     // It was opened before anything was written.
+    [[nodiscard]] bool is_out_of_reach(Handle& handle, const FileReader& reader);
     [[nodiscard]] Failure nothing_to_read(const Handle& handle) const;
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
 

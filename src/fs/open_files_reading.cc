@@ -124,6 +124,12 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
             reading->reply(nothing_to_read(*handle));
             return;
         }
+        if (is_out_of_reach(*handle, *reader)) {
+            // Less than its size promises would be filled up with zeros.
+            reading->reply(
+                failure(ESTALE, "the version that grew behind what was opened has been replaced or removed"));
+            return;
+        }
     }
     reader->read(stream, reading->offset, reading->size, [this, reading, reader](Result<Payload> data) {
         const bool gone = !data && data.error().errno_value == ESTALE;
@@ -144,6 +150,14 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
 bool OpenFiles::is_pristine(const Handle& handle) const {
     const NodeTable::Lock lock = state_.nodes.lock();
     return !handle.node->lost_size && (handle.node->writer == nullptr || handle.node->writer->pristine());
+}
+
+// What was opened has grown since, and has lost its name: what was added cannot be fetched any more.
+bool OpenFiles::is_out_of_reach(Handle& handle, const FileReader& reader) {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const Node& node = *handle.node;
+    return !node.linked && node.committed && node.committed->size > reader.size() && !handle.is_of_another_mount &&
+           !is_of_earlier_version(lock, handle);
 }
 
 Failure OpenFiles::nothing_to_read(const Handle& handle) const {

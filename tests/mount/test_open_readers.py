@@ -343,6 +343,21 @@ def test_a_reader_does_not_take_what_a_killed_writer_leaves_of_a_new_file_for_an
     os.close(reader)
 
 
+def test_a_reader_of_an_empty_file_that_grew_and_was_replaced_reads_no_zeros(made):
+    (made / "file").write_bytes(b"")
+    with open(made / "file", "rb", buffering=0) as reader:
+        # As the file is empty, this is one file to both; and as it is not any more, the next is another one.
+        (made / "file").write_bytes(OLD)
+        assert os.fstat(reader.fileno()).st_size == len(OLD)
+        (made / "file").write_bytes(NEW)
+        for offset in (0, 64 * KIB, len(OLD) - 4096):
+            try:
+                assert os.pread(reader.fileno(), 4096, offset) == OLD[offset:offset + 4096]
+            except OSError as gone:
+                assert gone.errno == errno.ESTALE
+    assert (made / "file").read_bytes() == NEW
+
+
 def test_what_could_not_be_saved_stays_in_no_page(made, simulator, prefix):
     simulator.put(prefix + "file", OLD)
     assert (made / "file").read_bytes() == OLD
