@@ -50,7 +50,7 @@ class NameRules(Rules):
             allowed += ["EEXIST"]
         if step["flags"] in ("a", "a+"):
             allowed += ["ESTALE"] if self.names[step["path"]].mixed else []
-        elif file is not None and file.overtaken and b"" in file.contents:
+        elif file is not None and self.contested(file) and b"" in file.contents:
             # It has joined an empty version that another mount has replaced or removed.
             allowed += self.may_conflict(file)
         if not self.parent_is_there(step["path"]) or time.monotonic() < self.renamed_at + TTL:
