@@ -185,12 +185,15 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     complete_facts(*closing, facts);
     const CloseDecision decision = decide_close(facts);
     const HandlePtr handle = closing->handle;
-    if (decision.action == CloseAction::kAbort && !handle->version->renames.shut_out()) {
+    // A version that others hold may be written on, and renamed then; one that is given up may not.
+    StepsUnderWay& renames = handle->version->renames;
+    if ((decision.action == CloseAction::kAbort && !renames.shut_out()) ||
+        (decision.action == CloseAction::kLeave && renames.any())) {
         if (!decision.is_lost) {
             // A caller that was killed must not wait for the store.
             std::exchange(closing->reply, [](const Status& /*answered*/) {})({});
         }
-        handle->version->renames.when_none([this, closing] { decide_later(closing); });
+        renames.when_none([this, closing] { decide_later(closing); });
         return;
     }
     const Reply<void> reply = std::move(closing->reply);

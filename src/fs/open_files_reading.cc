@@ -127,7 +127,7 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
         if (is_out_of_reach(*handle, *reader)) {
             // Less than its size promises would be filled up with zeros.
             reading->reply(
-                failure(ESTALE, "the version that grew behind what was opened has been replaced or removed"));
+                failure(ESTALE, "the file has grown since it was opened, and was replaced or removed; open it again"));
             return;
         }
     }

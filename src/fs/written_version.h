@@ -46,6 +46,10 @@ public:
         }
         run();
     }
+    [[nodiscard]] bool any() {
+        const MutexLock lock(mutex_);
+        return under_way_ > 0;
+    }
     // None begins any more; false, and no change, where some are under way.
     [[nodiscard]] bool shut_out() {
         const MutexLock lock(mutex_);

@@ -58,11 +58,13 @@ def test_a_killed_writer_publishes_nothing_and_the_earlier_version_stays(mount, 
     wait_until(lambda: (made / "file").read_bytes() == b"the last good version", "the name to show it again")
 
 
-def test_the_death_of_a_writer_does_not_interrupt_a_rename_that_publishes(mount, simulator, prefix):
+@pytest.mark.parametrize("held", [False, True], ids=["alone", "held"])
+def test_the_death_of_a_writer_does_not_interrupt_a_rename_that_publishes(mount, simulator, prefix, held):
     made = mount()
     (made / "target").write_bytes(b"earlier")
     writer = start(WRITE_AND_WAIT, made / "file", 1)
     wait_ready(writer)
+    bystander = open(made / "file", "r+b") if held else None
     simulator.inject({"op": "PutObject", "key": f"{prefix}target", "action": "hang"})
     with concurrent.futures.ThreadPoolExecutor() as threads:
         renamed = threads.submit(os.rename, made / "file", made / "target")
@@ -72,8 +74,11 @@ def test_the_death_of_a_writer_does_not_interrupt_a_rename_that_publishes(mount,
         renamed.result(30)
     assert len((made / "target").read_bytes()) == MIB
     assert simulator.keys(prefix) == [f"{prefix}target"] and len(simulator.content(f"{prefix}target")) == MIB
-    # What has no writer any more is a file as any other.
+    # All was saved: it is a file as any other.
     os.rename(made / "target", made / "file")
+    if held:
+        os.fsync(bystander)
+        bystander.close()
     assert simulator.keys(prefix) == [f"{prefix}file"]
 
 
