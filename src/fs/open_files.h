@@ -143,8 +143,13 @@ private:
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
     // A version that takes the name, for a handle that the kernel has, or gets, on this node.
     [[nodiscard]] HandlePtr own_version(const NodeTable::Lock& lock, const Handle& opened) REQUIRES(node_table);
-    // Before the first write of a handle that truncated a file together with others.
-    [[nodiscard]] HandlePtr before_writing(HandleId id, const HandlePtr& handle);
+    // The handle by which the write is made: the one that the kernel calls `id` may get another version for it.
+    [[nodiscard]] Result<HandlePtr> before_writing(HandleId id, HandlePtr handle);
+    // Another version of the name was saved after the handle was opened, and is to have what it appends.
+    [[nodiscard]] static bool appends_to_what_is_cut_away(const Handle& handle);
+    [[nodiscard]] Result<HandlePtr> open_what_has_the_name(const NodeTable::Lock& lock, const Handle& earlier)
+        REQUIRES(node_table);
+    [[nodiscard]] Result<HandlePtr> append_to_what_has_the_name(HandleId id, const HandlePtr& handle);
     // The kernel looks up the name and asks once more after ESTALE, and then gives up.
     [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     void expect_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);

@@ -31,11 +31,16 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
         reply(given_up(*found));
         return;
     }
-    const HandlePtr handle = found == nullptr || found->writer == nullptr ? found : before_writing(id, found);
-    if (handle == nullptr || handle->writer == nullptr) {
+    if (found == nullptr || found->writer == nullptr) {
         reply(bad_handle());
         return;
     }
+    const Result<HandlePtr> ready = before_writing(id, found);
+    if (!ready) {
+        reply(failure(ready.error()));
+        return;
+    }
+    const HandlePtr& handle = *ready;
     if (handle->node->removed && (handle->writer->failed() || !handle->writer->readable())) {
         handle->node->has_dropped_writes = true;
         reply({});
@@ -171,8 +176,14 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
         reply(given_up(*handle));
         return;
     }
-    if (handle != nullptr && handle->writer != nullptr && handle->writer->size() != size) {
-        handle = before_writing(*handle_id, handle);
+    if (handle != nullptr && handle->writer != nullptr &&
+        (handle->writer->size() != size || appends_to_what_is_cut_away(*handle))) {
+        Result<HandlePtr> ready = before_writing(*handle_id, handle);
+        if (!ready) {
+            reply(failure(ready.error()));
+            return;
+        }
+        handle = std::move(*ready);
     }
     NodePtr node;
     std::shared_ptr<FileWriter> writer = handle != nullptr ? handle->writer : nullptr;

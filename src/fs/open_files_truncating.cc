@@ -8,6 +8,8 @@
 //     version of its own then, which takes the name, while the kernel's inode stays.
 //   - Otherwise the name gets a new node, and ESTALE makes the kernel look it up. It does that once. If another open
 //     was faster again, the second try gets a version of its own in the same way.
+//   - Who appends to a version that was cut away since appends to the one that has the name: `: > train.log` beside
+//     a program that logs with O_APPEND. Publishing what it held would undo that, and fail a writer of the later one.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -139,7 +141,72 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
     return handle;
 }
 
-HandlePtr OpenFiles::before_writing(HandleId id, const HandlePtr& handle) {
+bool OpenFiles::appends_to_what_is_cut_away(const Handle& handle) {
+    return (handle.flags & O_APPEND) != 0 && handle.version->is_truncated_away() && !handle.version->has_lost_name &&
+           !handle.node->removed && !handle.writer->failed();
+}
+
+Result<HandlePtr> OpenFiles::open_what_has_the_name(const NodeTable::Lock& lock, const Handle& earlier) {
+    const NodePtr& node = earlier.node;
+    NodePtr named = state_.nodes.child(lock, node->parent, node->name);
+    if (named == nullptr || named == node || named->type != FileType::kFile ||
+        (named->writer == nullptr && !named->committed)) {
+        return failure(ESTALE, earlier.writer->key() + ": stale descriptor; the file was replaced, open it again");
+    }
+    OpenRequest request;
+    request.flags = earlier.flags & ~(O_CREAT | O_EXCL | O_TRUNC);
+    request.opener = earlier.opener;
+    std::shared_ptr<FileWriter> writer = named->writer;
+    if (writer != nullptr && writer->failed()) {
+        return failure(*writer->failed());
+    }
+    if (writer == nullptr) {
+        writer = state_.make_writer(state_.key(lock, *named), request.flags, committed_object(*named->committed));
+        if (writer->readable() ? named->is_read() : named->open_handles > 0) {
+            static_cast<void>(give_writers_node(lock, named, expectation(request), request.flags));
+            named = state_.nodes.child(lock, node->parent, node->name);
+            static_cast<void>(take_expected(lock, *named, request.thread, true));
+        }
+    }
+    request.node = named;
+    const HandleId id = add_handle(lock, request, std::move(writer), nullptr).handle;
+    HandlePtr opened = handles_.remove(id);
+    opened->inode = earlier.inode;
+    node->shares_inode = named->shares_inode = true;
+    return opened;
+}
+
+Result<HandlePtr> OpenFiles::append_to_what_has_the_name(HandleId id, const HandlePtr& handle) {
+    Result<HandlePtr> opened = failure(EIO, "not opened");
+    NameInDirectory name;
+    {
+        const MutexLock first_write(first_write_mutex_);
+        const HandlePtr now = handles_.find(id);
+        if (now != handle) {
+            return now != nullptr ? now : handle;
+        }
+        const NodeTable::Lock lock = state_.nodes.lock();
+        opened = open_what_has_the_name(lock, *handle);
+        if (!opened) {
+            return opened;
+        }
+        handles_.replace(id, *opened);
+        name = {handle->node->parent->id, handle->node->name};
+    }
+    state_.env.kernel_cache.invalidate_entry(name.directory, name.name);
+    state_.env.kernel_cache.invalidate_inode(handle->node->id);
+    handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
+    return opened;
+}
+
+Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle) {
+    if (appends_to_what_is_cut_away(*handle)) {
+        Result<HandlePtr> moved = append_to_what_has_the_name(id, handle);
+        if (!moved) {
+            return moved;
+        }
+        handle = std::move(*moved);
+    }
     if (!handle->has_only_truncated) {
         if (handle->truncated_at == 0) {
             handle->version->joins(handle->opened_at);
@@ -228,7 +295,12 @@ void OpenFiles::give_up_attempts(const std::vector<NodePtr>& versions) {
 Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node,
                                  std::optional<HandleId> handle_id) const {
     const HandlePtr handle = handle_id && node.shares_inode ? handles_.find(*handle_id) : nullptr;
-    Attributes attributes = state_.attributes(lock, handle != nullptr ? *handle->node : node);
+    NodePtr shown = handle != nullptr ? handle->node : nullptr;
+    if (shown == nullptr && node.shares_inode && node.open_handles == 0 && !node.linked && !node.removed) {
+        // fstat(2) comes without a handle: whoever has this inode open has gone on to the version with the name.
+        shown = state_.nodes.child(lock, node.parent, node.name);
+    }
+    Attributes attributes = state_.attributes(lock, shown != nullptr ? *shown : node);
     attributes.inode = node.inode;
     return attributes;
 }

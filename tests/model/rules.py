@@ -5,7 +5,7 @@ import time
 
 from calls import Call
 from open_rules import OpenRules
-from reference import ABSENT, GONE, READABLE, TTL, Description, File, Outcome, bytes_of, cut, put
+from reference import ABSENT, GONE, READABLE, TTL, Description, File, Outcome, bytes_of, changes, cut, put
 
 
 class Rules(OpenRules):
@@ -48,6 +48,8 @@ class Rules(OpenRules):
     def write_begins(self, step):
         description = self.slots[step["agent"], step["slot"]]
         call = Call(step, {}, description.file)
+        if self.appends_elsewhere(description) and call.file.cut_away is None:
+            self.cannot_judge(call.file.path)
         if description.unwritten and call.file.first is not None and call.file.path is not None:
             # It gets a version of its own, and may have been the last to hold this one.
             self.left_by_others(call.file)
@@ -73,7 +75,8 @@ class Rules(OpenRules):
         if not result["ok"] and step["do"] == "map_write":
             # What is mapped was changed; saving it by msync(2) failed.
             file.contents |= {put(content, at, data) for content in file.contents}
-        if not result["ok"] and result["errno"] == "ESTALE" and description.perhaps_given_up:
+        follows = self.appends_elsewhere(description)
+        if not result["ok"] and result["errno"] == "ESTALE" and (description.perhaps_given_up or follows):
             return None
         if not result["ok"]:
             back = (file.ordered or file.appended_to) and any(at < len(content) for content in file.contents)
@@ -82,7 +85,7 @@ class Rules(OpenRules):
             self.fail(file)
             return self.perhaps(call)
         self.sticky(call, file)
-        file = self.written_version(description)
+        file = self.named_version(description) if follows else self.written_version(description)
         if step["do"] == "write" and description.appends:
             file.change(step["agent"], description.opener, lambda content: put(content, len(content), data))
         else:
@@ -105,14 +108,35 @@ class Rules(OpenRules):
 
     pwrite_ends = map_write_ends = write_ends
 
+    @staticmethod
+    def appends_elsewhere(description) -> bool:
+        """"What an earlier descriptor with O_APPEND adds after that goes behind what the later version holds"."""
+        file = description.file
+        return description.appends and file.cut_away is not False and file.path is not None and not file.failed
+
+    def named_version(self, description) -> File:
+        file = description.file
+        named = self.live(file.mount, file.path)
+        if named is None or named is file:
+            named = self.changed(file.mount, file.path, description.flags)
+        elif named.vague() or named.overtaken:
+            named.doubtful = True
+        self.opened_otherwise(named, description.flags)
+        file.descriptions.remove(description)
+        named.descriptions.append(description)
+        named.openers.add(description.opener)
+        description.file, description.unwritten, description.opened = named, False, next(changes)
+        return named
+
     def truncate_ready(self, step):
         description = self.idle(step)
         return description and description.writable
 
     def truncate_ends(self, call, result, found):
         file, size = call.file, call.step["size"]
-        if not result["ok"] and result["errno"] == "ESTALE" and \
-                self.slots[call.step["agent"], call.step["slot"]].perhaps_given_up:
+        description = self.slots[call.step["agent"], call.step["slot"]]
+        follows = self.appends_elsewhere(description)
+        if not result["ok"] and result["errno"] == "ESTALE" and (description.perhaps_given_up or follows):
             return
         if not result["ok"]:
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP", "EINVAL"] if file.ordered else []))
@@ -120,9 +144,9 @@ class Rules(OpenRules):
             self.fail(file)
             return
         self.sticky(call, file)
+        file = self.named_version(description) if follows else file
         if all(len(content) == size for content in file.contents):
             return
-        description = self.slots[call.step["agent"], call.step["slot"]]
         file = self.written_version(description)
         if description.opener != call.step["agent"]:
             # The mount takes it for the opener's: "has set a size by a descriptor that it opened".

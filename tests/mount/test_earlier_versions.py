@@ -140,6 +140,90 @@ def test_a_log_goes_on_after_it_was_emptied(step, simulator, prefix):
     assert simulator.content(prefix + "step/train.log").endswith(b"second\n")
 
 
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+@pytest.mark.parametrize("saved", ["before", "after"])
+def test_what_is_appended_lands_behind_what_was_written_anew(step, simulator, prefix, saved):
+    """exec >> train.log; : > train.log, and then another run's lines."""
+    log = begin(step / "train.log", b"first\n", APPEND)
+    if saved == "before":
+        os.fsync(log)
+    (step / "train.log").write_bytes(b"")
+    os.write(log, b"second\n")
+    os.fsync(log)
+    assert simulator.content(prefix + "step/train.log") == b"second\n"
+    (step / "train.log").write_bytes(b"another run\n")
+    os.write(log, b"third\n")
+    assert os.fstat(log).st_size == len(b"another run\nthird\n")
+    os.close(log)
+    assert simulator.content(prefix + "step/train.log") == b"another run\nthird\n"
+    assert (step / "train.log").read_bytes() == b"another run\nthird\n"
+    assert simulator.open_uploads(prefix) == []
+
+
+def test_who_appends_to_an_earlier_version_does_not_bring_it_back(step, simulator, prefix):
+    """The file was empty to all, was saved by one, and then saved anew."""
+    other = os.open(step / "train.log", NEW)
+    log = os.open(step / "train.log", APPEND)
+    (step / "train.log").write_bytes(b"1")
+    (step / "train.log").write_bytes(b"whole" * 60_000)
+    os.write(log, b"!")
+    os.close(log)
+    assert simulator.content(prefix + "step/train.log") == b"whole" * 60_000 + b"!"
+    os.close(other)
+    assert simulator.content(prefix + "step/train.log") == b"whole" * 60_000 + b"!"
+
+
+def test_what_is_appended_joins_what_another_appends_to(step, simulator, prefix):
+    log = begin(step / "train.log", b"first\n", APPEND)
+    (step / "train.log").write_bytes(b"anew\n")
+    other = begin(step / "train.log", b"appended\n", APPEND)
+    os.write(log, b"second\n")
+    os.write(other, b"more\n")
+    os.close(log)
+    os.close(other)
+    assert simulator.content(prefix + "step/train.log") == b"anew\nappended\nsecond\nmore\n"
+
+
+def test_what_is_appended_joins_what_is_being_written_anew(step, simulator, prefix):
+    """As on a local disk; it does not publish its own version over that."""
+    log = begin(step / "train.log", b"first\n", APPEND)
+    anew = begin(step / "train.log", b"anew\n" * (1 << 20))
+    os.fsync(anew)
+    os.write(log, b"appended\n")
+    os.fsync(log)
+    assert simulator.content(prefix + "step/train.log") == b"anew\n" * (1 << 20) + b"appended\n"
+    os.close(anew)
+    os.close(log)
+    assert simulator.content(prefix + "step/train.log") == b"anew\n" * (1 << 20) + b"appended\n"
+
+
+def test_who_reads_what_is_appended_to_by_an_earlier_descriptor_sees_it_grow(step, simulator, prefix):
+    log = begin(step / "train.log", b"first\n", APPEND)
+    (step / "train.log").write_bytes(b"another run\n")
+    with open(step / "train.log", "rb") as reader:
+        assert reader.read() == b"another run\n"
+        os.write(log, b"second\n")
+        os.fsync(log)
+        wait_until(lambda: os.fstat(reader.fileno()).st_size == len(b"another run\nsecond\n"), "the file to grow")
+        assert reader.read() == b"second\n"
+    os.close(log)
+
+
+def test_what_is_appended_where_nothing_has_the_name_fails(mount, simulator, prefix):
+    one, other = mount("--publish-interval", "0"), mount("--publish-interval", "0")
+    log = begin(one / "train.log", b"first\n", APPEND)
+    (one / "train.log").write_bytes(b"another run\n")
+    (other / "train.log").unlink()
+    wait_until(lambda: not (one / "train.log").exists(), "the other mount's removal to show")
+    with pytest.raises(OSError) as refused:
+        os.write(log, b"second\n")
+    assert refused.value.errno == errno.ESTALE
+    os.close(log)
+    assert simulator.keys(prefix) == []
+
+
 def test_a_leaked_log_is_not_published_over_a_later_one(step, simulator, prefix):
     leaked = begin(step / "train.log", b"half")
     (step / "train.log").write_bytes(b"whole")
