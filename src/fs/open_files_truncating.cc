@@ -297,7 +297,7 @@ Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node,
     const HandlePtr handle = handle_id && node.shares_inode ? handles_.find(*handle_id) : nullptr;
     NodePtr shown = handle != nullptr ? handle->node : nullptr;
     if (shown == nullptr && node.shares_inode && node.open_handles == 0 && !node.linked && !node.removed) {
-        // fstat(2) comes without a handle: whoever has this inode open has gone on to the version with the name.
+        // fstat(2) comes without a handle: those who have this inode open have gone on to the version with the name.
         shown = state_.nodes.child(lock, node.parent, node.name);
     }
     Attributes attributes = state_.attributes(lock, shown != nullptr ? *shown : node);

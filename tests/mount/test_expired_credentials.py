@@ -68,6 +68,15 @@ def test_one_refusal_of_each_operation_is_outlived(mount, simulator, prefix, ope
     assert simulator.open_uploads(prefix) == []
 
 
+def test_an_empty_file_is_looked_at_while_front_ends_refuse_in_turn(mount, simulator, prefix):
+    """There is no byte of it by which the code of the refusal could be had."""
+    simulator.put(prefix + "empty", b"")
+    made = mount()
+    simulator.inject({"op": "HeadObject", "key": prefix + "empty", "times": 3, "action": "expired-token"})
+    assert (made.path / "empty").stat().st_size == 0
+    assert simulator.fault_hits() == 3
+
+
 class KeysFile:
     """A file of credentials that a program rotates."""
 
