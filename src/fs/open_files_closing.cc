@@ -22,6 +22,8 @@ namespace {
 // behind the FLUSH. How long that takes was not measured: chosen well above a wakeup. Waited for only where /proc does
 // not tell.
 constexpr Milliseconds kInterruptFollows{10};
+// close(2) takes the descriptor from its process before it sends the FLUSH. Chosen in the same way.
+constexpr Milliseconds kFlushFollows{10};
 
 Failure bad_handle() {
     return failure(EBADF, "not an open file");
@@ -82,6 +84,16 @@ struct OpenFiles::Closing {
     std::function<void()> settled;
     CloseFacts facts;
     Reply<void> reply;
+    // It counts among the version's `saves`.
+    bool saves = false;
+    // Others that were about to close have had the time to say so.
+    bool has_waited_for_others = false;
+
+    void save_ends() {
+        if (std::exchange(saves, false)) {
+            handle->version->saves.end();
+        }
+    }
 };
 
 void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
@@ -112,6 +124,7 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
     closing->facts.opener = handle->opener;
     closing->reply = std::move(reply);
     static_cast<void>(handle->version->closes.begin());
+    closing->saves = closing->facts.exit_state != ExitState::kKilledBySignal && handle->version->saves.begin();
     const auto decide = [this, closing] { decide_later(closing); };
     if (closing->interrupted != nullptr && closing->facts.exit_state == ExitState::kUnknown) {
         state_.env.timer.after(kInterruptFollows, decide);
@@ -180,11 +193,36 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
     }
 }
 
+// The death of a process that wrote nothing, and seems to be the last that holds the file, while another may be closing
+// it as usual.
+bool OpenFiles::waits_for_others(const std::shared_ptr<Closing>& closing) {
+    const auto decide = [this, closing] { decide_later(closing); };
+    StepsUnderWay& saves = closing->handle->version->saves;
+    const bool is_first_look = !std::exchange(closing->has_waited_for_others, true);
+    if (!is_first_look && !saves.any()) {
+        return false;
+    }
+    // A caller that was killed must not wait for the store.
+    std::exchange(closing->reply, [](const Status& /*answered*/) {})({});
+    if (is_first_look) {
+        state_.env.timer.after(kFlushFollows, decide);
+    } else {
+        saves.when_none(decide);
+    }
+    return true;
+}
+
 void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     CloseFacts facts = closing->facts;
     complete_facts(*closing, facts);
-    const CloseDecision decision = decide_close(facts);
     const HandlePtr handle = closing->handle;
+    // What it waited for may have failed.
+    const bool is_over = closing->has_waited_for_others && handle->writer->failed();
+    const CloseDecision decision = is_over ? CloseDecision{CloseAction::kWait} : decide_close(facts);
+    if (decision.action == CloseAction::kAbort && !closing->saves && !facts.version.answers_for_it &&
+        waits_for_others(closing)) {
+        return;
+    }
     // A version that others hold may be written on, and renamed then; one that is given up may not.
     StepsUnderWay& renames = handle->version->renames;
     if ((decision.action == CloseAction::kAbort && !renames.shut_out()) ||
@@ -209,7 +247,8 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     switch (decision.action) {
         case CloseAction::kCommit:
             commit_in_order(handle->node, handle->writer, CommitReason::kClose,
-                            [this, handle, reply](Status committed) {
+                            [this, handle, closing, reply](Status committed) {
+                                closing->save_ends();
                                 // What is written to a removed file is never published.
                                 if (committed || handle->node->removed) {
                                     reply({});
@@ -224,6 +263,7 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
             [[fallthrough]];
         case CloseAction::kWait:
             settle();
+            closing->save_ends();
             answer();
             return;
         case CloseAction::kAbort:
@@ -236,6 +276,7 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
                 settle();
                 answer();
             }
+            closing->save_ends();
             return;
     }
 }

@@ -76,6 +76,9 @@ struct WrittenVersion {
     VersionFate fate;
     // Closes that are not decided yet: what is released meanwhile waits for them.
     StepsUnderWay closes;
+    // Closes by processes that are not being killed, until what they publish is published: the death of a process that
+    // only holds the file has nothing to say about it before.
+    StepsUnderWay saves;
     // Renames that publish it under its new name. One that fails leaves the file that it was to replace, so the death
     // of a writer waits for their end: what they publish was begun before it.
     StepsUnderWay renames;

@@ -17,6 +17,8 @@ class Call:
     excused: bool = False
     seen: set = dataclasses.field(default_factory=set)
     other: File | None = None
+    # What a save may have joined, which may be closed by the end of it.
+    joined: File | None = None
     # Its mount was killed meanwhile: what it answers means nothing.
     dead: bool = False
     # Another call concerned the same name on the same mount meanwhile: which was first is not known.

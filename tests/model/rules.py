@@ -119,6 +119,8 @@ class Rules(OpenRules):
         named = self.live(file.mount, file.path)
         if named is None or named is file:
             named = self.changed(file.mount, file.path, description.flags)
+            named.doubtful = ABSENT in named.contents
+            named.contents = named.contents - {ABSENT} or {b""}
         elif named.vague() or named.overtaken:
             named.doubtful = True
         self.opened_otherwise(named, description.flags)
