@@ -92,10 +92,10 @@ bool measure(const std::string& path, bool write, std::size_t mebibytes, bool pr
 
 int run(const std::string& directory, const std::string& mode, std::size_t gibibytes) {
     const bool serve_only = mode == "serve";
-    MemoryFileSystem::Options options;
-    options.contents = serve_only ? MemoryFileSystem::Contents::kKeep : MemoryFileSystem::Contents::kDiscard;
+    fs::MemoryFileSystem::Options options;
+    options.contents = serve_only ? fs::MemoryFileSystem::Contents::kKeep : fs::MemoryFileSystem::Contents::kDiscard;
     options.direct_io = mode == "direct";
-    MemoryFileSystem fs(options);
+    fs::MemoryFileSystem fs(options);
     HeapBufferPool pool(64);
     NoProcesses processes;
     RealClock clock;

@@ -71,9 +71,10 @@ Status ask_whether_well(const MountEntry& mount) {
     return status ? Status() : failure(status.error());
 }
 
-void ask_this_machine(const ToolRequest& request, const Config& config, ExitCodeSight sight, Findings& findings) {
+void ask_this_machine(const ToolRequest& request, const Config& config, ExitCodeSight sight,
+                      doctor::Findings& findings) {
     const Environment environment = process_environment();
-    LocalPlaces places;
+    doctor::LocalPlaces places;
     places.fuse_device = "/dev/fuse";
     places.is_root = geteuid() == 0;
     places.search_path = search_path(environment);
@@ -88,12 +89,12 @@ void ask_this_machine(const ToolRequest& request, const Config& config, ExitCode
     places.open_files_limit = open_files_limit();
     places.max_connections = config.store.max_connections;
     places.exit_code_sight = sight;
-    probe_this_machine(places, findings);
+    doctor::probe_this_machine(places, findings);
 }
 
 class Examination {
 public:
-    Examination(const ToolRequest& request, const Config& config, Findings& findings)
+    Examination(const ToolRequest& request, const Config& config, doctor::Findings& findings)
         : request_(request), config_(config), findings_(findings) {
         patience_.interrupted = [this, end = clock_.now() + kLongest] { return wants_to_leave || clock_.now() >= end; };
     }
@@ -109,12 +110,12 @@ public:
     void run() {
         const Status reached = reach();
         if (!reached) {
-            findings_.not_asked_from(kFirstStoreProbe, kLastProbe, Probe::kEndpoint);
-        } else if (findings_.find(Probe::kCredentials) != nullptr) {
-            findings_.not_asked_from(kFirstStoreProbe, kLastProbe, Probe::kCredentials);
+            findings_.not_asked_from(doctor::kFirstStoreProbe, doctor::kLastProbe, doctor::Probe::kEndpoint);
+        } else if (findings_.find(doctor::Probe::kCredentials) != nullptr) {
+            findings_.not_asked_from(doctor::kFirstStoreProbe, doctor::kLastProbe, doctor::Probe::kCredentials);
         } else if (Status asked = ask_store(); !asked) {
-            findings_.add(Probe::kBucket, ProbeAnswer::kFailed, asked.error());
-            findings_.not_asked_from(kFirstStoreProbe, kLastProbe, Probe::kBucket);
+            findings_.add(doctor::Probe::kBucket, doctor::ProbeAnswer::kFailed, asked.error());
+            findings_.not_asked_from(doctor::kFirstStoreProbe, doctor::kLastProbe, doctor::Probe::kBucket);
         }
         findings_.interrupted = patience_.interrupted();
     }
@@ -129,24 +130,24 @@ private:
             const Error error = client.error();
             client = StoreClient::create(unsigned_config, timer_, clock_, *executor_);
             if (client) {
-                findings_.add(Probe::kCredentials, ProbeAnswer::kNo, error.message);
+                findings_.add(doctor::Probe::kCredentials, doctor::ProbeAnswer::kNo, error.message);
             }
         }
         const auto endpoint = StoreClient::endpoint(config_.store);
         if (!endpoint) {
-            findings_.add(Probe::kEndpoint, ProbeAnswer::kNo, endpoint.error());
+            findings_.add(doctor::Probe::kEndpoint, doctor::ProbeAnswer::kNo, endpoint.error());
             return failure(endpoint.error());
         }
         if (!client) {
             // The credentials are not the cause, and no request was sent: the log, or libcurl.
-            findings_.add(Probe::kEndpoint, ProbeAnswer::kFailed, client.error());
+            findings_.add(doctor::Probe::kEndpoint, doctor::ProbeAnswer::kFailed, client.error());
             return failure(client.error());
         }
         client_ = std::move(*client);
         findings_.facts.url = endpoint->url("", {});
         findings_.facts.virtual_host = endpoint->base_path.empty();
         findings_.facts.region = endpoint->region;
-        const bool answers = probe_endpoint(client_->transport(), clock_, patience_.interrupted, findings_);
+        const bool answers = doctor::probe_endpoint(client_->transport(), clock_, patience_.interrupted, findings_);
         return answers ? Status() : failure(EIO, "");
     }
 
@@ -170,7 +171,7 @@ private:
                 return failure(made->error());
             }
         }
-        ProbeRequest probes;
+        doctor::ProbeRequest probes;
         probes.prefix = config_.store.prefix;
         probes.place = format("{}{}doctor-{}/", config_.store.prefix, kTemporaryPrefix, random_uuid());
         probes.read_only = config_.names.read_only;
@@ -178,14 +179,14 @@ private:
         probes.max_connections = config_.store.max_connections;
         probes.credentials = client_->credentials_source();
         if (!request_.json && isatty(STDERR_FILENO) != 0) {
-            probes.asking = [](Probe probe) {
-                std::fprintf(stderr, "%sasking for %s ...", kClearLine, std::string(name_of(probe)).c_str());
+            probes.asking = [](doctor::Probe probe) {
+                std::fprintf(stderr, "%sasking for %s ...", kClearLine, std::string(doctor::name_of(probe)).c_str());
             };
         }
-        Litter litter;
-        PatientStore store(**first, patience_, litter);
-        PatientStore plain(**second, patience_, litter);
-        probe_store(store, checksums ? &plain : nullptr, probes, findings_);
+        doctor::Litter litter;
+        doctor::PatientStore store(**first, patience_, litter);
+        doctor::PatientStore plain(**second, patience_, litter);
+        doctor::probe_store(store, checksums ? &plain : nullptr, probes, findings_);
         if (probes.asking) {
             std::fputs(kClearLine, stderr);
         }
@@ -193,33 +194,33 @@ private:
         (*first)->stop();
         (*second)->stop();
         if (const auto times = (*first)->statistics().slow_downs + (*second)->statistics().slow_downs; times > 0) {
-            findings_.add(Probe::kSlowDown, ProbeAnswer::kNo, format("{} times", times));
+            findings_.add(doctor::Probe::kSlowDown, doctor::ProbeAnswer::kNo, format("{} times", times));
         } else {
-            findings_.add(Probe::kSlowDown, ProbeAnswer::kYes);
+            findings_.add(doctor::Probe::kSlowDown, doctor::ProbeAnswer::kYes);
         }
         tidy(**last, litter, probes.place);
         return {};
     }
 
-    void tidy(ObjectStore& store, const Litter& litter, const std::string& place) {
+    void tidy(ObjectStore& store, const doctor::Litter& litter, const std::string& place) {
         if (litter.empty()) {
-            findings_.add(Probe::kCleanup, ProbeAnswer::kYes);
+            findings_.add(doctor::Probe::kCleanup, doctor::ProbeAnswer::kYes);
             return;
         }
-        const Patience patience{clock_, [] { return false; }, kLongestRequest};
-        Litter none;
-        PatientStore cleaning(store, patience, none);
-        clean_up(cleaning, litter, place, findings_);
+        const doctor::Patience patience{clock_, [] { return false; }, kLongestRequest};
+        doctor::Litter none;
+        doctor::PatientStore cleaning(store, patience, none);
+        doctor::clean_up(cleaning, litter, place, findings_);
     }
 
     const ToolRequest& request_;
     const Config& config_;
-    Findings& findings_;
+    doctor::Findings& findings_;
     SystemClock clock_;
     TimerThread timer_{clock_};
     std::unique_ptr<Executor> executor_ = make_executor();
     std::unique_ptr<StoreClient> client_;
-    Patience patience_{clock_, {}, kLongestRequest};
+    doctor::Patience patience_{clock_, {}, kLongestRequest};
 };
 
 }  // namespace
@@ -231,19 +232,19 @@ int doctor_command(const ToolRequest& request, const Config& given) {
     hide_memory();
     heed_signals();
     const Config config = scaled(given, processor_count());
-    Findings findings;
+    doctor::Findings findings;
     findings.source = format("s3://{}/{}", config.store.bucket, config.store.prefix);
     findings.origin = request.origin;
     findings.facts.max_connections = config.store.max_connections;
     ask_this_machine(request, config, sight, findings);
     Examination(request, config, findings).run();
-    const Diagnosis diagnosis = diagnose(findings);
-    const std::string text = request.json ? json_of(diagnosis) : describe(diagnosis);
+    const doctor::Diagnosis diagnosis = doctor::diagnose(findings);
+    const std::string text = request.json ? doctor::json_of(diagnosis) : doctor::describe(diagnosis);
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
         std::fprintf(stderr, "ckptfs: standard output cannot be written\n");
         return 1;
     }
-    return exit_code(diagnosis);
+    return doctor::exit_code(diagnosis);
 }
 
 }  // namespace ckptfs

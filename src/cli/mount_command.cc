@@ -157,7 +157,7 @@ private:
     Service::Events service_events();
     bool ends_by_hangup() const;
     [[nodiscard]] Traffic totals() const;
-    [[nodiscard]] MountStatus status(const FileSystem& fs) const;
+    [[nodiscard]] MountStatus status(const fs::FileSystem& fs) const;
     [[nodiscard]] MountFigures figures() const;
     void watch_traffic();
     void mount_answers();
@@ -172,7 +172,7 @@ private:
     std::unique_ptr<Session> session_;
     std::unique_ptr<Machinery> machinery_;
     std::optional<Liveness> liveness_;
-    FileSystem* fs_ = nullptr;
+    fs::FileSystem* fs_ = nullptr;
     std::optional<ControlServer> control_;
     std::unique_ptr<Service> service_;
     SteadyTime started_{};
@@ -296,7 +296,7 @@ bool Daemon::ends_by_hangup() const {
 
 Service::Events Daemon::service_events() {
     Service::Events events;
-    events.status = [this](const FileSystem& fs) { return json_of(status(fs)); };
+    events.status = [this](const fs::FileSystem& fs) { return json_of(status(fs)); };
     events.hung_up = [this] { return ends_by_hangup(); };
     events.draining = [this](const DrainProgress& progress) {
         draining_ = true;
@@ -320,7 +320,7 @@ Service::Events Daemon::service_events() {
     return events;
 }
 
-MountStatus Daemon::status(const FileSystem& fs) const {
+MountStatus Daemon::status(const fs::FileSystem& fs) const {
     MountStatus status;
     status.source = config_.mount.source;
     status.mount_point = config_.mount.mount_point;
@@ -343,7 +343,7 @@ MountStatus Daemon::status(const FileSystem& fs) const {
 }
 
 Traffic Daemon::totals() const {
-    const FileStatistics files = fs_->statistics();
+    const fs::FileStatistics files = fs_->statistics();
     const HttpStatistics transport = machinery_->client().transport().statistics();
     return {files.bytes_written, files.bytes_read, transport.bytes_sent, transport.bytes_received};
 }

@@ -51,7 +51,7 @@ std::string session_name(const Role& role, const Clock& clock) {
 }
 
 Error refusal(const std::string& what, const HttpResponse& answer) {
-    const auto body = parse_error_body(answer.body);
+    const auto body = s3::parse_error_body(answer.body);
     Error error;
     error.errno_value = EACCES;
     error.retryable = is_passing(answer.status);
@@ -62,15 +62,15 @@ Error refusal(const std::string& what, const HttpResponse& answer) {
 
 // The service says of a time that is off by 15 minutes that the signature is wrong, as it does of a wrong key.
 bool is_of_the_clock(const HttpResponse& answer, WallTime server_time, WallTime ours) {
-    const auto body = parse_error_body(answer.body);
+    const auto body = s3::parse_error_body(answer.body);
     if (!body) {
         return false;
     }
-    FailedRequest failed;
+    s3::FailedRequest failed;
     failed.operation = "AssumeRole";
     failed.status = answer.status;
     failed.body = *body;
-    return recovery_of(store_error(failed)) == Recovery::kCorrectClock ||
+    return s3::recovery_of(s3::store_error(failed)) == s3::Recovery::kCorrectClock ||
            (body->code == "SignatureDoesNotMatch" && std::chrono::abs(server_time - ours) > kWorthATry);
 }
 
@@ -107,7 +107,7 @@ Result<SharedCredentials> exchange(const SourceContext& context, const std::stri
     if (answer->status != 200) {
         return failure(refusal(what, *answer));
     }
-    Result<Credentials> session = parse_assumed_role(answer->body);
+    Result<Credentials> session = s3::parse_assumed_role(answer->body);
     if (!session) {
         return failure(EPROTO, format("{}: the answer of {} holds no session", what, service->authority()));
     }

@@ -56,7 +56,7 @@ bool LostAnswers::is_under_way(const std::string& key) const {
     return requests_.contains(key);
 }
 
-void LostAnswers::ended(const Attempt& attempt) {
+void LostAnswers::ended(const s3::Attempt& attempt) {
     if (!attempt.outcome_unknown || attempt.operation != "CreateMultipartUpload") {
         return;
     }

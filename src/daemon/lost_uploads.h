@@ -29,13 +29,13 @@
 namespace ckptfs {
 
 // Watches the attempts of the requests that begin uploads: the answers that were lost on the way to the one that came.
-class LostAnswers final : public AttemptObserver {
+class LostAnswers final : public s3::AttemptObserver {
 public:
     void asked(const std::string& key);
     // Whether one of this key was lost since the first of those that are under way was asked.
     [[nodiscard]] bool answered(const std::string& key);
     [[nodiscard]] bool is_under_way(const std::string& key) const;
-    void ended(const Attempt& attempt) override;
+    void ended(const s3::Attempt& attempt) override;
 
 private:
     struct Requests {

@@ -164,7 +164,7 @@ void Machinery::end_leftover_uploads() {
     }
 }
 
-Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
+Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cache) {
     if (auto found = processes_.set_mount_point(config_.mount.mount_point); !found) {
         return failure(found.error());
     }
@@ -173,8 +173,8 @@ Result<FileSystem*> Machinery::start_file_system(KernelCache& kernel_cache) {
     ObjectStore& store = journaled_store();
     write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
     read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
-    fs_ = FileSystem::create({store, *blocking_, clock_, *timer_, processes_, kernel_cache, *codec_, *write_, *read_,
-                              config_.names, config_.store.prefix, host_name()});
+    fs_ = fs::FileSystem::create({store, *blocking_, clock_, *timer_, processes_, kernel_cache, *codec_, *write_,
+                                  *read_, config_.names, config_.store.prefix, host_name()});
     if (!config_.names.read_only) {
         heartbeat_ = std::make_unique<Heartbeat>(
             Heartbeat::Environment{client_->store(), *timer_, clock_, random_numbers()},

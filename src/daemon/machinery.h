@@ -42,7 +42,7 @@ public:
     // List, and unless the mount is read-only a trial upload.
     Status check_bucket() const;
     // The mount is looked up in mountinfo, not touched.
-    Result<FileSystem*> start_file_system(KernelCache& kernel_cache);
+    Result<fs::FileSystem*> start_file_system(fs::KernelCache& kernel_cache);
     // Those that an earlier mount of this source at this place had begun when it was killed.
     void end_leftover_uploads();
     // Ends what was begun without an answer, and removes this mount's heartbeat. Waits for the store, for a
@@ -86,7 +86,7 @@ private:
     std::unique_ptr<BlockCache> cache_;
     std::unique_ptr<WriteEnvironment> write_;
     std::unique_ptr<ReadEnvironment> read_;
-    std::unique_ptr<FileSystem> fs_;
+    std::unique_ptr<fs::FileSystem> fs_;
     std::unique_ptr<Heartbeat> heartbeat_;
 };
 

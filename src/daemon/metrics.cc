@@ -76,7 +76,7 @@ void add_mount(Families& families, const MountFigures& figures) {
 }
 
 void add_files(Families& families, const MountFigures& figures) {
-    const FileStatistics& files = figures.files;
+    const fs::FileStatistics& files = figures.files;
     families.counter("written_bytes_total", "Bytes that programs wrote.", files.bytes_written);
     families.counter("read_bytes_total", "Bytes that programs read.", files.bytes_read);
     families.counter("files_committed_total", "Files, or new versions of them, made visible.", files.files_committed);
@@ -111,7 +111,7 @@ void add_memory(Families& families, const PoolUsage& memory) {
 }
 
 void add_store(Families& families, const MountFigures& figures) {
-    const S3Statistics& store = figures.store;
+    const s3::S3Statistics& store = figures.store;
     families.counter("s3_sent_bytes_total", "Bytes of request bodies sent.", figures.http.bytes_sent);
     families.counter("s3_received_bytes_total", "Bytes of response bodies received.", figures.http.bytes_received);
     families.counter("s3_connections_opened_total", "Connections opened.", figures.http.connections_opened);
@@ -123,26 +123,26 @@ void add_store(Families& families, const MountFigures& figures) {
                    static_cast<double>(store.concurrency_limit));
 }
 
-void add_histogram(prometheus::ClientMetric::Histogram& histogram, const OperationStatistics& operation) {
-    for (std::size_t bucket = 0; bucket < OperationStatistics::kBounds.size(); ++bucket) {
+void add_histogram(prometheus::ClientMetric::Histogram& histogram, const s3::OperationStatistics& operation) {
+    for (std::size_t bucket = 0; bucket < s3::OperationStatistics::kBounds.size(); ++bucket) {
         histogram.sample_count += operation.durations[bucket];
-        histogram.bucket.push_back({histogram.sample_count, OperationStatistics::kBounds[bucket]});
+        histogram.bucket.push_back({histogram.sample_count, s3::OperationStatistics::kBounds[bucket]});
     }
     histogram.sample_count += operation.durations.back();
     histogram.bucket.push_back({histogram.sample_count, std::numeric_limits<double>::infinity()});
     histogram.sample_sum = operation.total_seconds;
 }
 
-void add_operations(Families& families, const std::vector<OperationStatistics>& operations) {
+void add_operations(Families& families, const std::vector<s3::OperationStatistics>& operations) {
     families.begin(MetricType::Counter, "s3_requests_total", "Attempts, by operation and how they ended.");
-    for (const OperationStatistics& operation : operations) {
+    for (const s3::OperationStatistics& operation : operations) {
         families.add(operation.succeeded, {{"operation", operation.operation}, {"result", "ok"}});
         for (const auto& [error, count] : operation.failed) {
             families.add(count, {{"operation", operation.operation}, {"result", error}});
         }
     }
     families.begin(MetricType::Histogram, "s3_request_duration_seconds", "How long attempts took, by operation.");
-    for (const OperationStatistics& operation : operations) {
+    for (const s3::OperationStatistics& operation : operations) {
         add_histogram(families.sample({{"operation", operation.operation}}).histogram, operation);
     }
 }

@@ -25,11 +25,11 @@ namespace ckptfs {
 struct MountFigures {
     MountStatus status;
     std::int64_t start_time_seconds = 0;
-    FileStatistics files;
+    fs::FileStatistics files;
     ReadStatistics reading;
     PoolUsage memory;
-    S3Statistics store;
-    std::vector<OperationStatistics> operations;
+    s3::S3Statistics store;
+    std::vector<s3::OperationStatistics> operations;
     HttpStatistics http;
     LogCounts log;
     // As Session::longest_request().

@@ -105,8 +105,8 @@ void keep_largest(Files& files) {
 
 }  // namespace
 
-void set_files(MountStatus& status, const FileSystem& fs) {
-    for (UploadProgress& upload : fs.uploads()) {
+void set_files(MountStatus& status, const fs::FileSystem& fs) {
+    for (fs::UploadProgress& upload : fs.uploads()) {
         const WriterProgress& progress = upload.progress;
         status.files.push_back(FileInFlight{std::move(upload.key), progress.size, progress.bytes_acknowledged,
                                             progress.bytes_in_store, progress.parts_in_flight, upload.unsaved,
@@ -116,24 +116,24 @@ void set_files(MountStatus& status, const FileSystem& fs) {
     status.files_unsaved = static_cast<std::uint64_t>(
         std::count_if(status.files.begin(), status.files.end(), [](const FileInFlight& file) { return file.unsaved; }));
     keep_largest(status.files);
-    const FileStatistics statistics = fs.statistics();
+    const fs::FileStatistics statistics = fs.statistics();
     status.files_failed = statistics.files_failed;
     status.files_held_back = statistics.files_held_back;
     status.names_known = statistics.names_known;
-    UnwrittenFiles unwritten = fs.unwritten(MountStatus::kMostFiles);
+    fs::UnwrittenFiles unwritten = fs.unwritten(MountStatus::kMostFiles);
     status.files_unwritten = unwritten.count;
-    for (FailedRecord& record : unwritten.latest) {
+    for (fs::FailedRecord& record : unwritten.latest) {
         status.unwritten.push_back({std::move(record.key), std::move(record.reason)});
     }
     status.renames = fs.renames();
-    for (ReadProgress& read : fs.reads()) {
+    for (fs::ReadProgress& read : fs.reads()) {
         status.reads.push_back(FileBeingRead{std::move(read.key), read.size, read.position});
     }
     status.files_read = status.reads.size();
     keep_largest(status.reads);
 }
 
-void set_store(MountStatus& status, const S3Statistics& store) {
+void set_store(MountStatus& status, const s3::S3Statistics& store) {
     status.store = {store.requests,  store.retries, store.slow_downs,
                     store.in_flight, store.waiting, static_cast<std::uint64_t>(store.concurrency_limit)};
 }

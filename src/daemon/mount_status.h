@@ -107,8 +107,8 @@ struct MountStatus {
 };
 
 // The parts that change.
-void set_files(MountStatus& status, const FileSystem& fs);
-void set_store(MountStatus& status, const S3Statistics& store);
+void set_files(MountStatus& status, const fs::FileSystem& fs);
+void set_store(MountStatus& status, const s3::S3Statistics& store);
 void set_cache(MountStatus& status, const ReadStatistics& cache);
 void set_memory(MountStatus& status, const PoolUsage& usage);
 

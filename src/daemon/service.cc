@@ -48,9 +48,9 @@ private:
     FileDescriptor fd_;
 };
 
-DrainProgress progress_of(const FileSystem& fs) {
+DrainProgress progress_of(const fs::FileSystem& fs) {
     DrainProgress sum;
-    for (const UploadProgress& upload : fs.uploads()) {
+    for (const fs::UploadProgress& upload : fs.uploads()) {
         ++sum.files;
         sum.bytes_acknowledged += upload.progress.bytes_acknowledged;
         sum.bytes_in_store += upload.progress.bytes_in_store;
@@ -69,7 +69,7 @@ public:
           control_(control),
           events_(std::move(events)) {}
 
-    Outcome run(FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) override {
+    Outcome run(fs::FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) override {
         Outcome outcome;
         while (outcome.reason.empty()) {
             outcome.reason = wait(fs, ended_->descriptor(), until_next_beat(clock));
@@ -83,7 +83,7 @@ public:
     void session_ended() override { ended_->set(); }
 
 private:
-    void drain(FileSystem& fs, const Clock& clock, Milliseconds timeout, Outcome& outcome) {
+    void drain(fs::FileSystem& fs, const Clock& clock, Milliseconds timeout, Outcome& outcome) {
         const SteadyTime deadline = clock.now() + timeout;
         fs.drain([drained = drained_](const Status& result) {
             if (!result) {
@@ -99,7 +99,7 @@ private:
     }
 
     // Leaves no upload in the bucket where the store can be reached.
-    void give_up(FileSystem& fs, const Clock& clock, Outcome& outcome) {
+    void give_up(fs::FileSystem& fs, const Clock& clock, Outcome& outcome) {
         outcome.lost = fs.abandon([given_up = given_up_](const Status& result) {
             if (!result) {
                 log_warning(format("an upload may be left in the bucket: {}", escaped(result.error().message)));
@@ -112,7 +112,7 @@ private:
         }
     }
 
-    void wait_until_set(const Event& event, SteadyTime deadline, FileSystem& fs, const Clock& clock) {
+    void wait_until_set(const Event& event, SteadyTime deadline, fs::FileSystem& fs, const Clock& clock) {
         while (!event.is_set() && clock.now() < deadline) {
             tell_progress(progress_of(fs));
             if (ended_->is_set()) {
@@ -149,7 +149,7 @@ private:
     }
 
     // Why the mount is to end, or nothing.
-    std::string wait(const FileSystem& fs, int event, Milliseconds time) {
+    std::string wait(const fs::FileSystem& fs, int event, Milliseconds time) {
         // poll(2) leaves out negative descriptors.
         std::array<pollfd, 3> events{pollfd{event, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
                                      pollfd{control_ == nullptr ? -1 : control_->descriptor(), POLLIN, 0}};

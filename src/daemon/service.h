@@ -41,7 +41,7 @@ public:
         Milliseconds heartbeat_period{0};
         std::function<void()> heartbeat;
         // What `ckptfs status` is told, with its line's end.
-        std::function<std::string(const FileSystem&)> status;
+        std::function<std::string(const fs::FileSystem&)> status;
         // SIGHUP came. Whether the mount is to end; it is, where this is missing.
         std::function<bool()> hung_up;
         // Several times a second once the mount is to end.
@@ -53,7 +53,7 @@ public:
     static Result<std::unique_ptr<Service>> create(FileDescriptor signals, ControlServer* control, Events events);
 
     // Returns when everything is saved or given up.
-    virtual Outcome run(FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) = 0;
+    virtual Outcome run(fs::FileSystem& fs, const Clock& clock, Milliseconds drain_timeout) = 0;
     virtual void session_ended() = 0;
 };
 

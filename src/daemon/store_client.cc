@@ -38,11 +38,11 @@ Environment environment_of(const StoreConfig& config) {
 }  // namespace
 
 Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& config, Timer& timer, Clock& clock,
-                                                         Executor& executor, AttemptObserver* observer) {
+                                                         Executor& executor, s3::AttemptObserver* observer) {
     std::unique_ptr<StoreClient> client(new StoreClient(timer, clock, executor));
     client->observer_ = observer;
     if (!config.access_log.empty()) {
-        auto log = AccessLog::create(config.access_log);
+        auto log = s3::AccessLog::create(config.access_log);
         if (!log) {
             return failure(EINVAL, format("--access-log: {}", log.error().message));
         }
@@ -72,10 +72,10 @@ Result<std::unique_ptr<StoreClient>> StoreClient::create(const StoreConfig& conf
     return client;
 }
 
-Result<Endpoint> StoreClient::endpoint(const StoreConfig& config) {
+Result<s3::Endpoint> StoreClient::endpoint(const StoreConfig& config) {
     const Environment environment = environment_of(config);
     const auto profile = read_profile(profile_files(environment), profile_name(config.profile, environment));
-    return profile ? resolve_endpoint(config, environment, *profile) : failure(profile.error());
+    return profile ? s3::resolve_endpoint(config, environment, *profile) : failure(profile.error());
 }
 
 void StoreClient::stop() {
@@ -84,15 +84,15 @@ void StoreClient::stop() {
     store_->stop();
 }
 
-Result<std::unique_ptr<S3Store>> StoreClient::make_store(const StoreConfig& config) {
-    std::vector<AttemptObserver*> observers{&statistics_};
+Result<std::unique_ptr<s3::S3Store>> StoreClient::make_store(const StoreConfig& config) {
+    std::vector<s3::AttemptObserver*> observers{&statistics_};
     if (access_log_ != nullptr) {
         observers.push_back(access_log_.get());
     }
     if (observer_ != nullptr) {
         observers.push_back(observer_);
     }
-    return make_s3_store(
+    return s3::make_s3_store(
         config, environment_of(config),
         {*transport_, timer_, clock_, executor_, *credentials_, random_numbers(), std::move(observers)});
 }

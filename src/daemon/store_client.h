@@ -25,19 +25,19 @@ class StoreClient {
 public:
     // The arguments outlive it. `observer`: notified of every attempt, too, where there is one.
     static Result<std::unique_ptr<StoreClient>> create(const StoreConfig& config, Timer& timer, Clock& clock,
-                                                       Executor& executor, AttemptObserver* observer = nullptr);
+                                                       Executor& executor, s3::AttemptObserver* observer = nullptr);
 
-    [[nodiscard]] S3Store& store() const { return *store_; }
+    [[nodiscard]] s3::S3Store& store() const { return *store_; }
     // That all of them go over.
     [[nodiscard]] HttpTransport& transport() const { return *transport_; }
     // Where the stores of this configuration send their requests.
-    [[nodiscard]] static Result<Endpoint> endpoint(const StoreConfig& config);
+    [[nodiscard]] static Result<s3::Endpoint> endpoint(const StoreConfig& config);
     // For a person: "the environment".
     [[nodiscard]] std::string credentials_source() const { return credentials_->source(); }
     // Another store over the same connections; must not outlive this one.
-    [[nodiscard]] Result<std::unique_ptr<S3Store>> make_store(const StoreConfig& config);
+    [[nodiscard]] Result<std::unique_ptr<s3::S3Store>> make_store(const StoreConfig& config);
     // Of all stores made here.
-    [[nodiscard]] std::vector<OperationStatistics> operations() const { return statistics_.operations(); }
+    [[nodiscard]] std::vector<s3::OperationStatistics> operations() const { return statistics_.operations(); }
     // Ends what is under way with ECANCELED, and waits for it; must not be called from a callback.
     void stop();
 
@@ -48,12 +48,12 @@ private:
     Clock& clock_;
     Executor& executor_;
     // Notified of attempts until the stores have stopped.
-    RequestStatistics statistics_;
-    AttemptObserver* observer_ = nullptr;
-    std::unique_ptr<AccessLog> access_log_;
+    s3::RequestStatistics statistics_;
+    s3::AttemptObserver* observer_ = nullptr;
+    std::unique_ptr<s3::AccessLog> access_log_;
     std::unique_ptr<HttpTransport> transport_;
     std::unique_ptr<CredentialsProvider> credentials_;
-    std::unique_ptr<S3Store> store_;
+    std::unique_ptr<s3::S3Store> store_;
 };
 
 }  // namespace ckptfs

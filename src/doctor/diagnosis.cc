@@ -12,7 +12,7 @@
 #include "config/options.h"
 #include "doctor/rules.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 // Below it the clocks cannot be told apart: HTTP dates are whole seconds, and the answer travelled.
@@ -380,4 +380,4 @@ int exit_code(const Diagnosis& diagnosis) {
     return diagnosis.usable() && !diagnosis.interrupted ? 0 : 1;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -10,7 +10,7 @@
 
 #include "doctor/findings.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 
 enum class Severity : std::uint8_t {
     kGood,
@@ -78,4 +78,4 @@ struct Diagnosis {
 // 0: ckptfs can be used here, with the options that are named; 1: something keeps it from working.
 [[nodiscard]] int exit_code(const Diagnosis& diagnosis);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -7,7 +7,7 @@
 
 #include "base/json_line.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 Json json_of(const std::optional<double>& figure) {
@@ -56,4 +56,4 @@ std::string json_of(const Diagnosis& diagnosis) {
                       {"findings", std::move(findings)}});
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

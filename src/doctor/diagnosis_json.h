@@ -6,8 +6,8 @@
 
 #include "doctor/diagnosis.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 
 [[nodiscard]] std::string json_of(const Diagnosis& diagnosis);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

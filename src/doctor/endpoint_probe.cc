@@ -9,7 +9,7 @@
 
 #include "aws/times.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 constexpr Milliseconds kPatience{10'000};
@@ -62,4 +62,4 @@ bool probe_endpoint(HttpTransport& transport, const Clock& clock, const std::fun
     return true;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -10,10 +10,10 @@
 #include "ckptfs/http.h"
 #include "doctor/findings.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 
 // facts.url and facts.region are known; sets what the answer's headers say. True where there was an answer.
 bool probe_endpoint(HttpTransport& transport, const Clock& clock, const std::function<bool()>& interrupted,
                     Findings& findings);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 constexpr auto kNames = std::to_array<std::string_view>({
@@ -95,4 +95,4 @@ bool Findings::is(Probe probe, ProbeAnswer answer) const {
     return found != nullptr && found->answer == answer;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -12,7 +12,7 @@
 
 #include "ckptfs/status.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 
 enum class Probe : std::uint8_t {
     // This machine.
@@ -142,4 +142,4 @@ struct Findings {
     [[nodiscard]] bool is(Probe probe, ProbeAnswer answer) const;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -13,7 +13,7 @@
 #include "daemon/local_checks.h"
 #include "daemon/private_directory.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 // Besides its connections a mount has its threads' descriptors of /dev/fuse, the log, a socket, and staged files.
@@ -107,4 +107,4 @@ void probe_this_machine(const LocalPlaces& places, Findings& findings) {
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -12,7 +12,7 @@
 #include "doctor/findings.h"
 #include "fuse/mount_table.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 
 struct LocalPlaces {
     // "/dev/fuse"
@@ -40,4 +40,4 @@ void probe_this_machine(const LocalPlaces& places, Findings& findings);
 // Whether a directory that only this user may enter is one, or can be made.
 [[nodiscard]] Status check_private_place(const std::string& path);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "doctor/probing.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 // No object has it.
@@ -293,4 +293,4 @@ void probe_latency(Probing& probing) {
     probing.findings.add(Probe::kLatency, ProbeAnswer::kYes);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 // How late it may be seen that the user wants to stop.
@@ -174,4 +174,4 @@ Result<std::vector<OpenUpload>> PatientStore::list_uploads(const std::string& pr
     return wait<std::vector<OpenUpload>>([&](auto done) { store_->list_uploads(prefix, std::move(done)); });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -18,7 +18,7 @@
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 
 // Keys and uploads that the probes may have made.
 class Litter {
@@ -108,4 +108,4 @@ private:
     Litter* litter_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "doctor/probing.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 enum class Needs : std::uint8_t { kNothing, kWriting, kUploads };
@@ -329,4 +329,4 @@ void clean_up(PatientStore& store, const Litter& litter, const std::string& plac
     findings.add(Probe::kCleanup, left.empty() ? ProbeAnswer::kYes : ProbeAnswer::kNo, left);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

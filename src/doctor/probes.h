@@ -14,7 +14,7 @@
 #include "doctor/findings.h"
 #include "doctor/patient_store.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 
 struct ProbeRequest {
     // Of the mount: empty, or ends in '/'.
@@ -38,4 +38,4 @@ void probe_store(PatientStore& store, PatientStore* plain, const ProbeRequest& r
 // Removes what is known, and then what is listed; says what could not be.
 void clean_up(PatientStore& store, const Litter& litter, const std::string& place, Findings& findings);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

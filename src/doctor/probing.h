@@ -10,7 +10,7 @@
 
 #include "doctor/probes.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 
 // The store has answered, and it was a no. All else says nothing about what the store can do: missing rights, a clock
 // that is wrong, a broken connection, no answer in time, a store that is overloaded or broken, a user who wants to
@@ -118,4 +118,4 @@ void probe_rates(Probing& probing);
 [[nodiscard]] int connections_to_measure(double rate_of_one, std::uint64_t bytes, std::uint64_t piece,
                                          int max_connections);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

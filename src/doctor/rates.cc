@@ -12,7 +12,7 @@
 #include "doctor/probing.h"
 #include "tools/object_frames.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 // The smallest part that may stand before others.
@@ -186,4 +186,4 @@ void probe_rates(Probing& probing) {
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

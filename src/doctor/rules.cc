@@ -3,7 +3,7 @@
 
 #include <array>
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 using enum Severity;
@@ -142,4 +142,4 @@ const ProbeRule& rule_of(Probe probe) {
     return kRules.at(static_cast<std::size_t>(probe));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -6,7 +6,7 @@
 
 #include "doctor/diagnosis.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 
 struct ProbeRule {
     Probe probe;
@@ -25,4 +25,4 @@ struct ProbeRule {
 
 [[nodiscard]] const ProbeRule& rule_of(Probe probe);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

@@ -8,7 +8,7 @@
 #include "ckptfs/store_limits.h"
 #include "doctor/probing.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 constexpr std::size_t kPart = kMinPartSize;
@@ -261,4 +261,4 @@ void probe_part_copy(Probing& probing) {
                  whole ? "" : "the copied part is not in the object");
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

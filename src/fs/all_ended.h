@@ -9,7 +9,7 @@
 #include "base/mutex.h"
 #include "fs/file_system.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class AllEnded {
 public:
@@ -38,4 +38,4 @@ private:
     Status status_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/close_rule.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -103,4 +103,4 @@ ReleaseAction decide_release(const VersionState& version, bool is_disowned, Exit
     return is_lost ? ReleaseAction::kAbort : ReleaseAction::kCommit;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

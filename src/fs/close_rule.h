@@ -19,7 +19,7 @@
 #include "ckptfs/processes.h"
 #include "fs/version_fate.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct CloseFacts {
     // The process that closes; empty when it cannot be seen (another PID namespace, already gone).
@@ -75,4 +75,4 @@ enum class ReleaseAction : std::uint8_t { kCommit, kAbort };
 [[nodiscard]] ReleaseAction decide_release(const VersionState& version, bool is_disowned = false,
                                            ExitState opener = ExitState::kRunning);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -14,7 +14,7 @@
 #include "fs/tree_copy.h"
 #include "staged/hidden_key.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -317,4 +317,4 @@ void CommitGate::discard(const std::string& key) {
     });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

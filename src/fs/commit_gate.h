@@ -23,7 +23,7 @@
 #include "fs/commit_policy.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class CommitGate {
 public:
@@ -76,4 +76,4 @@ private:
     std::atomic<bool> cannot_list_uploads_ = false;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -107,4 +107,4 @@ bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>&
     return !written_since && now - upload.initiated <= ttl;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

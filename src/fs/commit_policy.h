@@ -17,7 +17,7 @@
 #include "ckptfs/config.h"
 #include "ckptfs/object_store.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct FailedRecord {
     // Of the file.
@@ -70,4 +70,4 @@ struct NameState {
 [[nodiscard]] bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,
                                     Milliseconds ttl);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -5,7 +5,7 @@
 
 #include "ckptfs/store_limits.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -31,4 +31,4 @@ std::vector<ByteRange> resent_ranges(std::uint64_t size) {
     return equal_ranges(size, kMaxPartNumber);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

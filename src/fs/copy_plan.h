@@ -7,7 +7,7 @@
 
 #include "ckptfs/object_store.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // Below this one CopyObject is faster than a multipart copy's three round trips (S3 copies some hundred MB/s in one
 // request). CopyObject itself ends at 5 GiB ("CopyObject", Amazon S3 API Reference).
@@ -25,4 +25,4 @@ std::vector<ByteRange> copy_ranges(std::uint64_t size);
 // The same for parts that pass through this machine's memory.
 std::vector<ByteRange> resent_ranges(std::uint64_t size);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -10,7 +10,7 @@
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -126,4 +126,4 @@ void DeleteConditions::ask() {
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -21,7 +21,7 @@
 #include "ckptfs/executor.h"
 #include "ckptfs/object_store.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class DeleteConditions : public std::enable_shared_from_this<DeleteConditions> {
 public:
@@ -49,4 +49,4 @@ private:
     std::vector<std::function<void()>> waiting_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

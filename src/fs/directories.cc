@@ -11,7 +11,7 @@
 #include "fs/paths.h"
 #include "fs/pinned_removal.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 Directories::Directories(SharedState& state, Lookups& lookups, RenameRepairs& repairs, UnlinkBatches& batches)
     : state_(state), lookups_(lookups), batches_(batches), records_(state, repairs) {
@@ -385,4 +385,4 @@ void Directories::release(HandleId handle) {
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -17,7 +17,7 @@
 #include "fs/recorded_renames.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class DirectoryListing;
 
@@ -80,4 +80,4 @@ private:
     std::unordered_map<HandleId, std::shared_ptr<DirectoryListing>> listings_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

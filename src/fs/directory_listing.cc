@@ -9,7 +9,7 @@
 #include "fs/directory_rename.h"
 #include "fs/paths.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -276,4 +276,4 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
     return entry;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -16,7 +16,7 @@
 #include "fs/recorded_renames.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class DirectoryListing {
 public:
@@ -73,4 +73,4 @@ private:
     std::set<std::string> only_here_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -10,7 +10,7 @@
 #include "base/xxhash.h"
 #include "ckptfs/format.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -200,4 +200,4 @@ std::optional<std::vector<MovedName>> parse_names(std::string_view bytes) {
     return names;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

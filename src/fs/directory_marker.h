@@ -18,7 +18,7 @@
 
 #include "ckptfs/clock.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 enum class MarkerState : std::uint8_t {
     // Of a marker.
@@ -89,4 +89,4 @@ struct MovedName {
 [[nodiscard]] std::string encode_names(const std::vector<MovedName>& names);
 [[nodiscard]] std::optional<std::vector<MovedName>> parse_names(std::string_view bytes);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -12,7 +12,7 @@
 #include "fs/marker_objects.h"
 #include "fs/pinned_removal.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -304,4 +304,4 @@ DirectoryMarker DirectoryRename::marker(MarkerState state) const {
     return marker;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -28,7 +28,7 @@
 #include "fs/rename_recovery.h"
 #include "fs/tree_copy.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // Between a record and the markers that follow: a reader that lists the records and the names within less time sees the
 // record of every marker in that list.
@@ -97,4 +97,4 @@ private:
     Copies copies_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

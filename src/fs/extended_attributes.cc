@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 constexpr std::string_view kCodec = "user.ckptfs.codec";
@@ -77,4 +77,4 @@ void ExtendedAttributes::list(NodeId node, Reply<std::vector<std::string>> reply
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

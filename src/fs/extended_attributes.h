@@ -10,7 +10,7 @@
 
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class ExtendedAttributes {
 public:
@@ -32,4 +32,4 @@ private:
     SharedState& state_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

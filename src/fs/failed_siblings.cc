@@ -13,7 +13,7 @@
 #include "ckptfs/log.h"
 #include "fs/all_ended.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -450,4 +450,4 @@ std::vector<std::string> FailedSiblings::being_cleared(const std::string& direct
     return keys;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -26,7 +26,7 @@
 #include "ckptfs/object_store.h"
 #include "fs/commit_policy.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // What records of a mount have in common.
 struct RecordPlace {
@@ -157,4 +157,4 @@ private:
     Timer::Id tick_ GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

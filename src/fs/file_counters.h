@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct FileStatistics {
     // By programs.
@@ -50,4 +50,4 @@ private:
     std::atomic<std::uint64_t> files_held_back_{0};
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -21,7 +21,7 @@
 #include "fs/symlinks.h"
 #include "fs/unfinished_files.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -270,4 +270,4 @@ std::unique_ptr<FileSystem> FileSystem::create(FileSystemEnvironment environment
     return std::make_unique<AssembledFileSystem>(std::move(environment));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -33,7 +33,7 @@
 #include "read/file_reader.h"
 #include "write/file_writer.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 using NodeId = std::uint64_t;
 using HandleId = std::uint64_t;
@@ -237,4 +237,4 @@ public:
     [[nodiscard]] virtual std::vector<std::string> left_undone() = 0;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

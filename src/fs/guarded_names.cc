@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 std::string GuardedNames::key(NodeId parent, const std::string& name) const {
     const NodeTable::Lock lock = state_.nodes.lock();
@@ -132,4 +132,4 @@ void GuardedNames::rmdir(NodeId parent, const std::string& name, Reply<void> rep
                        });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

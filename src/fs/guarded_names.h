@@ -16,7 +16,7 @@
 #include "fs/shared_state.h"
 #include "fs/special_nodes.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class GuardedNames {
 public:
@@ -59,4 +59,4 @@ private:
     SpecialNodes& specials_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

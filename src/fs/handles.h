@@ -18,7 +18,7 @@
 #include "fs/file_system.h"
 #include "fs/nodes.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct Handle {
     Handle() = default;
@@ -123,4 +123,4 @@ private:
     std::unordered_map<HandleId, HandlePtr> handles_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class KernelCache {
 public:
@@ -22,4 +22,4 @@ public:
     virtual void invalidate_attributes(std::uint64_t node) = 0;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // The empty key is the top of a mount without a prefix. A batch of removals holds a thousand keys: none is looked at
 // without need.
@@ -94,4 +94,4 @@ void KeyOrder::leave(Place place) {
     outbox_.deliver(lock);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -22,7 +22,7 @@
 #include "base/mutex.h"
 #include "base/outbox.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class KeyOrder {
 public:
@@ -60,4 +60,4 @@ private:
     Outbox outbox_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -9,7 +9,7 @@
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 void Links::link(NodeId id, NodeId new_parent, std::string new_name, Reply<Entry> reply) {
     std::vector<NameInDirectory> names = {{new_parent, new_name}};
@@ -72,4 +72,4 @@ Result<std::pair<std::string, std::string>> Links::keys(NodeId id, NodeId new_pa
     return std::pair{state_.key(lock, *node), state_.env.prefix + new_path + new_name};
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -14,7 +14,7 @@
 #include "fs/lookups.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class Links {
 public:
@@ -32,4 +32,4 @@ private:
     Lookups& lookups_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 void ListedNames::add(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked) {
     const MutexLock lock(mutex_);
@@ -42,4 +42,4 @@ std::optional<ObjectVersion> ListedNames::find(NodeId directory, const std::stri
     return std::nullopt;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -15,7 +15,7 @@
 #include "ckptfs/clock.h"
 #include "fs/nodes.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class ListedNames {
 public:
@@ -44,4 +44,4 @@ private:
     std::size_t next_ GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -8,7 +8,7 @@
 
 #include "base/globs.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 LiveLogs::~LiveLogs() {
     Timer::Id timer = 0;
@@ -105,4 +105,4 @@ bool LiveLogs::begin(const FileWriter& writer, std::uint64_t unpublished) {
     return true;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -15,7 +15,7 @@
 #include "fs/publish_pace.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class LiveLogs {
 public:
@@ -53,4 +53,4 @@ private:
     Timer::Id timer_ GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

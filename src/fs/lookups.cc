@@ -8,7 +8,7 @@
 #include "ckptfs/log.h"
 #include "fs/paths.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -224,4 +224,4 @@ void Lookups::report_hidden(const std::string& key) {
                 "\" cannot be shown as a file; rename it in the bucket to see it");
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

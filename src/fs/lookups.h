@@ -17,7 +17,7 @@
 #include "fs/shared_state.h"
 #include "fs/unlink_batches.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // What the bucket holds under one name.
 struct FoundName {
@@ -82,4 +82,4 @@ private:
     std::unordered_set<std::string> reported_ GUARDED_BY(reported_mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -7,7 +7,7 @@
 #include "base/store_wait.h"
 #include "base/uuid.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -117,4 +117,4 @@ bool is_lost_race(const Error& error) {
     return error.errno_value == ESTALE || error.errno_value == EEXIST || error.errno_value == ENOENT;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -15,7 +15,7 @@
 #include "ckptfs/object_store.h"
 #include "fs/directory_marker.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct StoredMarker {
     // Empty where the object holds something else.
@@ -45,4 +45,4 @@ void write_names(ObjectStore& store, const std::string& key, const std::vector<M
 // A conditional write that found something else than was seen.
 [[nodiscard]] bool is_lost_race(const Error& error);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

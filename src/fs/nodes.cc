@@ -6,7 +6,7 @@
 
 #include "fs/paths.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -355,4 +355,4 @@ std::vector<NodePtr> NodeTable::files_below(const Lock& lock, const NodePtr& dir
     return files;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -37,7 +37,7 @@
 #include "fs/file_system.h"
 #include "fs/written_version.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct ObjectVersion {
     std::string etag;
@@ -276,4 +276,4 @@ private:
     std::unordered_multimap<std::uint64_t, const Node*> by_inode_ GUARDED_BY(node_table);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

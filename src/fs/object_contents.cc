@@ -10,7 +10,7 @@
 #include "ckptfs/log.h"
 #include "fs/symlink_object.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -95,4 +95,4 @@ void ObjectContents::remember(const std::string& key, const std::string& etag, O
     contents_[version_hash(key, etag)] = content;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

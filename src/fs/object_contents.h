@@ -20,7 +20,7 @@
 #include "ckptfs/object_store.h"
 #include "fs/file_system.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct ObjectContent {
     FileType type = FileType::kFile;
@@ -58,4 +58,4 @@ private:
     std::unordered_map<std::uint64_t, ObjectContent> contents_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

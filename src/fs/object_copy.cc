@@ -15,7 +15,7 @@
 #include "ckptfs/log.h"
 #include "fs/copy_plan.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -278,4 +278,4 @@ Result<Copied> copy_object(ObjectStore& store, const std::string& source, const 
     return copy ? Result<Copied>(Copied{info->etag, std::move(*copy)}) : failure(std::move(copy.error()));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -13,7 +13,7 @@
 #include "ckptfs/object_store.h"
 #include "fs/nodes.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct CopyOptions {
     // Fails with EEXIST where the destination exists.
@@ -33,4 +33,4 @@ Result<Copied> copy_object(ObjectStore& store, const std::string& source, const 
 Result<ObjectVersion> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                                   CopyOptions options);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

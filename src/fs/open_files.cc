@@ -13,7 +13,7 @@
 #include "ckptfs/log.h"
 #include "fs/paths.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -371,4 +371,4 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

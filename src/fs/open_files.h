@@ -28,7 +28,7 @@
 #include "fs/lookups.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // What is told of a version that a killed writer left half.
 [[nodiscard]] Error lost_error(const FileWriter& writer);
@@ -264,4 +264,4 @@ private:
     const std::unique_ptr<Executor> inspections_ = make_blocking_executor(kInspections);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -14,7 +14,7 @@
 #include "ckptfs/log.h"
 #include "fs/open_files.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -450,4 +450,4 @@ void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

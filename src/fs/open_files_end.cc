@@ -6,7 +6,7 @@
 #include "fs/all_ended.h"
 #include "fs/open_files.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 void OpenFiles::rename_begins(const std::string& name) {
     const MutexLock lock(drain_mutex_);
     renames_.insert(name);
@@ -125,4 +125,4 @@ std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
     return lost;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

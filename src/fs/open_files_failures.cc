@@ -7,7 +7,7 @@
 #include "fs/all_ended.h"
 #include "fs/open_files.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener, EndOfFile end) {
     writer->when_failed(
@@ -113,4 +113,4 @@ void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWri
     });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -9,7 +9,7 @@
 #include "fs/open_files.h"
 #include "fs/paths.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -247,4 +247,4 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -16,7 +16,7 @@
 #include "ckptfs/log.h"
 #include "fs/open_files.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -390,4 +390,4 @@ bool OpenFiles::is_outdated(const NodeTable::Lock& /*lock*/, OpenRequest& reques
     return node.linked && node.committed && node.committed->etag != request.etag && ++request.attempts < kMostAttempts;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

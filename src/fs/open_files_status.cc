@@ -4,7 +4,7 @@
 
 #include "fs/open_files.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 // A program that computes between its reads is still loading.
@@ -46,4 +46,4 @@ std::vector<std::string> OpenFiles::renames() const {
     return {renames_.begin(), renames_.end()};
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

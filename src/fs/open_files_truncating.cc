@@ -21,7 +21,7 @@
 #include "fs/open_files.h"
 #include "fs/ordered_change.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -313,4 +313,4 @@ int OpenFiles::count_other_handles(const Handle& handle, pid_t process) const {
     }));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 // Without those whose directory is gone.
@@ -38,4 +38,4 @@ void change_in_order(SharedState& state, std::vector<NameInDirectory> names, Ord
     });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -9,7 +9,7 @@
 
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct NameInDirectory {
     NodeId directory = 0;
@@ -30,4 +30,4 @@ void answer_in_order(SharedState& state, std::vector<NameInDirectory> names, Rep
     });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -9,7 +9,7 @@
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -71,4 +71,4 @@ std::uint64_t inode_number(std::string_view path) {
     return std::max<std::uint64_t>(xxh3(path), 2);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -13,7 +13,7 @@
 
 #include "ckptfs/status.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // Success, or why there is no file of this name: ENAMETOOLONG, EINVAL, or EPERM for the control directory.
 Status check_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
@@ -34,4 +34,4 @@ std::optional<ListedName> listed_name(std::string_view directory_key, std::strin
 // device and inode. Never 0 or 1.
 std::uint64_t inode_number(std::string_view path);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

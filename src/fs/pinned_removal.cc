@@ -3,7 +3,7 @@
 
 #include "base/store_wait.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -56,4 +56,4 @@ Status remove_current(ObjectStore& store, const std::string& key, const std::str
     return *current == known ? remove_pinned(store, key, "") : remove_version(store, key, *current);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -8,7 +8,7 @@
 
 #include "ckptfs/object_store.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // Removes only this version; success also where another one is there, or none.
 Status remove_version(ObjectStore& store, const std::string& key, const std::string& etag);
@@ -16,4 +16,4 @@ Status remove_version(ObjectStore& store, const std::string& key, const std::str
 // What is there now. `known`: the version that is thought to be there; empty where none is known.
 Status remove_current(ObjectStore& store, const std::string& key, const std::string& known);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -15,7 +15,7 @@
 
 #include "ckptfs/clock.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class PublishPace {
 public:
@@ -51,4 +51,4 @@ private:
     int failures_ = 0;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

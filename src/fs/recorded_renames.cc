@@ -6,7 +6,7 @@
 #include "ckptfs/format.h"
 #include "fs/directory_rename.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 void RenameRecords::ask(Reply<std::shared_ptr<const RecordedRenames>> reply) {
     const SteadyTime now = state_.env.clock.now();
@@ -49,4 +49,4 @@ std::shared_ptr<const RecordedRenames> RenameRecords::take(const ListResponse& r
     return taken;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -13,7 +13,7 @@
 #include "fs/rename_repairs.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct RecordedRenames {
     // path_hash() of directories that are to be looked at.
@@ -40,4 +40,4 @@ private:
     std::shared_ptr<const RecordedRenames> last_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 bool RemovalRuns::Run::is_fast() const {
     return count > kLength && std::accumulate(gaps.begin(), gaps.end(), SteadyTime::duration{}) < kTime;
@@ -59,4 +59,4 @@ bool RemovalRuns::is_running(NodeId directory, SteadyTime now) const {
     });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -14,7 +14,7 @@
 #include "ckptfs/clock.h"
 #include "fs/file_system.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class RemovalRuns {
 public:
@@ -47,4 +47,4 @@ private:
     std::vector<Run> runs_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -10,7 +10,7 @@
 #include "ckptfs/log.h"
 #include "fs/tree_copy.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -111,4 +111,4 @@ void RenameRecord::beat() {
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

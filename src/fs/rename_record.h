@@ -20,7 +20,7 @@
 #include "fs/directory_marker.h"
 #include "fs/marker_objects.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class RenameRecord {
 public:
@@ -71,4 +71,4 @@ private:
     bool stopping_ GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

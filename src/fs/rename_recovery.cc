@@ -9,7 +9,7 @@
 #include "fs/marker_objects.h"
 #include "fs/pinned_removal.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -196,4 +196,4 @@ Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, con
     return remove_all(store, late);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -17,7 +17,7 @@
 #include "fs/directory_marker.h"
 #include "fs/tree_copy.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 using NameList = std::optional<std::vector<MovedName>>;
 
@@ -36,4 +36,4 @@ Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker
 // For a slow process whose rename was taken over: removes what it copied later than that, unless replaced since.
 Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies, bool pinned);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

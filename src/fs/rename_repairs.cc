@@ -8,7 +8,7 @@
 #include "fs/rename_record.h"
 #include "fs/rename_recovery.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -200,4 +200,4 @@ Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action) {
                                            : roll_back(store, state_.env.clock, rename, *names, pinned);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -23,7 +23,7 @@
 #include "fs/repair_policy.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class RenameRepairs {
 public:
@@ -68,4 +68,4 @@ private:
     bool stopping_ GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -14,7 +14,7 @@
 #include "fs/paths.h"
 #include "fs/pinned_removal.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 void Renames::rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                      Reply<void> reply) {
@@ -452,4 +452,4 @@ Status Renames::commit_all(const Writing& writing) {
                                 });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -25,7 +25,7 @@
 #include "fs/shared_state.h"
 #include "fs/tree_copy.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class Renames {
 public:
@@ -113,4 +113,4 @@ private:
     std::map<std::string, Leftover> leftovers_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

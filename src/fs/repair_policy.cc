@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -28,4 +28,4 @@ RepairDecision decide_repair(const RepairFacts& facts) {
     return decision;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

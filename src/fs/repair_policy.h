@@ -7,7 +7,7 @@
 #include "ckptfs/clock.h"
 #include "fs/directory_marker.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 enum class RepairAction : std::uint8_t { kWait, kRollBack, kFinish };
 
@@ -38,4 +38,4 @@ inline constexpr Milliseconds kLastRequests{60'000};
 // after it was presumed dead.
 [[nodiscard]] RepairDecision decide_repair(const RepairFacts& facts);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

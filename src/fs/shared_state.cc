@@ -9,7 +9,7 @@
 #include "base/globs.h"
 #include "ckptfs/format.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // A writer that only writes a new file, or only appends, is taken to write in order; one that may read, or changes what
 // is there, may be anywhere in the file.
@@ -97,4 +97,4 @@ Result<NodePtr> SharedState::directory(const NodeTable::Lock& lock, NodeId id) c
     return node;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -18,7 +18,7 @@
 #include "staged/growing_file.h"
 #include "staged/staged_file.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 struct SharedState {
     explicit SharedState(FileSystemEnvironment environment)
@@ -73,4 +73,4 @@ struct SharedState {
     return ObjectVersion{info.etag, content.size, info.size, info.last_modified, content.type};
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -10,7 +10,7 @@
 #include "fs/paths.h"
 #include "fs/pinned_removal.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 void SpecialNodes::make(NodeId parent, std::string name, FileType type, SpecialAttributes attributes,
                         Reply<Entry> reply) {
@@ -162,4 +162,4 @@ Status SpecialNodes::make_room(const Move& move, bool no_replace) {
     return found->object ? remove_current(state_.env.store, move.new_key, found->object->etag) : Status{};
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

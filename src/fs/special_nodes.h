@@ -18,7 +18,7 @@
 #include "fs/ordered_change.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class SpecialNodes {
 public:
@@ -58,4 +58,4 @@ private:
     Lookups& lookups_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -10,7 +10,7 @@
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -52,4 +52,4 @@ Result<std::string> symlink_target(const ObjectInfo& object, const Payload& body
                                escaped(object.key)));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -9,7 +9,7 @@
 
 #include "ckptfs/object_store.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // PATH_MAX of Linux, the final zero included.
 inline constexpr std::uint64_t kMaxSymlinkTarget = 4095;
@@ -21,4 +21,4 @@ inline constexpr std::uint64_t kMaxSymlinkTarget = 4095;
 // EIO where the object holds no such target.
 [[nodiscard]] Result<std::string> symlink_target(const ObjectInfo& object, const Payload& body);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

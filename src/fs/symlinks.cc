@@ -11,7 +11,7 @@
 #include "fs/paths.h"
 #include "fs/symlink_object.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 void Symlinks::create(NodeId parent, std::string name, std::string target, Reply<Entry> reply) {
     answer_in_order<Entry>(state_, {{parent, name}}, std::move(reply),
@@ -103,4 +103,4 @@ void Symlinks::read(NodeId id, Reply<std::string> reply) {
                 });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

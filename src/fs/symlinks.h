@@ -9,7 +9,7 @@
 #include "fs/lookups.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class Symlinks {
 public:
@@ -27,4 +27,4 @@ private:
     Lookups& lookups_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

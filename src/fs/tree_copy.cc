@@ -12,7 +12,7 @@
 #include "fs/marker_objects.h"
 #include "fs/object_copy.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -162,4 +162,4 @@ Status remove_all(ObjectStore& store, const std::vector<RemoveRequest>& requests
     });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -11,7 +11,7 @@
 #include "ckptfs/object_store.h"
 #include "fs/object_copy.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // Until `page` fails.
 Status for_each_page(ObjectStore& store, const std::string& prefix,
@@ -30,4 +30,4 @@ Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, con
 // the place of one that is meant, it stays.
 Status remove_all(ObjectStore& store, const std::vector<RemoveRequest>& requests);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -11,7 +11,7 @@
 #include "fs/commit_policy.h"
 #include "staged/hidden_key.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
     const std::string& prefix = state_.env.prefix;
@@ -94,4 +94,4 @@ void UnfinishedFiles::add(const std::string& key, std::string etag_before, Reply
     });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

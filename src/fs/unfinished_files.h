@@ -16,7 +16,7 @@
 #include "fs/file_system.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class UnfinishedFiles {
 public:
@@ -34,4 +34,4 @@ private:
     SharedState& state_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

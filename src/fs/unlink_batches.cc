@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "ckptfs/log.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -307,4 +307,4 @@ void UnlinkBatches::settle(const BatchPtr& batch, const std::optional<Error>& fa
     }
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -28,7 +28,7 @@
 #include "fs/removal_runs.h"
 #include "fs/shared_state.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class UnlinkBatches {
 public:
@@ -106,4 +106,4 @@ private:
     std::thread thread_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

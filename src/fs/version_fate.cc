@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 namespace {
 
@@ -113,4 +113,4 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     return state;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

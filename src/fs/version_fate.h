@@ -34,7 +34,7 @@
 
 #include "base/mutex.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // Of a process that /proc does not show.
 inline constexpr pid_t kUnseenProcess = 0;
@@ -118,4 +118,4 @@ private:
     bool left_ GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

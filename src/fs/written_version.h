@@ -11,7 +11,7 @@
 #include "base/mutex.h"
 #include "fs/version_fate.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 // Steps of one kind that are under way on a version, and what waits for their end.
 // Threads: all functions may be called from any thread; nothing is called under the lock.
@@ -125,4 +125,4 @@ struct WrittenVersion {
     }
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

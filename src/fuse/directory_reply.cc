@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kUsualName = 24;
 
 // libfuse only formats here and does not look at the request, which may have been answered meanwhile.
-std::size_t add_entry(char* target, std::size_t room, const DirectoryEntry& entry, bool with_attributes) {
+std::size_t add_entry(char* target, std::size_t room, const fs::DirectoryEntry& entry, bool with_attributes) {
     const auto next = static_cast<off_t>(entry.next_offset);
     if (with_attributes) {
         const fuse_entry_param param = to_entry(entry.entry);
@@ -37,7 +37,7 @@ std::size_t entries_that_fit(std::size_t size, bool with_attributes) {
     return std::max<std::size_t>(size / entry, 1);
 }
 
-void reply_directory(FileSystem& fs, PendingRequest& request, const std::vector<DirectoryEntry>& entries,
+void reply_directory(fs::FileSystem& fs, PendingRequest& request, const std::vector<fs::DirectoryEntry>& entries,
                      std::size_t size, bool with_attributes) {
     std::vector<char> buffer(size);
     std::size_t used = 0;

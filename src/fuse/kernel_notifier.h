@@ -24,7 +24,7 @@
 
 namespace ckptfs {
 
-class KernelNotifier final : public KernelCache {
+class KernelNotifier final : public fs::KernelCache {
 public:
     // Does the work; called on the notifier's threads only, and may block.
     class Sink {
@@ -50,7 +50,7 @@ public:
     // After it returns, the sink is not used any more and notices are dropped.
     void disconnect();
 
-    using KernelCache::invalidate_inode;
+    using fs::KernelCache::invalidate_inode;
     void invalidate_entry(std::uint64_t parent, std::string name) override;
     void invalidate_inode(std::uint64_t node, std::function<void()> done) override;
     void invalidate_attributes(std::uint64_t node) override;

@@ -25,29 +25,29 @@ std::shared_ptr<PendingRequest> begin(fuse_req_t req, Interrupts interrupts = In
     return PendingRequest::begin(req, *s.processes, s.interrupts, interrupts);
 }
 
-Caller caller_of(fuse_req_t req) {
+fs::Caller caller_of(fuse_req_t req) {
     const fuse_ctx* context = fuse_req_ctx(req);
-    return Caller{context->pid, context->uid, context->gid, false, nullptr};
+    return fs::Caller{context->pid, context->uid, context->gid, false, nullptr};
 }
 
-std::optional<HandleId> handle_of(const fuse_file_info* info) {
-    return info == nullptr ? std::nullopt : std::optional<HandleId>(info->fh);
+std::optional<fs::HandleId> handle_of(const fuse_file_info* info) {
+    return info == nullptr ? std::nullopt : std::optional<fs::HandleId>(info->fh);
 }
 
-Reply<void> status_reply(std::shared_ptr<PendingRequest> request) {
+fs::Reply<void> status_reply(std::shared_ptr<PendingRequest> request) {
     return
         [request = std::move(request)](Status result) { result ? request->success() : request->error(result.error()); };
 }
 
-Reply<Attributes> attributes_reply(std::shared_ptr<PendingRequest> request) {
-    return [request = std::move(request)](Result<Attributes> result) {
+fs::Reply<fs::Attributes> attributes_reply(std::shared_ptr<PendingRequest> request) {
+    return [request = std::move(request)](Result<fs::Attributes> result) {
         result ? request->attributes(*result) : request->error(result.error());
     };
 }
 
 // The kernel counts a lookup for every entry it is given.
-Reply<Entry> entry_reply(FileSystem& fs, std::shared_ptr<PendingRequest> request) {
-    return [&fs, request = std::move(request)](Result<Entry> result) {
+fs::Reply<fs::Entry> entry_reply(fs::FileSystem& fs, std::shared_ptr<PendingRequest> request) {
+    return [&fs, request = std::move(request)](Result<fs::Entry> result) {
         if (!result) {
             request->error(result.error());
         } else if (!request->entry(*result)) {
@@ -79,7 +79,7 @@ void op_init(void* /*userdata*/, fuse_conn_info* connection) {
 
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
     if (auto request = begin(req)) {
-        FileSystem& fs = *serving(req).fs;
+        fs::FileSystem& fs = *serving(req).fs;
         fs.lookup(parent, name, entry_reply(fs, std::move(request)));
     }
 }
@@ -107,7 +107,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat* attributes, int to
     if (request == nullptr) {
         return;
     }
-    AttributeChange change;
+    fs::AttributeChange change;
     if ((to_set & FUSE_SET_ATTR_SIZE) != 0) {
         change.size = static_cast<std::uint64_t>(attributes->st_size);
     }
@@ -168,7 +168,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t /*node*/, const char* /*name*/) {
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mode*/) {
     if (auto request = begin(req)) {
-        FileSystem& fs = *serving(req).fs;
+        fs::FileSystem& fs = *serving(req).fs;
         fs.mkdir(parent, name, entry_reply(fs, std::move(request)));
     }
 }
@@ -187,7 +187,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
 
 void op_symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
     if (auto request = begin(req)) {
-        FileSystem& fs = *serving(req).fs;
+        fs::FileSystem& fs = *serving(req).fs;
         fs.symlink(parent, name, target, entry_reply(fs, std::move(request)));
     }
 }
@@ -213,9 +213,9 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mod
     if (request == nullptr) {
         return;
     }
-    FileSystem& fs = *serving(req).fs;
+    fs::FileSystem& fs = *serving(req).fs;
     fs.create_file(parent, name, info->flags, caller_of(req),
-                   [&fs, info = *info, request = std::move(request)](Result<CreatedFile> result) {
+                   [&fs, info = *info, request = std::move(request)](Result<fs::CreatedFile> result) {
                        if (!result) {
                            request->error(result.error());
                        } else if (!request->created(*result, info)) {
@@ -233,14 +233,15 @@ void op_open(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
     fuse_file_info reply = *info;
     // Closing what cannot write has nothing to report: no FLUSH.
     reply.noflush = (info->flags & O_ACCMODE) == O_RDONLY ? 1 : 0;
-    FileSystem& fs = *serving(req).fs;
-    fs.open(node, info->flags, caller_of(req), [&fs, reply, request = std::move(request)](Result<OpenedFile> result) {
-        if (!result) {
-            request->error(result.error());
-        } else if (!request->opened(*result, reply)) {
-            fs.disown(result->handle);
-        }
-    });
+    fs::FileSystem& fs = *serving(req).fs;
+    fs.open(node, info->flags, caller_of(req),
+            [&fs, reply, request = std::move(request)](Result<fs::OpenedFile> result) {
+                if (!result) {
+                    request->error(result.error());
+                } else if (!request->opened(*result, reply)) {
+                    fs.disown(result->handle);
+                }
+            });
 }
 
 void op_read(fuse_req_t req, fuse_ino_t /*node*/, std::size_t size, off_t offset, fuse_file_info* info) {
@@ -259,8 +260,8 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
     }
     // Without splice the data is one piece in the buffer that the request was received into, and stays there.
     const ByteSpan data(static_cast<const std::byte*>(received->buf[0].mem), received->buf[0].size);
-    FileSystem& fs = *serving(req).fs;
-    Caller caller = caller_of(req);
+    fs::FileSystem& fs = *serving(req).fs;
+    fs::Caller caller = caller_of(req);
     caller.is_page_cache = info->writepage != 0;
     serving(req).hand_over(
         data, [request] { return !request->answered(); },
@@ -280,7 +281,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
 // know first that the writer was killed, or it would publish what RELEASE leaves, or others sync.
 void op_flush(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
     if (const auto request = begin(req, Interrupts::kHeldBack)) {
-        Caller caller = caller_of(req);
+        fs::Caller caller = caller_of(req);
         caller.interrupted = [request] { return request->was_interrupted(); };
         caller.settled = [request, &interrupts = serving(req).interrupts] {
             request->honour_interrupts();
@@ -301,8 +302,8 @@ void op_fsync(fuse_req_t req, fuse_ino_t /*node*/, int /*data_only*/, fuse_file_
 
 // No process waits for the answer to RELEASE, but until it comes it takes one of the background slots.
 void op_release(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
-    FileSystem& fs = *serving(req).fs;
-    const HandleId handle = info->fh;
+    fs::FileSystem& fs = *serving(req).fs;
+    const fs::HandleId handle = info->fh;
     fuse_reply_err(req, 0);
     fs.release(handle, [](const Status& /*logged*/) {});
 }
@@ -312,8 +313,8 @@ void op_opendir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
     if (request == nullptr) {
         return;
     }
-    FileSystem& fs = *serving(req).fs;
-    fs.open_directory(node, [&fs, info = *info, request = std::move(request)](Result<HandleId> result) {
+    fs::FileSystem& fs = *serving(req).fs;
+    fs.open_directory(node, [&fs, info = *info, request = std::move(request)](Result<fs::HandleId> result) {
         if (!result) {
             request->error(result.error());
         } else if (!request->opened_directory(*result, info)) {
@@ -327,10 +328,10 @@ void read_directory(fuse_req_t req, std::size_t size, off_t offset, const fuse_f
     if (request == nullptr) {
         return;
     }
-    FileSystem& fs = *serving(req).fs;
+    fs::FileSystem& fs = *serving(req).fs;
     fs.read_directory(
         info->fh, static_cast<std::uint64_t>(offset), entries_that_fit(size, with_attributes), with_attributes,
-        [&fs, size, with_attributes, request = std::move(request)](Result<std::vector<DirectoryEntry>> result) {
+        [&fs, size, with_attributes, request = std::move(request)](Result<std::vector<fs::DirectoryEntry>> result) {
             result ? reply_directory(fs, *request, *result, size, with_attributes)
                    : static_cast<void>(request->error(result.error()));
         });
@@ -362,7 +363,7 @@ void op_statfs(fuse_req_t req, fuse_ino_t /*node*/) {
 
 void op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t new_parent, const char* new_name) {
     if (auto request = begin(req)) {
-        FileSystem& fs = *serving(req).fs;
+        fs::FileSystem& fs = *serving(req).fs;
         fs.link(node, new_parent, new_name, caller_of(req), entry_reply(fs, std::move(request)));
     }
 }
@@ -374,8 +375,8 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, 
         return;
     }
     if (auto request = begin(req)) {
-        FileSystem& fs = *serving(req).fs;
-        fs.make_special(parent, name, S_ISSOCK(mode) ? FileType::kSocket : FileType::kFifo, mode & 07777U,
+        fs::FileSystem& fs = *serving(req).fs;
+        fs.make_special(parent, name, S_ISSOCK(mode) ? fs::FileType::kSocket : fs::FileType::kFifo, mode & 07777U,
                         caller_of(req), entry_reply(fs, std::move(request)));
     }
 }

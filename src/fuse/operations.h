@@ -27,7 +27,7 @@ public:
     virtual void hand_over(ByteSpan data, std::function<bool()> wanted,
                            std::function<void(Result<WriteData>)> deliver) = 0;
 
-    FileSystem* fs = nullptr;
+    fs::FileSystem* fs = nullptr;
     const ProcessInspector* processes = nullptr;
     const Clock* clock = nullptr;
     InterruptWatch interrupts;

@@ -134,29 +134,29 @@ bool PendingRequest::success() {
     return claim_and_disarm() && fuse_reply_err(request_, 0) == 0;
 }
 
-bool PendingRequest::entry(const Entry& entry) {
+bool PendingRequest::entry(const fs::Entry& entry) {
     const fuse_entry_param param = to_entry(entry);
     return claim_and_disarm() && fuse_reply_entry(request_, &param) == 0;
 }
 
-bool PendingRequest::attributes(const Attributes& attributes) {
+bool PendingRequest::attributes(const fs::Attributes& attributes) {
     const struct stat status = to_stat(attributes);
     return claim_and_disarm() && fuse_reply_attr(request_, &status, to_seconds(attributes.valid_for)) == 0;
 }
 
-bool PendingRequest::opened(const OpenedFile& file, fuse_file_info info) {
+bool PendingRequest::opened(const fs::OpenedFile& file, fuse_file_info info) {
     info.fh = file.handle;
     info.direct_io = file.direct_io ? 1 : 0;
     info.keep_cache = file.keep_cache ? 1 : 0;
     return claim_and_disarm() && fuse_reply_open(request_, &info) == 0;
 }
 
-bool PendingRequest::opened_directory(HandleId handle, fuse_file_info info) {
+bool PendingRequest::opened_directory(fs::HandleId handle, fuse_file_info info) {
     info.fh = handle;
     return claim_and_disarm() && fuse_reply_open(request_, &info) == 0;
 }
 
-bool PendingRequest::created(const CreatedFile& file, fuse_file_info info) {
+bool PendingRequest::created(const fs::CreatedFile& file, fuse_file_info info) {
     const fuse_entry_param param = to_entry(file.entry);
     info.fh = file.opened.handle;
     info.direct_io = file.opened.direct_io ? 1 : 0;

@@ -69,11 +69,11 @@ public:
 
     bool error(const Error& error);
     bool success();
-    bool entry(const Entry& entry);
-    bool attributes(const Attributes& attributes);
-    bool opened(const OpenedFile& file, fuse_file_info info);
-    bool opened_directory(HandleId handle, fuse_file_info info);
-    bool created(const CreatedFile& file, fuse_file_info info);
+    bool entry(const fs::Entry& entry);
+    bool attributes(const fs::Attributes& attributes);
+    bool opened(const fs::OpenedFile& file, fuse_file_info info);
+    bool opened_directory(fs::HandleId handle, fuse_file_info info);
+    bool created(const fs::CreatedFile& file, fuse_file_info info);
     bool written(std::size_t size);
     bool data(const Payload& payload);
     bool bytes(std::span<const char> bytes);

@@ -22,17 +22,17 @@ timespec to_timespec(WallTime time) {
     return result;
 }
 
-mode_t mode_of(FileType type) {
+mode_t mode_of(fs::FileType type) {
     switch (type) {
-        case FileType::kDirectory:
+        case fs::FileType::kDirectory:
             return S_IFDIR;
-        case FileType::kSymlink:
+        case fs::FileType::kSymlink:
             return S_IFLNK;
-        case FileType::kSocket:
+        case fs::FileType::kSocket:
             return S_IFSOCK;
-        case FileType::kFifo:
+        case fs::FileType::kFifo:
             return S_IFIFO;
-        case FileType::kFile:
+        case fs::FileType::kFile:
             break;
     }
     return S_IFREG;
@@ -40,9 +40,9 @@ mode_t mode_of(FileType type) {
 
 }  // namespace
 
-struct stat to_stat(const Attributes& attributes) {
+struct stat to_stat(const fs::Attributes& attributes) {
     struct stat result {};
-    const bool directory = attributes.type == FileType::kDirectory;
+    const bool directory = attributes.type == fs::FileType::kDirectory;
     result.st_ino = attributes.inode;
     result.st_mode = (attributes.mode & 07777U) | mode_of(attributes.type);
     result.st_nlink = !attributes.is_linked ? 0 : directory ? 2 : 1;
@@ -61,7 +61,7 @@ double to_seconds(Milliseconds duration) {
     return std::chrono::duration<double>(duration).count();
 }
 
-fuse_entry_param to_entry(const Entry& entry) {
+fuse_entry_param to_entry(const fs::Entry& entry) {
     fuse_entry_param result{};
     result.ino = entry.node;
     result.attr = to_stat(entry.attributes);

@@ -14,8 +14,8 @@ namespace ckptfs {
 // in programs that allocate the whole buffer at open.
 inline constexpr blksize_t kPreferredBlockSize = blksize_t{1} << 20;
 
-struct stat to_stat(const Attributes& attributes);
-fuse_entry_param to_entry(const Entry& entry);
+struct stat to_stat(const fs::Attributes& attributes);
+fuse_entry_param to_entry(const fs::Entry& entry);
 double to_seconds(Milliseconds duration);
 
 // The errno a program may see: ENOSYS would make the kernel stop asking for good, and values outside of errno's range

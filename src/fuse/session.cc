@@ -85,7 +85,7 @@ public:
 
     Status open(FileDescriptor connection);
 
-    KernelCache& kernel_cache() override { return notifier_; }
+    fs::KernelCache& kernel_cache() override { return notifier_; }
     void serve(SessionEnvironment environment, int workers, Events events) override;
     void stop() override;
     [[nodiscard]] Milliseconds longest_request() const override;

@@ -27,7 +27,7 @@
 namespace ckptfs {
 
 struct SessionEnvironment {
-    FileSystem& fs;
+    fs::FileSystem& fs;
     BufferPool& pool;
     const ProcessInspector& processes;
     const Clock& clock;
@@ -51,7 +51,7 @@ public:
     virtual ~Session() = default;
 
     // May be given to the FileSystem before serving begins; what it is told waits until then.
-    [[nodiscard]] virtual KernelCache& kernel_cache() = 0;
+    [[nodiscard]] virtual fs::KernelCache& kernel_cache() = 0;
     // Starts `workers` threads and returns. The events are called on them.
     virtual void serve(SessionEnvironment environment, int workers, Events events) = 0;
     // Ends the workers and joins them; requests that wait may still be answered. Does not wait for the kernel: the

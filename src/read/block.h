@@ -33,7 +33,7 @@ class PendingRead;
 struct BlockRun;
 struct CachedVersion;
 
-struct Block {
+struct CachedBlock {
     struct Waiter {
         std::shared_ptr<PendingRead> read;
         std::size_t piece = 0;
@@ -46,13 +46,13 @@ struct Block {
 
     static constexpr std::uint32_t kNoWaiter = std::numeric_limits<std::uint32_t>::max();
 
-    Block(std::uint64_t offset_in_file, std::uint32_t byte_count, Buffer memory, std::atomic<std::size_t>& count)
+    CachedBlock(std::uint64_t offset_in_file, std::uint32_t byte_count, Buffer memory, std::atomic<std::size_t>& count)
         : offset(offset_in_file), size(byte_count), buffer(std::move(memory)), held(count) {
         ++held;
     }
-    ~Block() { --held; }
-    Block(const Block&) = delete;
-    Block& operator=(const Block&) = delete;
+    ~CachedBlock() { --held; }
+    CachedBlock(const CachedBlock&) = delete;
+    CachedBlock& operator=(const CachedBlock&) = delete;
 
     [[nodiscard]] MutableByteSpan bytes() const { return buffer.bytes().first(size); }
 
@@ -78,13 +78,13 @@ struct Block {
     CachedVersion* version = nullptr;
     BlockRun* run = nullptr;
     Place place = Place::kNone;
-    std::list<std::shared_ptr<Block>>::iterator position;
+    std::list<std::shared_ptr<CachedBlock>>::iterator position;
     SteadyTime ready_at{};
 };
 
 // Adjacent blocks that one request fetches.
 struct BlockRun {
-    std::vector<std::shared_ptr<Block>> blocks;
+    std::vector<std::shared_ptr<CachedBlock>> blocks;
     bool read_ahead = false;
     // Another frame refers to these. Set before the fetch begins.
     bool referenced = false;
@@ -137,9 +137,9 @@ struct CachedVersion {
     // While a block of it is fetched.
     [[nodiscard]] std::size_t buffers_per_block() const { return layout->identity() ? 1 : 2; }
 
-    std::unordered_map<std::uint64_t, std::shared_ptr<Block>> blocks;
+    std::unordered_map<std::uint64_t, std::shared_ptr<CachedBlock>> blocks;
     // The end of a file larger than the first request, which brought it.
-    std::shared_ptr<Block> tail;
+    std::shared_ptr<CachedBlock> tail;
     // The store no longer has it.
     std::optional<Error> gone;
     SecondTable second_table;

@@ -91,11 +91,11 @@ void BlockCache::forget_unused_versions() {
 }
 
 void BlockCache::keep_tail(CachedVersion& version, std::uint64_t offset, std::uint32_t bytes, Buffer buffer) {
-    auto block = std::make_shared<Block>(offset, bytes, std::move(buffer), held_);
+    auto block = std::make_shared<CachedBlock>(offset, bytes, std::move(buffer), held_);
     block->filled.store(bytes);
     const MutexLock lock(mutex_);
     const bool is_whole_file = offset == 0 && version.layout->identity();
-    std::shared_ptr<Block>& slot = is_whole_file ? version.blocks[0] : version.tail;
+    std::shared_ptr<CachedBlock>& slot = is_whole_file ? version.blocks[0] : version.tail;
     if (slot != nullptr) {
         return;
     }
@@ -104,7 +104,7 @@ void BlockCache::keep_tail(CachedVersion& version, std::uint64_t offset, std::ui
     slot = block;
     // Not read ahead: no reader is sure to come for it, so it goes like any block that was used once.
     block->was_read = true;
-    order_.place(block, Block::Place::kUsed);
+    order_.place(block, CachedBlock::Place::kUsed);
 }
 
 void BlockCache::mark_gone(CachedVersion& version, const Error& error) {
@@ -133,7 +133,7 @@ BlockCache::Lookup BlockCache::try_read(CachedVersion& version, std::uint64_t of
     }
     for (std::uint64_t index = first; index <= last; ++index) {
         const Piece piece = piece_at(index, 0, offset, size);
-        const std::shared_ptr<Block> block = find_block(version, index);
+        const std::shared_ptr<CachedBlock> block = find_block(version, index);
         if (block == nullptr) {
             lookup.found = Found::kAbsent;
         } else if (block->filled.load() < piece.end) {
@@ -195,7 +195,7 @@ bool BlockCache::read_now(std::shared_ptr<CachedVersion> version, std::shared_pt
 bool BlockCache::refers(const CachedVersion& version, FileRange range) const {
     const MutexLock lock(mutex_);
     for (std::uint64_t index = range.offset / kFrameSize; index * kFrameSize < range.end(); ++index) {
-        const std::shared_ptr<Block> block = find_block(version, index);
+        const std::shared_ptr<CachedBlock> block = find_block(version, index);
         if (block != nullptr && block->refers.load()) {
             return true;
         }
@@ -257,7 +257,7 @@ std::size_t BlockCache::attach(Wanted& wanted) {
         std::shared_ptr<BlockRun> run;
         for (std::size_t i = 0; i < read.pieces() && !gone; ++i) {
             const Piece piece = piece_at(read.first_block(), i, read.offset(), read.size());
-            std::shared_ptr<Block> block = find_block(*wanted.version, piece.index);
+            std::shared_ptr<CachedBlock> block = find_block(*wanted.version, piece.index);
             if (block == nullptr) {
                 block = create(*wanted.version, piece.index, wanted.spare);
                 if (run == nullptr) {
@@ -276,7 +276,7 @@ std::size_t BlockCache::attach(Wanted& wanted) {
             if (block->filled.load() >= piece.end) {
                 there.emplace_back(i, pin(block, piece.begin, piece.end));
             } else {
-                block->waiters.push_back(Block::Waiter{wanted.read, i, piece.begin, piece.end});
+                block->waiters.push_back(CachedBlock::Waiter{wanted.read, i, piece.begin, piece.end});
             }
         }
     }
@@ -307,7 +307,7 @@ std::optional<Buffer> BlockCache::take_now(Need need) {
 }
 
 bool BlockCache::evict_one(Need need) {
-    std::shared_ptr<Block> victim;
+    std::shared_ptr<CachedBlock> victim;
     {
         const MutexLock lock(mutex_);
         victim = order_.victim(need == Need::kRead, clock_.now());
@@ -356,19 +356,20 @@ bool BlockCache::in_tail(const CachedVersion& version, std::uint64_t offset) con
     return version.tail != nullptr && version.layout->identity() && offset >= version.tail->offset;
 }
 
-std::shared_ptr<Block> BlockCache::find_block(const CachedVersion& version, std::uint64_t index) const {
+std::shared_ptr<CachedBlock> BlockCache::find_block(const CachedVersion& version, std::uint64_t index) const {
     const auto found = version.blocks.find(index);
     return found == version.blocks.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Block> BlockCache::create(CachedVersion& version, std::uint64_t index, std::vector<Buffer>& spare) {
+std::shared_ptr<CachedBlock> BlockCache::create(CachedVersion& version, std::uint64_t index,
+                                                std::vector<Buffer>& spare) {
     const auto take = [&spare] {
         Buffer buffer = std::move(spare.back());
         spare.pop_back();
         return buffer;
     };
     const std::uint64_t offset = index * kFrameSize;
-    auto block = std::make_shared<Block>(
+    auto block = std::make_shared<CachedBlock>(
         offset, static_cast<std::uint32_t>(std::min<std::uint64_t>(kFrameSize, version.size - offset)), take(), held_);
     if (version.buffers_per_block() > 1) {
         block->stored = take();
@@ -378,20 +379,21 @@ std::shared_ptr<Block> BlockCache::create(CachedVersion& version, std::uint64_t 
     return block;
 }
 
-void BlockCache::touch(const std::shared_ptr<Block>& block) {
+void BlockCache::touch(const std::shared_ptr<CachedBlock>& block) {
     block->was_read = true;
     if (block->run != nullptr) {
         block->run->wanted = true;
     }
-    if (block->place != Block::Place::kNone) {
-        order_.place(block, block->place == Block::Place::kConsumed ? Block::Place::kConsumed : Block::Place::kUsed);
+    if (block->place != CachedBlock::Place::kNone) {
+        order_.place(block, block->place == CachedBlock::Place::kConsumed ? CachedBlock::Place::kConsumed
+                                                                          : CachedBlock::Place::kUsed);
     }
 }
 
-Slice BlockCache::pin(const std::shared_ptr<Block>& block, std::uint32_t begin, std::uint32_t end) {
+Slice BlockCache::pin(const std::shared_ptr<CachedBlock>& block, std::uint32_t begin, std::uint32_t end) {
     block->pins.fetch_add(1);
     std::shared_ptr<const void> lease(block->buffer.data(),
-                                      [this, held = std::shared_ptr<Block>(block)](const void*) mutable {
+                                      [this, held = std::shared_ptr<CachedBlock>(block)](const void*) mutable {
                                           held->pins.fetch_sub(1);
                                           held.reset();
                                           repay();
@@ -399,7 +401,7 @@ Slice BlockCache::pin(const std::shared_ptr<Block>& block, std::uint32_t begin, 
     return Slice{std::move(lease), ByteSpan(block->buffer.data(), end).subspan(begin)};
 }
 
-void BlockCache::forget(Block& block) {
+void BlockCache::forget(CachedBlock& block) {
     CachedVersion* version = std::exchange(block.version, nullptr);
     if (version != nullptr) {
         if (version->tail.get() == &block) {

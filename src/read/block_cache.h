@@ -119,7 +119,7 @@ public:
     // Stored bytes of the object that the first request brought, while they are kept; empty if any is missing.
     [[nodiscard]] Payload stored_tail(const CachedVersion& version, std::uint64_t offset, std::uint64_t size);
     // More of the block has been filled than some waiter needs, or all of it.
-    void filled(std::shared_ptr<Block> block);
+    void filled(std::shared_ptr<CachedBlock> block);
     // The fetch has ended; the blocks that are not full fail with `error`.
     void finish(BlockRun& run, const std::optional<Error>& error);
     void count_fetched(std::uint64_t bytes) { bytes_fetched_.fetch_add(bytes, std::memory_order_relaxed); }
@@ -143,16 +143,16 @@ private:
     void repay();
 
     [[nodiscard]] bool in_tail(const CachedVersion& version, std::uint64_t offset) const REQUIRES(mutex_);
-    void touch(const std::shared_ptr<Block>& block) REQUIRES(mutex_);
-    [[nodiscard]] Slice pin(const std::shared_ptr<Block>& block, std::uint32_t begin, std::uint32_t end)
+    void touch(const std::shared_ptr<CachedBlock>& block) REQUIRES(mutex_);
+    [[nodiscard]] Slice pin(const std::shared_ptr<CachedBlock>& block, std::uint32_t begin, std::uint32_t end)
         REQUIRES(mutex_);
     // The block is no longer found; what still refers to it keeps it.
-    void forget(Block& block) REQUIRES(mutex_);
+    void forget(CachedBlock& block) REQUIRES(mutex_);
     void abandon_run(BlockRun& run) REQUIRES(mutex_);
-    [[nodiscard]] std::shared_ptr<Block> find_block(const CachedVersion& version, std::uint64_t index) const
+    [[nodiscard]] std::shared_ptr<CachedBlock> find_block(const CachedVersion& version, std::uint64_t index) const
         REQUIRES(mutex_);
-    [[nodiscard]] std::shared_ptr<Block> create(CachedVersion& version, std::uint64_t index, std::vector<Buffer>& spare)
-        REQUIRES(mutex_);
+    [[nodiscard]] std::shared_ptr<CachedBlock> create(CachedVersion& version, std::uint64_t index,
+                                                      std::vector<Buffer>& spare) REQUIRES(mutex_);
     void forget_unused_versions() REQUIRES(mutex_);
 
     // Takes what the read still needs, as far as there is memory; true when it has been attached.

@@ -20,7 +20,7 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
                 claim.end = span.end;
                 break;
             }
-            if (const std::shared_ptr<Block> block = find_block(version, claim.end)) {
+            if (const std::shared_ptr<CachedBlock> block = find_block(version, claim.end)) {
                 if (block->run != nullptr) {
                     block->run->wanted = true;
                 }
@@ -55,7 +55,7 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
             requests_ahead_.fetch_add(1);
             requests_in_flight_.fetch_add(1, std::memory_order_relaxed);
         }
-        std::shared_ptr<Block> block = create(version, claim.end, buffers);
+        std::shared_ptr<CachedBlock> block = create(version, claim.end, buffers);
         block->run = run.get();
         run->blocks.push_back(std::move(block));
     }
@@ -65,9 +65,9 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
 void BlockCache::consumed(CachedVersion& version, BlockSpan span) {
     const MutexLock lock(mutex_);
     for (std::uint64_t index = span.begin; index < span.end; ++index) {
-        const std::shared_ptr<Block> block = find_block(version, index);
-        if (block != nullptr && block->place == Block::Place::kUsed) {
-            order_.place(block, Block::Place::kConsumed);
+        const std::shared_ptr<CachedBlock> block = find_block(version, index);
+        if (block != nullptr && block->place == CachedBlock::Place::kUsed) {
+            order_.place(block, CachedBlock::Place::kConsumed);
         }
     }
 }
@@ -75,18 +75,18 @@ void BlockCache::consumed(CachedVersion& version, BlockSpan span) {
 void BlockCache::abandon(CachedVersion& version, BlockSpan span) {
     const MutexLock lock(mutex_);
     for (std::uint64_t index = span.begin; index < span.end; ++index) {
-        const std::shared_ptr<Block> block = find_block(version, index);
+        const std::shared_ptr<CachedBlock> block = find_block(version, index);
         if (block != nullptr && block->run != nullptr && block->run->read_ahead && !block->run->wanted) {
             abandon_run(*block->run);
-        } else if (block != nullptr && block->place == Block::Place::kUnread) {
-            order_.place(block, Block::Place::kConsumed);
+        } else if (block != nullptr && block->place == CachedBlock::Place::kUnread) {
+            order_.place(block, CachedBlock::Place::kConsumed);
         }
     }
 }
 
 void BlockCache::abandon_run(BlockRun& run) {
     run.abandoned.store(true);
-    for (const std::shared_ptr<Block>& block : run.blocks) {
+    for (const std::shared_ptr<CachedBlock>& block : run.blocks) {
         if (block != nullptr) {
             bytes_wasted_.fetch_add(block->filled.load(), std::memory_order_relaxed);
             forget(*block);
@@ -108,13 +108,13 @@ Payload BlockCache::stored_tail(const CachedVersion& version, std::uint64_t offs
     return stored;
 }
 
-void BlockCache::filled(std::shared_ptr<Block> block) {
-    std::vector<std::pair<Block::Waiter, Slice>> served;
+void BlockCache::filled(std::shared_ptr<CachedBlock> block) {
+    std::vector<std::pair<CachedBlock::Waiter, Slice>> served;
     {
         const MutexLock lock(mutex_);
         const std::uint32_t available = block->filled.load();
-        std::uint32_t next = Block::kNoWaiter;
-        std::erase_if(block->waiters, [&](Block::Waiter& waiter) REQUIRES(mutex_) {
+        std::uint32_t next = CachedBlock::kNoWaiter;
+        std::erase_if(block->waiters, [&](CachedBlock::Waiter& waiter) REQUIRES(mutex_) {
             if (waiter.end > available) {
                 next = std::min(next, waiter.end);
                 return false;
@@ -124,7 +124,7 @@ void BlockCache::filled(std::shared_ptr<Block> block) {
         });
         block->wake_at.store(next);
         if (available == block->size && block->run != nullptr) {
-            for (std::shared_ptr<Block>& mine : block->run->blocks) {
+            for (std::shared_ptr<CachedBlock>& mine : block->run->blocks) {
                 if (mine == block) {
                     mine = nullptr;
                 }
@@ -132,7 +132,7 @@ void BlockCache::filled(std::shared_ptr<Block> block) {
             block->run = nullptr;
             if (block->version != nullptr) {
                 block->ready_at = clock_.now();
-                order_.place(block, block->was_read ? Block::Place::kUsed : Block::Place::kUnread);
+                order_.place(block, block->was_read ? CachedBlock::Place::kUsed : CachedBlock::Place::kUnread);
             }
         }
     }
@@ -143,11 +143,11 @@ void BlockCache::filled(std::shared_ptr<Block> block) {
 }
 
 void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
-    std::vector<std::shared_ptr<Block>> unfinished;
-    std::vector<Block::Waiter> failed;
+    std::vector<std::shared_ptr<CachedBlock>> unfinished;
+    std::vector<CachedBlock::Waiter> failed;
     {
         const MutexLock lock(mutex_);
-        for (std::shared_ptr<Block>& block : run.blocks) {
+        for (std::shared_ptr<CachedBlock>& block : run.blocks) {
             if (block == nullptr) {
                 continue;
             }
@@ -165,7 +165,7 @@ void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
         }
     }
     unfinished.clear();
-    for (const Block::Waiter& waiter : failed) {
+    for (const CachedBlock::Waiter& waiter : failed) {
         waiter.read->fail(error ? *error : Error{});
     }
     repay();

@@ -47,7 +47,7 @@ BlockFetch::BlockFetch(ReadEnvironment& environment, std::shared_ptr<CachedVersi
       version_(std::move(version)),
       run_(std::move(run)),
       offset_(run_->blocks.front()->offset) {
-    for (const std::shared_ptr<Block>& block : run_->blocks) {
+    for (const std::shared_ptr<CachedBlock>& block : run_->blocks) {
         length_ += block->size;
     }
 }
@@ -61,7 +61,7 @@ bool BlockFetch::take(ByteSpan bytes) {
         if (current_ == run_->blocks.size()) {
             return false;
         }
-        Block& block = *run_->blocks[current_];
+        CachedBlock& block = *run_->blocks[current_];
         const std::uint32_t filled = block.filled.load(std::memory_order_relaxed);
         const std::size_t size = std::min<std::size_t>(bytes.size(), block.size - filled);
         std::memcpy(block.buffer.data() + filled, bytes.data(), size);

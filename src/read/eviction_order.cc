@@ -6,9 +6,9 @@
 
 namespace ckptfs {
 
-void EvictionOrder::place(const std::shared_ptr<Block>& block, Block::Place place) {
+void EvictionOrder::place(const std::shared_ptr<CachedBlock>& block, CachedBlock::Place place) {
     List& target = list_of(place);
-    if (block->place == Block::Place::kNone) {
+    if (block->place == CachedBlock::Place::kNone) {
         block->position = target.insert(target.end(), block);
     } else {
         target.splice(target.end(), list_of(block->place), block->position);
@@ -16,14 +16,14 @@ void EvictionOrder::place(const std::shared_ptr<Block>& block, Block::Place plac
     block->place = place;
 }
 
-void EvictionOrder::remove(Block& block) {
-    if (block.place != Block::Place::kNone) {
-        list_of(std::exchange(block.place, Block::Place::kNone)).erase(block.position);
+void EvictionOrder::remove(CachedBlock& block) {
+    if (block.place != CachedBlock::Place::kNone) {
+        list_of(std::exchange(block.place, CachedBlock::Place::kNone)).erase(block.position);
     }
 }
 
-std::shared_ptr<Block> EvictionOrder::victim(bool may_take_unread, SteadyTime now) const {
-    const auto idle = [](const std::shared_ptr<Block>& block) { return block->pins.load() == 0; };
+std::shared_ptr<CachedBlock> EvictionOrder::victim(bool may_take_unread, SteadyTime now) const {
+    const auto idle = [](const std::shared_ptr<CachedBlock>& block) { return block->pins.load() == 0; };
     for (const List* list : {&consumed_, &used_}) {
         const auto found = std::find_if(list->begin(), list->end(), idle);
         if (found != list->end()) {
@@ -39,14 +39,14 @@ std::shared_ptr<Block> EvictionOrder::victim(bool may_take_unread, SteadyTime no
     return may_take_unread ? unread_.back() : nullptr;
 }
 
-EvictionOrder::List& EvictionOrder::list_of(Block::Place place) {
+EvictionOrder::List& EvictionOrder::list_of(CachedBlock::Place place) {
     switch (place) {
-        case Block::Place::kConsumed:
+        case CachedBlock::Place::kConsumed:
             return consumed_;
-        case Block::Place::kUsed:
+        case CachedBlock::Place::kUsed:
             return used_;
-        case Block::Place::kUnread:
-        case Block::Place::kNone:
+        case CachedBlock::Place::kUnread:
+        case CachedBlock::Place::kNone:
             break;
     }
     return unread_;

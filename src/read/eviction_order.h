@@ -23,14 +23,14 @@ public:
     static constexpr std::chrono::seconds kForgottenAfter{10};
 
     // At the young end of its list.
-    void place(const std::shared_ptr<Block>& block, Block::Place place);
-    void remove(Block& block);
+    void place(const std::shared_ptr<CachedBlock>& block, CachedBlock::Place place);
+    void remove(CachedBlock& block);
     // Null where every block is pinned, or was read ahead and may not be taken.
-    [[nodiscard]] std::shared_ptr<Block> victim(bool may_take_unread, SteadyTime now) const;
+    [[nodiscard]] std::shared_ptr<CachedBlock> victim(bool may_take_unread, SteadyTime now) const;
 
 private:
-    using List = std::list<std::shared_ptr<Block>>;
-    [[nodiscard]] List& list_of(Block::Place place);
+    using List = std::list<std::shared_ptr<CachedBlock>>;
+    [[nodiscard]] List& list_of(CachedBlock::Place place);
 
     List unread_;
     List used_;

@@ -54,7 +54,7 @@ private:
 };
 
 struct WantedFrame {
-    std::shared_ptr<Block> block;
+    std::shared_ptr<CachedBlock> block;
     Frame frame;
 };
 
@@ -65,7 +65,8 @@ bool fits(const WantedFrame& wanted) {
 }
 
 // Once more, by a table that is read anew; fails with `why` where that says the same.
-void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const std::shared_ptr<Block>& block, Error why);
+void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const std::shared_ptr<CachedBlock>& block,
+                        Error why);
 
 // Frames next to each other in the object, by one request.
 class FrameFetch : public std::enable_shared_from_this<FrameFetch> {
@@ -262,7 +263,8 @@ private:
     std::string request_id_;
 };
 
-void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const std::shared_ptr<Block>& block, Error why) {
+void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const std::shared_ptr<CachedBlock>& block,
+                        Error why) {
     read_table_again(run->environment(), run->shared_version(), block->offset,
                      [run, block, why = std::move(why)](const std::shared_ptr<const FrameLayout>& table) {
                          WantedFrame wanted{block, table == nullptr ? Frame() : table->frame_at(block->offset)};
@@ -281,8 +283,8 @@ void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const std::sh
 void start_frame_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
                        std::shared_ptr<BlockRun> run) {
     std::vector<std::vector<WantedFrame>> groups;
-    std::vector<std::shared_ptr<Block>> misfits;
-    for (const std::shared_ptr<Block>& block : run->blocks) {
+    std::vector<std::shared_ptr<CachedBlock>> misfits;
+    for (const std::shared_ptr<CachedBlock>& block : run->blocks) {
         WantedFrame wanted{block, version->layout->frame_at(block->offset)};
         if (!fits(wanted)) {
             misfits.push_back(block);
@@ -297,7 +299,7 @@ void start_frame_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersi
         groups.back().push_back(std::move(wanted));
     }
     const auto progress = std::make_shared<RunInProgress>(environment, version, std::move(run));
-    for (const std::shared_ptr<Block>& block : misfits) {
+    for (const std::shared_ptr<CachedBlock>& block : misfits) {
         Error error;
         error.message = format("{}: the seek table is damaged at offset {}", version->key, block->offset);
         fetch_by_new_table(progress, block, std::move(error));

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 // The last hours of a busy mount.
@@ -50,4 +50,4 @@ Result<std::unique_ptr<AccessLog>> AccessLog::create(const std::string& path) {
     return std::unique_ptr<AccessLog>(new AccessLog(std::move(*log)));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -9,7 +9,7 @@
 #include "ckptfs/status.h"
 #include "s3/attempt.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 // `UploadPart key="run/model.pt" attempt=1 status=200 sent=16777216 received=0 ms=212.3 request=4442587FB7D0A2F9`, with
 // error=CODE where it failed. Pure.
@@ -26,4 +26,4 @@ private:
     const std::unique_ptr<RotatingLog> log_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

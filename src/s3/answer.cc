@@ -12,7 +12,7 @@
 #include "s3/responses.h"
 #include "s3/xml.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 bool is_success(int status) {
@@ -108,4 +108,4 @@ std::string error_name(const Error& error) {
     return name == nullptr ? std::to_string(error.errno_value) : name;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -11,7 +11,7 @@
 #include "s3/attempt.h"
 #include "s3/call.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 [[nodiscard]] Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpResponse> answer);
 // Of a request that had no response, or was not sent.
@@ -23,4 +23,4 @@ namespace ckptfs {
 // S3's code, else the HTTP status, else errno's name.
 [[nodiscard]] std::string error_name(const Error& error);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -7,7 +7,7 @@
 
 #include "ckptfs/clock.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 // Valid during the call that it is handed to.
 struct Attempt {
@@ -36,4 +36,4 @@ public:
     virtual void ended(const Attempt& attempt) = 0;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -19,7 +19,7 @@
 #include "ckptfs/status.h"
 #include "s3/requests.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 // Shared by the calls of one operation (a commit and the look at its key), which fail together after retry_for.
 struct RetryState {
@@ -109,4 +109,4 @@ SharedCall make_simple_call(S3Request request, Read read, StoreDone<Value> done)
     return call;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -9,7 +9,7 @@
 #include "s3/error_table.h"
 #include "s3/head_operation.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 constexpr const char* kGuard = "if-none-match";
@@ -197,4 +197,4 @@ void CommitOperation::finish(Result<PutResponse> response) {
     std::exchange(done_, nullptr)(std::move(response));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -22,7 +22,7 @@
 #include "s3/request_sender.h"
 #include "s3/version_pin.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 class CommitOperation : public std::enable_shared_from_this<CommitOperation> {
 public:
@@ -65,4 +65,4 @@ private:
     bool without_guard_ = false;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -8,7 +8,7 @@
 #include "ckptfs/log.h"
 #include "s3/paged_lists.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 // More attempts may still be on their way when the parts are listed.
@@ -91,4 +91,4 @@ PartsFound take_stored_etags(std::vector<UploadedPart>& parts, const std::vector
     return PartsFound::kUnderOtherETags;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

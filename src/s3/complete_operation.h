@@ -14,7 +14,7 @@
 #include "ckptfs/object_store.h"
 #include "s3/request_sender.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 class CompleteOperation : public std::enable_shared_from_this<CompleteOperation> {
 public:
@@ -48,4 +48,4 @@ enum class PartsFound : std::uint8_t {
 // Gives `parts` the ETags that the same bytes have among `stored`; only kUnderOtherETags changes any.
 PartsFound take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

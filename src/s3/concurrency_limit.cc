@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 ConcurrencyLimit::ConcurrencyLimit(int min, int max) : min_(min), max_(max), exact_(max) {}
 
@@ -19,4 +19,4 @@ void ConcurrencyLimit::on_slow_down(SteadyTime request_sent, SteadyTime now) {
     last_halved_ = now;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -6,7 +6,7 @@
 
 #include "ckptfs/clock.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 class ConcurrencyLimit {
 public:
@@ -29,4 +29,4 @@ private:
     SteadyTime last_halved_ = SteadyTime::min();
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

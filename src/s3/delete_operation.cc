@@ -16,7 +16,7 @@
 #include "s3/version_pin.h"
 #include "s3/xml.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 constexpr std::size_t kMaxKeys = 1000;
@@ -287,4 +287,4 @@ void delete_objects(const std::shared_ptr<RequestSender>& sender, const RequestD
         ->start(std::move(requests));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

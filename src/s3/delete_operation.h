@@ -17,7 +17,7 @@
 #include "ckptfs/object_store.h"
 #include "s3/request_sender.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 void delete_object(const std::shared_ptr<RequestSender>& sender, const RemoveRequest& request, StoreDone<void> done);
 
@@ -27,4 +27,4 @@ void delete_objects(const std::shared_ptr<RequestSender>& sender, const RequestD
                     std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done,
                     const char* md5_properties = nullptr);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -7,7 +7,7 @@
 #include "aws/url.h"
 #include "base/text.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 bool is_amazon_host(std::string_view host) {
@@ -139,4 +139,4 @@ Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& 
     return endpoint;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -12,7 +12,7 @@
 #include "ckptfs/config.h"
 #include "ckptfs/status.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 // Stands where a bucket's name does ("Referencing access points with ARNs, access point aliases, or
 // virtual-hosted-style URIs", Amazon S3 User Guide).
@@ -58,4 +58,4 @@ struct Endpoint {
 [[nodiscard]] Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& environment,
                                                 const Profile& profile);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 struct Rule {
@@ -273,4 +273,4 @@ Recovery recovery_of(const Error& error) {
     return recovery == Recovery::kNone ? Recovery::kRetry : recovery;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -10,7 +10,7 @@
 
 #include "ckptfs/status.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 enum class Recovery : std::uint8_t {
     kNone,
@@ -60,4 +60,4 @@ struct FailedRequest {
 // "UploadPart s3://bucket/key", escaped: how every message begins.
 [[nodiscard]] std::string request_name(std::string_view operation, std::string_view bucket, std::string_view key);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -10,7 +10,7 @@
 #include "s3/head_operation.h"
 #include "s3/responses.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 // Less than a read of data.
@@ -267,4 +267,4 @@ void GetOperation::answer_without_body(Error range_error) {
                 });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -16,7 +16,7 @@
 #include "s3/request_sender.h"
 #include "s3/whole_check.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 class GetOperation : public std::enable_shared_from_this<GetOperation> {
 public:
@@ -54,4 +54,4 @@ private:
     std::optional<WholeCheck> check_;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

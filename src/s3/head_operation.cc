@@ -5,7 +5,7 @@
 
 #include "s3/responses.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 Status read_info(const std::string& key, const HttpResponse& response, ObjectInfo& object) {
@@ -82,4 +82,4 @@ void head_object(const std::shared_ptr<RequestSender>& sender, const std::string
     look_at_object(sender, key, retry, kMostLooks, std::move(done));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

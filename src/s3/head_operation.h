@@ -9,7 +9,7 @@
 #include "s3/call.h"
 #include "s3/request_sender.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 // Answers to HEAD have no body, so an error arrives without its code: but for 404 and 412, which say it all, the same
 // object is asked for by a GET of one byte. Its answer counts, also where it is a success (credentials renewed or the
@@ -17,4 +17,4 @@ namespace ckptfs {
 void head_object(const std::shared_ptr<RequestSender>& sender, const std::string& key,
                  const std::shared_ptr<RetryState>& retry, StoreDone<ObjectInfo> done);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -6,7 +6,7 @@
 #include "s3/call.h"
 #include "s3/xml.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 // A store whose marker does not advance would be asked for the same page forever.
@@ -108,4 +108,4 @@ void list_all_parts(const std::shared_ptr<RequestSender>& sender, const UploadId
     std::make_shared<PartLister>(sender, upload, std::move(done))->next_page();
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

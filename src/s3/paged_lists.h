@@ -9,11 +9,11 @@
 #include "ckptfs/object_store.h"
 #include "s3/request_sender.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 void list_all_uploads(const std::shared_ptr<RequestSender>& sender, const std::string& prefix,
                       StoreDone<std::vector<OpenUpload>> done);
 void list_all_parts(const std::shared_ptr<RequestSender>& sender, const UploadId& upload,
                     StoreDone<std::vector<UploadedPart>> done);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

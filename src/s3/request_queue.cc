@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 constexpr int kMinConcurrency = 1;
@@ -89,4 +89,4 @@ bool is_light(const S3Request& request) {
     return request.body.size() <= kLightBody && !is_copy(request);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -17,7 +17,7 @@
 #include "s3/call.h"
 #include "s3/concurrency_limit.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 class RequestQueue {
 public:
@@ -59,4 +59,4 @@ private:
 // By what is asked; GetObject knows itself how much it wants.
 [[nodiscard]] bool is_light(const S3Request& request);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -13,7 +13,7 @@
 #include "s3/error_table.h"
 #include "s3/signed_request.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 // Short disturbances are over by then.
@@ -491,4 +491,4 @@ Error RequestSender::canceled(const Call& call) const {
     return error;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

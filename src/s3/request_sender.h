@@ -35,7 +35,7 @@
 #include "s3/request_queue.h"
 #include "s3/store_habits.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 struct S3Dependencies {
     HttpTransport& transport;
@@ -155,4 +155,4 @@ private:
     S3Statistics statistics_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 void RequestStatistics::ended(const Attempt& attempt) {
     const double seconds = std::chrono::duration<double>(attempt.duration).count();
@@ -39,4 +39,4 @@ std::vector<OperationStatistics> RequestStatistics::operations() const {
     return all;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

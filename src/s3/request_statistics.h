@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "s3/attempt.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 struct OperationStatistics {
     // In seconds: from a small request nearby to a part on a slow connection.
@@ -42,4 +42,4 @@ private:
     std::map<std::string, OperationStatistics, std::less<>> operations_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -9,7 +9,7 @@
 #include "s3/endpoint.h"
 #include "s3/xml.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 S3Request make(std::string operation, std::string method, std::string key) {
@@ -224,4 +224,4 @@ S3Request list_parts_request(const UploadId& upload, int part_number_marker) {
     return request;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -11,7 +11,7 @@
 #include "ckptfs/http.h"
 #include "ckptfs/object_store.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 struct S3Request {
     // "PutObject": for messages.
@@ -54,4 +54,4 @@ struct RequestDefaults {
                                              const std::string& upload_id_marker);
 [[nodiscard]] S3Request list_parts_request(const UploadId& upload, int part_number_marker);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -9,7 +9,7 @@
 #include "aws/times.h"
 #include "base/numbers.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 // System-defined object metadata that users can change ("Working with object metadata" in the Amazon S3 user guide),
@@ -99,4 +99,4 @@ Milliseconds retry_after(const HttpResponse& response) {
                         : Milliseconds(0);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

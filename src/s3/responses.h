@@ -11,7 +11,7 @@
 #include "ckptfs/http.h"
 #include "ckptfs/object_store.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 struct ContentRange {
     std::uint64_t first = 0;
@@ -32,4 +32,4 @@ struct ContentRange {
 // other answer, and where it is absent.
 [[nodiscard]] Milliseconds retry_after(const HttpResponse& response);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

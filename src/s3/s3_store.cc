@@ -19,7 +19,7 @@
 #include "s3/version_pin.h"
 #include "s3/xml.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 // Complete and copies may work for minutes. Amazon S3 sends blanks meanwhile, others send nothing.
@@ -307,4 +307,4 @@ Result<std::unique_ptr<S3Store>> make_s3_store(const StoreConfig& config, const 
     return std::make_unique<S3Store>(config, std::move(*endpoint), std::move(dependencies));
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -12,7 +12,7 @@
 #include "s3/request_sender.h"
 #include "s3/requests.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 class VersionPin;
 
@@ -60,4 +60,4 @@ private:
 [[nodiscard]] Result<std::unique_ptr<S3Store>> make_s3_store(const StoreConfig& config, const Environment& environment,
                                                              S3Dependencies dependencies);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

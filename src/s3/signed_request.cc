@@ -7,7 +7,7 @@
 #include "aws/sigv4.h"
 #include "aws/times.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 HttpRequest signed_request(const S3Request& request, const HttpHeaders& attempt_headers, const Endpoint& endpoint,
                            const SharedCredentials& credentials, WallTime time, std::string_view payload_hash) {
@@ -37,4 +37,4 @@ HttpRequest signed_request(const S3Request& request, const HttpHeaders& attempt_
     return http;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

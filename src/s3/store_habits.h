@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 // How a condition (If-Match, If-None-Match, x-amz-copy-source-if-match) is sent.
 enum class SentCondition : std::uint8_t { kAsInS3, kWithoutQuotes, kNotAtAll };
@@ -56,4 +56,4 @@ private:
     std::map<std::string, Seen> conditions_ GUARDED_BY(mutex_);
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

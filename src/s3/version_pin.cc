@@ -10,7 +10,7 @@
 #include "s3/error_table.h"
 #include "s3/head_operation.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 std::string without_quotes(std::string_view etag) {
@@ -172,4 +172,4 @@ void send_pinned(const std::shared_ptr<RequestSender>& sender, const SharedCall&
     });
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

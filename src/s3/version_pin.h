@@ -23,7 +23,7 @@
 #include "s3/call.h"
 #include "s3/request_sender.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 // The store does not know a header of the request.
 [[nodiscard]] bool refuses_conditions(const Error& error);
@@ -68,4 +68,4 @@ private:
 void send_pinned(const std::shared_ptr<RequestSender>& sender, const SharedCall& call,
                  const std::shared_ptr<VersionPin>& pin);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 struct ChecksumHeader {
@@ -68,4 +68,4 @@ Verdict WholeCheck::verdict(StoreHabits& habits) {
     return is_etag_ && !habits.has(kMd5ETags) ? Verdict::kNothingKnown : Verdict::kDamaged;
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -14,7 +14,7 @@
 #include "ckptfs/http.h"
 #include "s3/store_habits.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 enum class Verdict : std::uint8_t { kNothingKnown, kRight, kDamaged };
 
@@ -37,4 +37,4 @@ private:
     bool is_etag_ = false;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -15,7 +15,7 @@
 #include "base/utf8.h"
 #include "s3/responses.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 Failure malformed(std::string_view what) {
@@ -306,4 +306,4 @@ std::string delete_objects_body(const std::vector<RemoveRequest>& requests) {
     return to_text(document);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -15,7 +15,7 @@
 #include "ckptfs/status.h"
 #include "s3/error_table.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 
 // The body's <Error>; nothing where the body is something else.
 [[nodiscard]] std::optional<S3ErrorBody> parse_error_body(std::string_view body);
@@ -67,4 +67,4 @@ struct KeyFailure {
 // carriage return, and may drop blanks at the ends.
 [[nodiscard]] bool is_plain_in_xml(std::string_view text);
 
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

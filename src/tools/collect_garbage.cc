@@ -34,14 +34,14 @@ struct Heartbeats {
 
 // At which a mount may be that writes the key.
 std::vector<std::string> mounts_may_be_at(const std::string& key) {
-    std::vector<std::string> directories = directories_above(key, "");
+    std::vector<std::string> directories = fs::directories_above(key, "");
     directories.emplace_back();
     return directories;
 }
 
 // Without those that are removed meanwhile.
 Result<Heartbeats> heartbeats_at(ObjectStore& store, const std::string& directory, WallTime now) {
-    const Result<std::vector<ObjectInfo>> objects = list_all(store, directory + std::string(kMountsPrefix));
+    const Result<std::vector<ObjectInfo>> objects = fs::list_all(store, directory + std::string(kMountsPrefix));
     if (!objects) {
         return failure(objects.error());
     }

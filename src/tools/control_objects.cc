@@ -25,8 +25,9 @@ constexpr Place kPlaces[] = {{LeftoverKind::kFile, kTemporaryPrefix},
 // Empty where the key is none of that kind.
 std::optional<std::string> rename_id_of(LeftoverKind kind, const std::string& prefix, const std::string& key) {
     if (kind == LeftoverKind::kRenameRecord) {
-        return recorded_paths(prefix, key) ? std::optional(key.substr(prefix.size() + kRenamesPrefix.size(), kUuidSize))
-                                           : std::nullopt;
+        return fs::recorded_paths(prefix, key)
+                   ? std::optional(key.substr(prefix.size() + kRenamesPrefix.size(), kUuidSize))
+                   : std::nullopt;
     }
     if (kind == LeftoverKind::kRenameNames) {
         std::string id = key.substr(prefix.size() + kRenameNamesPrefix.size());
@@ -38,14 +39,14 @@ std::optional<std::string> rename_id_of(LeftoverKind kind, const std::string& pr
 Status add_markers(ObjectStore& store, const Clock& clock, const std::vector<ObjectInfo>& objects,
                    std::set<std::string>& renames) {
     for (const ObjectInfo& object : objects) {
-        if (!object.key.ends_with('/') || !may_hide_directory(object.size)) {
+        if (!object.key.ends_with('/') || !fs::may_hide_directory(object.size)) {
             continue;
         }
-        const Result<StoredMarker> stored = read_marker(store, clock, object.key);
+        const Result<fs::StoredMarker> stored = fs::read_marker(store, clock, object.key);
         if (!stored && stored.error().errno_value != ENOENT) {
             return failure(stored.error());
         }
-        if (stored && stored->marker && marks(*stored->marker, object.key)) {
+        if (stored && stored->marker && fs::marks(*stored->marker, object.key)) {
             renames.insert(stored->marker->rename_id);
         }
     }
@@ -73,7 +74,7 @@ std::string_view name_of(LeftoverKind kind) {
 Result<std::vector<ControlObject>> control_objects(ObjectStore& store, const std::string& prefix) {
     std::vector<ControlObject> found;
     for (const Place& place : kPlaces) {
-        Result<std::vector<ObjectInfo>> objects = list_all(store, prefix + std::string(place.directory));
+        Result<std::vector<ObjectInfo>> objects = fs::list_all(store, prefix + std::string(place.directory));
         if (!objects) {
             return failure(std::move(objects.error()));
         }
@@ -88,7 +89,7 @@ Result<std::vector<ControlObject>> control_objects(ObjectStore& store, const std
 
 Result<std::set<std::string>> renames_with_markers(ObjectStore& store, const Clock& clock, const std::string& prefix) {
     std::set<std::string> renames;
-    Status all = for_each_page(
+    Status all = fs::for_each_page(
         store, prefix, [&](const std::vector<ObjectInfo>& page) { return add_markers(store, clock, page, renames); });
     return all ? Result<std::set<std::string>>(std::move(renames)) : failure(std::move(all.error()));
 }

@@ -60,9 +60,10 @@ public:
         transport_ = std::move(make_curl_transport({}).value());
         credentials_ =
             std::move(make_credentials_provider(config_, nothing, {*transport_, clock_, [] { return 0.5; }}).value());
-        store_ = std::move(
-            make_s3_store(config_, nothing, {*transport_, timer_, clock_, executor_, *credentials_, [] { return 0.5; }})
-                .value());
+        store_ =
+            std::move(s3::make_s3_store(config_, nothing,
+                                        {*transport_, timer_, clock_, executor_, *credentials_, [] { return 0.5; }})
+                          .value());
     }
 
     ObjectStore& store() { return *store_; }
@@ -141,7 +142,7 @@ private:
     ThreadPool executor_{"s3", 2};
     std::unique_ptr<HttpTransport> transport_;
     std::unique_ptr<CredentialsProvider> credentials_;
-    std::unique_ptr<S3Store> store_;
+    std::unique_ptr<s3::S3Store> store_;
 };
 
 class CommitFaults : public ::testing::TestWithParam<std::tuple<Target, const char*, bool, const char*>> {

@@ -7,7 +7,7 @@ namespace ckptfs {
 namespace {
 
 void check_marker(std::string_view bytes) {
-    const auto marker = parse_marker(bytes);
+    const auto marker = fs::parse_marker(bytes);
     if (!marker) {
         return;
     }
@@ -15,21 +15,21 @@ void check_marker(std::string_view bytes) {
     CKPTFS_REQUIRE(marker->destination.starts_with(marker->prefix) && marker->destination.ends_with('/'));
     CKPTFS_REQUIRE(!marker->source.starts_with(marker->destination));
     CKPTFS_REQUIRE(!marker->destination.starts_with(marker->source));
-    const auto paths = recorded_paths(marker->prefix, record_key(*marker));
-    CKPTFS_REQUIRE(paths && paths->source == path_hash(marker->source));
-    const auto again = parse_marker(encode_marker(*marker));
+    const auto paths = fs::recorded_paths(marker->prefix, fs::record_key(*marker));
+    CKPTFS_REQUIRE(paths && paths->source == fs::path_hash(marker->source));
+    const auto again = fs::parse_marker(fs::encode_marker(*marker));
     CKPTFS_REQUIRE(again && again->source == marker->source && again->state == marker->state);
 }
 
 void check(std::string_view bytes) {
     check_marker(bytes);
     std::string filled(bytes);
-    filled.resize(kDirectoryMarkerSize);
+    filled.resize(fs::kDirectoryMarkerSize);
     check_marker(filled);
-    if (const auto names = parse_names(bytes)) {
-        CKPTFS_REQUIRE(encode_names(*names) == bytes);
+    if (const auto names = fs::parse_names(bytes)) {
+        CKPTFS_REQUIRE(fs::encode_names(*names) == bytes);
     }
-    static_cast<void>(recorded_paths("", bytes));
+    static_cast<void>(fs::recorded_paths("", bytes));
 }
 
 }  // namespace

@@ -30,11 +30,11 @@ HttpResponse response_of(std::string_view text) {
 }
 
 void check_value(std::string_view value) {
-    if (const auto range = parse_content_range(value)) {
+    if (const auto range = s3::parse_content_range(value)) {
         CKPTFS_REQUIRE(range->first <= range->last && range->last < range->total && range->total <= kMaxOffset);
     }
-    const std::string etag = quoted_etag(std::string(value));
-    CKPTFS_REQUIRE(quoted_etag(etag) == etag);
+    const std::string etag = s3::quoted_etag(std::string(value));
+    CKPTFS_REQUIRE(s3::quoted_etag(etag) == etag);
     static_cast<void>(parse_http_date(value));
     if (const auto time = parse_iso8601(value)) {
         static_cast<void>(basic_iso8601(*time));
@@ -45,7 +45,7 @@ void check_value(std::string_view value) {
 
 void check(std::string_view text) {
     const HttpResponse response = response_of(text);
-    if (const auto object = object_info("key", response)) {
+    if (const auto object = s3::object_info("key", response)) {
         CKPTFS_REQUIRE(object->size <= kMaxOffset);
         CKPTFS_REQUIRE(object->metadata.size() <= response.headers.size());
     }

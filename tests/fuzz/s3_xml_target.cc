@@ -19,7 +19,7 @@ void require_etag(const std::string& etag) {
 }
 
 void check_list(std::string_view body) {
-    const auto list = parse_list_result(body);
+    const auto list = s3::parse_list_result(body);
     if (!list) {
         return;
     }
@@ -33,16 +33,16 @@ void check_list(std::string_view body) {
     for (const std::string& prefix : list->common_prefixes) {
         CKPTFS_REQUIRE(!prefix.empty());
     }
-    CKPTFS_REQUIRE(delete_objects_body(removals).size() >= removals.size());
+    CKPTFS_REQUIRE(s3::delete_objects_body(removals).size() >= removals.size());
 }
 
 void check_session(std::string_view body) {
-    const auto session = parse_assumed_role(body);
+    const auto session = s3::parse_assumed_role(body);
     CKPTFS_REQUIRE(!session || (!session->access_key_id.empty() && session->expires));
 }
 
 void check_uploads(std::string_view body) {
-    const auto page = parse_upload_page(body);
+    const auto page = s3::parse_upload_page(body);
     if (!page) {
         return;
     }
@@ -53,7 +53,7 @@ void check_uploads(std::string_view body) {
 }
 
 void check_parts(std::string_view body) {
-    const auto page = parse_part_page(body);
+    const auto page = s3::parse_part_page(body);
     if (!page) {
         return;
     }
@@ -62,7 +62,7 @@ void check_parts(std::string_view body) {
         require_etag(part.etag);
     }
     CKPTFS_REQUIRE(!page->truncated || page->next_part_number_marker >= 1);
-    CKPTFS_REQUIRE(!complete_upload_body(page->parts).empty());
+    CKPTFS_REQUIRE(!s3::complete_upload_body(page->parts).empty());
 }
 
 void check(std::string_view body) {
@@ -70,12 +70,12 @@ void check(std::string_view body) {
     check_uploads(body);
     check_parts(body);
     check_session(body);
-    static_cast<void>(parse_error_body(body));
-    static_cast<void>(parse_delete_result(body));
-    if (const auto created = parse_created_upload(body)) {
+    static_cast<void>(s3::parse_error_body(body));
+    static_cast<void>(s3::parse_delete_result(body));
+    if (const auto created = s3::parse_created_upload(body)) {
         CKPTFS_REQUIRE(!created->upload_id.empty());
     }
-    for (const auto& written : {parse_complete_result(body), parse_copy_result(body)}) {
+    for (const auto& written : {s3::parse_complete_result(body), s3::parse_copy_result(body)}) {
         CKPTFS_REQUIRE(!written || !written->etag.empty());
     }
 }

@@ -90,8 +90,8 @@ int ServerTest::more_than_a_page() {
 
 void ServerTest::reopen(const StoreConfig& config) {
     store_.reset();
-    s3_ = required(make_s3_store(config, process_environment(),
-                                 {*transport_, *timer_, clock_, *executor_, *credentials_, random_source()}));
+    s3_ = required(s3::make_s3_store(config, process_environment(),
+                                     {*transport_, *timer_, clock_, *executor_, *credentials_, random_source()}));
     store_ = std::make_unique<SyncStore>(*s3_);
 }
 

@@ -61,7 +61,7 @@ protected:
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<HttpTransport> transport_;
     std::unique_ptr<CredentialsProvider> credentials_;
-    std::unique_ptr<S3Store> s3_;
+    std::unique_ptr<s3::S3Store> s3_;
     std::unique_ptr<SyncStore> store_;
 
 private:

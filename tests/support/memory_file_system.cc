@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 MemoryFileSystem::MemoryFileSystem(Options options)
     : options_(options), zeros_(Payload::from_string(std::string(std::size_t{1} << 20, '\0'))) {
@@ -488,4 +488,4 @@ void MemoryFileSystem::set_abandoned(std::vector<std::string> keys) {
     abandoned_ = std::move(keys);
 }
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

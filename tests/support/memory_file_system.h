@@ -21,7 +21,7 @@
 
 #include "fs/file_system.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 
 class MemoryFileSystem : public FileSystem {
 public:
@@ -138,4 +138,4 @@ private:
     std::ptrdiff_t data_offset_of_write_ = -1;
 };
 
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

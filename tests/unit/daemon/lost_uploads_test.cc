@@ -76,7 +76,7 @@ TEST_F(LostUploadsTest, ArePartlessOnTwoLooksBeforeTheyAreEnded) {
 
 TEST_F(LostUploadsTest, AnAnswerThatWasLostBeforeAnotherCameCounts) {
     answers_.asked(kKey);
-    Attempt attempt;
+    s3::Attempt attempt;
     attempt.operation = "CreateMultipartUpload";
     attempt.key = kKey;
     attempt.outcome_unknown = true;

@@ -17,7 +17,7 @@ MountFigures figures() {
     figures.files.bytes_written = 3'000'000'000;
     figures.memory.total_buffers = 4;
     figures.memory.in_use[static_cast<std::size_t>(MemoryUse::kWrite)] = 1;
-    OperationStatistics parts;
+    s3::OperationStatistics parts;
     parts.operation = "UploadPart";
     parts.succeeded = 5;
     parts.failed = {{"SlowDown", 1}};

@@ -43,7 +43,7 @@ protected:
     const testing::TemporaryDirectory temporary_;
     const std::string directory_ = temporary_.path();
     SystemClock clock_;
-    MemoryFileSystem fs_{{}};
+    fs::MemoryFileSystem fs_{{}};
     std::unique_ptr<ControlServer> control_;
     std::unique_ptr<Service> service_;
     std::jthread thread_;

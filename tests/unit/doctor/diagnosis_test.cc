@@ -12,7 +12,7 @@
 #include "doctor/probing.h"
 #include "doctor/rules.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 std::vector<Probe> all_probes() {
@@ -339,4 +339,4 @@ TEST(DoctorRates, AsManyConnectionsAreMeasuredAsBytesAndTimeAllow) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

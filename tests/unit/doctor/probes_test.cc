@@ -14,7 +14,7 @@
 #include "doctor/local_probes.h"
 #include "support/fake_store.h"
 
-namespace ckptfs {
+namespace ckptfs::doctor {
 namespace {
 
 using testing::FakeStore;
@@ -470,4 +470,4 @@ TEST(DoctorLocal, AsksTheDaemonOfWhatIsMounted) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::doctor

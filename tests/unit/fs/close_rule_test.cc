@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 constexpr pid_t kOpener = 100;
@@ -222,4 +222,4 @@ TEST(CloseRule, WhoseDescriptorsCannotBeSeenIsTakenForDone) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -6,7 +6,9 @@
 
 #include "file_system_fixture.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 using std::chrono::milliseconds;
@@ -158,4 +160,4 @@ TEST_F(CommitOrderTest, WhatIsSyncedWhileItsDirectoryIsRenamedIsKept) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

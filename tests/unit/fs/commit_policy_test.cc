@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 using std::chrono::hours;
@@ -122,4 +122,4 @@ TEST(MayBeMissing, MarkersAndLogs) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

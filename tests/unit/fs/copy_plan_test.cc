@@ -5,7 +5,7 @@
 
 #include "ckptfs/store_limits.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
@@ -37,4 +37,4 @@ TEST(CopyPlan, LargeObjectsUseManyPartsAtOnce) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

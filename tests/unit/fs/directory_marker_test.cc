@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 DirectoryMarker marker(MarkerState state = MarkerState::kPending) {
@@ -140,4 +140,4 @@ TEST(DirectoryMarkerTest, NamesAreReadAsTheyWereWritten) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -16,7 +16,9 @@
 #include "support/hooked_store.h"
 #include "support/sync_store.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 using Names = std::vector<std::string>;
@@ -259,4 +261,4 @@ TEST_F(DirectoryRenameTest, LargeFilesAreCopiedSideBySide) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

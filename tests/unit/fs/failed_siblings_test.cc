@@ -6,7 +6,9 @@
 
 #include "file_system_fixture.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 constexpr const char* kRecord = "p/.ckptfs/failed/shard";
@@ -210,4 +212,4 @@ TEST_F(FailedSiblingsTest, AnOpenFileOfThisMountIsSavedBeforeTheMarker) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

@@ -27,7 +27,9 @@
 #include "support/eventually.h"
 #include "support/fake_store.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 
 class StandingClock final : public Clock {
 public:
@@ -256,4 +258,4 @@ protected:
     std::unique_ptr<FileSystem> fs;
 };
 
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

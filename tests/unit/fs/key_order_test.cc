@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 class KeyOrderTest : public ::testing::Test {
@@ -130,4 +130,4 @@ TEST_F(KeyOrderTest, ALongLineOfThoseThatEndAtOnceTakesNoStack) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

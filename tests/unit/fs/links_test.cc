@@ -3,7 +3,9 @@
 
 #include "file_system_fixture.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 class LinksTest : public FileSystemTest {
@@ -56,4 +58,4 @@ TEST_F(LinksTest, OfAFileThatIsGoneFail) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

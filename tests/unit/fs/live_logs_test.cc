@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "file_system_fixture.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 class LiveLogsTest : public FileSystemTest {
@@ -88,4 +90,4 @@ TEST_F(LiveLogsTest, ASlowCommitIsNotDoubled) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

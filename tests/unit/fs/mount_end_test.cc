@@ -6,7 +6,9 @@
 
 #include "file_system_fixture.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 TEST_F(FileSystemTest, DrainWaitsForTheLastWriter) {
@@ -138,4 +140,4 @@ TEST_F(FileSystemTest, WhatIsAbandonedEndsWithItsUpload) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

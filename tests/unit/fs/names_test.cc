@@ -7,7 +7,9 @@
 #include "file_system_fixture.h"
 #include "fs/nodes.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 using Names = std::vector<std::string>;
@@ -323,4 +325,4 @@ TEST_F(FileSystemTest, ListingsMakeNoNodesBeyondABound) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

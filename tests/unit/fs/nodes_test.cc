@@ -5,7 +5,7 @@
 
 #include "fs/paths.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 class NodeTableTest : public ::testing::Test {
@@ -131,4 +131,4 @@ TEST_F(NodeTableTest, KnowsWhatLiesBelow) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -6,7 +6,9 @@
 
 #include "file_system_fixture.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 TEST_F(FileSystemTest, AFileIsVisibleInItsMountOnlyUntilItIsClosed) {
@@ -244,7 +246,7 @@ TEST_F(FileSystemTest, OfTwoWritersOfOneNameWhatTheLaterCutAwayIsNotPublished) {
     EXPECT_EQ(lookup("f")->attributes.size, 7U);
 }
 
-TEST_F(FileSystemTest, OfTwoWritersOfOneNameTheLastCommitWinsWhole) {
+TEST_F(FileSystemTest, WhoAppendsGoesOnBehindTheVersionThatReplacedItsOwn) {
     const Result<CreatedFile> first = create("f", O_WRONLY | O_CREAT | O_APPEND);
     ASSERT_TRUE(write(first->opened.handle, 0, "first"));
     EXPECT_EQ(errno_of(open(first->entry.node, O_WRONLY | O_TRUNC)), ESTALE);
@@ -253,7 +255,7 @@ TEST_F(FileSystemTest, OfTwoWritersOfOneNameTheLastCommitWinsWhole) {
     ASSERT_TRUE(close(second));
     ASSERT_TRUE(write(first->opened.handle, 5, " and more"));
     ASSERT_TRUE(close(first->opened.handle));
-    EXPECT_EQ(store.content("p/f"), "first and more");
+    EXPECT_EQ(store.content("p/f"), "second! and more");
 }
 
 TEST_F(FileSystemTest, WhatWasOpenedBeforeTheSameProcessWroteTheNameAnewTakesNoMore) {
@@ -409,4 +411,4 @@ TEST_F(FileSystemTest, AnUnlinkedOpenFileThatMayBeReadGoesOn) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

@@ -5,7 +5,7 @@
 
 #include "base/globs.h"
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 int errno_of(const Status& status) {
@@ -64,4 +64,4 @@ TEST(Globs, MatchTheName) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

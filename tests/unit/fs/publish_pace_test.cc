@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
@@ -80,4 +82,4 @@ TEST(PublishPace, WhatFailsIsTriedLessAndLessOften) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 class RemovalRunsTest : public ::testing::Test {
@@ -73,4 +73,4 @@ TEST_F(RemovalRunsTest, ManyAtOnceAreForgottenFromTheOldest) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 constexpr Milliseconds kAfter{600'000};
@@ -46,4 +46,4 @@ TEST(RepairPolicyTest, NobodyWaitsForADeadHolderOnlyForItsLastRequests) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

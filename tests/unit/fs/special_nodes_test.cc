@@ -5,7 +5,9 @@
 
 #include "file_system_fixture.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 class SpecialNodesTest : public FileSystemTest {
@@ -102,4 +104,4 @@ TEST_F(SpecialNodesTest, WhatIsRemovedWhileItIsListedIsNotMadeUp) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

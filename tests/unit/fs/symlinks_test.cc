@@ -5,7 +5,9 @@
 #include "file_system_fixture.h"
 #include "fs/symlink_object.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 class SymlinksTest : public FileSystemTest {
@@ -138,4 +140,4 @@ TEST(SymlinkObject, HostileOnesAreFilesOrErrors) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

@@ -4,7 +4,9 @@
 
 #include "file_system_fixture.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::fs {
+
+using namespace testing;
 namespace {
 
 using Names = std::vector<std::string>;
@@ -224,4 +226,4 @@ TEST_F(UnlinkBatchesTest, AFileThatIsOpenForWritingIsRemovedAtOnce) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::fs

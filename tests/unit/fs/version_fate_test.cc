@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ckptfs {
+namespace ckptfs::fs {
 namespace {
 
 constexpr pid_t kParent = 100;
@@ -135,4 +135,4 @@ TEST(VersionFate, WritersUnseenAreNotedAsSuch) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::fs

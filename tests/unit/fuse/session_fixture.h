@@ -94,7 +94,7 @@ protected:
     std::atomic<bool> ready_{false};
     std::atomic<bool> ended_{false};
     FakeKernel kernel_;
-    MemoryFileSystem fs_{{}};
+    fs::MemoryFileSystem fs_{{}};
     HeapBufferPool pool_{8};
     FakeProcesses processes_;
     FixedClock clock_;

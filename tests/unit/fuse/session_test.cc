@@ -318,12 +318,12 @@ TEST_F(SessionTest, ReadOnlyHandlesNeedNoFlush) {
 }
 
 // One whose worker does not come back.
-class StuckFileSystem final : public MemoryFileSystem {
+class StuckFileSystem final : public fs::MemoryFileSystem {
 public:
-    StuckFileSystem() : MemoryFileSystem({}) {}
+    StuckFileSystem() : fs::MemoryFileSystem({}) {}
     [[nodiscard]] struct statvfs statfs() const override {
         EXPECT_TRUE(testing::eventually([this] { return free_.load(); }));
-        return MemoryFileSystem::statfs();
+        return fs::MemoryFileSystem::statfs();
     }
     void let_go() { free_ = true; }
 

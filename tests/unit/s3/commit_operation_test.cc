@@ -16,7 +16,9 @@
 #include "support/scripted_transport.h"
 #include "support/stepped_timer.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::s3 {
+
+using namespace testing;
 namespace {
 
 class NoCredentials final : public CredentialsProvider {
@@ -172,4 +174,4 @@ TEST_F(Commits, ASuccessWithTheConditionEndsTheDoubt) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::s3

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 using Parts = std::vector<UploadedPart>;
@@ -58,4 +58,4 @@ TEST(StoredETags, NothingIsGainedWhereAllAreTheSame) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 using std::chrono::seconds;
@@ -55,4 +55,4 @@ TEST(ConcurrencyLimit, NeverExceedsItsMaximum) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -16,7 +16,9 @@
 #include "support/scripted_transport.h"
 #include "support/stepped_timer.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::s3 {
+
+using namespace testing;
 namespace {
 
 using ::testing::ElementsAre;
@@ -247,4 +249,4 @@ TEST_F(Deletes, AVersionThatIsNotThereIsTold) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::s3

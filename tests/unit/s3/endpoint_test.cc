@@ -6,7 +6,7 @@
 
 #include <map>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 Environment environment(std::map<std::string, std::string> variables = {}) {
@@ -117,4 +117,4 @@ TEST(Endpoint, NonsenseIsRefused) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 using ::testing::HasSubstr;
@@ -142,4 +142,4 @@ TEST(StoreError, AStoresWordsAreBounded) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 class Queue : public ::testing::Test {
@@ -112,4 +112,4 @@ TEST(IsLight, ByWhatItCarries) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

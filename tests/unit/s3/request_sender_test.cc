@@ -16,7 +16,9 @@
 #include "support/manual_clock.h"
 #include "support/scripted_transport.h"
 
-namespace ckptfs::testing {
+namespace ckptfs::s3 {
+
+using namespace testing;
 namespace {
 
 using std::chrono::seconds;
@@ -351,4 +353,4 @@ TEST_F(Outage, TheStoresOwnWordOnWhenToComeBackIsHeeded) {
 }
 
 }  // namespace
-}  // namespace ckptfs::testing
+}  // namespace ckptfs::s3

@@ -8,7 +8,7 @@
 
 #include "s3/access_log.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 Attempt attempt(std::string_view operation, std::string_view error, int milliseconds) {
@@ -62,4 +62,4 @@ TEST(AccessLog, HasALineForEveryAttempt) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -7,7 +7,7 @@
 #include "aws/sigv4.h"
 #include "s3/signed_request.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 using ::testing::Contains;
@@ -76,4 +76,4 @@ TEST(Requests, WhoeverPaysSaysSoWithEveryRequest) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 TEST(ContentRange, IsReadWhereItIsWhole) {
@@ -68,4 +68,4 @@ TEST(RetryAfter, IsReadAsSecondsAndAsADate) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

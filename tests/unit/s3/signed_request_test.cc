@@ -9,7 +9,7 @@
 
 #include "aws/sigv4.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 using ::testing::HasSubstr;
@@ -54,4 +54,4 @@ TEST(SignedRequest, WithoutCredentialsNothingIsAdded) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

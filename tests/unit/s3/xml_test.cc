@@ -6,7 +6,7 @@
 
 #include "aws/times.h"
 
-namespace ckptfs {
+namespace ckptfs::s3 {
 namespace {
 
 using ::testing::ElementsAre;
@@ -180,4 +180,4 @@ TEST(PlainInXml, IsWhatNoReaderChanges) {
 }
 
 }  // namespace
-}  // namespace ckptfs
+}  // namespace ckptfs::s3

@@ -142,15 +142,17 @@ TEST_F(CollectGarbage, RemovesRecordsOfFailuresOnceNoMountLives) {
 
 class CollectRenames : public CollectGarbage {
 protected:
-    [[nodiscard]] DirectoryMarker rename(MarkerState state) const {
+    [[nodiscard]] fs::DirectoryMarker rename(fs::MarkerState state) const {
         return {state, false, false, "run/", "run/old/", "run/new/", id_, id_, clock_.wall_now()};
     }
-    void put(const std::string& key, MarkerState state) { store_.put_object(key, encode_marker(rename(state))); }
-    void put_record(MarkerState state) {
-        record_ = record_key(rename(state));
-        names_ = names_key(rename(state));
+    void put(const std::string& key, fs::MarkerState state) {
+        store_.put_object(key, fs::encode_marker(rename(state)));
+    }
+    void put_record(fs::MarkerState state) {
+        record_ = fs::record_key(rename(state));
+        names_ = fs::names_key(rename(state));
         put(record_, state);
-        store_.put_object(names_, encode_names({{"model", ""}}));
+        store_.put_object(names_, fs::encode_names({{"model", ""}}));
     }
 
     const std::string id_ = random_uuid();
@@ -159,7 +161,7 @@ protected:
 };
 
 TEST_F(CollectRenames, WhatNoDirectoryIsHiddenByIsRemoved) {
-    put_record(MarkerState::kCommitted);
+    put_record(fs::MarkerState::kCommitted);
     store_.put_object("run/new/", "");
     store_.put_object("run/new/model", "x");
     store_.put_object("run/.ckptfs/renames/of a stranger", "x");
@@ -181,8 +183,8 @@ TEST_F(CollectRenames, WhatNoDirectoryIsHiddenByIsRemoved) {
 
 TEST_F(CollectRenames, WhatAMountHasToEndStays) {
     for (const auto& [directory, state] :
-         {std::pair("run/old/", MarkerState::kMoved), std::pair("run/new/", MarkerState::kPending)}) {
-        put_record(state == MarkerState::kMoved ? MarkerState::kCommitted : MarkerState::kCopying);
+         {std::pair("run/old/", fs::MarkerState::kMoved), std::pair("run/new/", fs::MarkerState::kPending)}) {
+        put_record(state == fs::MarkerState::kMoved ? fs::MarkerState::kCommitted : fs::MarkerState::kCopying);
         put(directory, state);
         pass(hours(25));
         const GarbageTotals totals = collect(true, "run/");
@@ -195,21 +197,21 @@ TEST_F(CollectRenames, WhatAMountHasToEndStays) {
 }
 
 TEST_F(CollectRenames, NamesStayForAMarkerWithoutARecord) {
-    put_record(MarkerState::kCopying);
-    put("run/new/", MarkerState::kPending);
+    put_record(fs::MarkerState::kCopying);
+    put("run/new/", fs::MarkerState::kPending);
     ASSERT_TRUE(SyncStore(store_).remove(record_));
     pass(hours(25));
     EXPECT_EQ(collect(true, "run/").ended, 0U);
     EXPECT_EQ(found_[names_].state, Leftover::kUnfinished);
     // A marker at another place than it says hides nothing.
     store_.put_object("run/new/", "");
-    put("run/elsewhere/", MarkerState::kPending);
+    put("run/elsewhere/", fs::MarkerState::kPending);
     EXPECT_EQ(collect(true, "run/").ended, 1U);
 }
 
 TEST_F(CollectRenames, AStoreThatDoesNotShowTheMarkersIsAnError) {
-    put_record(MarkerState::kCopying);
-    put("run/new/", MarkerState::kPending);
+    put_record(fs::MarkerState::kCopying);
+    put("run/new/", fs::MarkerState::kPending);
     pass(hours(25));
     Error refused;
     refused.errno_value = EACCES;
