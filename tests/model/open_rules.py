@@ -141,7 +141,7 @@ class OpenRules(Calls):
             return file
         own = self.version(file.mount, file.path, description.flags, description.opener)
         # By its open, which may be long ago.
-        own.truncated = description.opened
+        own.truncated, own.first = description.opened, description
         own.doubtful, own.sibling = file.doubtful or (is_first and file.half), file.inode
         file.split = True
         file.descriptions.remove(description)
