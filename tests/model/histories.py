@@ -19,7 +19,7 @@ WEIGHTS = {
     "remove_files": 3, "remove_tree": 2, "sync_directory": 2, "rename_tree": 2, "cut": 2, "mkdir": 1, "list": 3,
     "fault": 5, "heal": 5,
     "pause": 1, "resume": 3, "crash": 1, "rest": 2, "unmount": 1, "terminate": 0.5, "ended": 6,
-    "kill_group": 2, "storm": 2, "again": 6, "mark": 3,
+    "kill_group": 2, "storm": 2, "again": 6, "mark": 3, "strike": 3,
 }
 FLAGS = {"r": 8, "w": 8, "r+": 7, "a": 4, "w+": 3, "x": 1, "wo": 1, "c": 2, "a+": 1, "rt": 1, "x+": 1}
 # Steps that every history has, or nothing would happen.
@@ -258,6 +258,18 @@ class Author:
         if len(holders) < 2 or len(model.agents) < 3:
             return None
         return {"do": "kill_group", "who": sorted(self.dice.sample(holders, self.dice.choice([2, len(holders)])))}
+
+    def strike(self, model):
+        """A death in the middle of what saves a file: of the process that waits for it, or of another."""
+        if model.faults or self.queue or len(model.agents) < 2:
+            return None
+        kind = self.dice.choice(["close", "close", "fsync", "rename", "save"])
+        step = self.by_slot(model, kind) if kind in SLOT_STEPS else getattr(self, kind)(model)
+        death = self.kill(model)
+        if step is None or death is None:
+            return None
+        self.queue += [{**step, "wait": self.dice.choice([0, 0.02, 0.1])}, death, {"do": "heal"}]
+        return {"do": "fault", "rules": [{"op": "*", "action": "slow", "ms": self.dice.choice([50, 300])}], "hard": False}
 
     def pause(self, model):
         return {"do": "pause", "mount": self.dice.randrange(model.points)} if model.points > 1 else None
