@@ -70,6 +70,12 @@ private:
     MemoryUse use_ = MemoryUse::kReceive;
 };
 
+// One write as it came from the kernel: `data` lies inside `buffer`, so that large writes need no copy.
+struct WriteData {
+    Buffer buffer;
+    ByteSpan data;
+};
+
 struct PoolUsage {
     std::size_t total_buffers = 0;
     std::size_t free_buffers = 0;

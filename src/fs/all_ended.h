@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/mutex.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 
 namespace ckptfs::fs {
 

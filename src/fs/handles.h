@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 #include "fs/nodes.h"
 
 namespace ckptfs::fs {

@@ -34,8 +34,10 @@
 
 #include "base/mutex.h"
 #include "ckptfs/clock.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 #include "fs/written_version.h"
+#include "read/file_reader.h"
+#include "write/file_writer.h"
 
 namespace ckptfs::fs {
 

@@ -18,7 +18,7 @@
 #include "base/mutex.h"
 #include "ckptfs/codec.h"
 #include "ckptfs/object_store.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 
 namespace ckptfs::fs {
 

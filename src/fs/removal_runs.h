@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ckptfs/clock.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 
 namespace ckptfs::fs {
 

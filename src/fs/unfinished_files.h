@@ -13,7 +13,7 @@
 
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 #include "fs/shared_state.h"
 
 namespace ckptfs::fs {

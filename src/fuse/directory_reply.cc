@@ -37,7 +37,7 @@ std::size_t entries_that_fit(std::size_t size, bool with_attributes) {
     return std::max<std::size_t>(size / entry, 1);
 }
 
-void reply_directory(fs::FileSystem& fs, PendingRequest& request, const std::vector<fs::DirectoryEntry>& entries,
+void reply_directory(fs::FileOperations& fs, PendingRequest& request, const std::vector<fs::DirectoryEntry>& entries,
                      std::size_t size, bool with_attributes) {
     std::vector<char> buffer(size);
     std::size_t used = 0;

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 #include "fuse/pending_request.h"
 
 namespace ckptfs {
@@ -16,7 +16,7 @@ namespace ckptfs {
 std::size_t entries_that_fit(std::size_t size, bool with_attributes);
 
 // Sends as many entries as fit. Lookups counted for entries that the kernel did not get are taken back.
-void reply_directory(fs::FileSystem& fs, PendingRequest& request, const std::vector<fs::DirectoryEntry>& entries,
+void reply_directory(fs::FileOperations& fs, PendingRequest& request, const std::vector<fs::DirectoryEntry>& entries,
                      std::size_t size, bool with_attributes);
 
 }  // namespace ckptfs

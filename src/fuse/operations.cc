@@ -46,7 +46,7 @@ fs::Reply<fs::Attributes> attributes_reply(std::shared_ptr<PendingRequest> reque
 }
 
 // The kernel counts a lookup for every entry it is given.
-fs::Reply<fs::Entry> entry_reply(fs::FileSystem& fs, std::shared_ptr<PendingRequest> request) {
+fs::Reply<fs::Entry> entry_reply(fs::FileOperations& fs, std::shared_ptr<PendingRequest> request) {
     return [&fs, request = std::move(request)](Result<fs::Entry> result) {
         if (!result) {
             request->error(result.error());
@@ -79,7 +79,7 @@ void op_init(void* /*userdata*/, fuse_conn_info* connection) {
 
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
     if (auto request = begin(req)) {
-        fs::FileSystem& fs = *serving(req).fs;
+        fs::FileOperations& fs = *serving(req).fs;
         fs.lookup(parent, name, entry_reply(fs, std::move(request)));
     }
 }
@@ -168,7 +168,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t /*node*/, const char* /*name*/) {
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mode*/) {
     if (auto request = begin(req)) {
-        fs::FileSystem& fs = *serving(req).fs;
+        fs::FileOperations& fs = *serving(req).fs;
         fs.mkdir(parent, name, entry_reply(fs, std::move(request)));
     }
 }
@@ -187,7 +187,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
 
 void op_symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
     if (auto request = begin(req)) {
-        fs::FileSystem& fs = *serving(req).fs;
+        fs::FileOperations& fs = *serving(req).fs;
         fs.symlink(parent, name, target, entry_reply(fs, std::move(request)));
     }
 }
@@ -213,7 +213,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mod
     if (request == nullptr) {
         return;
     }
-    fs::FileSystem& fs = *serving(req).fs;
+    fs::FileOperations& fs = *serving(req).fs;
     fs.create_file(parent, name, info->flags, caller_of(req),
                    [&fs, info = *info, request = std::move(request)](Result<fs::CreatedFile> result) {
                        if (!result) {
@@ -233,7 +233,7 @@ void op_open(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
     fuse_file_info reply = *info;
     // Closing what cannot write has nothing to report: no FLUSH.
     reply.noflush = (info->flags & O_ACCMODE) == O_RDONLY ? 1 : 0;
-    fs::FileSystem& fs = *serving(req).fs;
+    fs::FileOperations& fs = *serving(req).fs;
     fs.open(node, info->flags, caller_of(req),
             [&fs, reply, request = std::move(request)](Result<fs::OpenedFile> result) {
                 if (!result) {
@@ -260,7 +260,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
     }
     // Without splice the data is one piece in the buffer that the request was received into, and stays there.
     const ByteSpan data(static_cast<const std::byte*>(received->buf[0].mem), received->buf[0].size);
-    fs::FileSystem& fs = *serving(req).fs;
+    fs::FileOperations& fs = *serving(req).fs;
     fs::Caller caller = caller_of(req);
     caller.is_page_cache = info->writepage != 0;
     serving(req).hand_over(
@@ -302,7 +302,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t /*node*/, int /*data_only*/, fuse_file_
 
 // No process waits for the answer to RELEASE, but until it comes it takes one of the background slots.
 void op_release(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
-    fs::FileSystem& fs = *serving(req).fs;
+    fs::FileOperations& fs = *serving(req).fs;
     const fs::HandleId handle = info->fh;
     fuse_reply_err(req, 0);
     fs.release(handle, [](const Status& /*logged*/) {});
@@ -313,7 +313,7 @@ void op_opendir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
     if (request == nullptr) {
         return;
     }
-    fs::FileSystem& fs = *serving(req).fs;
+    fs::FileOperations& fs = *serving(req).fs;
     fs.open_directory(node, [&fs, info = *info, request = std::move(request)](Result<fs::HandleId> result) {
         if (!result) {
             request->error(result.error());
@@ -328,7 +328,7 @@ void read_directory(fuse_req_t req, std::size_t size, off_t offset, const fuse_f
     if (request == nullptr) {
         return;
     }
-    fs::FileSystem& fs = *serving(req).fs;
+    fs::FileOperations& fs = *serving(req).fs;
     fs.read_directory(
         info->fh, static_cast<std::uint64_t>(offset), entries_that_fit(size, with_attributes), with_attributes,
         [&fs, size, with_attributes, request = std::move(request)](Result<std::vector<fs::DirectoryEntry>> result) {
@@ -363,7 +363,7 @@ void op_statfs(fuse_req_t req, fuse_ino_t /*node*/) {
 
 void op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t new_parent, const char* new_name) {
     if (auto request = begin(req)) {
-        fs::FileSystem& fs = *serving(req).fs;
+        fs::FileOperations& fs = *serving(req).fs;
         fs.link(node, new_parent, new_name, caller_of(req), entry_reply(fs, std::move(request)));
     }
 }
@@ -375,7 +375,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, 
         return;
     }
     if (auto request = begin(req)) {
-        fs::FileSystem& fs = *serving(req).fs;
+        fs::FileOperations& fs = *serving(req).fs;
         fs.make_special(parent, name, S_ISSOCK(mode) ? fs::FileType::kSocket : fs::FileType::kFifo, mode & 07777U,
                         caller_of(req), entry_reply(fs, std::move(request)));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FUSE requests as calls of FileSystem: decode, call, reply. No decision is made here.
+// FUSE requests as calls of FileOperations: decode, call, reply. No decision is made here.
 //
 // Ownership: libfuse's session has the Serving as its userdata; it outlives that session.
 // Threads: libfuse calls the operations on the session's workers, many at a time.
@@ -11,7 +11,7 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 #include "fuse/pending_request.h"
 
 struct fuse_lowlevel_ops;
@@ -27,7 +27,7 @@ public:
     virtual void hand_over(ByteSpan data, std::function<bool()> wanted,
                            std::function<void(Result<WriteData>)> deliver) = 0;
 
-    fs::FileSystem* fs = nullptr;
+    fs::FileOperations* fs = nullptr;
     const ProcessInspector* processes = nullptr;
     const Clock* clock = nullptr;
     InterruptWatch interrupts;

@@ -22,7 +22,7 @@
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/executor.h"
 #include "ckptfs/status.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 
 namespace ckptfs {
 

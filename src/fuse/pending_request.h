@@ -32,7 +32,7 @@
 #include "ckptfs/bytes.h"
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 
 struct fuse_req;
 struct fuse_file_info;

@@ -5,7 +5,7 @@
 #include <fuse_lowlevel.h>
 #include <sys/stat.h>
 
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 
 namespace ckptfs {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that read the kernel's requests and hand them to the FileSystem.
+// The threads that read the kernel's requests and hand them to the FileOperations.
 //
 // Workers never wait for the store: a request that must wait is a PendingRequest, and a write keeps the buffer that it
 // was received into while its worker takes another one from the pool (MemoryUse::kReceive). Where there is none the
 // worker keeps its own, and the write's data waits on the disk (ParkedWrites): the next request is always read. Only
 // where the disk takes no more does a worker wait for a buffer.
 //
-// Ownership: FileSystem, pool, inspector and clock outlive the serving: destroy the FileSystem between stop() and the
-// session, because answers that come late still need the session.
-// Threads: serve(), stop() and the destructor on one thread; the rest from any.
+// Ownership: FileOperations, pool, inspector and clock outlive the serving: destroy the file system between stop() and
+// the session, because answers that come late still need the session. Threads: serve(), stop() and the destructor on
+// one thread; the rest from any.
 #pragma once
 
 #include <functional>
@@ -21,13 +21,13 @@
 #include "ckptfs/executor.h"
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
-#include "fs/file_system.h"
+#include "fs/file_operations.h"
 #include "fs/kernel_cache.h"
 
 namespace ckptfs {
 
 struct SessionEnvironment {
-    fs::FileSystem& fs;
+    fs::FileOperations& fs;
     BufferPool& pool;
     const ProcessInspector& processes;
     const Clock& clock;
@@ -50,7 +50,7 @@ public:
     static Result<std::unique_ptr<Session>> create(FileDescriptor connection);
     virtual ~Session() = default;
 
-    // May be given to the FileSystem before serving begins; what it is told waits until then.
+    // May be given to the file system before serving begins; what it is told waits until then.
     [[nodiscard]] virtual fs::KernelCache& kernel_cache() = 0;
     // Starts `workers` threads and returns. The events are called on them.
     virtual void serve(SessionEnvironment environment, int workers, Events events) = 0;

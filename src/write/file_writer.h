@@ -63,12 +63,6 @@ struct CommittedObject {
     std::string key{};
 };
 
-// One write as it came from the kernel: `data` lies inside `buffer`, so that large writes need no copy.
-struct WriteData {
-    Buffer buffer;
-    ByteSpan data;
-};
-
 // What the first commit does where another client has made an object of its key: replaces it, or fails with EEXIST
 // (O_EXCL).
 enum class Overwrite : std::uint8_t { kAllowed, kRefused };
