@@ -24,6 +24,10 @@ bool writes(int flags) {
     return (flags & O_ACCMODE) != O_RDONLY;
 }
 
+bool only_appends(int flags) {
+    return (flags & O_ACCMODE) == O_WRONLY && (flags & O_APPEND) != 0;
+}
+
 }  // namespace
 
 Status OpenFiles::may_write() const {
@@ -304,21 +308,35 @@ ExpectedOpen OpenFiles::expectation(const OpenRequest& request) const {
 
 // --- writing
 
+// It has failed, or all that was written to it in order is saved: so it may have been closed. Who opens it after that
+// neither shares that failure, nor a writer that cannot read and change what it has saved.
+bool OpenFiles::may_be_released(const FileWriter& writer, const OpenRequest& request) {
+    const bool is_saved = !writer.dirty() && !writer.readable() && !only_appends(request.flags);
+    return request.waits < kReleaseWaits && (is_saved || writer.failed());
+}
+
 void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
     std::optional<Result<OpenedFile>> answer;
     std::string key;
+    bool waits = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
         key = state_.key(lock, *node);
         request->etag = node->committed ? node->committed->etag : "";
         if (node->writer != nullptr) {
-            if (const std::optional<Error> failed = node->writer->failed()) {
+            if (may_be_released(*node->writer, *request)) {
+                waits = true;
+            } else if (const std::optional<Error> failed = node->writer->failed()) {
                 answer = failure(*failed);
             } else {
                 answer = add_handle(lock, *request, node->writer, nullptr);
             }
         }
+    }
+    if (waits) {
+        state_.env.timer.after(release_wait(request->waits++), [this, request] { open_for_writing(request); });
+        return;
     }
     if (answer) {
         request->reply(std::move(*answer));

@@ -89,6 +89,10 @@ public:
 
 private:
     static constexpr int kInspections = 4;
+    // RELEASE comes behind the answer to close(2), and the next call for the file may come first: how often it is
+    // waited for. How long it takes was not measured: chosen well above a wakeup.
+    static constexpr int kReleaseWaits = 7;
+    [[nodiscard]] static Milliseconds release_wait(int waits) { return Milliseconds(std::int64_t{1} << waits); }
 
     struct OpenRequest {
         NodePtr node;
@@ -107,12 +111,15 @@ private:
         // The version that was asked for is gone: any is asked for.
         bool is_gone = false;
         int attempts = 0;
+        // For the RELEASE of a file that was closed before.
+        int waits = 0;
         Reply<OpenedFile> reply;
     };
     using OpenRequestPtr = std::shared_ptr<OpenRequest>;
 
     [[nodiscard]] Status may_write() const;
     void open_for_reading(const OpenRequestPtr& request);
+    [[nodiscard]] static bool may_be_released(const FileWriter& writer, const OpenRequest& request);
     void open_for_writing(const OpenRequestPtr& request);
     void open_for_truncating(const OpenRequestPtr& request);
     void reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader);
@@ -191,6 +198,10 @@ private:
     [[nodiscard]] bool is_out_of_reach(Handle& handle, const FileReader& reader);
     [[nodiscard]] Failure nothing_to_read(const Handle& handle) const;
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
+
+    // --- open_files_io.cc
+    void truncate_when_released(NodeId node, std::uint64_t size, int waits, Reply<Attributes> reply);
+    void set_size(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
 
     // --- open_files_closing.cc
     struct Closing;

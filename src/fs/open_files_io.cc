@@ -171,6 +171,33 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
 }
 
 void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
+    if (handle_id) {
+        set_size(id, handle_id, size, std::move(reply));
+    } else {
+        truncate_when_released(id, size, 0, std::move(reply));
+    }
+}
+
+// truncate(2) by name is saved on return, unless another has the file open: that one saves it. Where all that was
+// written is saved, it may have been closed; a log that is still open does not wait.
+void OpenFiles::truncate_when_released(NodeId id, std::uint64_t size, int waits, Reply<Attributes> reply) {
+    bool may_be_closed = false;
+    if (waits < kReleaseWaits) {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr node = state_.nodes.find(lock, id);
+        may_be_closed = node != nullptr && node->writer != nullptr && !node->is_live_log && !node->writer->dirty() &&
+                        !node->writer->failed();
+    }
+    if (!may_be_closed) {
+        set_size(id, std::nullopt, size, std::move(reply));
+        return;
+    }
+    state_.env.timer.after(release_wait(waits), [this, id, size, waits, reply = std::move(reply)] {
+        truncate_when_released(id, size, waits + 1, reply);
+    });
+}
+
+void OpenFiles::set_size(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
     HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
     if (handle != nullptr && handle->is_given_up) {
         reply(given_up(*handle));

@@ -86,6 +86,22 @@ def test_truncate_down_and_up(mount, simulator, prefix, size):
     assert read_all(mount(), "file") == content[:size // 4] + bytes(size // 2 - size // 4)
 
 
+def test_a_file_is_read_and_changed_right_after_it_was_closed(mount, simulator, prefix):
+    """The kernel may send the next call before the RELEASE: about once in a hundred times."""
+    made = mount()
+    for number in range(1000):
+        path = made / str(number % 7)
+        written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(written, b"x" * 100)
+        os.close(written)
+        changed = os.open(path, os.O_RDWR)
+        assert os.pread(changed, 100, 0) == b"x" * 100
+        os.pwrite(changed, b"y", 50)
+        assert os.pread(changed, 100, 50) == b"y" + b"x" * 49
+        os.close(changed)
+    assert simulator.content(prefix + "0") == b"x" * 50 + b"y" + b"x" * 49
+
+
 @pytest.mark.parametrize("size", [1000, 9 * MIB, 40 * MIB + 3])
 def test_a_new_file_in_order_and_then_back(mount, simulator, prefix, size):
     content = bytearray(os.urandom(size))

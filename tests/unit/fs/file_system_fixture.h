@@ -171,6 +171,15 @@ protected:
     Result<OpenedFile> open(NodeId node, int flags) {
         return answer<OpenedFile>([&](auto reply) { fs->open(node, flags, Caller{kProcess, 0, 0}, reply); });
     }
+    // Where another keeps the file open: after the waits for its release.
+    Result<OpenedFile> open_beside(NodeId node, int flags) {
+        return answer<OpenedFile>([&](auto reply) {
+            fs->open(node, flags, Caller{kProcess, 0, 0}, reply);
+            for (int delay = 1; delay <= 64; delay *= 2) {
+                timer.run(Milliseconds(delay));
+            }
+        });
+    }
     Status write(HandleId handle, std::uint64_t offset, const std::string& text) {
         return answer<void>([&](auto reply) {
             Buffer buffer = *pool->try_take(MemoryUse::kReceive);
