@@ -378,7 +378,7 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
         abort_killed(*handle, [this, handle, reply] { finish_release(handle, {}, reply); });
         return;
     }
-    commit_in_order(handle->node, writer, CommitReason::kClose,
+    commit_in_order(handle->node, writer, CommitReason::kRelease,
                     [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); });
 }
 

@@ -85,6 +85,11 @@ void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<Fil
     });
 }
 
+bool OpenFiles::is_open_for_writing(const Node& node) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    return node.writable_handles > 0;
+}
+
 void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                        Reply<void> reply, std::function<void()> ended) {
     const std::shared_ptr<WrittenVersion> version = written_version_of(node, writer);
@@ -93,7 +98,9 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         ended();
         return;
     }
-    if (version != nullptr && version->is_truncated_away() && !writer->failed()) {
+    // While this waited for its turn another may have opened the file, and be writing to it: it is theirs to publish.
+    const bool is_theirs = reason == CommitReason::kRelease && is_open_for_writing(*node);
+    if (is_theirs || (version != nullptr && version->is_truncated_away() && !writer->failed())) {
         reply({});
         ended();
         return;

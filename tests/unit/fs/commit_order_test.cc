@@ -22,6 +22,7 @@ protected:
         // Of a test that ended early.
         store.release(Operation::kCompleteUpload);
         store.release(Operation::kCopy);
+        store.release(Operation::kPut);
     }
 
     // More than the first part, so that the commit is a CompleteMultipartUpload.
@@ -59,6 +60,27 @@ TEST_F(CommitOrderTest, ACommitUnderWayDoesNotLandOverALaterOne) {
     EXPECT_TRUE(closed.get());
     EXPECT_EQ(store.content("p/f"), "second");
     EXPECT_EQ(lookup("f")->attributes.size, 6U);
+}
+
+// A process that is killed in close(2) does not wait for the answer: its RELEASE comes while the commit is under way.
+TEST_F(CommitOrderTest, AReleaseThatHasToWaitDoesNotPublishHalfOfWhatTheNextWrites) {
+    const Result<CreatedFile> file = create("f");
+    store.hold(Operation::kPut);
+    first = std::async(std::launch::async, [&] { return flush(file->opened.handle); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    std::promise<void> released;
+    fs->release(file->opened.handle, [&released](const Status& /*logged*/) { released.set_value(); });
+    const HandleId second = open(file->entry.node, O_WRONLY | O_TRUNC)->handle;
+    auto written = std::async(std::launch::async, [&] { return write(second, 0, "half"); });
+    EXPECT_EQ(written.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kPut);
+    EXPECT_TRUE(written.get());
+    released.get_future().wait();
+    EXPECT_TRUE(first.get());
+    EXPECT_EQ(store.content("p/f"), "");
+    EXPECT_TRUE(write(second, 4, " and half"));
+    EXPECT_TRUE(close(second));
+    EXPECT_EQ(store.content("p/f"), "half and half");
 }
 
 TEST_F(CommitOrderTest, AGivenUpCommitIsWaitedForToo) {
