@@ -24,7 +24,9 @@ class NameRules(Rules):
         step["at"] = 0
         data = bytes_of(step)
         if step["flags"] not in ("a", "a+"):
-            return Call(step, {step["path"]: {data}}, joined=self.live(step["mount"], step["path"]))
+            ghosts = self.ghosts_of(step["mount"], step["path"]) or set()
+            return Call(step, {step["path"]: {data}}, joined=self.live(step["mount"], step["path"]),
+                        joins_ghost=self.mounts > 1 and b"" in ghosts)
         return Call(step, {step["path"]: {(content or b"") + data for content in self.names[step["path"]].may}})
 
     def save_ends(self, call, result, found):
@@ -54,6 +56,7 @@ class NameRules(Rules):
         for each in joined.values():
             if step["flags"] not in ("a", "a+") and self.contested(each):
                 allowed += self.may_conflict(each)
+        allowed += ["ESTALE", "ENOENT"] if call.joins_ghost else []
         if not self.parent_is_there(step["path"]) or time.monotonic() < self.renamed_at + TTL:
             allowed += GONE
         self.refused(call, result, *allowed)

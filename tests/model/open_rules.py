@@ -165,7 +165,11 @@ class OpenRules(Calls):
                 self.opened_otherwise(file, flags)
                 return file
             if ABSENT in self.names[path].may:
-                return self.version(mount, path, flags, call.step["agent"])
+                made = self.version(mount, path, flags, call.step["agent"])
+                if others := (seen | self.names[path].may) - {ABSENT}:
+                    # Or another mount has made it meanwhile.
+                    made.contents, made.doubtful = made.contents | others, True
+                return made
             opened = self.changed(mount, path, flags)
             if ABSENT in call.seen and flags in CREATES:
                 # Another mount has saved the name meanwhile: it may have made the file before that.
