@@ -200,7 +200,7 @@ private:
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
 
     // --- open_files_io.cc
-    [[nodiscard]] bool is_open_for_writing(const Node& node) const;
+    [[nodiscard]] bool is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const;
     void truncate_when_released(NodeId node, std::uint64_t size, int waits, Reply<Attributes> reply);
     void set_size(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
 

@@ -246,7 +246,8 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     };
     switch (decision.action) {
         case CloseAction::kCommit:
-            commit_in_order(handle->node, handle->writer, CommitReason::kClose,
+            commit_in_order(handle->node, handle->writer,
+                            facts.version.written ? CommitReason::kClose : CommitReason::kMade,
                             [this, handle, closing, reply](Status committed) {
                                 closing->save_ends();
                                 // What is written to a removed file is never published.

@@ -85,9 +85,13 @@ void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<Fil
     });
 }
 
-bool OpenFiles::is_open_for_writing(const Node& node) const {
+// While a commit waited for its turn another may have begun to write to the file: then it is theirs to publish.
+bool OpenFiles::is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const {
+    if (reason == CommitReason::kMade) {
+        return version != nullptr && version->fate.state(kUnseenProcess, kUnseenProcess).written;
+    }
     const NodeTable::Lock lock = state_.nodes.lock();
-    return node.writable_handles > 0;
+    return reason == CommitReason::kRelease && node.writable_handles > 0;
 }
 
 void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
@@ -98,9 +102,8 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         ended();
         return;
     }
-    // While this waited for its turn another may have opened the file, and be writing to it: it is theirs to publish.
-    const bool is_theirs = reason == CommitReason::kRelease && is_open_for_writing(*node);
-    if (is_theirs || (version != nullptr && version->is_truncated_away() && !writer->failed())) {
+    if (is_left_to_others(*node, version.get(), reason) ||
+        (version != nullptr && version->is_truncated_away() && !writer->failed())) {
         reply({});
         ended();
         return;

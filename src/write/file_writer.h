@@ -68,8 +68,9 @@ struct CommittedObject {
 enum class Overwrite : std::uint8_t { kAllowed, kRefused };
 
 // kPublish: no process waits for it. Where the writer says so (FileWriter::commit), one that fails harms nothing.
-// kRelease: what no close has committed, when the last descriptor is gone. To the writer the same as kClose.
-enum class CommitReason : std::uint8_t { kClose, kFsync, kRename, kPublish, kRelease };
+// To the writer the same as kClose: kMade, the close of a file that was made or truncated, and not written; kRelease,
+// what no close has committed when the last descriptor is gone.
+enum class CommitReason : std::uint8_t { kClose, kFsync, kRename, kPublish, kMade, kRelease };
 
 // What was created and never written to is not committed for these.
 [[nodiscard]] constexpr bool saves_only_writes(CommitReason reason) {

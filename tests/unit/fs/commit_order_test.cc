@@ -83,6 +83,23 @@ TEST_F(CommitOrderTest, AReleaseThatHasToWaitDoesNotPublishHalfOfWhatTheNextWrit
     EXPECT_EQ(store.content("p/f"), "half and half");
 }
 
+TEST_F(CommitOrderTest, ACloseThatHasToWaitDoesNotPublishHalfOfWhatTheNextWrites) {
+    commit_large("f");
+    const NodeId node = lookup("f")->node;
+    const HandleId truncating = open(node, O_WRONLY | O_TRUNC)->handle;
+    auto truncated = std::async(std::launch::async, [&] { return close(truncating); });
+    EXPECT_EQ(truncated.wait_for(kForAWhile), std::future_status::timeout);
+    const HandleId second = open(node, O_WRONLY | O_TRUNC)->handle;
+    EXPECT_TRUE(write(second, 0, "half"));
+    store.release(Operation::kCompleteUpload);
+    EXPECT_TRUE(first.get());
+    EXPECT_TRUE(truncated.get());
+    EXPECT_EQ(store.info("p/f").size, kLargeBlocks << 20);
+    EXPECT_TRUE(write(second, 4, " and half"));
+    EXPECT_TRUE(close(second));
+    EXPECT_EQ(store.content("p/f"), "half and half");
+}
+
 TEST_F(CommitOrderTest, AGivenUpCommitIsWaitedForToo) {
     const Result<CreatedFile> file = create("f");
     write_large(file->opened.handle, 'a');
