@@ -76,7 +76,7 @@ class Rules(OpenRules):
             # What is mapped was changed; saving it by msync(2) failed.
             file.contents |= {put(content, at, data) for content in file.contents}
         follows = self.appends_elsewhere(description)
-        if not result["ok"] and result["errno"] == "ESTALE" and (description.perhaps_given_up or follows):
+        if not result["ok"] and result["errno"] == "ESTALE" and (self.may_be_given_up(description) or follows):
             return None
         if not result["ok"]:
             back = (file.ordered or file.appended_to) and any(at < len(content) for content in file.contents)
@@ -108,6 +108,10 @@ class Rules(OpenRules):
 
     pwrite_ends = map_write_ends = write_ends
 
+    def may_be_given_up(self, description) -> bool:
+        """"The earlier descriptor takes no more writes": for sure, or where several versions share one inode."""
+        return description.perhaps_given_up or self.shows_one_of_several(description.file)
+
     @staticmethod
     def appends_elsewhere(description) -> bool:
         """"What an earlier descriptor with O_APPEND adds after that goes behind what the later version holds"."""
@@ -138,7 +142,7 @@ class Rules(OpenRules):
         file, size = call.file, call.step["size"]
         description = self.slots[call.step["agent"], call.step["slot"]]
         follows = self.appends_elsewhere(description)
-        if not result["ok"] and result["errno"] == "ESTALE" and (description.perhaps_given_up or follows):
+        if not result["ok"] and result["errno"] == "ESTALE" and (self.may_be_given_up(description) or follows):
             return
         if not result["ok"]:
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP", "EINVAL"] if file.ordered else []))
@@ -192,6 +196,9 @@ class Rules(OpenRules):
             # "An empty one may grow."
             grown = self.names[file.path].may if file.path is not None and b"" in description.seen else set()
             grown = grown | self.shown_beside(file) | self.saved_into(file)
+            if file.appended_to:
+                # "Nor reading back what was written": what was published of it is shown.
+                grown = grown | file.states
             self.check_read(call, result["data"], call.seen | description.seen | file.contents | grown, file)
             if not description.writable:
                 # "A reader keeps the version": of a file that is changed, from its first read on.
