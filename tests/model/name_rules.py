@@ -198,7 +198,8 @@ class NameRules(Rules):
         if file is not None and (file.changed_by or file.fresh):
             contents = file.contents | (self.names[path].may if file.vague() or not file.changed_by else set())
         else:
-            contents = set(self.names[path].may) - {ABSENT} or {ABSENT}
+            # A log that grows on another mount may have been published again.
+            contents = (set(self.names[path].may) | self.of_logs(path)) - {ABSENT} or {ABSENT}
         if file is not None and file.changed_by and (step.get("keeps") or not file.fresh):
             # It may be saved first: its copy is what replaces nothing, or what goes on where it was published before.
             self.names[path].may |= contents
