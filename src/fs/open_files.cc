@@ -335,7 +335,7 @@ void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
         }
     }
     if (waits) {
-        state_.env.timer.after(release_wait(request->waits++), [this, request] { open_for_writing(request); });
+        waits_.after(release_wait(request->waits++), [this, request] { open_for_writing(request); });
         return;
     }
     if (answer) {

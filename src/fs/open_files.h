@@ -20,6 +20,7 @@
 
 #include "base/executors.h"
 #include "base/mutex.h"
+#include "base/owned_timers.h"
 #include "fs/close_rule.h"
 #include "fs/commit_gate.h"
 #include "fs/file_counters.h"
@@ -39,9 +40,15 @@ public:
         : state_(state),
           lookups_(lookups),
           gate_(gate),
-          live_logs_(state, [this](const NodePtr& node, const std::shared_ptr<FileWriter>& writer, Reply<void> ended) {
-              commit_in_order(node, writer, CommitReason::kPublish, std::move(ended));
-          }) {}
+          live_logs_(state,
+                     [this](const NodePtr& node, const std::shared_ptr<FileWriter>& writer, Reply<void> ended) {
+                         commit_in_order(node, writer, CommitReason::kPublish, std::move(ended));
+                     }),
+          waits_(state.env.timer) {}
+    // Inspections and waits ask for one another.
+    ~OpenFiles() { waits_.stop(); }
+    OpenFiles(const OpenFiles&) = delete;
+    OpenFiles& operator=(const OpenFiles&) = delete;
 
     void create(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply);
     void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply);
@@ -271,6 +278,8 @@ private:
 
     // Last, so that everything above exists while they run.
     LiveLogs live_logs_;
+    // For what the kernel sends a moment later.
+    OwnedTimers waits_;
     // Looks into /proc for what processes hold: milliseconds for one with thousands of descriptors. One task for each
     // close that the kernel waits for.
     const std::unique_ptr<Executor> inspections_ = make_blocking_executor(kInspections);

@@ -127,7 +127,7 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
     closing->saves = closing->facts.exit_state != ExitState::kKilledBySignal && handle->version->saves.begin();
     const auto decide = [this, closing] { decide_later(closing); };
     if (closing->interrupted != nullptr && closing->facts.exit_state == ExitState::kUnknown) {
-        state_.env.timer.after(kInterruptFollows, decide);
+        waits_.after(kInterruptFollows, decide);
     } else {
         decide();
     }
@@ -205,7 +205,7 @@ bool OpenFiles::waits_for_others(const std::shared_ptr<Closing>& closing) {
     // A caller that was killed must not wait for the store.
     std::exchange(closing->reply, [](const Status& /*answered*/) {})({});
     if (is_first_look) {
-        state_.env.timer.after(kFlushFollows, decide);
+        waits_.after(kFlushFollows, decide);
     } else {
         saves.when_none(decide);
     }

@@ -202,7 +202,7 @@ void OpenFiles::truncate_when_released(NodeId id, std::uint64_t size, int waits,
         set_size(id, std::nullopt, size, std::move(reply));
         return;
     }
-    state_.env.timer.after(release_wait(waits), [this, id, size, waits, reply = std::move(reply)] {
+    waits_.after(release_wait(waits), [this, id, size, waits, reply = std::move(reply)] {
         truncate_when_released(id, size, waits + 1, reply);
     });
 }

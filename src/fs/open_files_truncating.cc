@@ -300,7 +300,8 @@ Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node,
         // fstat(2) comes without a handle: those who have this inode open have gone on to the version with the name.
         shown = state_.nodes.child(lock, node.parent, node.name);
     }
-    Attributes attributes = state_.attributes(lock, shown != nullptr ? *shown : node);
+    const bool is_file = shown != nullptr && shown->type == FileType::kFile;
+    Attributes attributes = state_.attributes(lock, is_file ? *shown : node);
     attributes.inode = node.inode;
     return attributes;
 }

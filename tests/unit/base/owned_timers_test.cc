@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/owned_timers.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/system_clock.h"
+#include "base/timer_thread.h"
+
+namespace ckptfs {
+namespace {
+
+class OwnedTimersTest : public ::testing::Test {
+protected:
+    SystemClock clock;
+    TimerThread timer{clock};
+    std::optional<OwnedTimers> owned{timer};
+    std::atomic<int> runs = 0;
+};
+
+TEST_F(OwnedTimersTest, RunsWhatItWasGiven) {
+    std::promise<void> ran;
+    owned->after(Milliseconds(0), [&] { ran.set_value(); });
+    ran.get_future().wait();
+}
+
+TEST_F(OwnedTimersTest, NothingRunsOnceItIsGone) {
+    owned->after(Milliseconds(50), [this] { ++runs; });
+    owned.reset();
+    std::promise<void> later;
+    timer.after(Milliseconds(100), [&] { later.set_value(); });
+    later.get_future().wait();
+    EXPECT_EQ(runs, 0);
+}
+
+TEST_F(OwnedTimersTest, StopWaitsForWhatRuns) {
+    std::promise<void> begun;
+    std::promise<void> go_on;
+    owned->after(Milliseconds(0), [&] {
+        begun.set_value();
+        go_on.get_future().wait();
+        ++runs;
+    });
+    begun.get_future().wait();
+    std::thread other([&] { go_on.set_value(); });
+    owned->stop();
+    EXPECT_EQ(runs, 1);
+    other.join();
+}
+
+TEST_F(OwnedTimersTest, WhatRunsMayAskForMoreAlsoWhileItIsBeingStopped) {
+    std::promise<void> begun;
+    std::promise<void> go_on;
+    owned->after(Milliseconds(0), [&] {
+        begun.set_value();
+        go_on.get_future().wait();
+        owned->after(Milliseconds(0), [this] { ++runs; });
+    });
+    begun.get_future().wait();
+    std::thread other([&] { go_on.set_value(); });
+    owned->stop();
+    other.join();
+    std::promise<void> later;
+    timer.after(Milliseconds(20), [&] { later.set_value(); });
+    later.get_future().wait();
+    EXPECT_EQ(runs, 0);
+}
+
+}  // namespace
+}  // namespace ckptfs
