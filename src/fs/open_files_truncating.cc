@@ -230,6 +230,7 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle) {
         if (handle->node->removed || (is_its_own && can_read)) {
             // It has truncated what it writes: the process that opened it first no longer answers for it.
             handle->version->fate.made(handle->opener);
+            handle->writer->begin_anew();
             return handle;
         }
         const NodeTable::Lock lock = state_.nodes.lock();

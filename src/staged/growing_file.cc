@@ -51,6 +51,15 @@ void GrowingFile::truncate(std::uint64_t size, Done done) {
     enqueue(PendingTruncate{size, std::move(done)});
 }
 
+void GrowingFile::begin_anew() {
+    const MutexLock lock(mutex_);
+    // Of an empty version nothing is kept: it makes no difference but to the check of what has the name.
+    if (size_ == 0) {
+        starts_over_ = true;
+        starts_over_next_ = commit_ != nullptr;
+    }
+}
+
 void GrowingFile::commit(CommitReason reason, CommitDone done) {
     enqueue(PendingCommit{reason, std::move(done)});
 }

@@ -126,6 +126,7 @@ void GrowingFile::start_commit() {
     }
     commit_ = std::make_shared<Commit>();
     commit_->waiting = std::exchange(waiting_, {});
+    starts_over_next_ = false;
     covers_all(*commit_);
     if (stream_) {
         commit_->writer = std::exchange(stream_, nullptr);
@@ -188,7 +189,7 @@ void GrowingFile::succeeded(const Commit& commit, const CommittedObject& object)
     frames_ = commit.writer->committed_frames();
     // A write that was on its way to the disk when it began may have come too late for it.
     kept_ = commit.unchanged;
-    starts_over_ = false;
+    starts_over_ = std::exchange(starts_over_next_, false);
     overwrite_ = Overwrite::kAllowed;
     failed_commits_.clear();
     publish_failed_ = false;

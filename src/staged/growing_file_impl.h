@@ -35,6 +35,7 @@ public:
     void write(std::uint64_t offset, WriteData data, WriteDone done) override;
     void append(WriteData data, WriteDone done) override;
     void truncate(std::uint64_t size, Done done) override;
+    void begin_anew() override;
     void commit(CommitReason reason, CommitDone done) override;
     void abort(Error why, Done done) override;
     bool move_to(std::string key) override;
@@ -173,8 +174,9 @@ private:
     std::optional<CommittedObject> committed_ GUARDED_BY(mutex_);
     std::optional<CommittedFrames> frames_ GUARDED_BY(mutex_);
     std::uint64_t kept_ GUARDED_BY(mutex_) = 0;
-    // Nothing of what is in the bucket matters any more.
+    // Nothing of what is in the bucket matters any more; nor will it when the commit under way has ended.
     bool starts_over_ GUARDED_BY(mutex_);
+    bool starts_over_next_ GUARDED_BY(mutex_) = false;
     std::vector<FailedCommit> failed_commits_ GUARDED_BY(mutex_);
     // The latest commit has failed, whether or not anything of it was sent, and is tried again.
     bool publish_failed_ GUARDED_BY(mutex_) = false;

@@ -106,6 +106,9 @@ public:
     virtual void append(WriteData data, WriteDone done) = 0;
     // Larger, before the first write: a size hint, and zeros for what is never written. To zero: starts over.
     virtual void truncate(std::uint64_t size, Done done) = 0;
+    // O_TRUNC has found it empty, and the next write is the first after that: whatever has the name by the next commit
+    // is replaced.
+    virtual void begin_anew() {}
     // Waits for the writes handed over before it; later ones may have to wait for the commit. CommitReason::kFsync
     // before the first write publishes nothing and answers with an object without ETag. One that fails is the failure
     // of the file, but for CommitReason::kPublish where failed() says so.

@@ -17,10 +17,6 @@ class Call:
     excused: bool = False
     seen: set = dataclasses.field(default_factory=set)
     other: File | None = None
-    # What a save may have joined, which may be closed by the end of it.
-    joined: File | None = None
-    # The same of what a process had open that was killed in its close: that may still be on its way.
-    joins_ghost: bool = False
     # Its mount was killed meanwhile: what it answers means nothing.
     dead: bool = False
     # Another call concerned the same name on the same mount meanwhile: which was first is not known.

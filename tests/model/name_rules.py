@@ -24,9 +24,7 @@ class NameRules(Rules):
         step["at"] = 0
         data = bytes_of(step)
         if step["flags"] not in ("a", "a+"):
-            ghosts = self.ghosts_of(step["mount"], step["path"]) or set()
-            return Call(step, {step["path"]: {data}}, joined=self.live(step["mount"], step["path"]),
-                        joins_ghost=self.mounts > 1 and b"" in ghosts)
+            return Call(step, {step["path"]: {data}})
         return Call(step, {step["path"]: {(content or b"") + data for content in self.names[step["path"]].may}})
 
     def save_ends(self, call, result, found):
@@ -51,12 +49,9 @@ class NameRules(Rules):
             allowed += ["EEXIST"]
         if step["flags"] in ("a", "a+"):
             allowed += ["ESTALE"] if self.names[step["path"]].mixed else []
-        # It has joined an empty version that another mount has replaced or removed.
-        joined = {id(each): each for each in (file, call.joined) if each is not None and b"" in each.contents}
-        for each in joined.values():
-            if step["flags"] not in ("a", "a+") and self.contested(each):
-                allowed += self.may_conflict(each)
-        allowed += ["ESTALE", "ENOENT"] if call.joins_ghost else []
+        elif file is not None and self.contested(file) and b"" in file.contents:
+            # It has joined an empty log, which may be published between two of its writes, and replaced by another mount.
+            allowed += self.may_conflict(file)
         if not self.parent_is_there(step["path"]) or time.monotonic() < self.renamed_at + TTL:
             allowed += GONE
         self.refused(call, result, *allowed)

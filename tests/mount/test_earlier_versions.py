@@ -224,6 +224,18 @@ def test_what_is_appended_where_nothing_has_the_name_fails(mount, simulator, pre
     assert simulator.keys(prefix) == []
 
 
+def test_who_truncates_what_is_still_open_and_empty_replaces_what_another_mount_has_saved(mount, simulator, prefix):
+    one, other = mount(), mount()
+    log = os.open(one / "train.log", APPEND)
+    (one / "train.log").write_bytes(b"")
+    assert simulator.content(prefix + "train.log") == b""
+    (other / "train.log").write_bytes(b"another mount")
+    (one / "train.log").write_bytes(b"anew")
+    assert simulator.content(prefix + "train.log") == b"anew"
+    os.close(log)
+    assert simulator.content(prefix + "train.log") == b"anew"
+
+
 def test_a_leaked_log_is_not_published_over_a_later_one(step, simulator, prefix):
     leaked = begin(step / "train.log", b"half")
     (step / "train.log").write_bytes(b"whole")

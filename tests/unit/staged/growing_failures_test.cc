@@ -252,6 +252,36 @@ TEST_P(GrowingFailuresTest, AStreamThatStartsOverReplacesWhatIsThere) {
     EXPECT_TRUE(saved() == text);
 }
 
+TEST_P(GrowingFailuresTest, WhoTruncatedTheEmptyVersionReplacesWhatIsThere) {
+    for (const bool under_way : {false, true}) {
+        const auto log = grow();
+        Answer<Result<CommittedObject>> empty;
+        if (under_way) {
+            store.hold(Operation::kPut);
+        }
+        log->commit(CommitReason::kClose, empty.callback());
+        if (under_way) {
+            ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+            log->begin_anew();
+            store.release(Operation::kPut);
+        }
+        ASSERT_TRUE(empty.get());
+        if (!under_way) {
+            log->begin_anew();
+        }
+        std::string text;
+        add(*log, text, "anew");
+        save("another version");
+        ASSERT_TRUE(commit(*log)) << under_way;
+        EXPECT_EQ(saved(), text);
+        // From then on it is a version like any other.
+        add(*log, text, "more");
+        save("another version");
+        EXPECT_FALSE(commit(*log));
+        EXPECT_EQ(saved(), "another version");
+    }
+}
+
 TEST_P(GrowingFailuresTest, ADamagedFetchIsNotSentOn) {
     std::string text = bytes(3 * kMiB);
     const auto log = grow(save(text));
