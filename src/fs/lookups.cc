@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/lookups.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/mutex.h"
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::size_t kMaxReportedKeys = 1000;
 constexpr std::chrono::minutes kBelievedInRun{1};
+// After ESTALE the kernel does at once.
+constexpr std::chrono::seconds kLooksAgainWithin{1};
 
 // Joins the two requests of one inquiry.
 struct Inquiry {
@@ -43,6 +46,13 @@ struct Inquiry {
         reply(std::move(answer));
     }
 };
+
+// It was made for one who truncates what another is writing, and of which the bucket has nothing yet.
+bool is_yet_to_be_opened(const NodeTable::Lock& /*lock*/, const Node& node, SteadyTime now) REQUIRES(node_table) {
+    return node.committed && node.committed->etag.empty() &&
+           std::any_of(node.expected.begin(), node.expected.end(),
+                       [now](const ExpectedOpen& open) { return now - open.since < kLooksAgainWithin; });
+}
 
 }  // namespace
 
@@ -90,7 +100,8 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return failure(too_long ? ENAMETOOLONG : ENOENT, valid.error().message);
     }
     if (const NodePtr child = state_.nodes.child(lock, *parent, name)) {
-        if (child->is_known_here() || state_.is_fresh(lock, *child) || child->checked >= believed_since) {
+        if (child->is_known_here() || state_.is_fresh(lock, *child) || child->checked >= believed_since ||
+            is_yet_to_be_opened(lock, *child, now)) {
             return state_.entry(lock, *child);
         }
     } else if (const auto version = batches_.listed().find(parent_id, name, believed_since)) {

@@ -258,6 +258,23 @@ TEST_F(FileSystemTest, WhoAppendsGoesOnBehindTheVersionThatReplacedItsOwn) {
     EXPECT_EQ(store.content("p/f"), "second! and more");
 }
 
+TEST_F(FileSystemTest, WhatIsNotInTheBucketYetIsTruncatedWhereNamesAreNotBelieved) {
+    NameConfig names;
+    names.metadata_ttl = Milliseconds(0);
+    fs = FileSystem::create(FileSystemEnvironment{store, *blocking, clock, timer, processes, kernel_cache, *codec,
+                                                  write_environment, read_environment, names, "p/", "here"});
+    const Result<CreatedFile> first = create("f", O_RDWR);
+    ASSERT_TRUE(write(first->opened.handle, 0, "first"));
+    EXPECT_EQ(errno_of(open(first->entry.node, O_RDWR | O_TRUNC)), ESTALE);
+    const Result<Entry> again = lookup("f");
+    ASSERT_TRUE(again);
+    const HandleId second = open(again->node, O_RDWR | O_TRUNC)->handle;
+    ASSERT_TRUE(write(second, 0, "second"));
+    EXPECT_TRUE(close(first->opened.handle));
+    EXPECT_TRUE(close(second));
+    EXPECT_EQ(store.content("p/f"), "second");
+}
+
 // The kernel sends RELEASE behind the answer to close(2), and may send the next open before it.
 class Reopened : public FileSystemTest {
 protected:
