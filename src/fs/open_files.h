@@ -223,7 +223,7 @@ private:
                                                                      const std::shared_ptr<FileWriter>& writer) const;
     void complete_facts(const Closing& closing, CloseFacts& facts) const;
     void decide_later(const std::shared_ptr<Closing>& closing);
-    [[nodiscard]] bool waits_for_others(const std::shared_ptr<Closing>& closing);
+    [[nodiscard]] bool waits_for_others(const std::shared_ptr<Closing>& closing, bool is_lost);
     void decide_and_close(const std::shared_ptr<Closing>& closing);
     // What an fsync by this handle has to save.
     [[nodiscard]] Written written_behind(const Handle& handle) const;

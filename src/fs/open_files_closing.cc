@@ -124,7 +124,9 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
     closing->facts.opener = handle->opener;
     closing->reply = std::move(reply);
     static_cast<void>(handle->version->closes.begin());
-    closing->saves = closing->facts.exit_state != ExitState::kKilledBySignal && handle->version->saves.begin();
+    // One that is gone before /proc tells may have been killed.
+    const ExitState end = closing->facts.exit_state;
+    closing->saves = (end == ExitState::kRunning || end == ExitState::kExiting) && handle->version->saves.begin();
     const auto decide = [this, closing] { decide_later(closing); };
     if (closing->interrupted != nullptr && closing->facts.exit_state == ExitState::kUnknown) {
         waits_.after(kInterruptFollows, decide);
@@ -195,15 +197,17 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
 
 // The death of a process that wrote nothing, and seems to be the last that holds the file, while another may be closing
 // it as usual.
-bool OpenFiles::waits_for_others(const std::shared_ptr<Closing>& closing) {
+bool OpenFiles::waits_for_others(const std::shared_ptr<Closing>& closing, bool is_lost) {
     const auto decide = [this, closing] { decide_later(closing); };
     StepsUnderWay& saves = closing->handle->version->saves;
     const bool is_first_look = !std::exchange(closing->has_waited_for_others, true);
     if (!is_first_look && !saves.any()) {
         return false;
     }
-    // A caller that was killed must not wait for the store.
-    std::exchange(closing->reply, [](const Status& /*answered*/) {})({});
+    if (!is_lost) {
+        // A caller that was killed must not wait for the store.
+        std::exchange(closing->reply, [](const Status& /*answered*/) {})({});
+    }
     if (is_first_look) {
         waits_.after(kFlushFollows, decide);
     } else {
@@ -220,7 +224,7 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     const bool is_over = closing->has_waited_for_others && handle->writer->failed();
     const CloseDecision decision = is_over ? CloseDecision{CloseAction::kWait} : decide_close(facts);
     if (decision.action == CloseAction::kAbort && !closing->saves && !facts.version.answers_for_it &&
-        waits_for_others(closing)) {
+        waits_for_others(closing, decision.is_lost)) {
         return;
     }
     // A version that others hold may be written on, and renamed then; one that is given up may not.
