@@ -68,6 +68,20 @@ protected:
     }
     static Result<CommittedObject> publish(FileWriter& file) { return commit(file, CommitReason::kPublish); }
     [[nodiscard]] std::string saved() const { return file(kKey); }
+    int fetches_of_a_round(FileWriter& file, std::string& text) {
+        store.reset_calls();
+        add(file, text, "more");
+        EXPECT_TRUE(publish(file));
+        EXPECT_TRUE(saved() == text);
+        return store.calls(Operation::kGet);
+    }
+    void expect_no_further_fetch(FileWriter& file, std::string& text) {
+        // What a commit fetches goes to the disk beside it, and may come there after it.
+        EXPECT_TRUE(eventually([&] { return fetches_of_a_round(file, text) == 0; })) << text.size();
+        for (int round = 0; round < 3; ++round) {
+            EXPECT_EQ(fetches_of_a_round(file, text), 0) << text.size();
+        }
+    }
     void lose(Operation operation, int times, bool after_effect = false) {
         store.inject(Fault{operation, "", store_error(EIO, "ServiceUnavailable", 503), 0, times, after_effect});
     }

@@ -57,13 +57,7 @@ TEST_P(GrowingFileTest, WhatIsThereIsFetchedOnce) {
         add(*log, text, "one");
         ASSERT_TRUE(publish(*log));
         EXPECT_EQ(saved(), text);
-        store.reset_calls();
-        for (int round = 0; round < 3; ++round) {
-            add(*log, text, "more");
-            ASSERT_TRUE(publish(*log));
-            ASSERT_EQ(saved(), text);
-        }
-        EXPECT_EQ(store.calls(Operation::kGet), 0) << size;
+        expect_no_further_fetch(*log, text);
     }
 }
 
@@ -76,13 +70,7 @@ TEST_P(GrowingFileTest, WithoutPartCopiesItIsFetchedOnce) {
         ASSERT_TRUE(publish(*log));
         ASSERT_TRUE(saved() == text);
         EXPECT_GE(log->sent_again(), size);
-        store.reset_calls();
-        for (int round = 0; round < 3; ++round) {
-            add(*log, text, "more");
-            ASSERT_TRUE(publish(*log));
-            ASSERT_TRUE(saved() == text);
-        }
-        EXPECT_EQ(store.calls(Operation::kGet), 0) << size;
+        expect_no_further_fetch(*log, text);
         EXPECT_EQ(store.calls(Operation::kUploadPartCopy), 0) << size;
         expect_nothing_else_is_left();
     }
