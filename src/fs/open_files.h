@@ -223,7 +223,9 @@ private:
                                                                      const std::shared_ptr<FileWriter>& writer) const;
     void complete_facts(const Closing& closing, CloseFacts& facts) const;
     void decide_later(const std::shared_ptr<Closing>& closing);
-    [[nodiscard]] bool waits_for_others(const std::shared_ptr<Closing>& closing, bool is_lost);
+    [[nodiscard]] static bool waits_for_others(const Closing& closing, const CloseFacts& facts);
+    [[nodiscard]] bool must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
+                                       const CloseDecision& decision);
     void decide_and_close(const std::shared_ptr<Closing>& closing);
     // What an fsync by this handle has to save.
     [[nodiscard]] Written written_behind(const Handle& handle) const;

@@ -197,23 +197,51 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
 
 // The death of a process that wrote nothing, and seems to be the last that holds the file, while another may be closing
 // it as usual.
-bool OpenFiles::waits_for_others(const std::shared_ptr<Closing>& closing, bool is_lost) {
-    const auto decide = [this, closing] { decide_later(closing); };
-    StepsUnderWay& saves = closing->handle->version->saves;
-    const bool is_first_look = !std::exchange(closing->has_waited_for_others, true);
-    if (!is_first_look && !saves.any()) {
+bool OpenFiles::waits_for_others(const Closing& closing, const CloseFacts& facts) {
+    return !closing.saves && !facts.version.answers_for_it &&
+           (!closing.has_waited_for_others || closing.handle->version->saves.any());
+}
+
+// What gives a version up needs facts that still hold: to look them up took a while.
+bool OpenFiles::must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
+                                const CloseDecision& decision) {
+    const bool gives_up = decision.action == CloseAction::kAbort;
+    if (!gives_up && decision.action != CloseAction::kLeave) {
         return false;
     }
-    if (!is_lost) {
-        // A caller that was killed must not wait for the store.
-        std::exchange(closing->reply, [](const Status& /*answered*/) {})({});
+    WrittenVersion& version = *closing->handle->version;
+    const auto decide = [this, closing] { decide_later(closing); };
+    const auto answer_killed = [&] {
+        if (!decision.is_lost) {
+            // A caller that was killed must not wait for the store.
+            std::exchange(closing->reply, [](const Status& /*answered*/) {})({});
+        }
+    };
+    if (gives_up && waits_for_others(*closing, facts)) {
+        answer_killed();
+        if (!std::exchange(closing->has_waited_for_others, true)) {
+            waits_.after(kFlushFollows, decide);
+        } else {
+            version.saves.when_none(decide);
+        }
+        return true;
     }
-    if (is_first_look) {
-        waits_.after(kFlushFollows, decide);
-    } else {
-        saves.when_none(decide);
+    if (version.renames.any()) {
+        answer_killed();
+        version.renames.when_none(decide);
+        return true;
     }
-    return true;
+    if (version.fate.state(facts.closing_process.value_or(kUnseenProcess), facts.opener) != facts.version) {
+        decide();
+        return true;
+    }
+    // A version that others hold may be written on, and renamed then; one that is given up may not.
+    if (gives_up && !version.renames.shut_out()) {
+        answer_killed();
+        version.renames.when_none(decide);
+        return true;
+    }
+    return false;
 }
 
 void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
@@ -223,19 +251,7 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     // What it waited for may have failed.
     const bool is_over = closing->has_waited_for_others && handle->writer->failed();
     const CloseDecision decision = is_over ? CloseDecision{CloseAction::kWait} : decide_close(facts);
-    if (decision.action == CloseAction::kAbort && !closing->saves && !facts.version.answers_for_it &&
-        waits_for_others(closing, decision.is_lost)) {
-        return;
-    }
-    // A version that others hold may be written on, and renamed then; one that is given up may not.
-    StepsUnderWay& renames = handle->version->renames;
-    if ((decision.action == CloseAction::kAbort && !renames.shut_out()) ||
-        (decision.action == CloseAction::kLeave && renames.any())) {
-        if (!decision.is_lost) {
-            // A caller that was killed must not wait for the store.
-            std::exchange(closing->reply, [](const Status& /*answered*/) {})({});
-        }
-        renames.when_none([this, closing] { decide_later(closing); });
+    if (must_look_again(closing, facts, decision)) {
         return;
     }
     const Reply<void> reply = std::move(closing->reply);

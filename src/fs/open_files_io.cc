@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ckptfs/log.h"
+#include "fs/noted_change.h"
 #include "fs/open_files.h"
 #include "fs/paths.h"
 
@@ -46,17 +47,19 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
         reply({});
         return;
     }
-    note_writer(*handle, caller);
     counters_.written(data.data.size());
-    const VersionFate::Generation noted = handle->version->fate.generation();
+    const auto change =
+        std::make_shared<NotedChange>(handle->version->fate, [this, handle, caller] { note_writer(*handle, caller); });
+    const auto done = [change, reply = std::move(reply)](Status written) {
+        change->settle();
+        reply(std::move(written));
+    };
     if ((handle->flags & O_APPEND) != 0) {
-        handle->writer->append(std::move(data), std::move(reply));
+        handle->writer->append(std::move(data), done);
     } else {
-        handle->writer->write(offset, std::move(data), std::move(reply));
+        handle->writer->write(offset, std::move(data), done);
     }
-    if (handle->version->fate.generation() != noted) {
-        note_writer(*handle, caller);
-    }
+    change->settle();
 }
 
 void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
@@ -224,6 +227,7 @@ void OpenFiles::set_size(NodeId id, std::optional<HandleId> handle_id, std::uint
     }
     NodePtr node;
     std::shared_ptr<FileWriter> writer = handle != nullptr ? handle->writer : nullptr;
+    std::shared_ptr<NotedChange> change;
     bool temporary = false;
     // What is being written goes on while the mount ends.
     Status possible = writer != nullptr ? Status() : may_write();
@@ -236,8 +240,10 @@ void OpenFiles::set_size(NodeId id, std::optional<HandleId> handle_id, std::uint
             writer = node->writer;
         }
         if (possible && writer != nullptr && node->writer == writer && writer->size() != size) {
-            node->version->changed_at = state_.truncations.load();
-            handle != nullptr ? node->version->fate.resized(handle->opener) : node->version->fate.changed_by_mapping();
+            change = std::make_shared<NotedChange>(node->version->fate, [this, version = node->version, handle] {
+                version->changed_at = state_.truncations.load();
+                handle != nullptr ? version->fate.resized(handle->opener) : version->fate.changed_by_mapping();
+            });
         }
         const ObjectVersion version = node != nullptr ? node->committed.value_or(ObjectVersion{}) : ObjectVersion{};
         const bool changes = possible && version.size != size;
@@ -279,8 +285,14 @@ void OpenFiles::set_size(NodeId id, std::optional<HandleId> handle_id, std::uint
                 answer(cut);
             }
         });
-    } else {
+    } else if (change == nullptr) {
         writer->truncate(size, answer);
+    } else {
+        writer->truncate(size, [change, answer](const Status& cut) {
+            change->settle();
+            answer(cut);
+        });
+        change->settle();
     }
 }
 

@@ -60,6 +60,8 @@ struct VersionState {
     bool left_by_killed_writer = false;
     // Other processes with unsaved bytes, or an unsaved size, in it.
     std::vector<pid_t> other_writers;
+
+    bool operator==(const VersionState&) const = default;
 };
 
 class VersionFate {
@@ -73,8 +75,7 @@ public:
     void made(pid_t opener);
     // By ftruncate(2), to a size other than it had: it is at work on the version, as one that wrote.
     void resized(pid_t opener);
-    // By a descriptor of that opener. To be called before a write is handed over, and once more after it if the
-    // generation has changed in between: it may have missed the commit.
+    // By a descriptor of that opener. noted_change.h says when.
     void wrote(pid_t process, pid_t opener, Place place);
     // Pages of a mapping: any process that opened the file may have changed them.
     void changed_by_mapping();

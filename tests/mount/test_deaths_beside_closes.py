@@ -10,6 +10,8 @@ from harness.programs import wait_until
 
 from mount.test_half_files import start
 
+pytestmark = pytest.mark.sanitized
+
 MIB = 1 << 20
 
 

@@ -15,6 +15,8 @@ using std::chrono::milliseconds;
 
 // Long enough for what must not happen, on a machine that is not quite stuck.
 constexpr milliseconds kForAWhile{200};
+// Of open_files_closing.cc.
+constexpr milliseconds kFlushFollows{10};
 
 class CommitOrderTest : public FileSystemTest {
 protected:
@@ -98,6 +100,33 @@ TEST_F(CommitOrderTest, ACloseThatHasToWaitDoesNotPublishHalfOfWhatTheNextWrites
     EXPECT_TRUE(write(second, 4, " and half"));
     EXPECT_TRUE(close(second));
     EXPECT_EQ(store.content("p/f"), "half and half");
+}
+
+// Of a child that had inherited the descriptor and wrote nothing.
+TEST_F(CommitOrderTest, ADeathThatIsLookedIntoWhileACloseEndsGivesNothingUp) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "text"));
+    store.hold(Operation::kPut);
+    first = std::async(std::launch::async, [&] { return flush(handle); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    processes.killed = kProcess + 1;
+    std::atomic<int> looks = 0;
+    processes.while_looking = [&] {
+        if (++looks == 2) {
+            store.release(Operation::kPut);
+            EXPECT_TRUE(first.get());
+        }
+    };
+    std::promise<void> settled;
+    const Caller child{kProcess + 1, 0, 0, false, {}, [&settled] { settled.set_value(); }};
+    EXPECT_TRUE(answer<void>([&](auto reply) { fs->flush(handle, child, reply); }));
+    ASSERT_TRUE(eventually([&] { return timer.waiting(kFlushFollows) == 1; }));
+    timer.run(kFlushFollows);
+    settled.get_future().wait();
+    EXPECT_EQ(looks, 2);
+    EXPECT_TRUE(write(handle, 4, " and more"));
+    EXPECT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/f"), "text and more");
 }
 
 TEST_F(CommitOrderTest, AGivenUpCommitIsWaitedForToo) {

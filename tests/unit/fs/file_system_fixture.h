@@ -97,7 +97,12 @@ public:
         const auto found = descriptors.find(process);
         return found == descriptors.end() ? 0 : found->second;
     }
-    [[nodiscard]] bool written_by_others(std::uint64_t, pid_t) const override { return others_write; }
+    [[nodiscard]] bool written_by_others(std::uint64_t, pid_t) const override {
+        if (while_looking) {
+            while_looking();
+        }
+        return others_write;
+    }
     [[nodiscard]] bool handed_down(std::uint64_t, pid_t) const override { return handed_to_a_child; }
     [[nodiscard]] ExitState exit_state(pid_t thread) const override {
         if (thread == 0) {
@@ -111,6 +116,8 @@ public:
     pid_t killed = 0;
     bool others_write = false;
     bool handed_to_a_child = false;
+    // Called before it is told who else has a file open.
+    std::function<void()> while_looking;
 };
 
 class NotedKernelCache final : public KernelCache {

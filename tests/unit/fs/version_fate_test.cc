@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fs/noted_change.h"
+
 namespace ckptfs::fs {
 namespace {
 
@@ -132,6 +134,37 @@ TEST(VersionFate, WritersUnseenAreNotedAsSuch) {
     EXPECT_FALSE(fate.state(kParent, kParent).wrote);
     EXPECT_TRUE(fate.state(kUnseenProcess, kUnseenProcess).wrote);
     EXPECT_TRUE(fate.state(kParent, kParent).other_writers.empty());
+}
+
+class NotedChangeTest : public ::testing::Test {
+protected:
+    VersionFate fate;
+    NotedChange change{fate, [this] { fate.wrote(kParent, kParent, kInside); }};
+
+    [[nodiscard]] bool unsaved() const { return fate.state(kParent, kParent).unsaved; }
+};
+
+TEST_F(NotedChangeTest, WhatWasHandedOverBeforeACommitIsSavedByIt) {
+    EXPECT_TRUE(unsaved());
+    change.settle();
+    fate.committed(fate.commit_begins());
+    EXPECT_FALSE(unsaved());
+}
+
+TEST_F(NotedChangeTest, WhatWasHandedOverAfterACommitBeganIsNotSavedByIt) {
+    const VersionFate::Generation begun = fate.commit_begins();
+    change.settle();
+    fate.committed(begun);
+    EXPECT_TRUE(unsaved());
+}
+
+// The thread that hands it over may still be busy when its caller has its answer, and closes.
+TEST_F(NotedChangeTest, ACommitThatBeginsAfterTheAnswerSavesIt) {
+    change.settle();
+    const VersionFate::Generation begun = fate.commit_begins();
+    change.settle();
+    fate.committed(begun);
+    EXPECT_FALSE(unsaved());
 }
 
 }  // namespace
