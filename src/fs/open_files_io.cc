@@ -2,6 +2,7 @@
 // What happens on an open handle: reads, writes, and commits. Which close is one is decided in open_files_closing.cc.
 #include <fcntl.h>
 
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,11 @@ Failure bad_handle() {
 
 Failure given_up(const Handle& handle) {
     return failure(ESTALE, handle.writer->key() + ": stale descriptor; this process has since replaced the file");
+}
+
+// A change of a file that is removed meanwhile leads nowhere, as one after that does.
+bool is_lost_with_its_name(const Status& changed, const Node& node) {
+    return !changed && node.removed && changed.error().errno_value == ENOENT;
 }
 
 }  // namespace
@@ -50,8 +56,12 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
     counters_.written(data.data.size());
     const auto change =
         std::make_shared<NotedChange>(handle->version->fate, [this, handle, caller] { note_writer(*handle, caller); });
-    const auto done = [change, reply = std::move(reply)](Status written) {
+    const auto done = [change, node = handle->node, reply = std::move(reply)](Status written) {
         change->settle();
+        if (is_lost_with_its_name(written, *node)) {
+            node->has_dropped_writes = true;
+            written = {};
+        }
         reply(std::move(written));
     };
     if ((handle->flags & O_APPEND) != 0) {
@@ -288,9 +298,9 @@ void OpenFiles::set_size(NodeId id, std::optional<HandleId> handle_id, std::uint
     } else if (change == nullptr) {
         writer->truncate(size, answer);
     } else {
-        writer->truncate(size, [change, answer](const Status& cut) {
+        writer->truncate(size, [change, node, answer](const Status& cut) {
             change->settle();
-            answer(cut);
+            answer(is_lost_with_its_name(cut, *node) ? Status() : cut);
         });
         change->settle();
     }

@@ -25,6 +25,7 @@ protected:
         store.release(Operation::kCompleteUpload);
         store.release(Operation::kCopy);
         store.release(Operation::kPut);
+        store.release(Operation::kUploadPart);
     }
 
     // More than the first part, so that the commit is a CompleteMultipartUpload.
@@ -156,6 +157,32 @@ TEST_F(CommitOrderTest, ARemovedNameDoesNotComeBackByAnEarlierCommit) {
     store.release(Operation::kCompleteUpload);
     EXPECT_TRUE(first.get());
     EXPECT_TRUE(removed.get());
+    EXPECT_TRUE(store.keys().empty());
+}
+
+TEST_F(CommitOrderTest, AWriteThatWaitsAsItsFileIsRemovedLeadsNowhere) {
+    const Result<CreatedFile> file = create("f");
+    const HandleId handle = file->opened.handle;
+    store.hold(Operation::kUploadPart);
+    std::future<Status> written;
+    std::uint64_t block = 0;
+    do {
+        written = std::async(std::launch::async, [&] { return write(handle, block << 20, std::string(1 << 20, 'a')); });
+        ++block;
+    } while (written.wait_for(kForAWhile) == std::future_status::ready && written.get());
+    AttributeChange change;
+    change.size = 5;
+    auto cut = std::async(std::launch::async, [&] {
+        return answer<Attributes>([&](auto reply) { fs->setattr(file->entry.node, handle, change, reply); });
+    });
+    EXPECT_EQ(cut.wait_for(kForAWhile), std::future_status::timeout);
+    auto removed = std::async(std::launch::async, [&] { return unlink("f"); });
+    EXPECT_TRUE(written.get());
+    EXPECT_TRUE(cut.get());
+    store.release(Operation::kUploadPart);
+    EXPECT_TRUE(removed.get());
+    EXPECT_TRUE(write(handle, 0, "more"));
+    EXPECT_TRUE(close(handle));
     EXPECT_TRUE(store.keys().empty());
 }
 
