@@ -75,6 +75,9 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
     const pid_t process = opener(caller, flags);
     {
         const NodeTable::Lock lock = state_.nodes.lock();
+        if (state_.name_changes.wait({parent_id, name}, [=, this] { create(parent_id, name, flags, caller, reply); })) {
+            return;
+        }
         const Result<NodePtr> parent = state_.directory(lock, parent_id);
         Status valid;
         if (parent) {
@@ -126,6 +129,26 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
     }
 }
 
+// Its name is being removed or renamed.
+bool OpenFiles::opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
+                            const Reply<OpenedFile>& reply) {
+    const NodePtr node = state_.nodes.find(lock, id);
+    if (!writes(flags) || node == nullptr || !node->linked || node->parent == nullptr) {
+        return false;
+    }
+    const NameInDirectory named{node->parent->id, node->name};
+    return state_.name_changes.wait(named, [=, this] {
+        bool has_its_name = false;
+        {
+            const NodeTable::Lock now = state_.nodes.lock();
+            const NodePtr found = state_.nodes.find(now, id);
+            has_its_name = found != nullptr && found->parent != nullptr && found->parent->id == named.directory &&
+                           found->name == named.name;
+        }
+        has_its_name ? open(id, flags, caller, reply) : reply(failure(ESTALE, named.name + " was renamed"));
+    });
+}
+
 void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> reply) {
     auto request = std::make_shared<OpenRequest>();
     request->flags = flags;
@@ -135,6 +158,9 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
     Status found;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
+        if (opens_later(lock, id, flags, caller, request->reply)) {
+            return;
+        }
         request->node = state_.nodes.find(lock, id);
         const bool is_truncated = writes(flags) && (flags & O_TRUNC) != 0 && request->node != nullptr &&
                                   request->node->type == FileType::kFile && !request->node->removed;

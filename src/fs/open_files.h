@@ -173,6 +173,8 @@ private:
     void replace_earlier_versions(const NodePtr& node);
     void give_up_attempts(const std::vector<NodePtr>& versions);
 
+    [[nodiscard]] bool opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
+                                   const Reply<OpenedFile>& reply) REQUIRES(node_table);
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
                           const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
     OpenedFile add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,

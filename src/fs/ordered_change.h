@@ -11,11 +11,6 @@
 
 namespace ckptfs::fs {
 
-struct NameInDirectory {
-    NodeId directory = 0;
-    std::string name;
-};
-
 // May wait for the store; what it returns is called when the next change may begin.
 using OrderedChange = std::function<std::function<void()>()>;
 

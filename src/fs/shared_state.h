@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the parts of the filesystem share: the environment and the node table, and how nodes look from outside.
-// Threads: immutable but for the node table and the order of keys, which guard themselves.
+// Threads: immutable but for the node table, the order of keys and the changes of names, which guard themselves.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "fs/failed_siblings.h"
 #include "fs/file_system.h"
 #include "fs/key_order.h"
+#include "fs/name_changes.h"
 #include "fs/nodes.h"
 #include "fs/object_contents.h"
 #include "staged/growing_file.h"
@@ -32,6 +33,7 @@ struct SharedState {
     FileSystemEnvironment env;
     NodeTable nodes;
     KeyOrder key_order;
+    NameChanges name_changes;
     ObjectContents contents;
     FailedSiblings failed;
     const std::shared_ptr<DeleteConditions> deletes;

@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 
@@ -374,3 +375,28 @@ def test_a_failed_rename_leaves_the_file_that_it_was_to_replace(mount, simulator
         os.fsync(target.fileno())
     assert simulator.content(f"{prefix}target") == b"kept!"
     assert simulator.content(f"{prefix}source") == b"source"
+
+
+CHANGES = {"removed": ("DeleteObject", "os.unlink(sys.argv[1])"),
+           "renamed": ("CopyObject", "os.rename(sys.argv[1], sys.argv[1] + '.old')"),
+           "replaced": ("CopyObject", "os.rename(sys.argv[1] + '.tmp', sys.argv[1])")}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("sees_it", [True, False], ids=["seen", "unseen"])
+def test_what_is_saved_after_a_killed_process_began_to_change_the_name_stays(mount, simulator, prefix, change, sees_it):
+    """By a cleanup that is killed while the store is slow, and by the next attempt."""
+    made = mount("--metadata-ttl", "1s" if sees_it else "0s")
+    for name in ("file", "file.tmp"):
+        (made / name).write_bytes(name.encode())
+    operation, script = CHANGES[change]
+    simulator.inject({"op": operation, "key": prefix + "*", "action": "slow", "ms": 600})
+    process = subprocess.Popen([sys.executable, "-c", "import os, sys; " + script, made / "file"])
+    wait_until(lambda: simulator.fault_hits() > 0, "the request to be under way")
+    process.kill()
+    process.wait()
+    (made / "file").write_bytes(b"saved since")
+    assert simulator.content(prefix + "file") == b"saved since"
+    assert (made / "file").read_bytes() == b"saved since"
+    if change == "renamed":
+        assert simulator.content(prefix + "file.old") == b"file"

@@ -26,6 +26,7 @@ protected:
         store.release(Operation::kCopy);
         store.release(Operation::kPut);
         store.release(Operation::kUploadPart);
+        store.release(Operation::kRemove);
     }
 
     // More than the first part, so that the commit is a CompleteMultipartUpload.
@@ -184,6 +185,64 @@ TEST_F(CommitOrderTest, AWriteThatWaitsAsItsFileIsRemovedLeadsNowhere) {
     EXPECT_TRUE(write(handle, 0, "more"));
     EXPECT_TRUE(close(handle));
     EXPECT_TRUE(store.keys().empty());
+}
+
+// A process that is killed in unlink(2) or rename(2) does not wait for the store's answer.
+TEST_F(CommitOrderTest, WhoOpensWhatIsBeingRemovedToWriteWritesANewFile) {
+    for (const int flags : {O_WRONLY | O_TRUNC, O_RDWR, O_WRONLY | O_APPEND}) {
+        const NodeId node = save("f", "old");
+        store.hold(Operation::kRemove);
+        auto removed = std::async(std::launch::async, [&] { return unlink("f"); });
+        ASSERT_TRUE(store.wait_until_held(Operation::kRemove, 1));
+        auto opened = std::async(std::launch::async, [&] { return open(node, flags); });
+        auto created = std::async(std::launch::async, [&] { return create("f", flags); });
+        EXPECT_EQ(opened.wait_for(kForAWhile), std::future_status::timeout);
+        EXPECT_EQ(created.wait_for(kForAWhile), std::future_status::timeout);
+        EXPECT_TRUE(open(node, O_RDONLY));
+        store.release(Operation::kRemove);
+        EXPECT_TRUE(removed.get());
+        EXPECT_EQ(errno_of(opened.get()), ESTALE) << "so that the kernel looks once more";
+        const Result<CreatedFile> file = created.get();
+        ASSERT_TRUE(file);
+        EXPECT_TRUE(write(file->opened.handle, 0, "new"));
+        EXPECT_TRUE(close(file->opened.handle));
+        EXPECT_EQ(store.content("p/f"), "new");
+        EXPECT_TRUE(unlink("f"));
+    }
+}
+
+TEST_F(CommitOrderTest, WhoOpensWhatCannotBeRemovedWritesIt) {
+    const NodeId node = save("f", "old");
+    store.hold(Operation::kRemove);
+    store.inject(Fault{Operation::kRemove, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    auto removed = std::async(std::launch::async, [&] { return unlink("f"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemove, 1));
+    auto opened = std::async(std::launch::async, [&] { return open(node, O_WRONLY | O_TRUNC); });
+    EXPECT_EQ(opened.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kRemove);
+    EXPECT_FALSE(removed.get());
+    const Result<OpenedFile> file = opened.get();
+    ASSERT_TRUE(file);
+    EXPECT_TRUE(write(file->handle, 0, "new"));
+    EXPECT_TRUE(close(file->handle));
+    EXPECT_EQ(store.content("p/f"), "new");
+}
+
+TEST_F(CommitOrderTest, WhoOpensWhatIsBeingRenamedOrReplacedToWriteWaits) {
+    const NodeId source = save("f", "renamed");
+    const NodeId target = save("g", "replaced");
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [&] { return rename("f", "g"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    auto first_opened = std::async(std::launch::async, [&] { return open(source, O_WRONLY | O_TRUNC); });
+    auto second_opened = std::async(std::launch::async, [&] { return open(target, O_WRONLY | O_TRUNC); });
+    EXPECT_EQ(first_opened.wait_for(kForAWhile), std::future_status::timeout);
+    EXPECT_EQ(second_opened.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_EQ(errno_of(second_opened.get()), ESTALE);
+    EXPECT_EQ(errno_of(first_opened.get()), ESTALE) << "its name is free";
+    EXPECT_EQ(store.content("p/g"), "renamed");
 }
 
 TEST_F(CommitOrderTest, ARenameWaitsForAnEarlierCommitOfEitherName) {
