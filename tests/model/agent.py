@@ -136,8 +136,19 @@ class Agent:
 
     # --- names
 
-    def save(self, path, flags, tag, size):
+    def save(self, path, flags, tag, size, mapped=False):
         descriptor = os.open(path, FLAGS[flags])
+        if mapped:
+            # As numpy.memmap does.
+            try:
+                os.ftruncate(descriptor, size)
+                pages = mmap.mmap(descriptor, size)
+            finally:
+                os.close(descriptor)
+            with pages:
+                pages[:] = pattern(tag, 0, size)
+                pages.flush()
+            return
         try:
             write_all(descriptor, pattern(tag, 0, size), None)
         finally:

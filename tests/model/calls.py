@@ -72,24 +72,23 @@ class Calls(State):
         """By a rename under way, as by that of a directory: "What other mounts change in the source meanwhile moves"."""
         for each in self.calls.values():
             if each.step["do"] == "rename" and each.step["path"] == path:
-                each.touched[each.step["other"]] |= contents - {ABSENT}
-                self.names[each.step["other"]].may |= contents - {ABSENT}
+                self.may_become(each, each.step["other"], contents - {ABSENT})
 
     def appended_to_as_well(self, path: str, contents: set) -> None:
         """By a save under way: "appending starts from the committed object", of when the save opens the file."""
         for each in self.calls.values():
             if each.step["do"] == "save" and each.step["flags"] in ("a", "a+") and each.step["path"] == path:
-                longer = {(content or b"") + bytes_of(each.step) for content in contents}
-                each.touched[path] |= longer
-                self.names[path].may |= longer
+                self.may_become(each, path, {(content or b"") + bytes_of(each.step) for content in contents})
 
     def cut_as_well(self, path: str, contents: set) -> None:
         """By a truncate(2) under way, which may find the name only now."""
         for each in self.calls.values():
             if each.step["do"] == "cut" and each.step["path"] == path:
-                shorter = {cut(content, each.step["size"]) for content in contents - {ABSENT}}
-                each.touched[path] |= shorter
-                self.names[path].may |= shorter
+                self.may_become(each, path, {cut(content, each.step["size"]) for content in contents - {ABSENT}})
+
+    def may_become(self, call: Call, path: str, contents: set) -> None:
+        call.touched[path] |= contents
+        self.names[path].may |= contents
 
     def meet(self, one: Call, other: Call) -> None:
         both = self.places(one) & self.places(other)
@@ -104,6 +103,11 @@ class Calls(State):
                     and b"" in changing.file.contents):
                 for _, path in both:
                     self.cannot_judge(path)
+        for syncing, changing in ((one, other), (other, one)):
+            # The sync may come after the change.
+            if (syncing.step["do"] == "fsync" and changing.step["do"] in ("write", "pwrite", "truncate")
+                    and changing.file.path in syncing.touched):
+                self.may_become(syncing, changing.file.path, self.being_written(changing))
         for tree, opening in ((one, other), (other, one)):
             path = opening.step.get("path", "")
             if (tree.step["do"] == "rename_tree" and opening.step["do"] == "open"
@@ -147,11 +151,14 @@ class Calls(State):
 
     def end(self, call: Call, result: dict, found: dict[str, bytes]) -> None:
         step = call.step
-        call.excused = call.excused or self.trouble or self.may_have_ended(step)
+        call.excused = (call.excused or self.trouble or self.may_have_ended(step)
+                        or (self.mount_of(step) in self.tight and (result.get("errno") == "ENOSPC" or "died" in result)))
         self.judging = call
         self.calls.pop(step.get("agent"), None)
         for file in {id(each): each for each in (call.file, call.other) if each}.values():
             file.busy -= 1
+        if call.dead or "died" in result:
+            self.tree_lost(call)
         if call.dead:
             outcomes = self.perhaps(call)
         elif "died" in result:
@@ -190,6 +197,16 @@ class Calls(State):
                               step.get("agent", ""), truncated, outcome.certain, call.crossed)
         self.judging = None
 
+    def tree_lost(self, call: Call) -> None:
+        """Whether a directory was renamed or removed, and which files of it, is not known."""
+        if call.step["do"] in ("rename_tree", "remove_tree"):
+            self.unfinished_renames = True
+            for path in filter(None, (call.step["path"], call.step.get("other"))):
+                self.directories.discard(path)
+                self.lost_directories.add(path)
+            for path in call.touched:
+                self.cannot_judge(path)
+
     def half_written(self, call: Call) -> None:
         """What grows may be published with what was being written."""
         if call.step["do"] in ("write", "pwrite", "truncate") and (call.file.kept or call.file.perhaps_kept):
@@ -211,7 +228,7 @@ class Calls(State):
         file = description.file if description else None
         # "Reading back what has been written to a new file that is open for writing only" is not promised.
         # And fstat(2), by which it is mapped, asks for no descriptor's size: of versions behind one inode any may answer.
-        gone = file is not None and (file.path is None or file.overtaken or file.vague() or file.failed or file.ordered
+        gone = file is not None and (file.path is None or self.contested(file) or file.vague() or file.failed or file.ordered
                                      or file.write_only or file.split or file.sibling)
         if not call.excused and not (call.step["do"] in ("map_read", "map_write") and gone):
             self.differ("died", f"{call.step['agent']} died in {call.step}")

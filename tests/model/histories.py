@@ -60,12 +60,16 @@ class Author:
         self.names = dice.sample(NAMES, dice.choice([1, 2, 3, 5]))
         self.sizes = SIZES + (LARGE if dice.random() < 0.25 else [])
         self.large = len(self.sizes) > len(SIZES)
+        # How many saves are made through a mapping.
+        self.maps = dice.choice([0, 0, 0.2, 0.5])
         self.overlap = dice.choice([0, 0, 0.1, 0.4])
         self.faults = dice.choice(["none", "passing", "slow", "lasting"])
         mounts = dice.choice([1, 1, 2, 2, 3])
         agents = dice.choice([2, 3, 4, 6])
         self.history = {"seed": seed, "mounts": mounts, "agents": [f"p{index}" for index in range(agents)],
                         "options": [self.options() for _ in range(mounts)], "steps": []}
+        if dice.random() < 0.2:
+            self.history["rooms"] = [dice.choice([0, 64, 400]) for _ in range(mounts)]
         self.slots = self.tags = self.children = 0
         self.queue: list[dict] = []
         self.last: dict | None = None
@@ -125,7 +129,8 @@ class Author:
 
     def save(self, model):
         flags = self.dice.choice(["w", "w", "w", "a", "x"])
-        return self.named(model, "save", flags=flags, tag=self.tag(), size=self.dice.choice(self.sizes))
+        mapped = {"flags": "w+", "mapped": True} if self.dice.random() < self.maps else {}
+        return self.named(model, "save", **{"flags": flags, **mapped}, tag=self.tag(), size=self.dice.choice(self.sizes))
 
     def load(self, model):
         return self.named(model, "load")
@@ -260,16 +265,29 @@ class Author:
         return {"do": "kill_group", "who": sorted(self.dice.sample(holders, self.dice.choice([2, len(holders)])))}
 
     def strike(self, model):
-        """A death in the middle of what saves a file: of the process that waits for it, or of another."""
+        """A death in the middle of what takes long: of a process that waits for it, of another, or of the mount."""
         if model.faults or self.queue or len(model.agents) < 2:
             return None
-        kind = self.dice.choice(["close", "close", "fsync", "rename", "save"])
-        step = self.by_slot(model, kind) if kind in SLOT_STEPS else getattr(self, kind)(model)
-        death = self.kill(model)
-        if step is None or death is None:
+        dice = self.dice
+        steps = [self.struck(model, STRUCK) for _ in range(dice.choice([1, 1, 2]))]
+        after = [{"do": "heal"}]
+        if dice.random() < 0.2:
+            # What meets a directory that is renamed or removed is judged when that has ended.
+            steps, after = [self.struck(model, STRUCK_TREES)], [*after, {"do": "rest"}]
+        blow = getattr(self, dice.choices(["kill", "kill_group", "crash", "unmount"], [6, 1, 1, 1])[0])(model)
+        if blow is None or None in steps:
             return None
-        self.queue += [{**step, "wait": self.dice.choice([0, 0.02, 0.1])}, death, {"do": "heal"}]
-        return {"do": "fault", "rules": [{"op": "*", "action": "slow", "ms": self.dice.choice([50, 300])}], "hard": False}
+        if len(steps) > 1 and all(step.get("path") in NAMES for step in steps) and dice.random() < 0.7:
+            steps[1]["path"] = steps[0]["path"]
+        self.queue += [*({**step, "wait": dice.choice([0, 0.02, 0.1])} for step in steps), blow, *after]
+        rules = [{"op": "*", "action": "slow", "ms": dice.choice([50, 300])}]
+        if dice.random() < 0.2:
+            rules.insert(0, {"op": dice.choice(WRITES), "action": dice.choice(PASSING), "times": 1})
+        return {"do": "fault", "rules": rules, "hard": False}
+
+    def struck(self, model, kinds):
+        kind = self.dice.choices(list(kinds), list(kinds.values()))[0]
+        return self.by_slot(model, kind) if kind in SLOT_STEPS else getattr(self, kind)(model)
 
     def pause(self, model):
         return {"do": "pause", "mount": self.dice.randrange(model.points)} if model.points > 1 else None
@@ -323,4 +341,6 @@ class Author:
         return {"do": "fault", "rules": [rule], "hard": hard}
 
 
+STRUCK = {"close": 6, "fsync": 3, "rename": 4, "save": 4, "truncate": 1, "open": 2, "write": 1, "cut": 1, "unlink": 1}
+STRUCK_TREES = {"rename_tree": 3, "remove_tree": 1, "remove_files": 1, "fill": 1, "mark": 1}
 SLOT_STEPS = {"write", "pwrite", "map_write", "truncate", "read", "map_read", "fsync", "close", "dup"}

@@ -70,6 +70,7 @@ class MarkerRules(MountRules):
                 self.names[file.path].before |= file.contents
                 file.perhaps_saved = True
                 self.overtake(file.path, file)
+                self.cut_away(file.path, file.mount, file, "", file.truncated, False, False)
         return Call(step, {step["path"]: {bytes_of(step)}})
 
     def mark_ends(self, call, result, found):

@@ -115,5 +115,6 @@ class MountRules(NameRules):
             self.removals[old] = self.removals.pop(mount)
         for path, remover in self.last_remover.items():
             self.last_remover[path] = old if remover == mount else remover
-        if mount in self.cached:
-            self.cached.add(old)
+        for kind in (self.cached, self.tight):
+            if mount in kind:
+                kind.add(old)

@@ -10,12 +10,17 @@ from rules import Rules
 
 class NameRules(Rules):
     def save_ready(self, step):
+        file = self.live(step["mount"], step["path"])
+        shared = (file is not None and file.writers()) or self.ghosts_of(step["mount"], step["path"]) is not None
+        if step.get("mapped") and (shared or any(
+                (step["mount"], step["path"]) in self.places(call) for call in self.calls.values())):
+            # Of versions behind one inode any may answer what it asks before it maps.
+            return False
         if step["flags"] in ("w", "w+"):
             renamed = any(step["path"] in call.touched and call.step["do"] in ("rename", "rename_tree")
                           for call in self.calls.values())
             # What is open as it is renamed is saved under the other name.
-            return self.parent_is_there(step["path"]) and not self.is_appended_to(step) and not renamed
-        file = self.live(step["mount"], step["path"])
+            return self.parent_is_there(step["path"]) and not self.is_joined(step) and not renamed
         if file is not None and (file.writers() or file.overtaken):
             return False
         return self.open_ready({**step, "slot": ""})
@@ -23,12 +28,17 @@ class NameRules(Rules):
     def save_begins(self, step):
         step["at"] = 0
         data = bytes_of(step)
+        if step.get("mapped"):
+            # Published as its descriptor is closed, with its size, and again by msync(2).
+            return Call(step, {step["path"]: {data, bytes(step["size"])}})
         if step["flags"] not in ("a", "a+"):
             return Call(step, {step["path"]: {data}})
         return Call(step, {step["path"]: {(content or b"") + data for content in self.names[step["path"]].may}})
 
     def save_ends(self, call, result, found):
         step = call.step
+        if step.get("mapped") and result["ok"]:
+            call.touched[step["path"]] -= {bytes(step["size"])}
         file = self.live(step["mount"], step["path"])
         if file is not None and step["flags"] in ("w", "w+"):
             promised = self.saved_over(call, file, result["ok"])

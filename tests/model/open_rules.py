@@ -19,7 +19,7 @@ class OpenRules(Calls):
             # Which of the two comes first decides what becomes of the file.
             return False
         if flags in ("r", "w", "w+"):
-            return flags == "r" or not self.is_appended_to(step)
+            return flags == "r" or not self.is_joined(step)
         if any(call.step["do"] in ("open", "save") and (step["mount"], path) in self.places(call)
                for call in self.calls.values()):
             # Which of the two comes first decides whether they have one file.
@@ -28,9 +28,12 @@ class OpenRules(Calls):
             return False
         return name.settled() and self.ghosts_of(step["mount"], path) is None
 
-    def is_appended_to(self, step) -> bool:
-        """By a save under way: whether that goes on in the file, or behind what is written anew, follows from its order."""
-        return any(call.step["do"] == "save" and call.step["flags"] in ("a", "a+")
+    def is_joined(self, step) -> bool:
+        """By a save under way: whether that goes on in the file, or behind what is written anew, follows from its order.
+
+        One that maps it sees the size of any version behind its inode.
+        """
+        return any(call.step["do"] == "save" and (call.step["flags"] in ("a", "a+") or call.step.get("mapped"))
                    and (step["mount"], step["path"]) in self.places(call) for call in self.calls.values())
 
     def open_begins(self, step):

@@ -9,7 +9,7 @@ from harness.simulator import BUCKET
 from mount_rules import DRAIN
 from mount_steps import MountSteps, Stuck
 from reference import QUICK, RETRY_FOR, SLOW
-from world import Agents, LivingMount, Store
+from world import Agents, LivingMount, SmallDisk, Store
 
 OPTIONS = ("--max-memory", "128M", "--retry-for", f"{RETRY_FOR:.0f}s", "--stall-timeout", "2s",
            "--drain-timeout", f"{DRAIN:.0f}s", "--fuse-threads", "4", "--http-threads", "1", "--log-level", "info")
@@ -19,6 +19,7 @@ OF_AGENTS = {"open", "write", "pwrite", "map_write", "dup", "fork", "exec", "tru
              "list", "fill", "rename_tree", "cut", "mark"}
 PUT = {"PutObject", "HeadObject", "GetObject", "CreateMultipartUpload", "UploadPart", "UploadPartCopy",
        "AbortMultipartUpload", "CompleteMultipartUpload", "ListObjectsV2", "ListMultipartUploads"}
+POINTERS = (".txt", ".metadata")
 # Calls that are quick while other operations of the store hang.
 NEEDS = {**dict.fromkeys(("write", "pwrite", "dup", "fork", "exec"), set()),
          **dict.fromkeys(("save", "fsync", "close"), PUT)}
@@ -33,6 +34,7 @@ class Player(MountSteps):
         self.prefix = prefix
         self.history = history
         self.mounts: list[LivingMount] = []
+        self.disks: list[SmallDisk] = []
         self.agents = Agents()
         self.model = tree_rules.Model(history["mounts"], RETRY_FOR)
         self.model.cached = {index for index, options in enumerate(history["options"]) if "never" in options}
@@ -45,15 +47,24 @@ class Player(MountSteps):
 
     def __enter__(self):
         for index in range(self.history["mounts"]):
-            options = self.history.get("options", [])
             self.mounts.append(LivingMount(f"s3://{BUCKET}/{self.prefix}", self.simulator.environment(), *OPTIONS,
-                                           *(options[index] if index < len(options) else [])))
+                                           *self.options(index)))
         for name in self.history["agents"]:
             self.agents.start(name)
         self.agents.connected(*self.history["agents"])
         self.agents.taken()
         self.model.agents = set(self.history["agents"])
         return self
+
+    def options(self, index: int) -> list[str]:
+        """Of this mount, with its disk."""
+        given = self.history.get("options", [])
+        options = list(given[index]) if index < len(given) else []
+        if kib := dict(enumerate(self.history.get("rooms", []))).get(index):
+            self.disks.append(SmallDisk(kib))
+            options += ["--staging-dir", str(self.disks[-1].path)]
+            self.model.tight.add(index)
+        return options
 
     def __exit__(self, *_) -> None:
         self.simulator.clear_faults()
@@ -63,8 +74,8 @@ class Player(MountSteps):
             if process.pid and not process.ended():
                 self.agents.signal(process.name, signal.SIGKILL)
         self.agents.end()
-        for mount in self.mounts:
-            mount.remove()
+        for each in [*self.mounts, *self.disks]:
+            each.remove()
 
     # --- one step
 
@@ -97,7 +108,7 @@ class Player(MountSteps):
         return SLOW + 3 * RETRY_FOR + one_by_one * self.slowest
 
     def request(self, step: dict) -> dict:
-        keep = {"open": ("flags", "slot"), "save": ("flags", "tag", "size"), "write": ("slot", "tag", "at", "size"),
+        keep = {"open": ("flags", "slot"), "save": ("flags", "tag", "size", "mapped"), "write": ("slot", "tag", "at", "size"),
                 "fill": ("count", "tag", "size", "ending"), "cut": ("size",), "mark": ("tag", "size"),
                 "dup": ("slot", "other"), "fork": ("name",), "truncate": ("slot", "size")}
         keep["pwrite"] = keep["map_write"] = keep["write"]
@@ -158,6 +169,9 @@ class Player(MountSteps):
         if needs is not None and self.model.mount_of(step) in self.model.removals:
             # A name is written again once its removal has been made, or has failed.
             needs = needs | {"DeleteObject", "DeleteObjects"}
+        if step.get("path", "").endswith(POINTERS) and self.calls:
+            # A commit marker waits for what is being saved beside it.
+            needs = None
         if needs is not None and not self.memory_is_short():
             slowed = {rule["op"] for rule in self.model.faults} | call.slowed
             # Waits for the same name are in order.

@@ -103,6 +103,8 @@ class File:
     answering: set = dataclasses.field(default_factory=set)
     # Not only cut or stretched.
     written: bool = False
+    # Since it was last written.
+    resized: bool = False
     # Not only at its end.
     written_inside: bool = False
     # A killed process has changed it; nothing else may publish that.
@@ -187,9 +189,15 @@ class Description:
     unwritten: bool = False
     # Its opener has saved the name since: "takes no more writes".
     perhaps_given_up: bool = False
+    # What it was opened as, where it goes on in another version: the mount knows it by that inode.
+    opened_as: "File | None" = None
     opened: int = dataclasses.field(default_factory=changes.__next__)
     # How many descriptors each agent has.
     holders: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+
+    @property
+    def inode(self) -> File:
+        return (self.opened_as or self.file).inode
 
     @property
     def writable(self) -> bool:
@@ -218,8 +226,12 @@ class State:
         self.retry_for = retry_for
         # Mounts that write through the page cache.
         self.cached: set[int] = set()
+        # Those whose --staging-dir has little room.
+        self.tight: set[int] = set()
         self.names: dict[str, Name] = collections.defaultdict(Name)
         self.directories: set[str] = set()
+        # Of those whose rename or removal was cut short it is not known what is there: nothing is done in them any more.
+        self.lost_directories: set[str] = set()
         # What a mount has open under a name now. Older versions that are open still are only found by descriptors.
         self.nodes: list[dict[str, File]] = [{} for _ in range(mounts)]
         self.slots: dict[tuple[str, str], Description] = {}
@@ -395,6 +407,14 @@ class State:
         """"What changes a name on one mount takes effect in the order in which it was asked for"."""
         if mount is not None and self.going_on.get(path, (set(), 0.0, None))[2] == mount:
             self.going_on.pop(path, None)
+
+    def perhaps_published(self, file: File) -> None:
+        """By a death: what its writers left of it may be there, or what was there before."""
+        name = self.names[file.path]
+        name.may |= file.contents
+        name.before |= file.contents
+        if name.at_rest is not None:
+            name.at_rest = name.at_rest | file.contents
 
     def committed(self, file: File) -> None:
         file.changed_by.clear()

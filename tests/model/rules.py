@@ -92,7 +92,7 @@ class Rules(OpenRules):
             file.change(step["agent"], description.opener, lambda content: put(content, at, data))
         if step["do"] == "write" and not description.appends:
             description.position = at + len(data)
-        file.written = True
+        file.written, file.resized = True, False
         file.written_inside = file.written_inside or step["do"] != "write" or not description.appends
         # "What was only appended to" is kept as a log is.
         file.perhaps_kept = file.perhaps_kept or not (file.kept or file.written_inside)
@@ -127,10 +127,13 @@ class Rules(OpenRules):
             named.contents = named.contents - {ABSENT} or {b""}
         elif named.vague() or named.overtaken:
             named.doubtful = True
+        # It may as well go on in its own.
+        named.unjudged = named.unjudged or file.unjudged
         self.opened_otherwise(named, description.flags)
         file.descriptions.remove(description)
         named.descriptions.append(description)
         named.openers.add(description.opener)
+        description.opened_as = description.inode
         description.file, description.unwritten, description.opened = named, False, next(changes)
         return named
 
@@ -158,6 +161,7 @@ class Rules(OpenRules):
             # The mount takes it for the opener's: "has set a size by a descriptor that it opened".
             file.doubtful = True
         file.change(call.step["agent"], description.opener, lambda content: cut(content, size))
+        file.resized = True
         self.note_kept(file)
 
     def read_ready(self, step):
@@ -280,7 +284,9 @@ class Rules(OpenRules):
             # Of a reader: the failure is that of the version that has the name.
             beside = [each for each in self.files()
                       if not description.writable and each.path == file.path and each.mount == file.mount]
-            self.refused(call, result, *(error for each in [file, *beside] for error in self.may_conflict(each)))
+            # Made, and its maker was killed before it wrote: it has failed.
+            made = ["EIO"] if file.abandoned else []
+            self.refused(call, result, *made, *(error for each in [file, *beside] for error in self.may_conflict(each)))
             self.fail(file)
             file.doubtful = file.doubtful or call.excused or file.overtaken
             return self.perhaps(call)
@@ -360,8 +366,9 @@ class Rules(OpenRules):
 
     def held_otherwise(self, agent: str, description: Description | None, file: File) -> bool:
         """By descriptors of the same inode, of which the mount cannot tell whether they are duplicates of this one."""
-        return any(each is not description and owner == agent and each.writable
-                   and each.file.inode is file.inode and (each.opener != agent or each.holders[agent] > 1)
+        inode = description.inode if description is not None else file.inode
+        return any(each is not description and owner == agent and each.writable and each.inode is inode
+                   and (each.opener != agent or each.holders[agent] > 1)
                    for (owner, _), each in self.slots.items())
 
     @staticmethod

@@ -16,6 +16,9 @@ class Model(MarkerRules):
         return (not any(self.names[path].active for path in self.below(directory))
                 and not any(file.busy and file.path and file.path.startswith(directory + "/") for file in self.files()))
 
+    def mkdir_ready(self, step):
+        return step["path"] not in self.lost_directories
+
     def mkdir_ends(self, call, result, found):
         path = call.step["path"]
         if result["ok"] or path in self.directories:
@@ -70,7 +73,7 @@ class Model(MarkerRules):
             unclear = (time.monotonic() < self.renamed_at + TTL or any(
                 file.path in call.touched and (file.mount != mount or file.vague() or file.failed)
                 for file in self.files()) or any(self.names[path].mixed for path in call.touched)
-                or any(self.names[path].at_rest for path in call.touched))
+                or any(self.names[path].at_rest or ABSENT in self.names[path].before for path in call.touched))
             self.refused(call, result, *(("ENOENT", "ESTALE", "ENOTEMPTY", "EBUSY") if unclear else ()))
             if call.excused:
                 self.trouble_in_batch(call.touched)
@@ -146,7 +149,7 @@ class Model(MarkerRules):
 
     def rename_tree_ready(self, step):
         path, other = step["path"], step["other"]
-        return (path in self.directories and other not in self.directories and path != other
+        return (path in self.directories and other not in self.directories | self.lost_directories and path != other
                 and self.quiet_below(path) and self.quiet_below(other)
                 and all(self.names[each].may == {ABSENT} for each in self.below(other))
                 and not any(file.path and file.path.startswith(other + "/") for file in self.files())
@@ -264,19 +267,16 @@ class Model(MarkerRules):
             return
         if file.vague():
             file.half = file.half or bool(others)
-            name.may |= file.contents
-            name.before |= file.contents
+            self.perhaps_published(file)
         elif file.fresh and not file.changed_by:
             # It has made what others have open: "a sync, a rename and a commit marker fail too".
             file.half = bool(others) and agent == file.maker
             file.abandoned = not others
             # Truncated and not written: the earlier version stays. Where there is none, an empty log harms nobody.
             if (file.kept or file.perhaps_kept) and not others and name.may == {ABSENT}:
-                name.may |= file.contents
-                name.before |= file.contents
+                self.perhaps_published(file)
         elif agent in file.answering and file.perhaps_kept and not others:
-            name.may |= file.contents
-            name.before |= file.contents
+            self.perhaps_published(file)
             # Who still reads it may find it lost.
             file.doubtful = True
         elif agent in file.answering and file.kept:
@@ -284,11 +284,11 @@ class Model(MarkerRules):
                 # Cut or stretched only, it keeps its version.
                 file.half = not file.written
             else:
-                name.may |= file.contents
-                name.before |= file.contents
+                self.perhaps_published(file)
                 # "One that was truncated and not written keeps its version."
                 if file.written and not file.overtaken and not self.trouble and not name.active:
-                    name.at_rest = set(file.contents)
+                    # What was written may have been published before it was cut or stretched.
+                    name.at_rest = file.contents | (file.states if file.resized else set())
         elif agent in file.answering:
             # Without writers it ends: readers of it hold nothing that could be saved.
             file.half = bool(others)
@@ -299,8 +299,7 @@ class Model(MarkerRules):
                     del self.nodes[file.mount][file.path]
         elif file.changed_by and not others:
             # Those who changed it have closed it.
-            name.may |= file.contents
-            name.before |= file.contents
+            self.perhaps_published(file)
 
     def fault_ends(self, call, result, found):
         self.faults += call.step["rules"]

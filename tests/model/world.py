@@ -101,6 +101,19 @@ class Store:
         return False
 
 
+class SmallDisk:
+    """A --staging-dir with room for so much."""
+
+    def __init__(self, kib: int) -> None:
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="ckptfs-test-"))
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", self.path], check=True)
+
+    def remove(self) -> None:
+        # A mount that was unmounted may still have files in it.
+        subprocess.run(["umount", "-l", self.path], check=True)
+        self.path.rmdir()
+
+
 class LivingMount(Mount):
     """A mount that can be killed, and made again in its place."""
 
