@@ -4,7 +4,7 @@
 import dataclasses
 import time
 
-from reference import ABSENT, BATCHED, File, Outcome, State, bytes_of, changes, cut, put
+from reference import ABSENT, BATCHED, KEPT, PERHAPS_KEPT, File, Outcome, State, bytes_of, changes, cut, put
 
 
 @dataclasses.dataclass
@@ -17,6 +17,8 @@ class Call:
     excused: bool = False
     seen: set = dataclasses.field(default_factory=set)
     other: File | None = None
+    # A save: the empty file that was open, and that it has written.
+    joined: File | None = None
     # Its mount was killed meanwhile: what it answers means nothing.
     dead: bool = False
     # Another call concerned the same name on the same mount meanwhile: which was first is not known.
@@ -170,6 +172,8 @@ class Calls(State):
             if step["do"] == "open" and self.looked_at(call) is None:
                 self.cannot_judge(step["path"])
             self.half_written(call)
+            if step["do"] == "save" and (step["flags"] in ("a", "a+") or step["path"].endswith((*KEPT, *PERHAPS_KEPT))):
+                self.cut_short[step["path"]] |= call.touched[step["path"]]
             if step["do"] == "save" and self.names[step["path"]].before == {ABSENT}:
                 # An empty log harms nobody.
                 call.touched[step["path"]].add(b"")
@@ -190,10 +194,10 @@ class Calls(State):
             if outcome.certain:
                 self.comes_after(path, self.mount_of(step))
             if outcome.contents:
-                self.overtake(path, call.file)
+                self.overtake(path, call.file or call.joined)
                 mount = call.file.mount if call.file is not None else step.get("mount")
                 truncated = 0 if step["do"] == "save" and step["flags"] in ("a", "a+") else call.number
-                self.cut_away(path, mount, call.file if step["do"] != "cut" else None,
+                self.cut_away(path, mount, call.joined or (call.file if step["do"] != "cut" else None),
                               step.get("agent", ""), truncated, outcome.certain, call.crossed)
         self.judging = None
 
@@ -211,6 +215,8 @@ class Calls(State):
         """What grows may be published with what was being written."""
         if call.step["do"] in ("write", "pwrite", "truncate") and (call.file.kept or call.file.perhaps_kept):
             call.file.contents |= self.being_written(call)
+            if call.file.path is not None:
+                self.cut_short[call.file.path] |= self.being_written(call)
 
     def being_written(self, call: Call) -> set:
         step, contents = call.step, call.file.contents

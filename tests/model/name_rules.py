@@ -79,7 +79,7 @@ class NameRules(Rules):
         # Nor where who did not truncate it has written to it before.
         clear = not (call.crossed or file.vague() or file.failed or file.overtaken or file.joined is not None)
         if ok and clear and file.contents == {b""} and file.first is None:
-            file.contents, file.first = set(saved), call
+            file.contents, file.first, call.joined = set(saved), call, file
             file.states |= saved
             if inherited:
                 file.changed_by.add(agent)
@@ -91,6 +91,7 @@ class NameRules(Rules):
             if file.writers():
                 # It may have joined it, or have had a version of its own, after which that one has the name again.
                 file.doubtful = True
+                self.cannot_judge(call.step["path"])
                 return not inherited
         self.nodes[file.mount].pop(call.step["path"], None)
         return not inherited

@@ -262,6 +262,8 @@ class State:
         self.fails_soon: set[str] = set()
         # What removals that the network delivers late may have named.
         self.removed_late: dict[str, set] = collections.defaultdict(set)
+        # What was being written to logs when the writer was killed: they are kept as far as they were written.
+        self.cut_short: dict[str, set] = collections.defaultdict(set)
         # Commits of calls that were killed go on for as long as the store is asked again: what they may leave, until,
         # on which mount.
         self.going_on: dict[str, tuple[set, float, int | None]] = {}
@@ -444,6 +446,9 @@ class State:
                 name.may.add(ABSENT)
             if content in self.may_still_come(path) or any(
                     file.perhaps_at == path and content in file.contents for file in self.files()):
+                name.may.add(content)
+                name.before.add(content)
+            if content and any(whole and whole.startswith(content) for whole in self.cut_short[path]):
                 name.may.add(content)
                 name.before.add(content)
             if content not in name.may and not self.grown(path, content):

@@ -159,6 +159,9 @@ class Model(MarkerRules):
         touched = {}
         for path in self.below(step["path"]):
             file = self.live(step["mount"], path)
+            if file is not None and (file.changed_by or file.fresh):
+                # It is saved before it moves.
+                self.names[path].may |= file.contents
             contents = set(self.names[path].may) | (file.contents if file else set())
             touched[path] = {ABSENT}
             touched[step["other"] + path.removeprefix(step["path"])] = contents
