@@ -71,7 +71,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
         return;
     }
     Result<CreatedFile> created = failure(EIO, "not created");
-    NodeId existing = 0;
+    NodePtr existing;
     const pid_t process = opener(caller, flags);
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -88,10 +88,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
         } else if (!valid) {
             created = failure(valid.error());
         } else if (const NodePtr node = state_.nodes.child(lock, *parent, name);
-                   node != nullptr && (node->is_known_here() || state_.is_fresh(lock, *node))) {
-            // Another thread made it between the kernel's lookup and this call.
-            existing = node->id;
-        } else {
+                   node == nullptr || !(node->is_known_here() || state_.is_fresh(lock, *node))) {
             OpenRequest request;
             request.node = state_.nodes.link_new(lock, *parent, name, FileType::kFile);
             state_.note_names_changed(lock, **parent);
@@ -106,25 +103,30 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             handles_.find(file.opened.handle)->has_only_truncated = (flags & O_TRUNC) != 0;
             file.entry = state_.entry(lock, *request.node);
             created = file;
+        } else if ((flags & O_EXCL) != 0) {
+            created = failure(EEXIST, name + " exists");
+        } else {
+            // Another thread made it between the kernel's lookup and this call, and may forget it before this one is
+            // answered.
+            existing = node;
+            ++existing->lookups;
         }
     }
-    if (existing == 0) {
+    if (existing == nullptr) {
         reply(std::move(created));
-    } else if ((flags & O_EXCL) != 0) {
-        reply(failure(EEXIST, name + " exists"));
     } else {
-        open(existing, flags, caller, [this, existing, reply](Result<OpenedFile> opened) {
-            if (!opened) {
-                reply(failure(opened.error()));
-                return;
-            }
-            CreatedFile file;
-            file.opened = *opened;
+        open(existing->id, flags, caller, [this, existing, reply](Result<OpenedFile> opened) {
+            Result<CreatedFile> file = failure(EIO, "not opened");
             {
                 const NodeTable::Lock lock = state_.nodes.lock();
-                file.entry = state_.entry(lock, *state_.nodes.find(lock, existing));
+                if (opened) {
+                    file = CreatedFile{state_.entry(lock, *existing), *opened};
+                } else {
+                    file = failure(std::move(opened.error()));
+                }
+                state_.nodes.forget(lock, existing, 1);
             }
-            reply(file);
+            reply(std::move(file));
         });
     }
 }

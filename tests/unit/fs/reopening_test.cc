@@ -93,5 +93,21 @@ TEST_F(Reopened, DoesNotWaitWhileItIsWritten) {
     EXPECT_EQ(store.content("p/f"), "not saved");
 }
 
+TEST_F(Reopened, IsKnownUntilItsCreateIsAnswered) {
+    ASSERT_TRUE(write(first->opened.handle, 0, "whole"));
+    ASSERT_TRUE(flush(first->opened.handle));
+    std::optional<Result<CreatedFile>> created;
+    fs->create_file(kRootNode, "f", O_RDWR | O_CREAT, Caller{kProcess, 0, 0},
+                    [&](Result<CreatedFile> result) { created = std::move(result); });
+    EXPECT_FALSE(created);
+    ASSERT_TRUE(release(first->opened.handle));
+    fs->forget(node, 1);
+    timer.run(Milliseconds(1));
+    ASSERT_TRUE(created && *created);
+    EXPECT_EQ((*created)->entry.node, node);
+    EXPECT_EQ(*read((*created)->opened.handle), "whole");
+    EXPECT_TRUE(close((*created)->opened.handle));
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
