@@ -235,7 +235,6 @@ void Directories::unlink_alone(const NodePtr& parent, std::string name, Orphan o
         const NodeTable::Lock lock = state_.nodes.lock();
         unlink->parent = parent;
         unlink->place = state_.key_order.enter({state_.key(lock, *parent) + name});
-        state_.name_changes.begin({{parent->id, name}});
     }
     unlink->name = std::move(name);
     unlink->orphan = std::move(orphan);
@@ -294,7 +293,6 @@ void Directories::end_unlink(const Unlink& unlink, const Status& status) {
     }
     state_.key_order.leave(unlink.place);
     batches_.removal_ends(unlink.parent);
-    state_.name_changes.end({{unlink.parent->id, unlink.name}});
     unlink.reply(status);
 }
 

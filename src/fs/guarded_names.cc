@@ -27,9 +27,23 @@ RenamedFile GuardedNames::renamed_file(std::string old_key, std::string new_key,
     return renamed;
 }
 
+// The reply ends it.
+Reply<void> GuardedNames::begin_change(const std::vector<NameInDirectory>& names, Reply<void> reply) {
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        state_.name_changes.begin(names);
+    }
+    return [this, names, reply = std::move(reply)](Status changed) {
+        state_.name_changes.end(names);
+        reply(std::move(changed));
+    };
+}
+
 void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name,
                           unsigned flags, const Caller& caller, Reply<void> reply) {
     NodePtr node;
+    // Before the marker's other files are saved, which may take a while.
+    const Reply<void> ended = begin_change({{parent, name}, {new_parent, new_name}}, std::move(reply));
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const Result<NodePtr> directory = state_.directory(lock, parent);
@@ -37,7 +51,7 @@ void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_par
     }
     if (node != nullptr && is_special(node->type)) {
         specials_.rename({parent, name}, {new_parent, new_name}, flags, orphan(),
-                         then_forget(key(new_parent, new_name), std::move(reply)));
+                         then_forget(key(new_parent, new_name), ended));
         return;
     }
     const bool is_directory = node != nullptr && node->type == FileType::kDirectory;
@@ -46,7 +60,7 @@ void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_par
         [this, parent, name, new_parent, new_name, flags](Reply<void> answer) {
             renames_.rename(parent, name, new_parent, new_name, flags, std::move(answer));
         },
-        std::move(reply));
+        ended);
 }
 
 void GuardedNames::link(NodeId id, NodeId new_parent, const std::string& new_name, const Caller& caller,
@@ -107,7 +121,9 @@ void GuardedNames::unlink(NodeId parent, const std::string& name, Reply<void> re
         reply({});
         return;
     }
-    directories_.unlink(parent, name, orphan(), then_forget(key(parent, name), std::move(reply)));
+    // Before earlier removals are made, which it may have to wait for.
+    Reply<void> ended = begin_change({{parent, name}}, std::move(reply));
+    directories_.unlink(parent, name, orphan(), then_forget(key(parent, name), std::move(ended)));
 }
 
 // A file that failed under this name, where it is gone.

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "fs/commit_gate.h"
 #include "fs/directories.h"
@@ -41,6 +42,8 @@ private:
     [[nodiscard]] std::string key(NodeId parent, const std::string& name) const;
     [[nodiscard]] RenamedFile renamed_file(std::string old_key, std::string new_key, const NodePtr& node,
                                            const Caller& caller) const;
+    // Of these names, until the reply (name_changes.h).
+    [[nodiscard]] Reply<void> begin_change(const std::vector<NameInDirectory>& names, Reply<void> reply);
     // Makes the change if no failed file forbids it.
     template <class T>
     void publish(RenamedFile renamed, bool is_directory, std::function<void(Reply<T>)> change, Reply<T> reply);

@@ -19,16 +19,8 @@ namespace ckptfs::fs {
 void Renames::rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                      Reply<void> reply) {
     const Request request{parent, std::move(name), new_parent, std::move(new_name), flags};
-    const std::vector<NameInDirectory> names{{parent, request.name}, {new_parent, request.new_name}};
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        state_.name_changes.begin(names);
-    }
-    const auto answer = [this, names, reply = std::move(reply)](Status renamed) {
-        state_.name_changes.end(names);
-        reply(std::move(renamed));
-    };
-    answer_in_order<void>(state_, names, answer, [this, request] { return rename_now(request); });
+    answer_in_order<void>(state_, {{parent, request.name}, {new_parent, request.new_name}}, std::move(reply),
+                          [this, request] { return rename_now(request); });
 }
 
 Status Renames::rename_now(const Request& request) {

@@ -245,6 +245,21 @@ TEST_F(CommitOrderTest, WhoOpensWhatIsBeingRenamedOrReplacedToWriteWaits) {
     EXPECT_EQ(store.content("p/g"), "renamed");
 }
 
+TEST_F(CommitOrderTest, WhoWritesAMarkerAnewWhileItsRenameWaitsForOtherFilesDoesNotHaveHalfOfItPublished) {
+    const NodeId marker = save("marker.tmp", "whole");
+    const Result<CreatedFile> sibling = create("sibling");
+    ASSERT_TRUE(write(sibling->opened.handle, 0, "sibling"));
+    store.hold(Operation::kPut);
+    auto renamed = std::async(std::launch::async, [&] { return rename("marker.tmp", ".metadata"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    auto opened = std::async(std::launch::async, [&] { return open(marker, O_WRONLY | O_TRUNC); });
+    EXPECT_EQ(opened.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kPut);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_EQ(errno_of(opened.get()), ESTALE);
+    EXPECT_EQ(store.content("p/.metadata"), "whole");
+}
+
 TEST_F(CommitOrderTest, ARenameWaitsForAnEarlierCommitOfEitherName) {
     commit_large("f");
     const HandleId second = write_anew("f", "second");
