@@ -168,7 +168,9 @@ TEST_F(CommitOrderTest, AWriteThatWaitsAsItsFileIsRemovedLeadsNowhere) {
     std::future<Status> written;
     std::uint64_t block = 0;
     do {
-        written = std::async(std::launch::async, [&] { return write(handle, block << 20, std::string(1 << 20, 'a')); });
+        written = std::async(std::launch::async, [this, handle, offset = block << 20] {
+            return write(handle, offset, std::string(1 << 20, 'a'));
+        });
         ++block;
     } while (written.wait_for(kForAWhile) == std::future_status::ready && written.get());
     AttributeChange change;
