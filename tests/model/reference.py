@@ -312,7 +312,8 @@ class State:
 
     def exists(self, mount: int, path: str) -> bool:
         """For sure."""
-        return ABSENT not in self.names[path].may and self.names[path].active == 0
+        name = self.names[path]
+        return ABSENT not in name.may and name.active == 0 and path not in self.unjudged
 
     def parent_is_there(self, path: str) -> bool:
         return "/" not in path or path.rsplit("/", 1)[0] in self.directories
