@@ -58,6 +58,7 @@ class Rules(OpenRules):
             name, contents = self.names[call.file.path], self.being_written(call)
             name.may |= contents
             name.before |= contents
+            self.moved_as_well(call.file.path, contents)
         return call
 
     pwrite_begins = truncate_begins = write_begins
