@@ -52,6 +52,11 @@ Result<sockaddr_un> address_of(const std::string& path) {
     return address;
 }
 
+Failure says_nothing(const std::string& path, std::chrono::seconds patience) {
+    return failure(ETIMEDOUT, format("the daemon at {} has said nothing for {} s; its log may tell why", escaped(path),
+                                     patience.count()));
+}
+
 Failure system_failure(std::string_view what, const std::string& path) {
     return failure(errno, format("{} {}: {}", what, escaped(path), std::strerror(errno)));
 }
@@ -306,16 +311,20 @@ Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::strin
         return failure(place.error());
     }
     const FileDescriptor daemon(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!daemon || connect(daemon.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
-        return system_failure("cannot reach the daemon at", path);
+    if (!daemon) {
+        return system_failure("cannot make a socket for", path);
+    }
+    // The kernel takes connections for a daemon that hangs, and makes callers wait once those are many.
+    const timeval limit{static_cast<time_t>(patience.count()), 0};
+    setsockopt(daemon.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    setsockopt(daemon.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (connect(daemon.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+        return errno == EAGAIN ? says_nothing(path, patience) : system_failure("cannot reach the daemon at", path);
     }
     const std::optional<ucred> listener = peer_of(daemon.get());
     if (!listener || listener->uid != owner) {
         return failure(EPERM, format("at {} another user than {} answers", escaped(path), owner));
     }
-    // The kernel takes connections for a daemon that hangs.
-    const timeval limit{static_cast<time_t>(patience.count()), 0};
-    setsockopt(daemon.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     const std::string message = request + "\n";
     if (send(daemon.get(), message.data(), message.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(message.size())) {
         return system_failure("cannot talk to the daemon at", path);
@@ -328,8 +337,7 @@ Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::strin
             continue;
         }
         if (size < 0 && errno == EAGAIN) {
-            return failure(ETIMEDOUT, format("the daemon at {} has said nothing for {} s; its log may tell why",
-                                             escaped(path), patience.count()));
+            return says_nothing(path, patience);
         }
         if (pending.size() > kLongestLine) {
             return failure(EPROTO, format("the daemon at {} sends no end of a line", escaped(path)));

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -133,6 +135,25 @@ TEST_F(ControlTest, ADaemonThatSaysNothingIsNotWaitedForForEver) {
     ASSERT_TRUE(server);
     const auto asked = call_daemon(control_path(directory_ + "/run", "/mnt/a"), geteuid(), "status",
                                    std::chrono::seconds(1), [](std::string_view) {});
+    ASSERT_FALSE(asked);
+    EXPECT_EQ(asked.error().errno_value, ETIMEDOUT);
+}
+
+// As after some status calls to a daemon that is stopped.
+TEST_F(ControlTest, ADaemonThatTakesNoMoreConnectionsIsNotWaitedForForEver) {
+    const auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(server);
+    const std::string path = control_path(directory_ + "/run", "/mnt/a");
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    std::vector<FileDescriptor> clients;
+    do {
+        clients.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        ASSERT_LT(clients.size(), 1000U);
+    } while (connect(clients.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    ASSERT_EQ(errno, EAGAIN);
+    const auto asked = call_daemon(path, geteuid(), "status", std::chrono::seconds(1), [](std::string_view) {});
     ASSERT_FALSE(asked);
     EXPECT_EQ(asked.error().errno_value, ETIMEDOUT);
 }
