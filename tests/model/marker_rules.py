@@ -66,8 +66,7 @@ class MarkerRules(MountRules):
         for file in self.below_marker(step):
             if file.mount == step["mount"] and (file.changed_by or file.fresh):
                 # "Before a marker is committed, the mount commits what other programs on it have written".
-                self.names[file.path].may |= file.contents
-                self.names[file.path].before |= file.contents
+                self.perhaps_published(file)
                 file.perhaps_saved = True
                 self.overtake(file.path, file)
                 self.cut_away(file.path, file.mount, file, "", file.truncated, False, False)

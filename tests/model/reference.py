@@ -412,7 +412,7 @@ class State:
             self.going_on.pop(path, None)
 
     def perhaps_published(self, file: File) -> None:
-        """By a death: what its writers left of it may be there, or what was there before."""
+        """By a death or a marker: what its writers left of it may be there, or what was there before."""
         name = self.names[file.path]
         name.may |= file.contents
         name.before |= file.contents
