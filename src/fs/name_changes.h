@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names that are being removed or renamed, or replaced by a rename: from the call on until it is answered.
 //
-// A caller that is killed does not wait for the store: what it asked for takes effect later. Who makes a file of the
-// name, or opens one to write, waits for that, and then finds what the change has left. Opened at once, its file would
-// be the one that is removed or replaced: its close would succeed, and save nothing.
+// A caller that is killed does not wait for the store, and what it asked for takes effect later. A process that
+// creates the name, or opens it for writing, waits for that and then finds what the change has left. Opened at once,
+// its file would be the one that is removed or replaced: its close would succeed and save nothing.
 //
 // Every wait ends because every change does. Threads: all functions may be called from any thread; what waited runs in
 // end(), without the mutex.
