@@ -250,8 +250,8 @@ class Rules(OpenRules):
             allowed += GONE
         if file is not None:
             allowed += self.may_conflict(file)
-        elif (self.names[path].active or self.names[path].changed_at > call.began
-              or any(each.path == path and (each.kept or each.perhaps_kept) for each in self.files())):
+        if (self.names[path].active or self.names[path].changed_at > call.began
+                or any(each.path == path and (each.kept or each.perhaps_kept) for each in self.files())):
             # Replaced between its open and its read; a log is published from time to time.
             allowed += ["ESTALE"]
         self.refused(call, result, *allowed)
