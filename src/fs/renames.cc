@@ -339,7 +339,7 @@ std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, cons
 // By another mount, so that the name holds another version than the node: the next open looks it up again.
 std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node) {
     if (node->writer != nullptr) {
-        return note_moved_writer(lock, *node);
+        return note_moved_writer(lock, *node, "another mount had replaced it when it was renamed");
     }
     state_.nodes.unlink(lock, node);
     return [] {};
@@ -391,7 +391,8 @@ void Renames::note_moved_directory(const Move& move, const Copies& copies) {
             if (copied != copies.end()) {
                 tell_writers.push_back(note_moved_file(lock, node, copied->second));
             } else if (node->writer != nullptr) {
-                tell_writers.push_back(note_moved_writer(lock, *node));
+                tell_writers.push_back(note_moved_writer(
+                    lock, *node, "its directory was renamed while it was being uploaded under the old name"));
             }
         }
     }
@@ -401,15 +402,14 @@ void Renames::note_moved_directory(const Move& move, const Copies& copies) {
     open_files_.end_versions(overtaken);
 }
 
-std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const Node& node) {
-    return [writer = node.writer, key = state_.key(lock, node)] {
+std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const Node& node, std::string_view what) {
+    return [writer = node.writer, key = state_.key(lock, node), what] {
         const std::string old_key = writer->key();
         if (writer->failed() || writer->move_to(key)) {
             return;
         }
         Error why;
-        why.message = escaped(old_key) + ": its directory was renamed while its upload was on its way to " + old_key +
-                      "; write the file anew";
+        why.message = format("{}: {}; write the file anew", escaped(old_key), what);
         log_warning(why.message);
         writer->abort(std::move(why), [](const Status&) {});
     };

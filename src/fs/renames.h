@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -86,8 +87,9 @@ private:
     std::function<void()> note_moved_file(const NodeTable::Lock& lock, const NodePtr& moved, const Copied& copied)
         REQUIRES(node_table);
     std::function<void()> note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node) REQUIRES(node_table);
-    // The file is not in the bucket yet, and its directory has another name.
-    std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node) REQUIRES(node_table);
+    // Later commits go to the new name; where they cannot, the writer fails for what has happened. `what` is a literal.
+    std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node, std::string_view what)
+        REQUIRES(node_table);
 
     Status rename_directory(const Move& move);
     void set_moving(Node& directory, bool moving);

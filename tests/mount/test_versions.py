@@ -118,6 +118,26 @@ def test_of_writers_on_two_mounts_the_last_commit_wins_whole(mount):
             assert (reader / "file").read_bytes() == order[-1][1] * size
 
 
+@pytest.mark.parametrize("mode", ["wb", "ab", "r+b"])
+def test_a_rename_of_what_another_mount_has_replaced_moves_that(mount, simulator, prefix, mode):
+    """The writer that has the name open here fails as soon as it writes again, and is told why."""
+    made, other = mount(), mount("--metadata-ttl", "0")
+    (made / "source").write_bytes(b"at first")
+    with pytest.raises(OSError), open(made / "source", mode, buffering=0) as file:
+        file.write(b"of this mount")
+        os.fsync(file.fileno())
+        (other / "source").write_bytes(b"of the other")
+        (made / "source").rename(made / "target")
+        assert simulator.content(prefix + "target") == b"of the other"
+        assert simulator.keys(prefix) == [prefix + "target"]
+        file.write(b" and more")
+        os.fsync(file.fileno())
+    assert simulator.content(prefix + "target") == b"of the other"
+    assert simulator.keys(prefix) == [prefix + "target"]
+    if mode != "r+b":
+        assert f"{prefix}source: another mount had replaced it when it was renamed" in made.log()
+
+
 def test_a_new_name_of_another_mount_is_seen_at_once(mount):
     one, other = mount("--metadata-ttl", "60"), mount("--metadata-ttl", "60")
     (other / "step").mkdir()
