@@ -224,10 +224,11 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     ++node->open_handles;
     OpenedFile opened;
     // What is shown of a file being written is longer than what can be read of it: the page cache would fill up the
-    // rest. Nor would it see what is changed.
+    // rest. Nor would it see what is changed. An empty file may be written at any time, in the same inode.
+    const bool is_empty = writer == nullptr && (reader == nullptr || reader->size() == 0);
     handle->may_change = std::any_of(node->expected.begin(), node->expected.end(),
                                      [](const ExpectedOpen& expected) { return expected.writes; });
-    opened.direct_io = wants_direct_io(request.flags) || node->is_other_than_looked_up ||
+    opened.direct_io = wants_direct_io(request.flags) || node->is_other_than_looked_up || is_empty ||
                        (writer == nullptr && handle->may_change) ||
                        (node->writer != nullptr && (writer == nullptr || node->writer->dirty()));
     if (writer != nullptr) {

@@ -136,6 +136,18 @@ class Agent:
 
     # --- names
 
+    def save_again(self, path, way, early, tag, size):
+        """Without a pause, so that a close(2) is answered before the daemon has its RELEASE."""
+        self.save(path, "w", early, size)
+        if way == "renamed":
+            self.save(path + ".tmp", "w", tag, size)
+            os.rename(path + ".tmp", path)
+        else:
+            if way == "removed":
+                os.unlink(path)
+            self.save(path, "w", tag, size)
+        return self.load(path)
+
     def save(self, path, flags, tag, size, mapped=False):
         descriptor = os.open(path, FLAGS[flags])
         if mapped:
@@ -154,8 +166,12 @@ class Agent:
         finally:
             os.close(descriptor)
 
-    def mark(self, path, tag, size):
-        self.save(path, "w", tag, size)
+    def mark(self, path, tag, size, renamed=False):
+        temporary = f"{path}.tmp" if renamed else path
+        self.save(temporary, "w", tag, size)
+        if renamed:
+            # As DCP does.
+            os.rename(temporary, path)
 
     def load(self, path):
         descriptor = os.open(path, os.O_RDONLY)

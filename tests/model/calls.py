@@ -7,6 +7,9 @@ import time
 from reference import ABSENT, BATCHED, KEPT, PERHAPS_KEPT, File, Outcome, State, bytes_of, changes, cut, put
 
 
+SAVES = ("save", "save_again")
+
+
 @dataclasses.dataclass
 class Call:
     """A step under way."""
@@ -96,12 +99,12 @@ class Calls(State):
         both = self.places(one) & self.places(other)
         if both:
             one.crossed = other.crossed = True
-        if {"open"} <= {one.step["do"], other.step["do"]} <= {"open", "save"}:
+        if {"open"} <= {one.step["do"], other.step["do"]} <= {"open", *SAVES}:
             for _, path in both:
                 self.cannot_judge(path)
         for saving, changing in ((one, other), (other, one)):
             # "An empty file is one file to all": the change, or the sync, may fall between two writes of the save.
-            if (saving.step["do"] == "save" and changing.step["do"] in ("write", "pwrite", "map_write", "truncate", "fsync")
+            if (saving.step["do"] in SAVES and changing.step["do"] in ("write", "pwrite", "map_write", "truncate", "fsync")
                     and b"" in changing.file.contents):
                 for _, path in both:
                     self.cannot_judge(path)
@@ -165,16 +168,16 @@ class Calls(State):
             outcomes = self.perhaps(call)
         elif "died" in result:
             self.failures |= {step["path"]} | set(call.touched) if "path" in step else set()
-            opened = self.live(step["mount"], step["path"]) if step["do"] in ("open", "save") else None
+            opened = self.live(step["mount"], step["path"]) if step["do"] in ("open", *SAVES) else None
             if opened is not None:
                 # It may have had it open.
                 opened.doubtful = True
             if step["do"] == "open" and self.looked_at(call) is None:
                 self.cannot_judge(step["path"])
             self.half_written(call)
-            if step["do"] == "save" and (step["flags"] in ("a", "a+") or step["path"].endswith((*KEPT, *PERHAPS_KEPT))):
+            if step["do"] in SAVES and (step.get("flags") in ("a", "a+") or step["path"].endswith((*KEPT, *PERHAPS_KEPT))):
                 self.cut_short[step["path"]] |= call.touched[step["path"]]
-            if step["do"] == "save" and self.names[step["path"]].before == {ABSENT}:
+            if step["do"] in SAVES and self.names[step["path"]].before == {ABSENT}:
                 # An empty log harms nobody.
                 call.touched[step["path"]].add(b"")
             outcomes = self.perhaps(call)

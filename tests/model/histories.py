@@ -19,7 +19,7 @@ WEIGHTS = {
     "remove_files": 3, "remove_tree": 2, "sync_directory": 2, "rename_tree": 2, "cut": 2, "mkdir": 1, "list": 3,
     "fault": 5, "heal": 5,
     "pause": 1, "resume": 3, "crash": 1, "rest": 2, "unmount": 1, "terminate": 0.5, "ended": 6,
-    "kill_group": 2, "storm": 2, "again": 6, "mark": 3, "strike": 3,
+    "kill_group": 2, "storm": 2, "again": 6, "mark": 3, "strike": 3, "save_again": 3,
 }
 FLAGS = {"r": 8, "w": 8, "r+": 7, "a": 4, "w+": 3, "x": 1, "wo": 1, "c": 2, "a+": 1, "rt": 1, "x+": 1}
 # Steps that every history has, or nothing would happen.
@@ -132,6 +132,10 @@ class Author:
         mapped = {"flags": "w+", "mapped": True} if self.dice.random() < self.maps else {}
         return self.named(model, "save", **{"flags": flags, **mapped}, tag=self.tag(), size=self.dice.choice(self.sizes))
 
+    def save_again(self, model):
+        way = self.dice.choice(["as it is", "removed", "renamed"])
+        return self.named(model, "save_again", way=way, early=self.tag(), tag=self.tag(), size=self.dice.choice(self.sizes))
+
     def load(self, model):
         return self.named(model, "load")
 
@@ -202,7 +206,8 @@ class Author:
 
     def mark(self, model):
         step = self.directory(model, "mark", tag=self.tag(), size=100)
-        return step and {**step, "path": f"{step['path']}/{MARKER}"}
+        renamed = {"renamed": True} if self.dice.random() < 0.5 else {}
+        return step and {**step, "path": f"{step['path']}/{MARKER}", **renamed}
 
     def rename_tree(self, model):
         return self.directory(model, "rename_tree", other=self.dice.choice(DIRECTORIES))
@@ -341,6 +346,7 @@ class Author:
         return {"do": "fault", "rules": [rule], "hard": hard}
 
 
-STRUCK = {"close": 6, "fsync": 3, "rename": 4, "save": 4, "truncate": 1, "open": 2, "write": 1, "cut": 1, "unlink": 1}
+STRUCK = {"close": 6, "fsync": 3, "rename": 4, "save": 4, "save_again": 2, "truncate": 1, "open": 2, "write": 1, "cut": 1,
+          "unlink": 1}
 STRUCK_TREES = {"rename_tree": 3, "remove_tree": 1, "remove_files": 1, "fill": 1, "mark": 1}
 SLOT_STEPS = {"write", "pwrite", "map_write", "truncate", "read", "map_read", "fsync", "close", "dup"}

@@ -5,7 +5,7 @@ import time
 
 from calls import Call
 from mount_rules import MountRules
-from reference import GONE, TTL, Outcome, bytes_of
+from reference import ABSENT, GONE, TTL, Outcome, bytes_of
 
 MARKER = ".metadata"
 # What concerns all below a directory.
@@ -50,6 +50,11 @@ class MarkerRules(MountRules):
             self.held_back |= self.fails_soon
             self.fails_soon = set()
 
+    def crash_ends(self, call, result, found):
+        # What the mount had not told yet, nobody knows any more.
+        self.fails_soon = set()
+        return super().crash_ends(call, result, found)
+
     def below_marker(self, step: dict) -> list:
         """Files that are open below its directory, on any mount."""
         directory = step["path"].removesuffix(MARKER)
@@ -70,7 +75,12 @@ class MarkerRules(MountRules):
                 file.perhaps_saved = True
                 self.overtake(file.path, file)
                 self.cut_away(file.path, file.mount, file, "", file.truncated, False, False)
-        return Call(step, {step["path"]: {bytes_of(step)}})
+        temporary = {self.temporary(step): {bytes_of(step), ABSENT}} if step.get("renamed") else {}
+        return Call(step, {step["path"]: {bytes_of(step)}, **temporary})
+
+    @staticmethod
+    def temporary(step: dict) -> str:
+        return f"{step['path']}.tmp"
 
     def mark_ends(self, call, result, found):
         step = call.step
@@ -81,7 +91,8 @@ class MarkerRules(MountRules):
             if failed:
                 self.differ("marker", f"{failed} has failed, and {step} succeeded")
             self.nodes[step["mount"]].pop(step["path"], None)
-            return self.surely(call)
+            gone = {self.temporary(step): Outcome({ABSENT}, True)} if step.get("renamed") else {}
+            return {step["path"]: Outcome({bytes_of(step)}, True), **gone}
         # Another mount may be writing below it, or has written, or has failed.
         others = below or self.failures or self.deaths or any(
             each[1].startswith(directory) for each in self.ghosts if self.ghosts_of(each[0], each[1]) is not None)
@@ -89,7 +100,7 @@ class MarkerRules(MountRules):
         for file in below:
             file.doubtful = file.doubtful or file.mount == step["mount"]
         self.failures.add(step["path"])
-        return self.perhaps(call) if call.excused else {step["path"]: Outcome(set(), False)}
+        return self.perhaps(call) if call.excused else {**self.perhaps(call), step["path"]: Outcome(set(), False)}
 
     def note_failed_writer(self, file) -> None:
         """It was killed while it wrote, and nobody else had the file open for writing."""

@@ -68,6 +68,32 @@ class NameRules(Rules):
         self.failures.add(step["path"])
         return self.perhaps(call) if call.excused or self.names[step["path"]].mixed else None
 
+    def save_again_ready(self, step):
+        path, mount = step["path"], step["mount"]
+        return (self.parent_is_there(path) and self.live(mount, path) is None and self.ghosts_of(mount, path) is None
+                and not any((mount, path) in self.places(call) for call in self.calls.values()))
+
+    def save_again_begins(self, step):
+        step["at"] = 0
+        saved, early = bytes_of(step), bytes_of({**step, "tag": step["early"]})
+        if step["way"] == "renamed":
+            return Call(step, {step["path"]: {early, saved}, step["path"] + ".tmp": {saved, ABSENT}})
+        return Call(step, {step["path"]: {early, saved, *([ABSENT] if step["way"] == "removed" else [])}})
+
+    def save_again_ends(self, call, result, found):
+        step, path = call.step, call.step["path"]
+        self.late(step["mount"], step["way"] == "removed")
+        if not result["ok"]:
+            gone = self.names[path].mixed or time.monotonic() < self.renamed_at + TTL
+            self.refused(call, result, *(GONE if gone else ()))
+            self.failures |= set(call.touched)
+            return self.perhaps(call)
+        if not (self.names[path].mixed or call.crossed):
+            self.check_read(call, result["data"], {bytes_of(step)}, None)
+        self.nodes[step["mount"]].pop(path, None)
+        gone = {path + ".tmp": Outcome({ABSENT}, True)} if step["way"] == "renamed" else {}
+        return {path: Outcome({bytes_of(step)}, True), **gone}
+
     def saved_over(self, call, file, ok) -> bool:
         """What it truncated was open: where that was empty, it is written now.
 
@@ -143,7 +169,8 @@ class NameRules(Rules):
         if not result["ok"]:
             missing = (ABSENT in name.before or name.mixed or time.monotonic() < self.renamed_at + TTL
                        or self.ghosts_of(mount, path) is not None)
-            self.refused(call, result, *(GONE if missing else ()), *(["EIO"] if self.late(mount, False) else []))
+            # Of a removal that was acknowledged before: what the store said.
+            self.refused(call, result, *(GONE if missing else ()), *(("EIO", "EACCES") if self.late(mount, False) else ()))
             return self.perhaps(call)
         self.lose_name(call.file)
         self.lose_earlier(mount, path)
@@ -202,7 +229,9 @@ class NameRules(Rules):
         path, other = step["path"], step["other"]
         file, target = (self.live(step["mount"], each) for each in (path, other))
         if file is not None and (file.changed_by or file.fresh):
-            contents = file.contents | (self.names[path].may if file.vague() or not file.changed_by else set())
+            # Saved by another process's close, and replaced by another mount since: that moves.
+            other_moves = file.vague() or not file.changed_by or (file.perhaps_saved and file.overtaken)
+            contents = file.contents | (self.names[path].may if other_moves else set())
         else:
             # A log that grows on another mount may have been published again.
             contents = (set(self.names[path].may) | self.of_logs(path)) - {ABSENT} or {ABSENT}

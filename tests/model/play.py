@@ -15,8 +15,8 @@ OPTIONS = ("--max-memory", "128M", "--retry-for", f"{RETRY_FOR:.0f}s", "--stall-
            "--drain-timeout", f"{DRAIN:.0f}s", "--fuse-threads", "4", "--http-threads", "1", "--log-level", "info")
 # What agents are told; the other steps are the driver's.
 OF_AGENTS = {"open", "write", "pwrite", "map_write", "dup", "fork", "exec", "truncate", "fsync", "close", "rename",
-             "unlink", "read", "map_read", "save", "load", "mkdir", "remove_files", "remove_tree", "sync_directory",
-             "list", "fill", "rename_tree", "cut", "mark"}
+             "unlink", "read", "map_read", "save", "save_again", "load", "mkdir", "remove_files", "remove_tree",
+             "sync_directory", "list", "fill", "rename_tree", "cut", "mark"}
 PUT = {"PutObject", "HeadObject", "GetObject", "CreateMultipartUpload", "UploadPart", "UploadPartCopy",
        "AbortMultipartUpload", "CompleteMultipartUpload", "ListObjectsV2", "ListMultipartUploads"}
 POINTERS = (".txt", ".metadata")
@@ -109,7 +109,8 @@ class Player(MountSteps):
 
     def request(self, step: dict) -> dict:
         keep = {"open": ("flags", "slot"), "save": ("flags", "tag", "size", "mapped"), "write": ("slot", "tag", "at", "size"),
-                "fill": ("count", "tag", "size", "ending"), "cut": ("size",), "mark": ("tag", "size"),
+                "fill": ("count", "tag", "size", "ending"), "cut": ("size",), "mark": ("tag", "size", "renamed"),
+                "save_again": ("way", "early", "tag", "size"),
                 "dup": ("slot", "other"), "fork": ("name",), "truncate": ("slot", "size")}
         keep["pwrite"] = keep["map_write"] = keep["write"]
         words = keep.get(step["do"], ("slot",))

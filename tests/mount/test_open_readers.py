@@ -358,6 +358,28 @@ def test_a_reader_of_an_empty_file_that_grew_and_was_replaced_reads_no_zeros(mad
     assert (made / "file").read_bytes() == NEW
 
 
+@pytest.mark.parametrize("mode", ["wb", "ab", "r+b"])
+def test_a_reader_of_an_empty_file_reads_no_zeros_while_it_is_written(made, simulator, mode):
+    """Its size in the kernel grows with the first write, before there is anything to read."""
+    (made / "file").touch()
+    written = threading.Event()
+
+    def write():
+        with open(made / "file", mode, buffering=0) as file:
+            file.write(NEW)
+            written.set()
+
+    with open(made / "file", "rb", buffering=0) as reader:
+        simulator.inject({"op": "*", "action": "slow", "ms": 200})
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert written.wait(30)
+        while writer.is_alive():
+            assert os.pread(reader.fileno(), len(NEW), 0) in (b"", NEW)
+        writer.join()
+        assert os.pread(reader.fileno(), len(NEW), 0) == NEW
+
+
 def test_what_could_not_be_saved_stays_in_no_page(made, simulator, prefix):
     simulator.put(prefix + "file", OLD)
     assert (made / "file").read_bytes() == OLD
