@@ -194,7 +194,9 @@ def test_a_command_that_is_interrupted_does_not_mount_later(simulator, prefix, p
     log = tmp_path / "log"
     simulator.inject({"op": "ListObjectsV2", "key": "*", "action": "slow", "ms": 1500})
     mounting = subprocess.Popen([CKPTFS, "mount", f"s3://{BUCKET}/{prefix}", point, "--log-file", log],
-                                env={**os.environ, **simulator.environment()}, start_new_session=True)
+                                env={**os.environ, **simulator.environment()}, start_new_session=True,
+                                # A shell lets what it runs in the background ignore it.
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     wait_until(lambda: simulator.fault_hits() > 0, "the daemon to ask the store")
     os.killpg(mounting.pid, signal.SIGINT)
     assert mounting.wait(20) == -signal.SIGINT

@@ -93,7 +93,8 @@ def test_a_killed_daemon_gets_its_mount_point_back(place):
     inside = subprocess.Popen(["nsenter", f"--mount={at.machine.namespace}", f"--wd={at.path}", "sleep", "300"])
     wait_until(lambda: os.readlink(f"/proc/{inside.pid}/exe").endswith("sleep"), "somebody to be in the mount")
     at.kill()
-    assert "not connected" in at.machine.run("ls", at.path).stderr
+    # Aborted where it was asked before the kernel had noticed.
+    assert at.machine.run("ls", at.path).stderr.strip().endswith(("not connected", "connection abort"))
     assert_mounted(at.mount(), at)
     assert at.read("file") == "saved"
     at.write("other", "more")
