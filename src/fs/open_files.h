@@ -202,6 +202,8 @@ private:
     bool reopen_and_read(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader);
     void reopened(const std::shared_ptr<Reading>& reading, const std::string& key,
                   Result<std::shared_ptr<FileReader>> opened);
+    void read_after_commit(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader,
+                           const std::string& key, Error error);
     [[nodiscard]] static bool is_unreadable(const Handle& handle);
     // It was opened before anything was written.
     [[nodiscard]] bool is_out_of_reach(Handle& handle, const FileReader& reader);
@@ -250,7 +252,7 @@ private:
     void commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
     void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                        Reply<void> reply);
-    void note_committed(const NodePtr& node, const CommittedObject& object);
+    void note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended);
     void answer_drain();
     // Of files with nothing to save, which the kernel does not release any more: an upload that was begun is ended.
     void end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& writers);

@@ -126,12 +126,13 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
                             ended = std::move(ended)](Result<CommittedObject> object) {
         if (object) {
             // fsync before the first write publishes nothing.
+            bool only_appended = false;
             if (version != nullptr && !object->etag.empty()) {
-                version->fate.committed(begun);
+                only_appended = version->fate.committed(begun);
                 replace_earlier_versions(node);
             }
             state_.contents.remember(writer->key(), object->etag, {FileType::kFile, object->size});
-            note_committed(node, *object);
+            note_committed(node, *object, only_appended);
             if (!object->etag.empty()) {
                 state_.failed.clear(writer->key(), [] {});
             }
@@ -150,7 +151,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
     });
 }
 
-void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& object) {
+void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended) {
     // fsync before the first write publishes nothing.
     if (object.etag.empty()) {
         return;
@@ -165,10 +166,12 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         counters_.committed(object.size, object.stored_size);
         node->committed = ObjectVersion{object.etag, object.size, object.stored_size, object.modified};
         node->reader = nullptr;
-        node->rewrites += node->only_appended ? 0 : 1;
+        // By all of its writers, or by those that have written since the commit before.
+        only_appended = only_appended || node->only_appended;
+        node->rewrites += only_appended ? 0 : 1;
         followers = NodeTable::followers(lock, *node);
         for (const NodePtr& follower : followers) {
-            if (node->only_appended) {
+            if (only_appended) {
                 follower->grown = node->committed;
             } else {
                 state_.nodes.stop_following(lock, follower);

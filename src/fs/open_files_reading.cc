@@ -20,8 +20,8 @@ namespace ckptfs::fs {
 
 namespace {
 
-constexpr int kMostReopens = 5;
 // At a file that is committed again and again.
+constexpr int kMostReopens = 20;
 constexpr int kMostAttempts = 10;
 
 Failure cannot_read_back() {
@@ -125,6 +125,10 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
             return;
         }
         if (is_out_of_reach(*handle, *reader)) {
+            // It may have grown between the two looks.
+            if (reopen_and_read(reading, reader)) {
+                return;
+            }
             // Less than its size promises would be filled up with zeros.
             reading->reply(
                 failure(ESTALE, "the file has grown since it was opened, and was replaced or removed; open it again"));
@@ -134,6 +138,11 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
     reader->read(stream, reading->offset, reading->size, [this, reading, reader](Result<Payload> data) {
         const bool gone = !data && data.error().errno_value == ESTALE;
         if (gone && reopen_and_read(reading, reader)) {
+            return;
+        }
+        if (gone && reading->reopens < kMostReopens) {
+            ++reading->reopens;
+            read_after_commit(reading, reader, reader->object().key, std::move(data.error()));
             return;
         }
         if (data) {
@@ -218,15 +227,21 @@ void OpenFiles::reopened(const std::shared_ptr<Reading>& reading, const std::str
     } else if (opened.error().errno_value != ESTALE || reading->reopens == kMostReopens) {
         reading->reply(failure(std::move(opened.error())));
     } else {
-        // The next commit or rename of this mount is there, and not known yet.
-        const KeyOrder::Place place = state_.key_order.enter({key});
-        state_.key_order.when_first(place, [this, reading, place, error = std::move(opened.error())] {
-            state_.key_order.leave(place);
-            if (!reopen_and_read(reading, nullptr)) {
-                reading->reply(failure(error));
-            }
-        });
+        read_after_commit(reading, nullptr, key, std::move(opened.error()));
     }
+}
+
+// The next commit or rename of this mount may be there, and not known yet.
+void OpenFiles::read_after_commit(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader,
+                                  const std::string& key, Error error) {
+    const KeyOrder::Place place = state_.key_order.enter({key});
+    state_.key_order.when_first(place, [this, reading, reader, place, error = std::move(error)] {
+        state_.key_order.leave(place);
+        if (!reopen_and_read(reading, reader)) {
+            log_error(escaped(error.message));
+            reading->reply(failure(error));
+        }
+    });
 }
 
 void OpenFiles::show_growth(const NodePtr& follower) {

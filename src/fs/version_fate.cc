@@ -13,20 +13,23 @@ constexpr std::size_t kMostWriters = 128;
 
 void VersionFate::made(pid_t opener) {
     const MutexLock lock(mutex_);
-    made_ = generation_;
+    made_ = changed_inside_ = generation_;
     maker_ = opener;
 }
 
 void VersionFate::resized(pid_t opener) {
     const MutexLock lock(mutex_);
-    made_ = resized_ = generation_;
+    made_ = resized_ = changed_inside_ = generation_;
     maker_ = resizer_ = opener;
 }
 
 void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
     const MutexLock lock(mutex_);
     left_ = false;
-    written_inside_ = written_inside_ || place == Place::kInside;
+    if (place == Place::kInside) {
+        written_inside_ = true;
+        changed_inside_ = generation_;
+    }
     const auto known = std::find_if(writers_.begin(), writers_.end(), [&](const Writer& writer) {
         return writer.process == process && writer.opener == opener;
     });
@@ -41,7 +44,7 @@ void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
 
 void VersionFate::changed_by_mapping() {
     const MutexLock lock(mutex_);
-    mapped_ = generation_;
+    mapped_ = changed_inside_ = generation_;
     written_inside_ = true;
 }
 
@@ -50,9 +53,12 @@ VersionFate::Generation VersionFate::commit_begins() {
     return ++generation_;
 }
 
-void VersionFate::committed(Generation begun) {
+bool VersionFate::committed(Generation begun) {
     const MutexLock lock(mutex_);
+    // What came after the commit began may be in it, too.
+    const bool only_appended = !changed_inside_ || !is_unsaved(*changed_inside_);
     first_unsaved_ = std::max(first_unsaved_, begun);
+    return only_appended;
 }
 
 void VersionFate::leave_by_killed_writer() {

@@ -81,9 +81,10 @@ public:
     void changed_by_mapping();
     [[nodiscard]] Generation generation() const { return generation_.load(); }
 
-    // Around a commit that succeeds: what was noted before it began is saved.
+    // Around a commit that succeeds: what was noted before it began is saved. Returns whether nothing has happened to
+    // the version since the commit before but writes at its end: so the bytes saved before are unchanged.
     Generation commit_begins();
-    void committed(Generation begun);
+    bool committed(Generation begun);
 
     void leave_by_killed_writer();
     [[nodiscard]] bool left_by_killed_writer() const;
@@ -115,6 +116,8 @@ private:
     std::optional<Generation> resized_ GUARDED_BY(mutex_);
     pid_t maker_ GUARDED_BY(mutex_) = kUnseenProcess;
     pid_t resizer_ GUARDED_BY(mutex_) = kUnseenProcess;
+    // What was not a write at the end: the last of it.
+    std::optional<Generation> changed_inside_ GUARDED_BY(mutex_);
     bool written_inside_ GUARDED_BY(mutex_) = false;
     bool left_ GUARDED_BY(mutex_) = false;
 };

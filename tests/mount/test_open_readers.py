@@ -225,6 +225,46 @@ def test_a_log_that_one_process_keeps_open_is_followed(made):
             assert late.read(100) in (b"", b"unsynced")
 
 
+def test_what_is_appended_to_a_file_that_its_first_writer_has_open_is_followed(made):
+    """As after a close(2) of which the daemon has not heard yet."""
+    with open(made / "log", "wb", buffering=0) as first:
+        first.write(b"first\n")
+        os.fsync(first.fileno())
+        with open(made / "log", "rb", buffering=0) as follower:
+            assert follower.read(100) == b"first\n"
+            with open(made / "log", "ab", buffering=0) as log:
+                log.write(b"more\n")
+            assert follower.read(100) == b"more\n"
+            # That is no appending.
+            first.write(b"MORE\n")
+            os.fsync(first.fileno())
+            try:
+                assert os.pread(follower.fileno(), 100, 0) == b"first\nmore\n"
+            except OSError as gone:
+                assert gone.errno == errno.ESTALE
+    assert (made / "log").read_bytes() == b"first\nMORE\n"
+
+
+def test_what_was_not_read_before_is_read_while_the_file_grows(mount, simulator, prefix):
+    """The bucket has the longer version already, and its answer is under way."""
+    made = mount("--direct-io", "always", "--compress", "none", "--max-read-ahead", "1M")
+    content = os.urandom(24 * MIB)
+    (made / "log").write_bytes(content)
+    with open(made / "log", "rb", buffering=0) as reader:
+        assert os.pread(reader.fileno(), 4096, 0) == content[:4096]
+        simulator.inject({"op": "CompleteMultipartUpload", "action": "slow", "ms": 1500})
+
+        def append():
+            with open(made / "log", "ab", buffering=0) as log:
+                log.write(b"more")
+        appending = threading.Thread(target=append)
+        appending.start()
+        wait_until(lambda: len(simulator.content(prefix + "log")) == len(content) + 4, "the longer version")
+        assert os.pread(reader.fileno(), 4096, 16 * MIB) == content[16 * MIB:16 * MIB + 4096]
+        appending.join()
+        assert os.pread(reader.fileno(), 4096, 24 * MIB) == b"more"
+
+
 def test_a_follower_polls_while_lines_are_added(cached, simulator):
     """Polled all the time, by a reader that also looks at the end once more: no zero, no hole, nothing twice."""
     simulator.inject({"op": "PutObject", "action": "slow", "ms": 20})

@@ -63,6 +63,29 @@ TEST(VersionFate, ACommitSavesWhatWasNotedBeforeItBegan) {
     EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it) << "the child writes by its descriptor";
 }
 
+TEST(VersionFate, ACommitTellsWhetherAllSinceTheOneBeforeWasAppended) {
+    VersionFate fate;
+    const auto commit = [&] { return fate.committed(fate.commit_begins()); };
+    fate.made(kParent);
+    fate.wrote(kParent, kParent, kEnd);
+    EXPECT_FALSE(commit()) << "there was none before";
+    fate.wrote(kChild, kChild, kEnd);
+    EXPECT_TRUE(commit());
+    fate.wrote(kChild, kChild, kEnd);
+    fate.wrote(kParent, kParent, kInside);
+    EXPECT_FALSE(commit());
+    fate.resized(kParent);
+    EXPECT_FALSE(commit());
+    fate.changed_by_mapping();
+    EXPECT_FALSE(commit());
+    EXPECT_TRUE(commit()) << "nothing";
+    fate.wrote(kChild, kChild, kEnd);
+    const VersionFate::Generation begun = fate.commit_begins();
+    fate.wrote(kParent, kParent, kInside);
+    EXPECT_FALSE(fate.committed(begun)) << "it may have been in time";
+    EXPECT_FALSE(commit());
+}
+
 TEST(VersionFate, WhenAllIsSavedThoseThatWroteStillAnswer) {
     VersionFate fate;
     fate.wrote(kParent, kParent, kInside);
