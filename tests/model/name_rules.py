@@ -47,6 +47,9 @@ class NameRules(Rules):
             if file is not None and result["ok"]:
                 if step["flags"] in ("a", "a+"):
                     file.contents |= call.touched[step["path"]]
+                    clear = not (call.crossed or self.names[step["path"]].mixed or len(call.touched[step["path"]]) > 1)
+                    file.grown_to = next(iter(call.touched[step["path"]])) if clear else None
+                    file.grown_at = time.monotonic()
                 else:
                     # The name has another inode now.
                     self.nodes[step["mount"]].pop(step["path"], None)

@@ -118,6 +118,9 @@ class File:
     overtaken: bool = False
     # What it has held since all of it was last known to be in the bucket: a log is published from time to time.
     states: set = dataclasses.field(default_factory=set)
+    # What it had become by the last save that appended to it, and when that ended; None once anything else has been done.
+    grown_to: bytes | None = None
+    grown_at: float = 0.0
     # Who wrote to it first, of those that truncated it while it was empty.
     first: object = None
     # When the descriptor was opened that wrote to it first, of those that did not truncate it.
@@ -169,6 +172,7 @@ class File:
 
     def change(self, agent: str, opener: str, apply) -> None:
         self.contents = {apply(content) for content in self.contents}
+        self.grown_to = None
         self.states |= self.contents
         self.changed_by.add(agent)
         self.answering |= {agent, opener}

@@ -205,11 +205,22 @@ class Rules(OpenRules):
                 # "Nor reading back what was written": what was published of it is shown.
                 grown = grown | file.states
             self.check_read(call, result["data"], call.seen | description.seen | file.contents | grown, file)
+            self.check_growth(call, description, result["data"])
             if not description.writable:
                 # "A reader keeps the version": of a file that is changed, from its first read on.
                 description.seen.add(result["data"])
 
     map_read_ends = read_ends
+
+    def check_growth(self, call, description, data) -> None:
+        """"An open file grows by what is appended to it", once the kernel has been told."""
+        file = description.file
+        unclear = (file.path is None or file.failed or file.vague() or file.unjudged or file.split or self.faults
+                   or file.path in self.unjudged or self.names[file.path].active
+                   or self.names[file.path].may != {file.grown_to})
+        if (file.grown_to is not None and not unclear and call.began > file.grown_at + 0.25
+                and len(data) < len(file.grown_to) and file.grown_to.startswith(data)):
+            self.differ("read", f"{call.step} ended at {len(data)} of {len(file.grown_to)} bytes that were appended")
 
     def shown_beside(self, file) -> set:
         """By versions of the name on its mount of which it is not known which of them was opened."""
