@@ -47,9 +47,11 @@ void StagedFile::commit_stream() {
         outbox_.add([stream = stream_, publish] { stream->commit(CommitReason::kClose, publish); });
         return;
     }
+    hiding_at_ = stream_->key();
     outbox_.add([keep = self(), stream = stream_, publish] {
         stream->commit(CommitReason::kClose, [keep, stream, publish](Result<CommittedObject> object) {
             MutexLock lock(keep->mutex_);
+            keep->hiding_at_.reset();
             if (object && !keep->failure_) {
                 keep->temporaries_.push_back(stream->key());
                 stream->go_on_at(keep->key_, keep->overwrite_);

@@ -105,6 +105,8 @@ private:
     // For errors on the way through `writer`, which has reported those that it found itself.
     void stop_for(const std::shared_ptr<StreamWriter>& writer, Error error) REQUIRES(mutex_);
     void end_writer(const std::shared_ptr<FileWriter>& writer) REQUIRES(mutex_);
+    // A stream, and the object that it may be making.
+    void end_stream() REQUIRES(mutex_);
     void remove_temporary(const std::string& key) REQUIRES(mutex_);
     void ended(const Status& status) EXCLUDES(mutex_);
     void answer_aborts() REQUIRES(mutex_);
@@ -172,6 +174,8 @@ private:
     std::uint64_t last_end_ GUARDED_BY(mutex_) = 0;
     // Present while streaming: what content_ calls staged is there.
     std::shared_ptr<StreamWriter> stream_ GUARDED_BY(mutex_);
+    // While the stream is completed under its hidden key: an abort comes too late for that.
+    std::optional<std::string> hiding_at_ GUARDED_BY(mutex_);
 
     // A commit that is under way, and its waiters.
     bool committing_ GUARDED_BY(mutex_) = false;

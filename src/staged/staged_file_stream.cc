@@ -123,6 +123,7 @@ void StagedFile::leave_stream(const PendingPointer& pending) {
         outbox_.add([keep = self(), pending] { keep->carry_out(pending); });
         return;
     }
+    hiding_at_ = stream_->key();
     outbox_.add([keep = self(), pending, stream = stream_, end = last_end_] {
         // Zeros that were only announced need not be sent.
         stream->truncate(end, [](const Status&) {});
@@ -137,6 +138,7 @@ void StagedFile::leave_stream(const PendingPointer& pending) {
 
 void StagedFile::stream_left(const PendingPointer& pending, Result<CommittedObject> object) {
     MutexLock lock(mutex_);
+    hiding_at_.reset();
     if (!object) {
         stop(std::move(object.error()));
     } else if (failure_) {

@@ -369,6 +369,29 @@ TEST_P(StagedFileTest, AbortLeavesNothingBehind) {
     }
 }
 
+TEST_P(StagedFileTest, AnAbortThatComesTooLateForTheHiddenObjectRemovesIt) {
+    for (const bool back : {false, true}) {
+        const auto staged = open_staged();
+        ASSERT_TRUE(write(*staged, 0, bytes(40 * kMiB)));
+        store.hold(Operation::kCompleteUpload);
+        Answer<Status> changed;
+        Answer<Result<CommittedObject>> committed;
+        if (back) {
+            staged->write(20 * kMiB, data("changed"), changed.callback());
+        } else {
+            staged->commit(CommitReason::kClose, committed.callback());
+        }
+        ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+        Answer<Status> aborted;
+        staged->abort(Error(), aborted.callback());
+        store.release(Operation::kCompleteUpload);
+        EXPECT_TRUE(aborted.get());
+        EXPECT_FALSE(back ? changed.get() : Status(committed.get() ? Status() : failure(EIO, "refused")));
+        EXPECT_EQ(store.keys(), std::vector<std::string>());
+        EXPECT_EQ(store.open_uploads(), 0);
+    }
+}
+
 TEST_P(StagedFileTest, AFailureOfTheStoreIsKeptAndPublishesNothing) {
     const std::string text = bytes(40 * kMiB);
     for (const Operation operation :
