@@ -27,8 +27,7 @@ void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
     const MutexLock lock(mutex_);
     left_ = false;
     if (place == Place::kInside) {
-        written_inside_ = true;
-        changed_inside_ = generation_;
+        written_inside_ = changed_inside_ = generation_;
     }
     const auto known = std::find_if(writers_.begin(), writers_.end(), [&](const Writer& writer) {
         return writer.process == process && writer.opener == opener;
@@ -44,8 +43,7 @@ void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
 
 void VersionFate::changed_by_mapping() {
     const MutexLock lock(mutex_);
-    mapped_ = changed_inside_ = generation_;
-    written_inside_ = true;
+    mapped_ = written_inside_ = changed_inside_ = generation_;
 }
 
 VersionFate::Generation VersionFate::commit_begins() {
@@ -56,7 +54,7 @@ VersionFate::Generation VersionFate::commit_begins() {
 bool VersionFate::committed(Generation begun) {
     const MutexLock lock(mutex_);
     // What came after the commit began may be in it, too.
-    const bool only_appended = !changed_inside_ || !is_unsaved(*changed_inside_);
+    const bool only_appended = !is_unsaved(changed_inside_);
     first_unsaved_ = std::max(first_unsaved_, begun);
     return only_appended;
 }
@@ -114,7 +112,7 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     state.unsaved = state.written || is_unsaved(made_);
     state.made = is_unsaved(made_) && maker_ == process;
     state.answers_for_it = state.wrote || answers(process, state.unsaved);
-    state.only_appended = !writers_.empty() && !written_inside_;
+    state.only_appended = !writers_.empty() && !is_unsaved(written_inside_);
     state.left_by_killed_writer = left_;
     return state;
 }

@@ -50,7 +50,7 @@ struct VersionState {
     bool made = false;
     // Its death leaves the version half.
     bool answers_for_it = false;
-    // Never written but at its end.
+    // What is unsaved of it was written at its end.
     bool only_appended = false;
     // Some of what is unsaved came through a mapping.
     bool mapped = false;
@@ -118,7 +118,7 @@ private:
     pid_t resizer_ GUARDED_BY(mutex_) = kUnseenProcess;
     // What was not a write at the end: the last of it.
     std::optional<Generation> changed_inside_ GUARDED_BY(mutex_);
-    bool written_inside_ GUARDED_BY(mutex_) = false;
+    std::optional<Generation> written_inside_ GUARDED_BY(mutex_);
     bool left_ GUARDED_BY(mutex_) = false;
 };
 

@@ -102,6 +102,25 @@ def test_a_log_of_a_killed_writer_is_published(mount, simulator, prefix):
     assert len(simulator.content(prefix + "train.log")) == MIB
 
 
+def test_what_was_appended_to_a_file_that_was_saved_is_published_when_its_writer_is_killed(mount, simulator, prefix):
+    made = mount()
+    script = """
+        import os
+        import sys
+        log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with open(sys.argv[1], "wb") as header:
+            header.write(b"header ")
+        os.write(log, b"line")
+        print("ready", flush=True)
+        sys.stdin.read()
+    """
+    writer = start(script, made / "metrics.bin")
+    wait_ready(writer)
+    assert simulator.content(prefix + "metrics.bin") == b"header "
+    kill(writer)
+    wait_until(lambda: simulator.content(prefix + "metrics.bin") == b"header line", "what was appended to appear")
+
+
 def test_three_arrays_in_one_handle_killed_between_the_second_and_the_third(mount, simulator, prefix):
     made = mount()
     script = """

@@ -119,13 +119,20 @@ TEST(VersionFate, PagesOfAMappingMayBeAnyOpeners) {
     EXPECT_FALSE(fate.state(kUnseenProcess, kParent).unseen_wrote);
 }
 
-TEST(VersionFate, OnlyWhatNeverWasWrittenInsideIsALog) {
+TEST(VersionFate, WhatWasNotWrittenInsideSinceItWasSavedIsALog) {
     VersionFate fate;
     fate.wrote(kParent, kParent, kEnd);
     EXPECT_TRUE(fate.state(kParent, kParent).only_appended);
     fate.committed(fate.commit_begins());
     EXPECT_TRUE(fate.state(kParent, kParent).only_appended);
     fate.wrote(kParent, kParent, kInside);
+    EXPECT_FALSE(fate.state(kParent, kParent).only_appended);
+    const auto begun = fate.commit_begins();
+    fate.wrote(kParent, kParent, kEnd);
+    EXPECT_FALSE(fate.state(kParent, kParent).only_appended);
+    fate.committed(begun);
+    EXPECT_TRUE(fate.state(kParent, kParent).only_appended);
+    fate.changed_by_mapping();
     EXPECT_FALSE(fate.state(kParent, kParent).only_appended);
 }
 
