@@ -4,10 +4,7 @@
 import dataclasses
 import time
 
-from reference import ABSENT, BATCHED, KEPT, PERHAPS_KEPT, File, Outcome, State, bytes_of, changes, cut, put
-
-
-SAVES = ("save", "save_again")
+from reference import ABSENT, BATCHED, KEPT, PERHAPS_KEPT, SAVES, File, Outcome, State, bytes_of, changes, cut, put
 
 
 @dataclasses.dataclass
@@ -28,6 +25,8 @@ class Call:
     crossed: bool = False
     # Operations of the store that were slow or hung meanwhile.
     slowed: set = dataclasses.field(default_factory=set)
+    # Removals: how many came before in a row.
+    row: int = 0
     number: int = dataclasses.field(default_factory=changes.__next__)
     began: float = dataclasses.field(default_factory=time.monotonic)
 
@@ -57,6 +56,7 @@ class Calls(State):
         call = getattr(self, step["do"] + "_begins", lambda each: Call(each, {}))(step)
         call.excused = self.trouble or self.may_have_ended(step)
         for path, possible in call.touched.items():
+            self.removed_as_well(path)
             self.names[path].begin(possible)
             self.moved_as_well(path, possible)
             self.appended_to_as_well(path, possible)
@@ -90,6 +90,14 @@ class Calls(State):
         for each in self.calls.values():
             if each.step["do"] == "cut" and each.step["path"] == path:
                 self.may_become(each, path, {cut(content, each.step["size"]) for content in contents - {ABSENT}})
+
+    def removed_as_well(self, path: str) -> None:
+        """By the removal of all in its directory that is under way, and lists it only now."""
+        for each in self.calls.values():
+            if (each.step["do"] in ("remove_files", "remove_tree") and path.rsplit("/", 1)[0] == each.step["path"]
+                    and path not in each.touched):
+                each.touched[path] = {ABSENT}
+                self.names[path].begin({ABSENT})
 
     def may_become(self, call: Call, path: str, contents: set) -> None:
         call.touched[path] |= contents
@@ -259,7 +267,7 @@ class Calls(State):
     def contested(self, file: File) -> bool:
         """Something else has got its name, or may have: logs are published while they grow."""
         changing = any(call is not self.judging and file.path in call.touched for call in self.calls.values())
-        return file.overtaken or changing or any(
+        return file.overtaken or changing or bool(self.may_still_come(file.path) - file.contents) or any(
             each is not file and each.path == file.path and (each.kept or each.perhaps_kept) and each.writers()
             for each in self.files())
 

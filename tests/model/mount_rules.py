@@ -47,6 +47,7 @@ class MountRules(NameRules):
                 self.names[file.path].may |= states
                 self.names[file.path].before |= states
                 self.goes_on(file.path, states, self.retry_for + 1, None)
+                self.overtake(file.path, file)
             if file.path is not None:
                 self.failures.add(file.path)
             self.detach(owner, slot)

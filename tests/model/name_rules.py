@@ -88,7 +88,7 @@ class NameRules(Rules):
         self.late(step["mount"], step["way"] == "removed")
         if not result["ok"]:
             gone = self.names[path].mixed or time.monotonic() < self.renamed_at + TTL
-            self.refused(call, result, *(GONE if gone else ()))
+            self.refused(call, result, *(GONE if gone else ()), *self.told_late(step["mount"]))
             self.failures |= set(call.touched)
             return self.perhaps(call)
         if not (self.names[path].mixed or call.crossed):
@@ -110,6 +110,7 @@ class NameRules(Rules):
         if ok and clear and file.contents == {b""} and file.first is None:
             file.contents, file.first, call.joined = set(saved), call, file
             file.states |= saved
+            file.truncated = max(file.truncated, call.number)
             if inherited:
                 file.changed_by.add(agent)
             else:
@@ -133,7 +134,8 @@ class NameRules(Rules):
                 and not any((step["mount"], path) in self.places(call) for call in self.calls.values()))
 
     def cut_begins(self, step):
-        contents = {cut(content, step["size"]) for content in self.names[step["path"]].may - {ABSENT}}
+        found = self.names[step["path"]].may | self.of_logs(step["path"])
+        contents = {cut(content, step["size"]) for content in found - {ABSENT}}
         if self.changed_elsewhere(step["path"]):
             # "truncate(2) goes by what stat(2) shows", and of nothing nothing is needed.
             contents.add(cut(b"", step["size"]))
@@ -172,8 +174,7 @@ class NameRules(Rules):
         if not result["ok"]:
             missing = (ABSENT in name.before or name.mixed or time.monotonic() < self.renamed_at + TTL
                        or self.ghosts_of(mount, path) is not None)
-            # Of a removal that was acknowledged before: what the store said.
-            self.refused(call, result, *(GONE if missing else ()), *(("EIO", "EACCES") if self.late(mount, False) else ()))
+            self.refused(call, result, *(GONE if missing else ()), *self.told_late(mount))
             return self.perhaps(call)
         self.lose_name(call.file)
         self.lose_earlier(mount, path)
@@ -212,12 +213,19 @@ class NameRules(Rules):
 
     def late(self, mount: int, count: bool) -> bool:
         """Whether a removal may be acknowledged before it is made."""
-        removed, last = self.removals.get(mount, (0, 0.0))
-        now = time.monotonic()
-        removed = removed + 1 if now < last + 1.2 else 1
+        removed = self.row(mount) + 1
         if count:
-            self.removals[mount] = (removed, now)
+            self.removals[mount] = (removed, time.monotonic())
         return removed > BATCHED
+
+    def told_late(self, mount: int) -> tuple:
+        """Of a removal that was acknowledged before: what the store said."""
+        return ("EIO", "EACCES", "EINVAL") if self.late(mount, False) else ()
+
+    def row(self, mount: int) -> int:
+        """Removals that the next one would follow."""
+        removed, last = self.removals.get(mount, (0, 0.0))
+        return removed if time.monotonic() < last + 1.2 else 0
 
     def rename_ready(self, step):
         path, other = step["path"], step["other"]

@@ -164,8 +164,9 @@ class Player(MountSteps):
         if needs is not None and call.file is not None:
             # What is changed is read first, also of a file that was created and may have been saved since.
             needs = needs | {"GetObject", "HeadObject"}
-            if call.file.kept or call.file.perhaps_kept:
-                # "A log that is opened for reading and writing waits for its publishes".
+            if call.file.kept or call.file.perhaps_kept or call.crossed:
+                # "A log that is opened for reading and writing waits for its publishes". And the kernel lets no write pass
+                # an fsync(2) of the inode.
                 needs = needs | PUT
         if needs is not None and self.model.mount_of(step) in self.model.removals:
             # A name is written again once its removal has been made, or has failed.

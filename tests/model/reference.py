@@ -30,6 +30,7 @@ QUICK, SLOW = 4.0, 20.0
 KEPT = (".log", ".out", ".err", ".jsonl")
 PERHAPS_KEPT = (".txt",)
 GONE = {"ENOENT", "ESTALE"}
+SAVES = ("save", "save_again")
 WRITABLE = {"r+", "wo", "a", "a+", "w", "w+", "x", "x+", "rt", "c"}
 # Numbers of what happens to files, in order.
 changes = itertools.count(1)
@@ -453,12 +454,17 @@ class State:
                     file.perhaps_at == path and content in file.contents for file in self.files()):
                 name.may.add(content)
                 name.before.add(content)
-            if content and any(whole and whole.startswith(content) for whole in self.cut_short[path]):
+            if content and any(whole and whole.startswith(content) for whole in self.cut_short[path] | self.growing(path)):
                 name.may.add(content)
                 name.before.add(content)
             if content not in name.may and not self.grown(path, content):
                 kind = "lost" if content is ABSENT else "bytes"
                 self.differ(kind, f"{path} in the bucket is {explain(content, self.tags)}, not {self.show(name.may)}")
+
+    def growing(self, path: str) -> set:
+        """What saves under way are to make of a log, which is published while it grows."""
+        return set().union(*(call.touched[path] for call in self.calls.values() if call.step["do"] in SAVES
+                             and call.step["path"] == path and path.endswith((*KEPT, *PERHAPS_KEPT))))
 
     def comes_late(self, path: str, found: dict[str, bytes]) -> bool:
         name = self.names[path]

@@ -188,6 +188,9 @@ class Rules(OpenRules):
             writing = {"EBUSY", "EOPNOTSUPP"} if file.ordered or changed else set()
             # A version that was replaced or removed is an error, or its bytes.
             gone = {"ESTALE", "ENOENT"} if file.path is None or file.overtaken or file.half else set()
+            if file.path is not None and self.live(file.mount, file.path) is not file and file.changed > description.opened:
+                # What it opened was replaced, and the name has another inode now.
+                gone |= {"ESTALE"}
             # "The content that the file began from goes with its name", and of what replaced it nothing was written.
             gone |= {"EIO"} if file.path is None and file.abandoned else set()
             self.refused(call, result, *writing, *gone, *self.may_conflict(file))

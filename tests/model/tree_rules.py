@@ -62,7 +62,8 @@ class Model(MarkerRules):
     remove_tree_ready = remove_files_ready
 
     def remove_files_begins(self, step):
-        return Call(step, {path: {ABSENT} for path in self.below(step["path"])})
+        # Its first follows those before at once, however long all take.
+        return Call(step, {path: {ABSENT} for path in self.below(step["path"])}, row=self.row(step["mount"]))
 
     remove_tree_begins = remove_files_begins
 
@@ -83,7 +84,7 @@ class Model(MarkerRules):
         beside = any(other.step["do"] in ("remove_files", "remove_tree") and other.step["mount"] == mount
                      for other in self.calls.values())
         for number, path in enumerate(sorted(removed)):
-            batched = self.late(mount, True) or number >= BATCHED or beside
+            batched = self.late(mount, True) or call.row + number >= BATCHED or beside
             outcomes[path] = Outcome({ABSENT}, not batched)
             if batched:
                 self.names[path].at_rest = None if call.excused or self.unseen(path) else {ABSENT}
