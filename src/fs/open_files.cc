@@ -228,8 +228,8 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     const bool is_empty = writer == nullptr && (reader == nullptr || reader->size() == 0);
     handle->may_change = std::any_of(node->expected.begin(), node->expected.end(),
                                      [](const ExpectedOpen& expected) { return expected.writes; });
-    opened.direct_io = wants_direct_io(request.flags) || node->is_other_than_looked_up || is_empty ||
-                       (writer == nullptr && handle->may_change) ||
+    opened.direct_io = wants_direct_io(request.flags) || node->is_other_than_looked_up || node->may_look_longer ||
+                       is_empty || (writer == nullptr && handle->may_change) ||
                        (node->writer != nullptr && (writer == nullptr || node->writer->dirty()));
     if (writer != nullptr) {
         ++node->writable_handles;
@@ -404,7 +404,9 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
             auto writer = state_.make_writer(object->key, request->flags, committed_object(*node->committed));
             // A handle that has not read yet can see every change; appended bytes are not readable before a commit.
             const bool is_read = writer->readable() ? node->is_read() : node->open_handles > 0;
-            if (is_read && !request->expected) {
+            if (node->may_look_longer && !request->expected) {
+                answer = give_new_node(lock, node, *node->committed, node->reader, expectation(*request));
+            } else if (is_read && !request->expected) {
                 answer = give_writers_node(lock, node, expectation(*request), request->flags);
             } else {
                 answer = add_handle(lock, *request, std::move(writer), nullptr);

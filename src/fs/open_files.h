@@ -206,6 +206,7 @@ private:
                            const std::string& key, Error error);
     [[nodiscard]] static bool is_unreadable(const Handle& handle);
     // It was opened before anything was written.
+    [[nodiscard]] bool is_behind_the_end(const Reading& reading, const FileReader& reader);
     [[nodiscard]] bool is_out_of_reach(Handle& handle, const FileReader& reader);
     [[nodiscard]] Failure nothing_to_read(const Handle& handle) const;
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
@@ -245,7 +246,7 @@ private:
     enum class EndOfFile : std::uint8_t { kFailed, kHeldBack };
     void watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener,
                EndOfFile end = EndOfFile::kFailed);
-    void drop_written_pages(Node& node);
+    void drop_written_pages(Node& node, const FileWriter& writer);
     void note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error);
     // Answers when other mounts can see the failure, and nothing of the file is left in the store, or soon.
     void answer_failed(const Handle& handle, const Error& error, std::function<void()> answer);

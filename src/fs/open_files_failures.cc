@@ -20,17 +20,18 @@ void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& wr
             const NodePtr failed = weak.lock();
             const std::shared_ptr<FileWriter> its_writer = weak_writer.lock();
             if (failed != nullptr && its_writer != nullptr) {
-                drop_written_pages(*failed);
+                drop_written_pages(*failed, *its_writer);
                 note_failed(*failed, *its_writer, opener, error);
             }
         });
 }
 
 // The page cache has taken them on their way here. From now on reads get the version before.
-void OpenFiles::drop_written_pages(Node& node) {
+void OpenFiles::drop_written_pages(Node& node, const FileWriter& writer) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         node.forget_pages();
+        node.may_look_longer = node.may_look_longer || (node.committed && writer.size() > node.committed->size);
     }
     state_.env.kernel_cache.invalidate_inode(node.id);
 }

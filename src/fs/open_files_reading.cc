@@ -124,6 +124,10 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
             reading->reply(nothing_to_read(*handle));
             return;
         }
+        if (is_behind_the_end(*reading, *reader)) {
+            reading->reply(failure(ESTALE, "what was written there was given up"));
+            return;
+        }
         if (is_out_of_reach(*handle, *reader)) {
             // It may have grown between the two looks.
             if (reopen_and_read(reading, reader)) {
@@ -159,6 +163,13 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
 bool OpenFiles::is_pristine(const Handle& handle) const {
     const NodeTable::Lock lock = state_.nodes.lock();
     return !handle.node->lost_size && (handle.node->writer == nullptr || handle.node->writer->pristine());
+}
+
+// The kernel reads ahead to where it takes the end to be. It learns the end from the answer that reaches it, unless one
+// from behind the end comes first: then it fills up with zeros. An error there concerns only who asks for these bytes.
+bool OpenFiles::is_behind_the_end(const Reading& reading, const FileReader& reader) {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    return reading.handle->node->may_look_longer && reading.handle->is_cached && reading.offset > reader.size();
 }
 
 // What was opened has grown since, and has lost its name: what was added cannot be fetched any more.
@@ -339,7 +350,10 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
                    node->committed->size == (*reader)->size()) {
             node->reader = *reader;
             node->checked = state_.env.clock.now();
-            answer = add_handle(lock, *request, nullptr, *reader);
+            const bool is_to_look_again = node->may_look_longer && node->linked && node->writer == nullptr;
+            answer = is_to_look_again && !request->expected
+                         ? give_new_node(lock, node, *node->committed, *reader, expectation(*request))
+                         : Result<OpenedFile>(add_handle(lock, *request, nullptr, *reader));
         } else if (node->linked && node->writer != nullptr && node->writer->may_have_committed() &&
                    !std::exchange(request->is_settled, true)) {
             settles = node->writer;

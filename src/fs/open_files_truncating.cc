@@ -70,6 +70,8 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             const bool is_joined = writer != nullptr;
             if (!is_joined) {
                 node->forget_pages();
+                // The kernel goes by the truncation.
+                node->may_look_longer = false;
                 // The followers of this file stop following it here.
                 for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
                     state_.nodes.stop_following(lock, follower);

@@ -336,6 +336,71 @@ def test_touch_and_empty_files_are_durable_at_close(mount, simulator, prefix):
     assert simulator.content(prefix + "empty") == b""
 
 
+GOOD = b"good" * 76_800
+WRITE_MORE = """
+    import os, sys
+    file = os.open(sys.argv[1], int(sys.argv[2]))
+    os.write(file, b"half" * (9 << 18))
+    print("ready", flush=True)
+    sys.stdin.read()
+    try:
+        os.close(file)
+    except OSError:
+        print("refused", flush=True)
+"""
+OPENED_BY_WRITERS = {"w": os.O_WRONLY | os.O_TRUNC, "w+": os.O_RDWR | os.O_TRUNC, "r+": os.O_RDWR, "wo": os.O_WRONLY}
+
+
+def give_up(simulator, made, flags: int, ending: str) -> None:
+    writer = start(WRITE_MORE, made / "file", flags)
+    wait_ready(writer)
+    if ending == "killed":
+        kill(writer)
+        # Without stat(2), by which the kernel learns the size.
+        wait_until(lambda: "its writer was killed" in made.log(), "what was written to be given up")
+    else:
+        simulator.inject({"op": "CompleteMultipartUpload", "action": "access-denied"},
+                         {"op": "PutObject", "action": "access-denied"})
+        assert writer.communicate("\n", timeout=20)[0] == "refused\n"
+        simulator.clear_faults()
+    # What has to be fetched is answered after what lies behind the end.
+    simulator.inject({"op": "GetObject", "action": "slow", "ms": 100})
+
+
+# The kernel reads ahead as far as it takes the file to be, and fills up with zeros what is not there.
+@pytest.mark.parametrize("direct_io", ["auto", "never"])
+@pytest.mark.parametrize("ending", ["killed", "refused"])
+@pytest.mark.parametrize("flags", OPENED_BY_WRITERS.values(), ids=OPENED_BY_WRITERS)
+@pytest.mark.parametrize("again", [os.O_RDONLY, os.O_RDWR], ids=["r", "r+"])
+def test_what_was_given_up_is_not_read_as_zeros_behind_the_version_before(
+        mount, simulator, flags, ending, again, direct_io):
+    made = mount("--direct-io", direct_io)
+    path = made / "file"
+    path.write_bytes(GOOD)
+    give_up(simulator, made, flags, ending)
+    file = os.open(path, again)
+    try:
+        assert os.pread(file, 1 << 20, 0) == GOOD
+        assert os.pread(file, 1 << 20, 5 << 20) == b""
+    finally:
+        os.close(file)
+
+
+@pytest.mark.parametrize("direct_io", ["auto", "never"])
+@pytest.mark.parametrize("ending", ["killed", "refused"])
+@pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY], ids=["r+", "wo"])
+@pytest.mark.parametrize("has_read", [0, 1])
+def test_a_reader_sees_no_zeros_for_what_others_gave_up(mount, simulator, flags, ending, has_read, direct_io):
+    made = mount("--direct-io", direct_io)
+    path = made / "file"
+    path.write_bytes(GOOD)
+    with open(path, "rb", buffering=0) as reader:
+        reader.read(has_read)
+        give_up(simulator, made, flags, ending)
+        assert os.pread(reader.fileno(), 1 << 20, 0) == GOOD
+        assert os.pread(reader.fileno(), 1 << 20, 5 << 20) == b""
+
+
 def test_a_size_that_is_set_to_what_it_is_changes_nothing(mount, simulator, prefix):
     path = mount() / "shard"
     path.write_bytes(b"whole")
