@@ -103,9 +103,9 @@ public:
     SteadyTime checked GUARDED_BY(node_table){};
     // It holds another version than the one that the kernel looked up, and may know the size of.
     bool is_other_than_looked_up GUARDED_BY(node_table) = false;
-    // What was written and given up was longer than it: the kernel may know that size, and fills what lies behind the
-    // last byte with zeros when it reads ahead.
-    bool may_look_longer GUARDED_BY(node_table) = false;
+    // What was written and given up had another size, which the kernel may believe for a moment: then it fills up with
+    // zeros when it reads ahead, or takes the file for shorter.
+    bool has_uncertain_size GUARDED_BY(node_table) = false;
     // Present from the first open for writing until its last writable handle is closed and all is committed.
     std::shared_ptr<FileWriter> writer GUARDED_BY(node_table);
     // Made with each `writer`; stays until the next.

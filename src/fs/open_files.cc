@@ -228,7 +228,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     const bool is_empty = writer == nullptr && (reader == nullptr || reader->size() == 0);
     handle->may_change = std::any_of(node->expected.begin(), node->expected.end(),
                                      [](const ExpectedOpen& expected) { return expected.writes; });
-    opened.direct_io = wants_direct_io(request.flags) || node->is_other_than_looked_up || node->may_look_longer ||
+    opened.direct_io = wants_direct_io(request.flags) || node->is_other_than_looked_up || node->has_uncertain_size ||
                        is_empty || (writer == nullptr && handle->may_change) ||
                        (node->writer != nullptr && (writer == nullptr || node->writer->dirty()));
     if (writer != nullptr) {
@@ -404,7 +404,7 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
             auto writer = state_.make_writer(object->key, request->flags, committed_object(*node->committed));
             // A handle that has not read yet can see every change; appended bytes are not readable before a commit.
             const bool is_read = writer->readable() ? node->is_read() : node->open_handles > 0;
-            if (node->may_look_longer && !request->expected) {
+            if (node->has_uncertain_size && !request->expected) {
                 answer = give_new_node(lock, node, *node->committed, node->reader, expectation(*request));
             } else if (is_read && !request->expected) {
                 answer = give_writers_node(lock, node, expectation(*request), request->flags);

@@ -31,7 +31,7 @@ void OpenFiles::drop_written_pages(Node& node, const FileWriter& writer) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         node.forget_pages();
-        node.may_look_longer = node.may_look_longer || (node.committed && writer.size() > node.committed->size);
+        node.has_uncertain_size = node.has_uncertain_size || (node.committed && writer.size() != node.committed->size);
     }
     state_.env.kernel_cache.invalidate_inode(node.id);
 }

@@ -169,7 +169,7 @@ bool OpenFiles::is_pristine(const Handle& handle) const {
 // from behind the end comes first: then it fills up with zeros. An error there concerns only who asks for these bytes.
 bool OpenFiles::is_behind_the_end(const Reading& reading, const FileReader& reader) {
     const NodeTable::Lock lock = state_.nodes.lock();
-    return reading.handle->node->may_look_longer && reading.handle->is_cached && reading.offset > reader.size();
+    return reading.handle->node->has_uncertain_size && reading.handle->is_cached && reading.offset > reader.size();
 }
 
 // What was opened has grown since, and has lost its name: what was added cannot be fetched any more.
@@ -350,7 +350,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
                    node->committed->size == (*reader)->size()) {
             node->reader = *reader;
             node->checked = state_.env.clock.now();
-            const bool is_to_look_again = node->may_look_longer && node->linked && node->writer == nullptr;
+            const bool is_to_look_again = node->has_uncertain_size && node->linked && node->writer == nullptr;
             answer = is_to_look_again && !request->expected
                          ? give_new_node(lock, node, *node->committed, *reader, expectation(*request))
                          : Result<OpenedFile>(add_handle(lock, *request, nullptr, *reader));

@@ -71,7 +71,7 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             if (!is_joined) {
                 node->forget_pages();
                 // The kernel goes by the truncation.
-                node->may_look_longer = false;
+                node->has_uncertain_size = false;
                 // The followers of this file stop following it here.
                 for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
                     state_.nodes.stop_following(lock, follower);

@@ -109,5 +109,27 @@ TEST_F(Reopened, IsKnownUntilItsCreateIsAnswered) {
     EXPECT_TRUE(close((*created)->opened.handle));
 }
 
+// The kernel may believe the size of what was given up, and would read too little, or zeros.
+TEST_F(FileSystemTest, WhoOpensWhatWasGivenUpAtAnotherSizeIsToLookAgain) {
+    for (const std::string text : {"", "longer than it was"}) {
+        for (const int flags : {O_RDONLY, O_RDWR}) {
+            store.put_object("p/" + text + std::to_string(flags), "whole");
+            const std::string name = text + std::to_string(flags);
+            const NodeId node = lookup(name)->node;
+            const HandleId writer = open(node, O_WRONLY | O_TRUNC)->handle;
+            ASSERT_TRUE(text.empty() || write(writer, 0, text));
+            processes.killed = kProcess;
+            static_cast<void>(close(writer));
+            processes.killed = 0;
+            EXPECT_EQ(errno_of(open(node, flags)), ESTALE);
+            const Result<OpenedFile> opened = open(lookup(name)->node, flags);
+            ASSERT_TRUE(opened) << opened.error().message;
+            EXPECT_EQ(opened->direct_io, flags == O_RDWR);
+            EXPECT_EQ(read(opened->handle).value(), "whole");
+            ASSERT_TRUE(close(opened->handle));
+        }
+    }
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
