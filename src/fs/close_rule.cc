@@ -23,10 +23,9 @@ bool is_blind(const CloseFacts& facts) {
     return is_exiting_unseen(facts) || (facts.exit_state == ExitState::kRunning && !facts.descriptors_left);
 }
 
-bool is_kept_when_killed(const CloseFacts& facts) {
-    const VersionState& version = facts.version;
+bool is_kept_when_killed(const VersionState& version, bool has_log_name) {
     // What was truncated and not written since is not worth the version before it.
-    return (facts.has_log_name || version.only_appended) && (version.written || !version.unsaved);
+    return (has_log_name || version.only_appended) && (version.written || !version.unsaved);
 }
 
 CloseDecision decide_killed(const CloseFacts& facts, bool is_sure) {
@@ -34,7 +33,7 @@ CloseDecision decide_killed(const CloseFacts& facts, bool is_sure) {
     if (!facts.version.answers_for_it && (facts.held_elsewhere || !facts.version.unsaved)) {
         return {CloseAction::kWait};
     }
-    if (is_kept_when_killed(facts)) {
+    if (is_kept_when_killed(facts.version, facts.has_log_name)) {
         return {facts.held_elsewhere ? CloseAction::kWait : CloseAction::kCommit};
     }
     if (facts.held_elsewhere) {
@@ -101,6 +100,11 @@ ReleaseAction decide_release(const VersionState& version, bool is_disowned, Exit
     const bool is_lost =
         version.left_by_killed_writer || version.unseen_wrote || is_cut_short || (is_disowned && !version.written);
     return is_lost ? ReleaseAction::kAbort : ReleaseAction::kCommit;
+}
+
+ReleaseAction decide_cut_off(const VersionState& version, bool has_log_name) {
+    const bool is_kept = is_kept_when_killed(version, has_log_name) && !version.left_by_killed_writer;
+    return is_kept ? ReleaseAction::kCommit : ReleaseAction::kAbort;
 }
 
 }  // namespace ckptfs::fs

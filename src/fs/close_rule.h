@@ -75,4 +75,8 @@ enum class ReleaseAction : std::uint8_t { kCommit, kAbort };
 [[nodiscard]] ReleaseAction decide_release(const VersionState& version, bool is_disowned = false,
                                            ExitState opener = ExitState::kRunning);
 
+// Where the connection to the kernel ended before the RELEASE came, as `umount -f` does: no process can go on with the
+// file, and whether one was done with it is not known.
+[[nodiscard]] ReleaseAction decide_cut_off(const VersionState& version, bool has_log_name);
+
 }  // namespace ckptfs::fs

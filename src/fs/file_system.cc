@@ -205,6 +205,9 @@ public:
         for (const std::string& key : state_.failed.untold()) {
             lines.push_back(format("{}: other mounts were not told that it failed", key));
         }
+        for (const std::string& key : open_files_.cut_off()) {
+            lines.push_back(format("saving {}: the mount ended before it was closed", key));
+        }
         return lines;
     }
     void disconnected() override { open_files_.disconnected(); }

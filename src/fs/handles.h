@@ -39,6 +39,8 @@ struct Handle {
     std::atomic<bool> has_only_truncated = false;
     // No process ever had it.
     std::atomic<bool> is_disowned = false;
+    // The connection to the kernel ended before its RELEASE came.
+    std::atomic<bool> is_cut_off = false;
     // The process that opened it has truncated the name once more since, and committed that.
     std::atomic<bool> is_given_up = false;
     // Set once at open; empty for handles that only read.
@@ -98,6 +100,16 @@ public:
             all.push_back(handle);
         }
         return all;
+    }
+
+    [[nodiscard]] std::vector<HandleId> ids() const {
+        MutexLock lock(mutex_);
+        std::vector<HandleId> ids;
+        ids.reserve(handles_.size());
+        for (const auto& [id, handle] : handles_) {
+            ids.push_back(id);
+        }
+        return ids;
     }
 
     // Requests under way keep the one they have found.

@@ -92,6 +92,8 @@ public:
     [[nodiscard]] std::vector<ReadProgress> reads() const;
     [[nodiscard]] std::vector<std::string> renames() const;
     [[nodiscard]] FileStatistics statistics() const;
+    // Keys of files that the end of the connection cut off.
+    [[nodiscard]] std::vector<std::string> cut_off() const;
     std::vector<std::string> abandon(Reply<void> ended);
 
 private:
@@ -234,16 +236,18 @@ private:
     void decide_and_close(const std::shared_ptr<Closing>& closing);
     // What an fsync by this handle has to save.
     [[nodiscard]] Written written_behind(const Handle& handle) const;
+    enum class EndOfFile : std::uint8_t { kFailed, kHeldBack };
     void release_writer(const HandlePtr& handle, const Reply<void>& reply);
+    void release_cut_off(const HandlePtr& handle, const Reply<void>& reply);
     void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
     void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                            Reply<void> reply);
     // Publishes nothing, and says so.
     void abort_killed(const Handle& handle, std::function<void()> ended);
+    void give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended);
 
     // --- open_files_failures.cc
     // From its first failure on, commit markers have to wait for the file.
-    enum class EndOfFile : std::uint8_t { kFailed, kHeldBack };
     void watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener,
                EndOfFile end = EndOfFile::kFailed);
     void drop_written_pages(Node& node, const FileWriter& writer);
@@ -281,6 +285,7 @@ private:
     std::multiset<std::string> renames_ GUARDED_BY(drain_mutex_);
     int aborts_ GUARDED_BY(drain_mutex_) = 0;
     std::set<std::shared_ptr<FileWriter>> unreleased_ GUARDED_BY(drain_mutex_);
+    std::vector<std::string> cut_off_ GUARDED_BY(drain_mutex_);
     std::vector<Reply<void>> waiting_for_drain_ GUARDED_BY(drain_mutex_);
 
     // Last, so that everything above exists while they run.

@@ -303,9 +303,12 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
 }
 
 void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) {
-    const Error why = lost_error(*handle.writer);
+    give_up(handle, lost_error(*handle.writer), EndOfFile::kHeldBack, std::move(ended));
+}
+
+void OpenFiles::give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended) {
     log_warning(escaped(why.message));
-    watch(handle.node, handle.writer, handle.opener, EndOfFile::kHeldBack);
+    watch(handle.node, handle.writer, handle.opener, end);
     abort_begins();
     handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
         state_.failed.when_recorded(key, [this, ended] {
@@ -390,6 +393,10 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
     if (handle->version->is_truncated_away()) {
         writer->abort(replaced_error(*writer),
                       [this, handle, reply](const Status&) { finish_release(handle, {}, reply); });
+        return;
+    }
+    if (handle->is_cut_off) {
+        release_cut_off(handle, reply);
         return;
     }
     const VersionState version = handle->version->fate.state(kUnseenProcess, handle->opener);

@@ -3,10 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/globs.h"
 #include "fs/all_ended.h"
+#include "fs/close_rule.h"
 #include "fs/open_files.h"
 
 namespace ckptfs::fs {
+
+namespace {
+
+Error cut_off_error(const FileWriter& writer) {
+    Error why;
+    why.message = writer.key() + " was not saved: the mount ended before it was closed";
+    return why;
+}
+
+}  // namespace
+
 void OpenFiles::rename_begins(const std::string& name) {
     const MutexLock lock(drain_mutex_);
     renames_.insert(name);
@@ -43,8 +56,48 @@ void OpenFiles::drain(Reply<void> reply) {
 }
 
 void OpenFiles::disconnected() {
-    state_.disconnected = true;
+    if (!state_.disconnected.exchange(true)) {
+        for (const HandleId id : handles_.ids()) {
+            if (const HandlePtr handle = handles_.find(id)) {
+                handle->is_cut_off = true;
+            }
+            release(id, [](const Status& /*logged*/) {});
+        }
+    }
     answer_drain();
+}
+
+void OpenFiles::release_cut_off(const HandlePtr& handle, const Reply<void>& reply) {
+    // A commit under way may be that of a close.
+    const KeyOrder::Place place = state_.key_order.enter({handle->writer->key()});
+    state_.key_order.when_first(place, [this, handle, reply, place] {
+        state_.key_order.leave(place);
+        const std::shared_ptr<FileWriter>& writer = handle->writer;
+        const VersionState version = handle->version->fate.state(kUnseenProcess, handle->opener);
+        bool is_log = false;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            is_log = matches_any(handle->node->name, state_.env.write.config.keep_on_kill);
+        }
+        if (writer->failed() || !writer->dirty()) {
+            finish_release(handle, {}, reply);
+        } else if (decide_cut_off(version, is_log) == ReleaseAction::kCommit) {
+            commit_in_order(handle->node, writer, CommitReason::kRelease,
+                            [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); });
+        } else {
+            {
+                const MutexLock lock(drain_mutex_);
+                cut_off_.push_back(writer->key());
+            }
+            give_up(*handle, cut_off_error(*writer), EndOfFile::kFailed,
+                    [this, handle, reply] { finish_release(handle, {}, reply); });
+        }
+    });
+}
+
+std::vector<std::string> OpenFiles::cut_off() const {
+    const MutexLock lock(drain_mutex_);
+    return cut_off_;
 }
 
 void OpenFiles::answer_drain() {
@@ -88,9 +141,7 @@ void OpenFiles::end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& w
             ++aborts_;
         }
         writer->when_failed(nullptr);
-        Error why;
-        why.message = writer->key() + " was not saved: the mount ended before it was closed";
-        writer->abort(std::move(why), [this](const Status&) { abort_ends(); });
+        writer->abort(cut_off_error(*writer), [this](const Status&) { abort_ends(); });
     }
 }
 
@@ -110,10 +161,8 @@ std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
         } else {
             writer->when_failed(nullptr);
         }
-        Error why;
-        why.message = writer->key() + " was not saved: the mount ended before it was closed";
         // Those with nothing to save as well: what waits for memory on their behalf would wait for ever.
-        writer->abort(std::move(why), [this, key = writer->key(), all_ended](const Status& status) {
+        writer->abort(cut_off_error(*writer), [this, key = writer->key(), all_ended](const Status& status) {
             state_.failed.when_recorded(key, [all_ended, status] { all_ended->one_more(status); });
         });
     }

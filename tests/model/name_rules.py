@@ -4,7 +4,7 @@
 import time
 
 from calls import Call
-from reference import ABSENT, BATCHED, GONE, KEPT, TTL, Outcome, bytes_of, cut
+from reference import ABSENT, BATCHED, GONE, KEPT, PERHAPS_KEPT, TTL, Outcome, bytes_of, cut
 from rules import Rules
 
 
@@ -69,6 +69,7 @@ class NameRules(Rules):
             allowed += GONE
         self.refused(call, result, *allowed)
         self.failures.add(step["path"])
+        self.saved_in_part(call)
         return self.perhaps(call) if call.excused or self.names[step["path"]].mixed else None
 
     def save_again_ready(self, step):
@@ -90,12 +91,19 @@ class NameRules(Rules):
             gone = self.names[path].mixed or time.monotonic() < self.renamed_at + TTL
             self.refused(call, result, *(GONE if gone else ()), *self.told_late(step["mount"]))
             self.failures |= set(call.touched)
+            self.saved_in_part(call)
             return self.perhaps(call)
         if not (self.names[path].mixed or call.crossed):
             self.check_read(call, result["data"], {bytes_of(step)}, None)
         self.nodes[step["mount"]].pop(path, None)
         gone = {path + ".tmp": Outcome({ABSENT}, True)} if step["way"] == "renamed" else {}
         return {path: Outcome({bytes_of(step)}, True), **gone}
+
+    def saved_in_part(self, call) -> None:
+        """A log is published while it grows, also by a save that fails in the end."""
+        path = call.step["path"]
+        if path.endswith((*KEPT, *PERHAPS_KEPT)):
+            self.cut_short[path] |= call.touched[path]
 
     def saved_over(self, call, file, ok) -> bool:
         """What it truncated was open: where that was empty, it is written now.

@@ -264,6 +264,8 @@ class Model(MarkerRules):
         if not others:
             self.ghost(file)
             self.released(file)
+            # What a rename under way moves then is the version before.
+            self.moved_as_well(file.path, name.before)
             if file.kept or file.perhaps_kept:
                 # It is published now, over what others read.
                 self.overtake(file.path, file)

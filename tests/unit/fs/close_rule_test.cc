@@ -221,5 +221,19 @@ TEST(CloseRule, WhoseDescriptorsCannotBeSeenIsTakenForDone) {
     EXPECT_EQ(decide_close(facts), kCommits);
 }
 
+TEST(CloseRule, OfWhatWasCutOffLogsAreKept) {
+    VersionState version;
+    version.unsaved = version.written = true;
+    EXPECT_EQ(decide_cut_off(version, false), ReleaseAction::kAbort);
+    EXPECT_EQ(decide_cut_off(version, true), ReleaseAction::kCommit);
+    version.left_by_killed_writer = true;
+    EXPECT_EQ(decide_cut_off(version, true), ReleaseAction::kAbort);
+    version.left_by_killed_writer = false;
+    version.only_appended = true;
+    EXPECT_EQ(decide_cut_off(version, false), ReleaseAction::kCommit);
+    version.written = false;
+    EXPECT_EQ(decide_cut_off(version, true), ReleaseAction::kAbort) << "truncated, and not written since";
+}
+
 }  // namespace
 }  // namespace ckptfs::fs

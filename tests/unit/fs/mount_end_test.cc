@@ -24,21 +24,32 @@ TEST_F(FileSystemTest, DrainWaitsForTheLastWriter) {
     EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
-TEST_F(FileSystemTest, DrainWaitsForNoReleaseOfWhatIsSavedOnceDisconnected) {
+TEST_F(FileSystemTest, DrainWaitsForNoReleaseOnceDisconnectedButForClosesUnderWay) {
     const HandleId saved = create("saved")->opened.handle;
+    const HandleId closing = create("closing")->opened.handle;
+    const HandleId log = create("train.log")->opened.handle;
     const HandleId unsaved = create("unsaved")->opened.handle;
-    ASSERT_TRUE(write(saved, 0, "content"));
-    ASSERT_TRUE(write(unsaved, 0, "content"));
+    for (const HandleId handle : {saved, closing, log, unsaved}) {
+        ASSERT_TRUE(write(handle, 0, "content"));
+    }
     ASSERT_TRUE(flush(saved));
+    store.hold(Operation::kPut);
+    std::promise<void> closed;
+    fs->flush(closing, Caller{kProcess, 0, 0}, [&](const Status&) { closed.set_value(); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
     std::promise<void> drained;
     std::future<void> done = drained.get_future();
     fs->drain([&](const Status&) { drained.set_value(); });
     fs->disconnected();
     EXPECT_EQ(done.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
-    ASSERT_TRUE(flush(unsaved));
-    fs->disconnected();
+    store.release(Operation::kPut);
     EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
-    EXPECT_EQ(store.content("p/saved"), "content");
+    closed.get_future().wait();
+    for (const char* key : {"p/saved", "p/closing", "p/train.log"}) {
+        EXPECT_TRUE(store.exists(key) && store.content(key) == "content") << key;
+    }
+    EXPECT_FALSE(store.exists("p/unsaved"));
+    EXPECT_EQ(fs->left_undone(), std::vector<std::string>{"saving p/unsaved: the mount ended before it was closed"});
 }
 
 TEST_F(FileSystemTest, WhatIsBeingWrittenIsStretchedWhileTheMountDrains) {
