@@ -229,7 +229,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     handle->may_change = std::any_of(node->expected.begin(), node->expected.end(),
                                      [](const ExpectedOpen& expected) { return expected.writes; });
     opened.direct_io = wants_direct_io(request.flags) || node->is_other_than_looked_up || node->has_uncertain_size ||
-                       is_empty || (writer == nullptr && handle->may_change) ||
+                       node->shares_inode || is_empty || (writer == nullptr && handle->may_change) ||
                        (node->writer != nullptr && (writer == nullptr || node->writer->dirty()));
     if (writer != nullptr) {
         ++node->writable_handles;

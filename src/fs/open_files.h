@@ -169,6 +169,7 @@ private:
     // The kernel looks up the name and asks once more after ESTALE, and then gives up.
     [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     void expect_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
+    void prepare_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     // That this process opened on the same inode to write.
     [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;
     // The node's version is committed: it has cut away what earlier ones held when it was opened.

@@ -177,6 +177,8 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
                 state_.nodes.stop_following(lock, follower);
             }
         }
+        // What was written by another node's inode does not show in the size that the kernel has of this one.
+        node->has_uncertain_size = node->has_uncertain_size || node->shares_inode;
         pages_are_old = !node->pages_etag.empty();
         node->forget_pages();
         const SteadyTime now = state_.env.clock.now();

@@ -86,6 +86,9 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             } else {
                 node->version->fate.made(request->opener);
             }
+        } else if (request->is_second_try && node->cached_handles > 0) {
+            // Rather an error than that they find the file empty.
+            answer = failure(ESTALE, "the name is being opened by others; open it again");
         } else if (request->is_second_try) {
             Handle opened;
             opened.flags = request->flags;
@@ -103,6 +106,7 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
             if (!node->linked) {
                 // The kernel looks once more, and must not find the name of a file that failed.
                 state_.failed.looked_at(state_.key(lock, *node));
+                prepare_second_try(lock, *request);
             }
             answer = node->linked ? give_new_node(lock, node, node->committed.value_or(ObjectVersion{}), nullptr,
                                                   expectation(*request))
@@ -113,6 +117,24 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
         state_.env.kernel_cache.invalidate_entry(renamed->directory, renamed->name);
     }
     request->reply(std::move(answer));
+}
+
+// The kernel truncates the inode by which the open succeeds, whatever version the handle has: it is to find one that is
+// not read through the page cache, and none is read so until it comes back.
+void OpenFiles::prepare_second_try(const NodeTable::Lock& lock, const OpenRequest& request) {
+    const Node& node = *request.node;
+    if (node.removed || node.parent == nullptr) {
+        return;
+    }
+    const NodePtr named = state_.nodes.child(lock, node.parent, node.name);
+    const bool is_shared =
+        named != nullptr && named->type == FileType::kFile && (named->open_handles > 0 || named->writer != nullptr);
+    if (is_shared && !keeps_its_node(*named)) {
+        static_cast<void>(
+            give_new_node(lock, named, named->committed.value_or(ObjectVersion{}), nullptr, expectation(request)));
+    } else {
+        expect_again(lock, request);
+    }
 }
 
 HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& opened) {

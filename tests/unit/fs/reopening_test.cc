@@ -131,5 +131,84 @@ TEST_F(FileSystemTest, WhoOpensWhatWasGivenUpAtAnotherSizeIsToLookAgain) {
     }
 }
 
+// The kernel truncates the inode by which the open succeeds, also under those who read it through the page cache.
+class TruncatedByAStaleName : public FileSystemTest {
+protected:
+    // The kernel may still lead to the inode of a version that has lost its name.
+    TruncatedByAStaleName() {
+        store.put_object("p/f", "one");
+        stale = lookup("f")->node;
+        EXPECT_TRUE(open(stale, O_RDONLY));
+        EXPECT_EQ(errno_of(open(stale, O_WRONLY | O_TRUNC)), ESTALE);
+        const HandleId writer = open(lookup("f")->node, O_WRONLY | O_TRUNC)->handle;
+        EXPECT_TRUE(write(writer, 0, "second") && close(writer));
+    }
+    void truncate(NodeId node) {
+        const Result<OpenedFile> opened = open(node, O_WRONLY | O_TRUNC);
+        ASSERT_TRUE(opened) << opened.error().message;
+        ASSERT_TRUE(write(opened->handle, 0, "third one"));
+        ASSERT_TRUE(close(opened->handle));
+        EXPECT_EQ(store.content("p/f"), "third one");
+    }
+
+    NodeId stale = 0;
+};
+
+TEST_F(TruncatedByAStaleName, LeavesTheInodeToItsReaders) {
+    const NodeId second = lookup("f")->node;
+    const Result<OpenedFile> reader = open(second, O_RDONLY);
+    EXPECT_FALSE(reader->direct_io);
+    EXPECT_EQ(errno_of(open(stale, O_WRONLY | O_TRUNC)), ESTALE);
+    const NodeId found = lookup("f")->node;
+    EXPECT_NE(found, second);
+    truncate(found);
+}
+
+TEST_F(TruncatedByAStaleName, IsNotReadThroughThePageCacheMeanwhile) {
+    EXPECT_EQ(errno_of(open(stale, O_WRONLY | O_TRUNC)), ESTALE);
+    const NodeId found = lookup("f")->node;
+    const Result<OpenedFile> reader = answer<OpenedFile>([&](auto reply) {
+        fs->open(found, O_RDONLY, Caller{kProcess + 1, 0, 0}, reply);
+    });
+    EXPECT_TRUE(reader->direct_io);
+    EXPECT_EQ(*read(reader->handle), "second");
+    truncate(found);
+}
+
+TEST_F(TruncatedByAStaleName, TheInodeByWhichAnotherVersionIsWrittenIsNotReadThroughThePageCache) {
+    const auto open_by = [this](pid_t thread, NodeId node) {
+        return answer<OpenedFile>([&](auto reply) { fs->open(node, O_RDONLY, Caller{thread, 0, 0}, reply); });
+    };
+    EXPECT_EQ(errno_of(open(stale, O_WRONLY | O_TRUNC)), ESTALE);
+    const NodeId found = lookup("f")->node;
+    EXPECT_EQ(errno_of(open_by(kProcess + 1, stale)), ESTALE);
+    EXPECT_TRUE(open_by(kProcess + 2, found));
+    const Result<OpenedFile> writer = open(found, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(writer && write(writer->handle, 0, "third one, and half"));
+    const Result<OpenedFile> reader = open_by(kProcess + 1, found);
+    ASSERT_TRUE(reader) << reader.error().message;
+    EXPECT_TRUE(reader->direct_io);
+    EXPECT_EQ(*read(reader->handle), "second");
+    ASSERT_TRUE(close(writer->handle));
+}
+
+// Two that truncated one empty file have versions of their own, behind one inode of the kernel's.
+TEST_F(FileSystemTest, AnInodeThatSeveralVersionsShareIsNotReadThroughThePageCache) {
+    const Result<CreatedFile> first = create("f");
+    const HandleId second = open(first->entry.node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(first->opened.handle, 0, "first") && write(second, 0, "the second"));
+    ASSERT_TRUE(close(first->opened.handle));
+    const NodeId other = lookup("f")->node;
+    EXPECT_NE(other, first->entry.node);
+    ASSERT_TRUE(close(second));
+    EXPECT_EQ(store.content("p/f"), "the second");
+    // Its size was told while it was written by the other inode.
+    EXPECT_EQ(errno_of(open(other, O_RDONLY)), ESTALE);
+    const Result<OpenedFile> opened = open(lookup("f")->node, O_RDONLY);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_FALSE(opened->direct_io);
+    EXPECT_EQ(*read(opened->handle), "the second");
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
