@@ -101,6 +101,8 @@ private:
     // RELEASE comes behind the answer to close(2), and the next call for the file may come first: how often it is
     // waited for. How long it takes was not measured: chosen well above a wakeup.
     static constexpr int kReleaseWaits = 7;
+    // Programs that write a name anew while they hold it open are not rare.
+    static constexpr int kTruncationWaits = 3;
     [[nodiscard]] static Milliseconds release_wait(int waits) { return Milliseconds(std::int64_t{1} << waits); }
 
     struct OpenRequest {
@@ -131,6 +133,7 @@ private:
     [[nodiscard]] static bool may_be_released(const FileWriter& writer, const OpenRequest& request);
     void open_for_writing(const OpenRequestPtr& request);
     void open_for_truncating(const OpenRequestPtr& request);
+    void truncate_now(const OpenRequestPtr& request);
     void reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader);
     ObjectVersion version_read_by(const FileReader& reader);
     Result<OpenedFile> change_node(const NodeTable::Lock& lock, OpenRequest& request,
@@ -169,6 +172,8 @@ private:
     // The kernel looks up the name and asks once more after ESTALE, and then gives up.
     [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     void expect_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
+    [[nodiscard]] static bool waits_for_release(const NodeTable::Lock& lock, const OpenRequest& request)
+        REQUIRES(node_table);
     void prepare_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     // That this process opened on the same inode to write.
     [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;

@@ -125,7 +125,7 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
             return;
         }
         if (is_behind_the_end(*reading, *reader)) {
-            reading->reply(failure(ESTALE, "what was written there was given up"));
+            reading->reply(failure(ESTALE, "behind the end of the version that was opened"));
             return;
         }
         if (is_out_of_reach(*handle, *reader)) {
@@ -169,7 +169,7 @@ bool OpenFiles::is_pristine(const Handle& handle) const {
 // from behind the end comes first: then it fills up with zeros. An error there concerns only who asks for these bytes.
 bool OpenFiles::is_behind_the_end(const Reading& reading, const FileReader& reader) {
     const NodeTable::Lock lock = state_.nodes.lock();
-    return reading.handle->node->has_uncertain_size && reading.handle->is_cached && reading.offset > reader.size();
+    return reading.handle->is_cached && reading.offset > reader.size();
 }
 
 // What was opened has grown since, and has lost its name: what was added cannot be fetched any more.

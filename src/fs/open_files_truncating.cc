@@ -58,7 +58,27 @@ bool OpenFiles::keeps_its_node(const Node& node) {
     return node.writer->size() == 0 && !node.writer->failed() && !node.version->fate.left_by_killed_writer();
 }
 
+// All is saved, so its last descriptor may have been closed: then the file keeps its inode.
+bool OpenFiles::waits_for_release(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
+    const Node& node = *request.node;
+    return request.waits < kTruncationWaits && node.linked && node.writer != nullptr && !node.writer->dirty() &&
+           !node.writer->failed() && node.open_handles == node.writable_handles && !keeps_its_node(node);
+}
+
 void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
+    bool waits = false;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        waits = waits_for_release(lock, *request);
+    }
+    if (waits) {
+        waits_.after(release_wait(request->waits++), [this, request] { open_for_truncating(request); });
+    } else {
+        truncate_now(request);
+    }
+}
+
+void OpenFiles::truncate_now(const OpenRequestPtr& request) {
     Result<OpenedFile> answer = failure(EIO, "not opened");
     std::optional<NameInDirectory> renamed;
     {

@@ -55,6 +55,33 @@ TEST_F(Reopened, IsTruncatedByNameThoughItsReleaseComesLater) {
     EXPECT_EQ(store.content("p/f"), "who");
 }
 
+TEST_F(Reopened, KeepsItsInodeWhereItIsWrittenAnewAndItsReleaseComesLater) {
+    ASSERT_TRUE(write(first->opened.handle, 0, "whole"));
+    ASSERT_TRUE(flush(first->opened.handle));
+    const auto truncate = [this] {
+        opened.reset();
+        fs->open(node, O_WRONLY | O_TRUNC, Caller{kProcess, 0, 0},
+                 [this](Result<OpenedFile> result) { opened = std::move(result); });
+    };
+    truncate();
+    EXPECT_FALSE(opened);
+    ASSERT_TRUE(release(first->opened.handle));
+    timer.run(Milliseconds(1));
+    ASSERT_TRUE(opened && *opened);
+    ASSERT_TRUE(write((*opened)->handle, 0, "anew"));
+    ASSERT_TRUE(flush((*opened)->handle));
+    const HandleId held = (*opened)->handle;
+    // It is not waited for for long.
+    truncate();
+    for (const int delay : {1, 2, 4}) {
+        EXPECT_FALSE(opened);
+        timer.run(Milliseconds(delay));
+    }
+    ASSERT_TRUE(opened);
+    EXPECT_EQ(errno_of(*opened), ESTALE);
+    EXPECT_TRUE(release(held));
+}
+
 TEST_F(Reopened, DoesNotShareTheFailureOfWhatWasClosed) {
     store.put_object("p/f", "before");
     ASSERT_TRUE(write(first->opened.handle, 0, "lost"));
