@@ -17,7 +17,7 @@
 //     what they wrote is lost; to others their close is a success. What revives it is a write that comes after the
 //     death: that program goes on and vouches for the file. A close or fsync of one that wrote before does not: it says
 //     nothing of the part that died.
-//   - Logs grow: what was only appended to, or has a log's name, is kept as far as it was written.
+//   - Logs grow: what was only appended to since it was saved, or has a log's name, is kept as far as it was written.
 //   - Of a writer that /proc does not show (another PID namespace), every FLUSH after a write commits and is waited
 //     for, and RELEASE publishes nothing. A FLUSH that a signal interrupts as it comes is that of a killed process.
 //

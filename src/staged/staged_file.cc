@@ -357,7 +357,7 @@ void StagedFile::stop(Error error) {
     for (CommitDone& done : std::exchange(commit_done_, {})) {
         outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
     }
-    end_stream();
+    end_writer(std::exchange(stream_, nullptr), std::exchange(hiding_at_, std::nullopt));
     end_writer(std::exchange(committer_, nullptr));
     for (const std::string& key : std::exchange(temporaries_, {})) {
         remove_temporary(key);
@@ -373,32 +373,19 @@ void StagedFile::stop_for(const std::shared_ptr<StreamWriter>& writer, Error err
     }
 }
 
-void StagedFile::end_writer(const std::shared_ptr<FileWriter>& writer) {
+void StagedFile::end_writer(const std::shared_ptr<FileWriter>& writer, const std::optional<std::string>& hidden) {
     if (!writer) {
         return;
     }
     ++ending_;
     Error why = failure_.value_or(Error());
     why.message = failure_ ? why.message : key_ + " was started over";
-    outbox_.add([keep = self(), writer, why = std::move(why)] {
-        writer->abort(why, [keep](const Status& status) { keep->ended(status); });
-    });
-}
-
-void StagedFile::end_stream() {
-    const std::shared_ptr<StreamWriter> stream = std::exchange(stream_, nullptr);
-    const std::optional<std::string> hidden = std::exchange(hiding_at_, std::nullopt);
-    if (!stream || !hidden) {
-        end_writer(stream);
-        return;
-    }
-    ++ending_;
-    outbox_.add([keep = self(), stream, key = *hidden, why = *failure_] {
-        // Answered when the store has answered: from then on the object is there, or never will be.
-        stream->abort(why, [keep, key](const Status& status) {
-            {
+    outbox_.add([keep = self(), writer, hidden, why = std::move(why)] {
+        writer->abort(why, [keep, hidden](const Status& status) {
+            if (hidden) {
+                // The store has answered: the object is there now, or never will be.
                 MutexLock lock(keep->mutex_);
-                keep->remove_temporary(key);
+                keep->remove_temporary(*hidden);
                 keep->deliver(lock);
             }
             keep->ended(status);

@@ -104,9 +104,9 @@ private:
     void stop(Error error) REQUIRES(mutex_);
     // For errors on the way through `writer`, which has reported those that it found itself.
     void stop_for(const std::shared_ptr<StreamWriter>& writer, Error error) REQUIRES(mutex_);
-    void end_writer(const std::shared_ptr<FileWriter>& writer) REQUIRES(mutex_);
-    // A stream, and the object that it may be making.
-    void end_stream() REQUIRES(mutex_);
+    // And removes the hidden object that the writer may be completing.
+    void end_writer(const std::shared_ptr<FileWriter>& writer, const std::optional<std::string>& hidden = std::nullopt)
+        REQUIRES(mutex_);
     void remove_temporary(const std::string& key) REQUIRES(mutex_);
     void ended(const Status& status) EXCLUDES(mutex_);
     void answer_aborts() REQUIRES(mutex_);

@@ -14,6 +14,8 @@ import threading
 import time
 
 import pytest
+from botocore.exceptions import ClientError
+from harness.programs import wait_until
 from harness.versions import describe, number_of, version
 
 SIZES = [16, 4096, 100_000, 1 << 20, 6_000_000, 12_000_000]
@@ -71,16 +73,15 @@ class Place:
         else:
             process.send_signal(signal.SIGKILL if way == "kill" else signal.SIGTERM)
             process.wait(30)
-        # A mount that has ended may still lie there for a moment.
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                self.made = self.mount(*self.options, at=self.path)
-                return
-            except AssertionError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
+        # One that has ended may still lie there for a moment.
+        wait_until(self.begins_again, "a mount to take its place")
+
+    def begins_again(self) -> bool:
+        try:
+            self.made = self.mount(*self.options, at=self.path)
+        except AssertionError:
+            return False
+        return True
 
 
 class Saver(threading.Thread):
@@ -98,7 +99,7 @@ class Saver(threading.Thread):
         while not self.stopped.is_set():
             place = self.dice.choice(self.places)
             if not place.is_there():
-                time.sleep(0.02)
+                self.stopped.wait(0.02)
                 continue
             self.tried += 1
             way = self.dice.choice(["w", "w", "w+", "r+", "fsync", "rename"])
@@ -111,15 +112,20 @@ class Saver(threading.Thread):
             self.check(way)
 
     def in_the_bucket(self) -> bytes | None:
-        for _ in range(50):
+        found = []
+
+        def looked() -> bool:
             try:
-                return self.simulator.content(self.key)
-            except Exception as problem:
-                if "NoSuchKey" in str(problem):
-                    return None
-                # The store fails here, too.
-                time.sleep(0.05)
-        raise AssertionError("the bucket cannot be looked at")
+                found.append(self.simulator.content(self.key))
+            except ClientError as problem:
+                # Faults strike here, too.
+                if problem.response["Error"]["Code"] != "NoSuchKey":
+                    return False
+                found.append(None)
+            return True
+
+        wait_until(looked, "an answer of the store")
+        return found[0]
 
     def check(self, way: str) -> None:
         data = self.in_the_bucket()
