@@ -40,13 +40,6 @@ std::string words(std::uint64_t size) {
     return text;
 }
 
-// How frames are encoded does not hang on how fast it is here.
-class StillClock : public Clock {
-public:
-    [[nodiscard]] SteadyTime now() const override { return SteadyTime{}; }
-    [[nodiscard]] WallTime wall_now() const override { return WallTime{}; }
-};
-
 std::string rounded_to_bf16(const std::string& floats) {
     std::vector<std::uint16_t> rounded(floats.size() / 4);
     round_to_bf16(as_bytes(floats).data(), rounded.size(), rounded.data());
@@ -202,7 +195,9 @@ TEST_P(StagedFileTest, CopiesNoFramesThatReferToOthers) {
     const std::string floats(as_text(fp32(8 * kMiB, 1)));
     std::string text = rounded_to_bf16(floats) + bytes(12 * kMiB) + floats + bytes(7 * kMiB, 1);
     StillClock still_clock;
-    WriteEnvironment still{store, *pool, executor, staging, still_clock, *codec, {}};
+    // One after the other: which frames find others does not hang on chance.
+    ThreadPool encoder{"encoder", 1};
+    WriteEnvironment still{store, *pool, encoder, staging, still_clock, *codec, {}};
     const auto writer = FileWriter::create(still, kKey, std::nullopt);
     ASSERT_TRUE(write(*writer, 0, text));
     const CommittedObject base = commit(*writer).value();

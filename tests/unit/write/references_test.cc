@@ -18,13 +18,6 @@
 namespace ckptfs::testing {
 namespace {
 
-// How frames are encoded does not hang on how fast it is here.
-class StillClock : public Clock {
-public:
-    [[nodiscard]] SteadyTime now() const override { return SteadyTime{}; }
-    [[nodiscard]] WallTime wall_now() const override { return WallTime{}; }
-};
-
 std::string master(std::uint64_t size, std::uint64_t seed = 1) {
     return std::string(as_text(fp32(size, seed)));
 }

@@ -52,6 +52,13 @@ private:
     std::shared_future<T> future_ = promise_->get_future().share();
 };
 
+// For tests in which how frames are encoded must not hang on how fast it is here.
+class StillClock : public Clock {
+public:
+    [[nodiscard]] SteadyTime now() const override { return SteadyTime{}; }
+    [[nodiscard]] WallTime wall_now() const override { return WallTime{}; }
+};
+
 struct WriterFixture {
     explicit WriterFixture(std::uint64_t max_memory = 256 * kMiB, WriteConfig config = {},
                            const std::string& compress = "none")
