@@ -19,9 +19,8 @@ import time
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "tests")]
 
 from harness.mounts import Mount  # noqa: E402
-from harness.programs import wait_until  # noqa: E402
 from harness.simulator import BUCKET, Simulator  # noqa: E402
-from workloads import PREFAULT_THREAD, STORE_SLACK, thread_names  # noqa: E402
+from workloads import STORE_SLACK  # noqa: E402
 
 MIB = 1 << 20
 
@@ -69,8 +68,6 @@ def main() -> None:
                 for way, mount in mounts.items():
                     seconds = write(mount / "file", data)
                     reader = Mount(f"s3://{BUCKET}/{way}/", environment, "--unsigned-payload")
-                    time.sleep(1)  # then it begins to touch its memory
-                    wait_until(lambda: PREFAULT_THREAD not in thread_names(reader.process.pid), "memory to be touched", 60)
                     back = read(reader / "file", len(data))
                     reader.remove()
                     if pair > 0:

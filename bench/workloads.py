@@ -14,15 +14,14 @@ from collections.abc import Callable, Iterator
 
 from bench_plan import RAW_CONNECTIONS, Model, Result
 from harness.mounts import Mount
-from harness.programs import BUILD, wait_until
+from harness.programs import BUILD
 from harness.simulator import BUCKET, Simulator
 
 MIB = 2**20
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 TORCH_CLIENT = pathlib.Path(__file__).with_name("torch_client.py")
-# The first touch of memory is slow and is not what is to be measured: a mount touches its own by this thread.
-PREFAULT_THREAD = "ckptfs-prefault"
-# Enough to open all connections and to fill the daemon's buffers once.
+# Enough to open all connections and to fill the daemon's buffers once: the first touch of memory is slow on virtual
+# machines, and is not what is to be measured.
 LARGEST_WARM_UP = 512 * MIB
 WARM_UP_KEY = "warm-up"
 # Requests in flight, and what the store's memory loses to pieces.
@@ -49,15 +48,6 @@ def store_memory(size: int) -> int:
 def cpu_seconds(pid: int) -> float:
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
-
-
-def thread_names(pid: int) -> set[str]:
-    names = set()
-    for name in pathlib.Path(f"/proc/{pid}/task").glob("*/comm"):
-        # Threads that end meanwhile.
-        with contextlib.suppress(OSError):
-            names.add(name.read_text().strip())
-    return names
 
 
 def run_client(*command: object, **environment: str) -> dict:
@@ -178,8 +168,6 @@ class Bench:
             mount.remove()
 
     def _warm_up(self, mount: Mount) -> None:
-        if not self.quick:
-            wait_until(lambda: PREFAULT_THREAD not in thread_names(mount.process.pid), "the daemon to touch its memory")
         file_io = BUILD / "file_io"
         run_client(file_io, "read", mount / WARM_UP_KEY, "--bytes", self._warm_up_bytes)
         run_client(file_io, "write", mount / "warm-up.tmp", "--bytes", self._warm_up_bytes)

@@ -79,6 +79,8 @@ struct WriteData {
 struct PoolUsage {
     std::size_t total_buffers = 0;
     std::size_t free_buffers = 0;
+    // Have memory behind them, whether in use or not.
+    std::size_t touched_buffers = 0;
     std::size_t in_use[kMemoryUses] = {};
     std::size_t peak_in_use = 0;
     std::size_t waiting[kMemoryUses] = {};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "base/flat_call.h"
@@ -64,9 +65,14 @@ Result<std::unique_ptr<MemoryPool>> MemoryPool::create(const MemoryShares& share
 }
 
 MemoryPool::MemoryPool(std::byte* memory, const MemoryShares& shares, Executor* executor, Timer* timer)
-    : executor_(executor), timer_(timer), shares_(shares), memory_(memory) {
+    : executor_(executor),
+      timer_(timer),
+      shares_(shares),
+      memory_(memory),
+      cold_(shares.total),
+      least_free_(shares.total) {
     free_.reserve(shares_.total);
-    // Taken from the back: the lowest address first.
+    // The lowest address first.
     for (std::size_t index = shares_.total; index > 0; --index) {
         free_.push_back(memory_ + (index - 1) * kBufferSize);
     }
@@ -138,11 +144,29 @@ void MemoryPool::add_pressure_listener(std::function<bool(MemoryUse waiting)> re
     listeners_ = std::move(listeners);
 }
 
+std::size_t MemoryPool::release_unused() {
+    std::size_t released = 0;
+    MutexLock lock(mutex_);
+    const std::size_t unused = std::exchange(least_free_, free_.size());
+    while (cold_ < std::min(unused, least_free_)) {
+        if (madvise(free_[cold_], kBufferSize, MADV_DONTNEED) != 0) {
+            log_debug(format("unused memory stays: {}", std::strerror(errno)));
+            break;
+        }
+        ++cold_;
+        ++released;
+        lock.unlock();
+        lock.lock();
+    }
+    return released;
+}
+
 PoolUsage MemoryPool::usage() const {
     const MutexLock lock(mutex_);
     PoolUsage usage;
     usage.total_buffers = shares_.total;
     usage.free_buffers = free_.size();
+    usage.touched_buffers = shares_.total - cold_;
     usage.peak_in_use = peak_in_use_;
     for (std::size_t use = 0; use < kMemoryUses; ++use) {
         usage.in_use[use] = in_use_[use];
@@ -174,6 +198,8 @@ MemoryPool::Grant MemoryPool::serve(Waiter waiter) {
     if (waiter.data == nullptr) {
         waiter.data = free_.back();
         free_.pop_back();
+        cold_ = std::min(cold_, free_.size());
+        least_free_ = std::min(least_free_, free_.size());
         allow_access(waiter.data, kBufferSize);
     } else {
         --in_use_[index_of(waiter.from)];

@@ -2,7 +2,8 @@
 // The memory budget of a mount as one mapping cut into equal, page-aligned buffers.
 //
 // A page costs nothing until it is first used, and the buffer that was freed last is handed out first, so that a mount
-// that needs little touches little. Shares between the uses follow memory_shares.h.
+// that needs little touches little. What was not needed lately goes back to the system (release_unused). Shares between
+// the uses follow memory_shares.h.
 //
 // Waiters are served oldest first: a freed buffer goes to the use whose first waiter has waited longest, unless that
 // use has reached its cap. Their callbacks run on `executor`, because the thread that frees a buffer may hold locks of
@@ -50,8 +51,9 @@ public:
     void add_pressure_listener(std::function<bool(MemoryUse waiting)> relieve) override;
     [[nodiscard]] PoolUsage usage() const override;
 
-    // All of it, for touching its pages ahead.
-    [[nodiscard]] MutableByteSpan memory() const { return {memory_, shares_.total * kBufferSize}; }
+    // Gives the system the memory of the buffers that were free all the time since the last call. Returns how many
+    // buffers that were. Takers meanwhile wait for one of them at most.
+    std::size_t release_unused();
 
 private:
     using Listeners = std::vector<std::function<bool(MemoryUse)>>;
@@ -97,7 +99,11 @@ private:
 
     // Mutable.
     mutable Mutex mutex_;
+    // Taken from the back. Behind the first `cold_` there is no memory.
     std::vector<std::byte*> free_ GUARDED_BY(mutex_);
+    std::size_t cold_ GUARDED_BY(mutex_);
+    // The least that was free since release_unused().
+    std::size_t least_free_ GUARDED_BY(mutex_);
     BuffersInUse in_use_ GUARDED_BY(mutex_){};
     std::size_t peak_in_use_ GUARDED_BY(mutex_) = 0;
     std::uint64_t last_ticket_ GUARDED_BY(mutex_) = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/machinery.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +16,6 @@
 #include "base/environment.h"
 #include "base/executors.h"
 #include "base/memory_limit.h"
-#include "base/memory_pool.h"
 #include "base/memory_shares.h"
 #include "base/random_numbers.h"
 #include "base/text.h"
@@ -33,8 +33,9 @@ namespace {
 constexpr int kBlockingThreads = 16;
 // Of their own, because what waits there may wait for staged bytes.
 constexpr int kStagingThreads = 2;
-// A mount that is made for one command has gone by then; a job takes longer to its first save.
-constexpr Milliseconds kPrefaultAfter{500};
+// A restore that reads nothing for so long has ended. The job beside this mount needs the memory more.
+constexpr Milliseconds kUnusedFor{std::chrono::seconds(30)};
+constexpr Milliseconds kLookForUnused{std::chrono::seconds(10)};
 // The user waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
@@ -73,7 +74,6 @@ Status Machinery::start() {
     if (!pool) {
         return failure(pool.error());
     }
-    prefault_ = std::make_unique<Prefault>((*pool)->memory(), kPrefaultAfter);
     pool_ = std::move(*pool);
     auto client = StoreClient::create(config_.store, *timer_, clock_, *executor_, &lost_answers_);
     if (!client) {
@@ -180,7 +180,17 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
             Heartbeat::Environment{client_->store(), *timer_, clock_, random_numbers()},
             format("{}.ckptfs/mounts/{}", config_.store.prefix, random_uuid()), host_name());
     }
+    memory_watch_ = std::make_unique<Periodic>(*timer_, kLookForUnused,
+                                               [this] { executor_->post([this] { release_unused_memory(); }); });
     return fs_.get();
+}
+
+// Blocks that are given up here go back to the system at the next call, unless they are used before.
+void Machinery::release_unused_memory() {
+    cache_->forget_unused(clock_.now() - kUnusedFor);
+    if (pool_->release_unused() > 0) {
+        malloc_trim(0);
+    }
 }
 
 Machinery::~Machinery() {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/prefault.h"
+#include "base/memory_pool.h"
 #include "base/process_inspector.h"
 #include "base/system_clock.h"
 #include "base/timer_thread.h"
@@ -23,6 +23,7 @@
 #include "daemon/heartbeat.h"
 #include "daemon/lost_uploads.h"
 #include "daemon/mount_journal.h"
+#include "daemon/periodic.h"
 #include "daemon/store_client.h"
 #include "fs/file_system.h"
 #include "read/block_cache.h"
@@ -64,6 +65,7 @@ private:
     explicit Machinery(const Config& config) : config_(config) {}
     Status start();
     ObjectStore& journaled_store();
+    void release_unused_memory();
 
     const Config config_;
     SystemClock clock_;
@@ -73,8 +75,7 @@ private:
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<Executor> blocking_;
     std::unique_ptr<Executor> staging_;
-    std::unique_ptr<BufferPool> pool_;
-    std::unique_ptr<Prefault> prefault_;
+    std::unique_ptr<MemoryPool> pool_;
     // Notified of uploads until the client has stopped.
     std::unique_ptr<MountJournal> journal_;
     std::vector<Leftovers> leftovers_;
@@ -88,6 +89,7 @@ private:
     std::unique_ptr<ReadEnvironment> read_;
     std::unique_ptr<fs::FileSystem> fs_;
     std::unique_ptr<Heartbeat> heartbeat_;
+    std::unique_ptr<Periodic> memory_watch_;
 };
 
 }  // namespace ckptfs

@@ -104,6 +104,8 @@ void add_memory(Families& families, const PoolUsage& memory) {
     static constexpr std::array<const char*, kMemoryUses> kNames{"receive", "write", "read", "commit", "encode"};
     families.gauge("memory_limit_bytes", "Memory for data.",
                    static_cast<std::uint64_t>(memory.total_buffers * BufferPool::kBufferSize));
+    families.gauge("memory_resident_bytes", "Memory for data that is taken from the system, used or not.",
+                   static_cast<std::uint64_t>(memory.touched_buffers * BufferPool::kBufferSize));
     families.begin(MetricType::Gauge, "memory_used_bytes", "Memory that holds data, by what for.");
     for (std::size_t use = 0; use < kMemoryUses; ++use) {
         families.add(static_cast<std::uint64_t>(memory.in_use[use] * BufferPool::kBufferSize), {{"use", kNames[use]}});

@@ -145,6 +145,7 @@ void set_cache(MountStatus& status, const ReadStatistics& cache) {
 
 void set_memory(MountStatus& status, const PoolUsage& usage) {
     status.memory_total = usage.total_buffers * BufferPool::kBufferSize;
+    status.memory_resident = usage.touched_buffers * BufferPool::kBufferSize;
     status.memory_used = (usage.total_buffers - usage.free_buffers) * BufferPool::kBufferSize;
     status.memory_for_reading = usage.in_use[static_cast<std::size_t>(MemoryUse::kRead)] * BufferPool::kBufferSize;
 }
@@ -155,8 +156,9 @@ std::string status_text(const MountStatus& status) {
                               duration_text(status.seconds_mounted), status.draining ? ", unmounting" : "");
     text += verdict(status) + "\n" + not_published(status);
     text += traffic_line(status) + store_line(status.store);
-    text += format("memory: {} of {} MiB, {} MiB of it read ahead or cached{}\n", mebibytes(status.memory_used),
-                   mebibytes(status.memory_total), mebibytes(status.memory_for_reading), cache_text(status));
+    text += format("memory: {} of {} MiB ({} resident), {} MiB of it read ahead or cached{}\n",
+                   mebibytes(status.memory_used), mebibytes(status.memory_total), mebibytes(status.memory_resident),
+                   mebibytes(status.memory_for_reading), cache_text(status));
     if (status.files_open > 0) {
         text += format("open for writing: {}\n", counted(status.files_open, "file"));
     }

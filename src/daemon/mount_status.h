@@ -97,6 +97,8 @@ struct MountStatus {
     std::uint64_t memory_used = 0;
     std::uint64_t memory_for_reading = 0;
     std::uint64_t memory_total = 0;
+    // Taken from the system, whether used or not.
+    std::uint64_t memory_resident = 0;
     // The last errors and warnings of the log, oldest first.
     std::vector<std::string> problems;
 

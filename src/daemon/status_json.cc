@@ -77,6 +77,7 @@ std::string json_of(const MountStatus& status) {
                       {"memory_used", status.memory_used},
                       {"memory_for_reading", status.memory_for_reading},
                       {"memory_total", status.memory_total},
+                      {"memory_resident", status.memory_resident},
                       {"problems", status.problems}});
 }
 
@@ -137,6 +138,7 @@ Result<MountStatus> parse_status(std::string_view text) {
         json.at("memory_used").get_to(status.memory_used);
         json.at("memory_for_reading").get_to(status.memory_for_reading);
         json.at("memory_total").get_to(status.memory_total);
+        status.memory_resident = json.value("memory_resident", std::uint64_t{0});
         json.at("problems").get_to(status.problems);
         return status;
     } catch (const Json::exception&) {

@@ -79,7 +79,8 @@ struct CachedBlock {
     BlockRun* run = nullptr;
     Place place = Place::kNone;
     std::list<std::shared_ptr<CachedBlock>>::iterator position;
-    SteadyTime ready_at{};
+    // When it came to the end of its list.
+    SteadyTime placed_at{};
 };
 
 // Adjacent blocks that one request fetches.

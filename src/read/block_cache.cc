@@ -100,11 +100,10 @@ void BlockCache::keep_tail(CachedVersion& version, std::uint64_t offset, std::ui
         return;
     }
     block->version = &version;
-    block->ready_at = clock_.now();
     slot = block;
     // Not read ahead: no reader is sure to come for it, so it goes like any block that was used once.
     block->was_read = true;
-    order_.place(block, CachedBlock::Place::kUsed);
+    order_.place(block, CachedBlock::Place::kUsed, clock_.now());
 }
 
 void BlockCache::mark_gone(CachedVersion& version, const Error& error) {
@@ -314,12 +313,29 @@ bool BlockCache::evict_one(Need need) {
         if (victim == nullptr) {
             return false;
         }
-        if (!victim->was_read) {
-            bytes_wasted_.fetch_add(victim->size, std::memory_order_relaxed);
-        }
-        forget(*victim);
+        evict(*victim);
     }
     return true;
+}
+
+void BlockCache::evict(CachedBlock& block) {
+    if (!block.was_read) {
+        bytes_wasted_.fetch_add(block.size, std::memory_order_relaxed);
+    }
+    forget(block);
+}
+
+void BlockCache::forget_unused(SteadyTime then) {
+    while (true) {
+        // Its buffer goes back without the mutex.
+        std::shared_ptr<CachedBlock> victim;
+        const MutexLock lock(mutex_);
+        victim = order_.unused_since(then);
+        if (victim == nullptr) {
+            return;
+        }
+        evict(*victim);
+    }
 }
 
 bool BlockCache::relieve(MemoryUse waiting) {
@@ -385,8 +401,10 @@ void BlockCache::touch(const std::shared_ptr<CachedBlock>& block) {
         block->run->wanted = true;
     }
     if (block->place != CachedBlock::Place::kNone) {
-        order_.place(block, block->place == CachedBlock::Place::kConsumed ? CachedBlock::Place::kConsumed
-                                                                          : CachedBlock::Place::kUsed);
+        order_.place(
+            block,
+            block->place == CachedBlock::Place::kConsumed ? CachedBlock::Place::kConsumed : CachedBlock::Place::kUsed,
+            clock_.now());
     }
 }
 

@@ -114,6 +114,9 @@ public:
     // Nearly as many requests are ahead as there may be.
     [[nodiscard]] bool is_crowded() const { return requests_ahead_.load() * 4 >= max_requests_ahead_ * 3; }
 
+    // Gives up the blocks that no read has asked for since `then`.
+    void forget_unused(SteadyTime then);
+
     // --- fetches
     DirectReads& direct_reads() { return direct_reads_; }
     // Stored bytes of the object that the first request brought, while they are kept; empty if any is missing.
@@ -138,6 +141,7 @@ private:
     // Buffers.
     [[nodiscard]] std::optional<Buffer> take_now(Need need);
     [[nodiscard]] bool evict_one(Need need);
+    void evict(CachedBlock& block) REQUIRES(mutex_);
     // For the pool's waiters; false where nothing can be given, or it would not help.
     bool relieve(MemoryUse waiting);
     void repay();

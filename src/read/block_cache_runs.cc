@@ -67,7 +67,7 @@ void BlockCache::consumed(CachedVersion& version, BlockSpan span) {
     for (std::uint64_t index = span.begin; index < span.end; ++index) {
         const std::shared_ptr<CachedBlock> block = find_block(version, index);
         if (block != nullptr && block->place == CachedBlock::Place::kUsed) {
-            order_.place(block, CachedBlock::Place::kConsumed);
+            order_.place(block, CachedBlock::Place::kConsumed, clock_.now());
         }
     }
 }
@@ -79,7 +79,7 @@ void BlockCache::abandon(CachedVersion& version, BlockSpan span) {
         if (block != nullptr && block->run != nullptr && block->run->read_ahead && !block->run->wanted) {
             abandon_run(*block->run);
         } else if (block != nullptr && block->place == CachedBlock::Place::kUnread) {
-            order_.place(block, CachedBlock::Place::kConsumed);
+            order_.place(block, CachedBlock::Place::kConsumed, clock_.now());
         }
     }
 }
@@ -131,8 +131,8 @@ void BlockCache::filled(std::shared_ptr<CachedBlock> block) {
             }
             block->run = nullptr;
             if (block->version != nullptr) {
-                block->ready_at = clock_.now();
-                order_.place(block, block->was_read ? CachedBlock::Place::kUsed : CachedBlock::Place::kUnread);
+                order_.place(block, block->was_read ? CachedBlock::Place::kUsed : CachedBlock::Place::kUnread,
+                             clock_.now());
             }
         }
     }

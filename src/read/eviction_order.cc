@@ -6,7 +6,15 @@
 
 namespace ckptfs {
 
-void EvictionOrder::place(const std::shared_ptr<CachedBlock>& block, CachedBlock::Place place) {
+namespace {
+
+bool is_idle(const std::shared_ptr<CachedBlock>& block) {
+    return block->pins.load() == 0;
+}
+
+}  // namespace
+
+void EvictionOrder::place(const std::shared_ptr<CachedBlock>& block, CachedBlock::Place place, SteadyTime now) {
     List& target = list_of(place);
     if (block->place == CachedBlock::Place::kNone) {
         block->position = target.insert(target.end(), block);
@@ -14,6 +22,7 @@ void EvictionOrder::place(const std::shared_ptr<CachedBlock>& block, CachedBlock
         target.splice(target.end(), list_of(block->place), block->position);
     }
     block->place = place;
+    block->placed_at = now;
 }
 
 void EvictionOrder::remove(CachedBlock& block) {
@@ -23,9 +32,8 @@ void EvictionOrder::remove(CachedBlock& block) {
 }
 
 std::shared_ptr<CachedBlock> EvictionOrder::victim(bool may_take_unread, SteadyTime now) const {
-    const auto idle = [](const std::shared_ptr<CachedBlock>& block) { return block->pins.load() == 0; };
     for (const List* list : {&consumed_, &used_}) {
-        const auto found = std::find_if(list->begin(), list->end(), idle);
+        const auto found = std::find_if(list->begin(), list->end(), is_idle);
         if (found != list->end()) {
             return *found;
         }
@@ -33,10 +41,24 @@ std::shared_ptr<CachedBlock> EvictionOrder::victim(bool may_take_unread, SteadyT
     if (unread_.empty()) {
         return nullptr;
     }
-    if (unread_.front()->ready_at + kForgottenAfter < now) {
+    if (unread_.front()->placed_at + kForgottenAfter < now) {
         return unread_.front();
     }
     return may_take_unread ? unread_.back() : nullptr;
+}
+
+std::shared_ptr<CachedBlock> EvictionOrder::unused_since(SteadyTime then) const {
+    for (const List* list : {&consumed_, &used_, &unread_}) {
+        for (const std::shared_ptr<CachedBlock>& block : *list) {
+            if (block->placed_at >= then) {
+                break;
+            }
+            if (is_idle(block)) {
+                return block;
+            }
+        }
+    }
+    return nullptr;
 }
 
 EvictionOrder::List& EvictionOrder::list_of(CachedBlock::Place place) {

@@ -23,10 +23,12 @@ public:
     static constexpr std::chrono::seconds kForgottenAfter{10};
 
     // At the young end of its list.
-    void place(const std::shared_ptr<CachedBlock>& block, CachedBlock::Place place);
+    void place(const std::shared_ptr<CachedBlock>& block, CachedBlock::Place place, SteadyTime now);
     void remove(CachedBlock& block);
     // Null where every block is pinned, or was read ahead and may not be taken.
     [[nodiscard]] std::shared_ptr<CachedBlock> victim(bool may_take_unread, SteadyTime now) const;
+    // One that has been in its place since before `then` and is not pinned, or null.
+    [[nodiscard]] std::shared_ptr<CachedBlock> unused_since(SteadyTime then) const;
 
 private:
     using List = std::list<std::shared_ptr<CachedBlock>>;

@@ -13,12 +13,14 @@ import textwrap
 
 import pytest
 from harness.mounts import Mount
-from harness.programs import CKPTFS
+from harness.programs import CKPTFS, wait_until
 from harness.simulator import BUCKET, Simulator
 
 MIB = 1 << 20
 BUDGET = 128 * MIB
 OVERHEAD = 64 * MIB
+# Of a mount that does nothing.
+IDLE = 64 * MIB
 
 WRITE_PATTERN = """
     import random
@@ -62,6 +64,29 @@ def slow_mount(slow_store):
     made = Mount(f"s3://{BUCKET}/", slow_store.environment(), "--max-memory", "128M")
     yield made
     made.remove()
+
+
+def resident(mount: Mount) -> int:
+    with open(f"/proc/{mount.process.pid}/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+
+def test_an_idle_mount_gives_its_memory_back(mount):
+    made = mount("--max-memory", "512M")
+    assert resident(made) < IDLE
+    for number in range(4):
+        with open(made / f"file{number}", "wb", buffering=0) as file:
+            for index in range(96):
+                file.write(block(number, index))
+    reader = mount("--max-memory", "512M")
+    for number in range(4):
+        subprocess.run(["cat", reader / f"file{number}"], check=True, stdout=subprocess.DEVNULL)
+    full = resident(reader)
+    assert full > 2 * IDLE
+    wait_until(lambda: resident(reader) < IDLE, f"{full // MIB} MiB to be given back", 70)
+    assert resident(made) < IDLE
+    with open(reader / "file1", "rb") as file:
+        assert hashlib.md5(file.read()).hexdigest() == digest_of(1, 96)
 
 
 def test_many_files_written_in_turn(mount, simulator, prefix):

@@ -115,10 +115,18 @@ void stress(bool with_executor) {
             }
         });
     }
+    std::atomic<bool> done = false;
+    std::thread releaser([&] {
+        while (!done) {
+            pool->release_unused();
+        }
+    });
     for (std::thread& thread : threads) {
         thread.join();
     }
     all_served.wait();
+    done = true;
+    releaser.join();
     hoard.give_all();
     EXPECT_EQ(pool->usage().free_buffers, shares.total);
 }

@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <future>
@@ -89,6 +92,70 @@ TEST(MemoryPool, ReusesTheBufferFreedLast) {
     buffers[5].reset();
     buffers[3].reset();
     EXPECT_EQ(pool->try_take(MemoryUse::kRead)->data(), warm);
+}
+
+// Whole pages of it that have memory.
+std::size_t resident_pages(const std::byte* data) {
+    std::vector<unsigned char> pages(BufferPool::kBufferSize / static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+    EXPECT_EQ(mincore(const_cast<std::byte*>(data), BufferPool::kBufferSize, pages.data()), 0);
+    return static_cast<std::size_t>(
+        std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1U) != 0; }));
+}
+
+void touch(const std::vector<Buffer>& buffers) {
+    for (const Buffer& buffer : buffers) {
+        std::memset(buffer.data(), 7, buffer.size());
+    }
+}
+
+TEST(MemoryPool, ReleasesWhatWasNotNeededSinceTheLastTime) {
+    const auto pool = pool_of(without_reserves(8));
+    EXPECT_EQ(pool->release_unused(), 0U);
+    EXPECT_EQ(pool->usage().touched_buffers, 0U);
+    std::vector<Buffer> buffers = take_all(*pool, MemoryUse::kWrite);
+    touch(buffers);
+    std::vector<const std::byte*> freed;
+    for (int count = 0; count < 6; ++count) {
+        freed.push_back(buffers.back().data());
+        buffers.pop_back();
+    }
+    EXPECT_EQ(pool->usage().touched_buffers, 8U);
+    // All of them were in use a moment ago.
+    EXPECT_EQ(pool->release_unused(), 0U);
+    {
+        const Buffer one = take_one(*pool, MemoryUse::kRead);
+        const Buffer other = take_one(*pool, MemoryUse::kRead);
+    }
+    // The last two were needed, and the other four were not.
+    EXPECT_EQ(pool->release_unused(), 4U);
+    EXPECT_EQ(pool->usage().touched_buffers, 4U);
+    for (std::size_t index = 0; index < freed.size(); ++index) {
+        EXPECT_EQ(resident_pages(freed[index]) == 0, index < 4) << index;
+    }
+    EXPECT_EQ(pool->release_unused(), 2U);
+    EXPECT_EQ(pool->release_unused(), 0U);
+    EXPECT_EQ(pool->usage().touched_buffers, 2U);
+    for (const Buffer& buffer : buffers) {
+        EXPECT_EQ(buffer.data()[BufferPool::kBufferSize - 1], std::byte{7});
+    }
+}
+
+TEST(MemoryPool, WhatWasReleasedIsTakenLast) {
+    const auto pool = pool_of(without_reserves(4));
+    { touch(take_all(*pool, MemoryUse::kWrite)); }
+    pool->release_unused();
+    std::byte* warm = nullptr;
+    {
+        const Buffer needed = take_one(*pool, MemoryUse::kRead);
+        warm = needed.data();
+    }
+    EXPECT_EQ(pool->release_unused(), 3U);
+    const Buffer first = take_one(*pool, MemoryUse::kRead);
+    EXPECT_EQ(first.data(), warm);
+    EXPECT_EQ(pool->usage().touched_buffers, 1U);
+    const Buffer second = take_one(*pool, MemoryUse::kRead);
+    EXPECT_EQ(pool->usage().touched_buffers, 2U);
+    EXPECT_EQ(second.data()[0], std::byte{0});
 }
 
 TEST(MemoryPool, KeepsReservesForTheOtherUses) {

@@ -16,6 +16,7 @@ MountFigures figures() {
     figures.status.files_unsaved = 2;
     figures.files.bytes_written = 3'000'000'000;
     figures.memory.total_buffers = 4;
+    figures.memory.touched_buffers = 3;
     figures.memory.in_use[static_cast<std::size_t>(MemoryUse::kWrite)] = 1;
     s3::OperationStatistics parts;
     parts.operation = "UploadPart";
@@ -42,6 +43,8 @@ TEST(Metrics, AreTextOfPrometheus) {
     EXPECT_TRUE(has(text, "ckptfs_safe_to_stop{" + mount + "} 0")) << text;
     EXPECT_TRUE(has(text, "ckptfs_files_unsaved{" + mount + "} 2")) << text;
     EXPECT_TRUE(has(text, "ckptfs_memory_limit_bytes{" + mount + "} " + std::to_string(4 * BufferPool::kBufferSize)))
+        << text;
+    EXPECT_TRUE(has(text, "ckptfs_memory_resident_bytes{" + mount + "} " + std::to_string(3 * BufferPool::kBufferSize)))
         << text;
     EXPECT_TRUE(
         has(text, "ckptfs_memory_used_bytes{" + mount + ",use=\"write\"} " + std::to_string(BufferPool::kBufferSize)))

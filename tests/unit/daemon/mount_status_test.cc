@@ -34,6 +34,7 @@ MountStatus busy() {
     status.memory_used = 300 << 20;
     status.memory_for_reading = 100 << 20;
     status.memory_total = 1000 << 20;
+    status.memory_resident = 640 << 20;
     status.problems = {"2026-01-01T00:00:00 warning: slow"};
     return status;
 }
@@ -57,7 +58,8 @@ TEST(MountStatus, IsReadAsItIsWritten) {
 
 TEST(MountStatus, ADaemonOfBeforeAnUpgradeIsUnderstood) {
     std::string earlier = json_of(MountStatus());
-    for (const std::string& field : {std::string(R"("files_unwritten":0,)"), std::string(R"("unwritten":[],)")}) {
+    for (const std::string& field : {std::string(R"("files_unwritten":0,)"), std::string(R"("unwritten":[],)"),
+                                     std::string(R"("memory_resident":0,)")}) {
         ASSERT_NE(earlier.find(field), std::string::npos) << earlier;
         earlier.erase(earlier.find(field), field.size());
     }
@@ -75,7 +77,8 @@ TEST(MountStatus, IsToldInWords) {
               "  and 1 that failed before\n"
               "now: 5.0 MiB/s written, 0.0 read; 4.0 sent to the store, 1.0 received\n"
               "store: 9 requests in flight of 64 at most, 2 waiting; 70 so far, 3 tried again\n"
-              "memory: 300.0 of 1000.0 MiB, 100.0 MiB of it read ahead or cached; 75 % of 4 reads came from it\n"
+              "memory: 300.0 of 1000.0 MiB (640.0 resident), 100.0 MiB of it read ahead or cached; 75 % of 4 reads "
+              "came from it\n"
               "open for writing: 3 files\n"
               "  run/model.pt: 3.0 MiB written, 1.0 MiB in the store, 4 parts in flight\n"
               "  run/bad.pt: failed: AccessDenied\n"

@@ -56,6 +56,35 @@ TEST(ReadMemory, ManyReadersOfATinyPoolAllEnd) {
     EXPECT_LE(reading.pool.usage().peak_in_use, 4U);
 }
 
+TEST(ReadMemory, GivesUpWhatNoReadHasAskedForLately) {
+    Reading reading;
+    const std::string content = content_of(24 * kMiB);
+    reading.store.put_object("k", content);
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    for (std::size_t offset = 0; offset < 12 * kMiB; offset += kMiB) {
+        ASSERT_TRUE(Reading::read(*reader, stream, offset, kMiB).has_value());
+    }
+    ASSERT_TRUE(reading.comes_to_rest());
+    const SteadyTime then = reading.clock.now() + std::chrono::seconds(5);
+    // What an answer holds is not given up.
+    Awaited<Payload> held;
+    reader->read(stream, 3 * kMiB, kMiB, held.callback());
+    const Payload payload = held.get().value();
+    reading.clock.advance(std::chrono::seconds(10));
+    ASSERT_EQ(Reading::read(*reader, stream, 11 * kMiB, kMiB).value(), content.substr(11 * kMiB, kMiB));
+    EXPECT_GT(reading.cache.statistics().blocks_held, 10U);
+    reading.cache.forget_unused(then);
+    ASSERT_TRUE(reading.comes_to_rest());
+    const std::uint64_t held_now = reading.cache.statistics().blocks_held;
+    EXPECT_GE(held_now, 2U);
+    EXPECT_LE(held_now, 6U);
+    EXPECT_EQ(reading.pool.usage().free_buffers + held_now, reading.pool.usage().total_buffers);
+    EXPECT_EQ(payload.to_string(), content.substr(3 * kMiB, kMiB));
+    // It is fetched again.
+    ASSERT_EQ(Reading::read(*reader, stream, kMiB, kMiB).value(), content.substr(kMiB, kMiB));
+}
+
 TEST(ReadMemory, StaysWithinItsBlocks) {
     Reading reading(300, 32);
     const std::string content = content_of(100 * kMiB);
