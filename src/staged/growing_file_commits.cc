@@ -59,12 +59,16 @@ void GrowingFile::check_base(Done checked) {
         return;
     }
     outbox_.add([keep = self(), key = key_, checked = std::move(checked)] {
-        keep->environment_.store.head(key, [keep, checked](const Result<ObjectInfo>& object) {
-            Status status;
-            {
-                const MutexLock lock(keep->mutex_);
-                status = keep->check_version(object);
+        keep->environment_.store.head(key, [keep, key, checked](const Result<ObjectInfo>& object) {
+            MutexLock lock(keep->mutex_);
+            if (keep->key_ != key) {
+                // Renamed meanwhile.
+                keep->check_base(checked);
+                keep->deliver(lock);
+                return;
             }
+            const Status status = keep->check_version(object);
+            lock.unlock();
             checked(status);
         });
     });

@@ -273,6 +273,11 @@ void StagedFile::written(const PendingPointer& pending, std::uint64_t offset, st
 
 void StagedFile::carry_out(const PendingPointer& pending, PendingTruncate& truncate) {
     const std::uint64_t size = truncate.size;
+    if (const auto failed = stream_ ? stream_->failed() : std::nullopt) {
+        stop(*failed);
+        answer<PendingTruncate>(pending);
+        return;
+    }
     if (size == content_.size()) {
         answer<PendingTruncate>(pending);
         return;

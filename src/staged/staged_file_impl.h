@@ -146,6 +146,9 @@ private:
     // --- staged_file_reads.cc
     void serve(ContentView view, std::uint64_t offset, ReadDone done);
     void read_base(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size, ReadDone done);
+    // A commit of this file may have replaced the base that was read: then what is there now is read, else this fails.
+    void read_again(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size, const Error& why,
+                    ReadDone done);
 
     const StagedEnvironment environment_;
     const std::uint64_t reachable_size_;

@@ -47,41 +47,50 @@ void StagedFile::serve(ContentView view, std::uint64_t offset, ReadDone done) {
             return piece.source == ByteSource::kBase;
         });
         const MemoryUse use = reads_base ? MemoryUse::kEncode : MemoryUse::kRead;
-        environment_.write.pool.take(use, [keep = self(), view = std::move(view), size,
-                                           done = std::move(done)](Buffer buffer) {
-            const MutableByteSpan target = buffer.bytes().first(size);
-            const auto owner = std::move(buffer).share();
-            read_content(keep->environment_.write.staging, view, target, [target, owner, done](const Status& status) {
-                if (!status) {
-                    log_error(escaped(status.error().message));
-                    done(failure(status.error()));
-                    return;
-                }
-                Payload bytes;
-                bytes.append(Slice{owner, target});
-                done(std::move(bytes));
+        environment_.write.pool.take(
+            use, [keep = self(), view = std::move(view), offset, size, done = std::move(done)](Buffer buffer) {
+                const MutableByteSpan target = buffer.bytes().first(size);
+                auto owner = std::move(buffer).share();
+                read_content(keep->environment_.write.staging, view, target,
+                             [keep, base = view.base, offset, target, owner = std::move(owner),
+                              done](const Status& status) mutable {
+                                 if (status) {
+                                     Payload bytes;
+                                     bytes.append(Slice{std::move(owner), target});
+                                     done(std::move(bytes));
+                                     return;
+                                 }
+                                 owner.reset();
+                                 keep->read_again(base, offset, target.size(), status.error(), std::move(done));
+                             });
             });
-        });
     }
 }
 
 void StagedFile::read_base(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size,
                            ReadDone done) {
     base->read(offset, size, [keep = self(), base, offset, size, done = std::move(done)](Result<Payload> bytes) {
-        if (!bytes && bytes.error().errno_value == ESTALE) {
-            MutexLock lock(keep->mutex_);
-            const bool moved = keep->base_ && keep->base_->reader != base;
-            lock.unlock();
-            if (moved) {
-                keep->read(offset, size, done);
-                return;
-            }
+        if (bytes) {
+            done(std::move(bytes));
+        } else {
+            keep->read_again(base, offset, size, bytes.error(), done);
         }
-        if (!bytes) {
-            log_error(escaped(bytes.error().message));
-        }
-        done(std::move(bytes));
     });
+}
+
+void StagedFile::read_again(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size,
+                            const Error& why, ReadDone done) {
+    bool is_replaced_by_own = false;
+    if (why.errno_value == ESTALE) {
+        const MutexLock lock(mutex_);
+        is_replaced_by_own = base_ && base_->reader != base;
+    }
+    if (is_replaced_by_own) {
+        read(offset, size, std::move(done));
+        return;
+    }
+    log_error(escaped(why.message));
+    done(failure(why));
 }
 
 }  // namespace ckptfs

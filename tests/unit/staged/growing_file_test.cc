@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/held_executor.h"
 #include "unit/staged/growing_file_fixture.h"
 
 namespace ckptfs::testing {
@@ -120,50 +121,8 @@ TEST_P(GrowingFileTest, WhatGrowsByMuchIsStreamed) {
     expect_nothing_else_is_left();
 }
 
-// A disk that does what it is asked when the test says so.
-class HeldDisk : public Executor {
-public:
-    void post(std::function<void()> task) override {
-        std::unique_lock lock(mutex_);
-        if (!held_) {
-            lock.unlock();
-            task();
-            return;
-        }
-        tasks_.push_back(std::move(task));
-        changed_.notify_all();
-    }
-    void hold() {
-        const std::lock_guard lock(mutex_);
-        held_ = true;
-    }
-    // False after ten seconds.
-    bool wait_for(std::size_t tasks) {
-        std::unique_lock lock(mutex_);
-        return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return tasks_.size() >= tasks; });
-    }
-    // The last first; and holds nothing more.
-    void release() {
-        std::unique_lock lock(mutex_);
-        held_ = false;
-        while (!tasks_.empty()) {
-            const auto task = std::move(tasks_.back());
-            tasks_.pop_back();
-            lock.unlock();
-            task();
-            lock.lock();
-        }
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool held_ = false;
-    std::vector<std::function<void()>> tasks_;
-};
-
 TEST_P(GrowingFileTest, WhatIsWrittenOverWhileACommitReadsItIsInTheNext) {
-    HeldDisk slow;
+    HeldExecutor slow;
     WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, environment.config};
     std::string text;
     const auto log = make_growing_file(slowly, kKey, std::nullopt);
@@ -313,6 +272,27 @@ TEST_P(GrowingFileTest, GoesOnWhereItsObjectWasCopied) {
         ASSERT_TRUE(commit(*log));
         EXPECT_EQ(file("dir/copy"), text);
     }
+}
+
+// A rename takes the key over after its own requests, and a log that grows by much asks for its key at any time.
+TEST_P(GrowingFileTest, WhatWasAskedOfTheOldNameSaysNothingOfTheNew) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, bytes(kMiB));
+    CommittedObject object = publish(*log).value();
+    store.hold(Operation::kHead);
+    add(*log, text, bytes(32 * kMiB, 1));
+    Answer<Status> written;
+    log->append(data("more"), written.callback());
+    text += "more";
+    ASSERT_TRUE(store.wait_until_held(Operation::kHead, 1));
+    store.put_object("dir/copy", store.content(kKey), store.info(kKey).metadata);
+    object.etag = store.info("dir/copy").etag;
+    log->committed_moved("dir/copy", object);
+    store.release(Operation::kHead);
+    ASSERT_TRUE(written.get());
+    ASSERT_TRUE(commit(*log));
+    EXPECT_TRUE(file("dir/copy") == text);
 }
 
 }  // namespace

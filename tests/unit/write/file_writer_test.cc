@@ -6,12 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "support/held_executor.h"
+#include "support/hooked_store.h"
 #include "unit/write/writer_fixture.h"
 
 namespace ckptfs {
 namespace {
 
 using testing::Answer;
+using testing::Fate;
+using testing::HeldExecutor;
+using testing::HookedStore;
 using testing::kMiB;
 using testing::Operation;
 using testing::pattern;
@@ -456,6 +461,30 @@ TEST_F(FileWriterTest, WritesThatArriveSwappedAreNotOutOfOrder) {
     }
     ASSERT_TRUE(commit(*writer));
     EXPECT_TRUE(store.content("dir/file") == content);
+}
+
+// All frames are ready at once, so that two parts are about to leave when the first of them is sent.
+TEST_F(FileWriterTest, ATruncationForgetsPartsThatAreAboutToLeave) {
+    std::shared_ptr<FileWriter> writer;
+    Answer<Status> cut;
+    HookedStore hooked(store, [&](int request) {
+        if (request == 1) {
+            writer->truncate(3 * kMiB, cut.callback());
+        }
+        return Fate::kPasses;
+    });
+    HeldExecutor compute;
+    WriteEnvironment held{hooked, *pool, compute, staging, clock, *codec, {}};
+    writer = FileWriter::create(held, "dir/file", std::nullopt);
+    const std::string content = pattern(18 * kMiB);
+    compute.hold();
+    ASSERT_TRUE(write(*writer, 0, content));
+    ASSERT_TRUE(compute.wait_for(16));
+    compute.release();
+    ASSERT_TRUE(cut.get());
+    EXPECT_EQ(writer->size(), 3 * kMiB);
+    ASSERT_TRUE(commit(*writer));
+    EXPECT_TRUE(store.content("dir/file") == content.substr(0, 3 * kMiB));
 }
 
 }  // namespace

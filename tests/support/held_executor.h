@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "ckptfs/executor.h"
+
+namespace ckptfs::testing {
+
+// Runs tasks when the test says so.
+class HeldExecutor : public Executor {
+public:
+    void post(std::function<void()> task) override {
+        std::unique_lock lock(mutex_);
+        if (!held_) {
+            lock.unlock();
+            task();
+            return;
+        }
+        tasks_.push_back(std::move(task));
+        changed_.notify_all();
+    }
+    void hold() {
+        const std::lock_guard lock(mutex_);
+        held_ = true;
+    }
+    // False after ten seconds.
+    bool wait_for(std::size_t tasks) {
+        std::unique_lock lock(mutex_);
+        return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return tasks_.size() >= tasks; });
+    }
+    // The last first; and holds nothing more.
+    void release() {
+        std::unique_lock lock(mutex_);
+        held_ = false;
+        while (!tasks_.empty()) {
+            const auto task = std::move(tasks_.back());
+            tasks_.pop_back();
+            lock.unlock();
+            task();
+            lock.lock();
+        }
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool held_ = false;
+    std::vector<std::function<void()>> tasks_;
+};
+
+}  // namespace ckptfs::testing
