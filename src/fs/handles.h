@@ -43,11 +43,15 @@ struct Handle {
     std::atomic<bool> is_cut_off = false;
     // The process that opened it has truncated the name once more since, and committed that.
     std::atomic<bool> is_given_up = false;
+    // And a write by it was refused for that.
+    std::atomic<bool> was_refused = false;
     // Set once at open; empty for handles that only read.
     std::shared_ptr<FileWriter> writer;
     // Read-only handles: the first read decides what later ones see. The writer that serves reads of a file that is
     // being changed, in place of `reader`; writable handles have their own.
     std::shared_ptr<FileWriter> changing GUARDED_BY(node_table);
+    // What it has read of that was not saved.
+    bool has_read_changes GUARDED_BY(node_table) = false;
     bool has_read GUARDED_BY(node_table) = false;
     // Node::rewrites, as it was at the open or the first read.
     std::uint64_t rewrites GUARDED_BY(node_table) = 0;

@@ -131,15 +131,20 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
     }
 }
 
+bool OpenFiles::waits_for_its_name(const NodeTable::Lock& /*lock*/, const Node& node, std::function<void()> run) {
+    return node.linked && node.parent != nullptr &&
+           state_.name_changes.wait({node.parent->id, node.name}, std::move(run));
+}
+
 // Its name is being removed or renamed.
 bool OpenFiles::opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
                             const Reply<OpenedFile>& reply) {
     const NodePtr node = state_.nodes.find(lock, id);
-    if (!writes(flags) || node == nullptr || !node->linked || node->parent == nullptr) {
+    if (!writes(flags) || node == nullptr || node->parent == nullptr) {
         return false;
     }
     const NameInDirectory named{node->parent->id, node->name};
-    return state_.name_changes.wait(named, [=, this] {
+    return waits_for_its_name(lock, *node, [=, this] {
         bool has_its_name = false;
         {
             const NodeTable::Lock now = state_.nodes.lock();
@@ -346,12 +351,11 @@ bool OpenFiles::may_be_released(const FileWriter& writer, const OpenRequest& req
 
 void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
     std::optional<Result<OpenedFile>> answer;
-    std::string key;
     bool waits = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
-        key = state_.key(lock, *node);
+        request->key = state_.key(lock, *node);
         request->etag = node->committed ? node->committed->etag : "";
         if (node->writer != nullptr) {
             if (may_be_released(*node->writer, *request)) {
@@ -371,7 +375,8 @@ void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
         request->reply(std::move(*answer));
         return;
     }
-    state_.env.store.head(key, [this, request](Result<ObjectInfo> object) { base_found(request, std::move(object)); });
+    state_.env.store.head(request->key,
+                          [this, request](Result<ObjectInfo> object) { base_found(request, std::move(object)); });
 }
 
 void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> object) {
@@ -401,7 +406,8 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
             answer = failure(sound.error());
         } else {
             node->checked = state_.env.clock.now();
-            auto writer = state_.make_writer(object->key, request->flags, committed_object(*node->committed));
+            auto writer =
+                state_.make_writer(state_.key(lock, *node), request->flags, committed_object(*node->committed));
             // A handle that has not read yet can see every change; appended bytes are not readable before a commit.
             const bool is_read = writer->readable() ? node->is_read() : node->open_handles > 0;
             if (node->has_uncertain_size && !request->expected) {

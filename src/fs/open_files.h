@@ -115,7 +115,8 @@ private:
         pid_t opener = 0;
         // Was told to look again, and did.
         bool expected = false;
-        // The node's version when the store was asked.
+        // The node's name and version when the store was asked.
+        std::string key;
         std::string etag;
         // Another version was there, and the node's writer has looked whether it is its own.
         bool is_settled = false;
@@ -138,7 +139,7 @@ private:
     ObjectVersion version_read_by(const FileReader& reader);
     Result<OpenedFile> change_node(const NodeTable::Lock& lock, OpenRequest& request,
                                    const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
-    // This mount has committed something since the store was asked: its answer may be the older one.
+    // This mount has committed something since the store was asked, or has renamed it: the answer may be an older one.
     [[nodiscard]] bool is_outdated(const NodeTable::Lock&, OpenRequest& request) const REQUIRES(node_table);
     void base_found(const OpenRequestPtr& request, Result<ObjectInfo> object);
     // The name holds another version than the node: links a new node for it and returns the error to answer.
@@ -181,6 +182,9 @@ private:
     void replace_earlier_versions(const NodePtr& node);
     void give_up_attempts(const std::vector<NodePtr>& versions);
 
+    // Until the change of its name that is under way ends; false, and `run` is not called, where there is none.
+    [[nodiscard]] bool waits_for_its_name(const NodeTable::Lock& lock, const Node& node, std::function<void()> run)
+        REQUIRES(node_table);
     [[nodiscard]] bool opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
                                    const Reply<OpenedFile>& reply) REQUIRES(node_table);
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
@@ -221,8 +225,12 @@ private:
 
     // --- open_files_io.cc
     [[nodiscard]] bool is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const;
-    void truncate_when_released(NodeId node, std::uint64_t size, int waits, Reply<Attributes> reply);
-    void set_size(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
+    // What its process has replaced since is not changed by it any more, and its close tells, too.
+    [[nodiscard]] static Failure refuse_given_up(Handle& handle);
+    void truncate_by_name(NodeId node, std::uint64_t size, int waits, Reply<Attributes> reply);
+    [[nodiscard]] Result<std::optional<HandleId>> open_by_name(const NodeTable::Lock& lock, const NodePtr& node,
+                                                               std::uint64_t size) REQUIRES(node_table);
+    void set_size(HandleId id, HandlePtr handle, std::uint64_t size, const Reply<Attributes>& reply);
 
     // --- open_files_closing.cc
     struct Closing;

@@ -106,6 +106,13 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
         reply({});
         return;
     }
+    if (handle->was_refused) {
+        reply(refuse_given_up(*handle));
+        if (caller.settled != nullptr) {
+            caller.settled();
+        }
+        return;
+    }
     if (std::optional<Error> failed = handle->writer->failed()) {
         answer_failed(*handle, *failed, [reply = std::move(reply), failed] { reply(failure(*failed)); });
         if (caller.settled != nullptr) {
@@ -353,7 +360,12 @@ void OpenFiles::fsync(HandleId id, Reply<void> reply) {
 // --- release
 
 void OpenFiles::release(HandleId id, Reply<void> reply) {
-    const HandlePtr handle = handles_.remove(id);
+    HandlePtr handle;
+    {
+        // A first write that gives it another version comes before, or finds it gone.
+        const MutexLock first_write(first_write_mutex_);
+        handle = handles_.remove(id);
+    }
     if (handle == nullptr) {
         reply(bad_handle());
     } else if (handle->version == nullptr) {

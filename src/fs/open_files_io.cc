@@ -19,10 +19,6 @@ Failure bad_handle() {
     return failure(EBADF, "not an open file");
 }
 
-Failure given_up(const Handle& handle) {
-    return failure(ESTALE, handle.writer->key() + ": stale descriptor; this process has since replaced the file");
-}
-
 // A change of a file that is removed meanwhile leads nowhere, as one after that does.
 bool is_lost_with_its_name(const Status& changed, const Node& node) {
     return !changed && node.removed && changed.error().errno_value == ENOENT;
@@ -32,10 +28,15 @@ bool is_lost_with_its_name(const Status& changed, const Node& node) {
 
 // --- writing
 
+Failure OpenFiles::refuse_given_up(Handle& handle) {
+    handle.was_refused = true;
+    return failure(ESTALE, handle.writer->key() + ": stale descriptor; this process has since replaced the file");
+}
+
 void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) {
     const HandlePtr found = handles_.find(id);
     if (found != nullptr && found->is_given_up) {
-        reply(given_up(*found));
+        reply(refuse_given_up(*found));
         return;
     }
     if (found == nullptr || found->writer == nullptr) {
@@ -199,82 +200,116 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
 }
 
 void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
-    if (handle_id) {
-        set_size(id, handle_id, size, std::move(reply));
+    const HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
+    if (handle != nullptr && handle->writer != nullptr) {
+        set_size(*handle_id, handle, size, reply);
     } else {
-        truncate_when_released(id, size, 0, std::move(reply));
+        truncate_by_name(id, size, 0, std::move(reply));
     }
 }
 
-// truncate(2) by name is saved on return, unless another has the file open: that one saves it. Where all that was
-// written is saved, it may have been closed; a log that is still open does not wait.
-void OpenFiles::truncate_when_released(NodeId id, std::uint64_t size, int waits, Reply<Attributes> reply) {
+// truncate(2) by name is an open for its time: so it is renamed and saved as what other opens change is. It is saved on
+// return, unless another has the file open: that one saves it. Where all that was written is saved, it may have been
+// closed; a log that is still open does not wait.
+void OpenFiles::truncate_by_name(NodeId id, std::uint64_t size, int waits, Reply<Attributes> reply) {
     bool may_be_closed = false;
-    if (waits < kReleaseWaits) {
+    NodePtr node;
+    Result<std::optional<HandleId>> opened = failure(ESTALE, "the file is gone");
+    {
         const NodeTable::Lock lock = state_.nodes.lock();
-        const NodePtr node = state_.nodes.find(lock, id);
-        may_be_closed = node != nullptr && node->writer != nullptr && !node->is_live_log && !node->writer->dirty() &&
-                        !node->writer->failed();
+        node = state_.nodes.find(lock, id);
+        const auto go_on = [this, id, size, waits, reply] { truncate_by_name(id, size, waits, reply); };
+        if (node != nullptr && waits_for_its_name(lock, *node, go_on)) {
+            return;
+        }
+        may_be_closed = waits < kReleaseWaits && node != nullptr && node->writer != nullptr && !node->is_live_log &&
+                        !node->writer->dirty() && !node->writer->failed();
+        if (node != nullptr && !may_be_closed) {
+            opened = open_by_name(lock, node, size);
+        }
     }
-    if (!may_be_closed) {
-        set_size(id, std::nullopt, size, std::move(reply));
+    if (may_be_closed) {
+        waits_.after(release_wait(waits), [this, id, size, waits, reply = std::move(reply)] {
+            truncate_by_name(id, size, waits + 1, reply);
+        });
         return;
     }
-    waits_.after(release_wait(waits), [this, id, size, waits, reply = std::move(reply)] {
-        truncate_when_released(id, size, waits + 1, reply);
+    const auto answer = [this, node, reply = std::move(reply)](const Status& done) {
+        if (!done) {
+            reply(failure(done.error()));
+            return;
+        }
+        const NodeTable::Lock lock = state_.nodes.lock();
+        reply(state_.attributes(lock, *node));
+    };
+    if (!opened || !*opened) {
+        answer(opened ? Status() : failure(opened.error()));
+        return;
+    }
+    const HandleId handle = **opened;
+    set_size(handle, handles_.find(handle), size, [this, handle, answer](const Result<Attributes>& cut) {
+        release(handle, [answer, cut](Status saved) { answer(cut ? std::move(saved) : failure(cut.error())); });
     });
 }
 
-void OpenFiles::set_size(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
-    HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
-    if (handle != nullptr && handle->is_given_up) {
-        reply(given_up(*handle));
+// Empty where it has the size.
+Result<std::optional<HandleId>> OpenFiles::open_by_name(const NodeTable::Lock& lock, const NodePtr& node,
+                                                        std::uint64_t size) {
+    if (node->type != FileType::kFile) {
+        return failure(EISDIR, "not a file that can be truncated");
+    }
+    OpenRequest request;
+    request.node = node;
+    request.flags = O_RDWR;
+    // What is being written goes on while the mount ends.
+    if (node->writer != nullptr) {
+        return add_handle(lock, request, node->writer, nullptr).handle;
+    }
+    if (const Status possible = may_write(); !possible) {
+        return failure(possible.error());
+    }
+    if (!node->linked) {
+        return failure(ESTALE, "another version has the name, or it was removed");
+    }
+    const ObjectVersion version = node->committed.value_or(ObjectVersion{});
+    if (version.size == size) {
+        return std::nullopt;
+    }
+    const bool expected = take_expected(lock, *node, ExpectedOpen::kByName, true);
+    if (node->is_read() && !expected) {
+        return give_writers_node(lock, node, {ExpectedOpen::kByName, true, state_.env.clock.now()}, O_RDWR);
+    }
+    auto writer = state_.make_writer(state_.key(lock, *node), request.flags, committed_object(version));
+    return add_handle(lock, request, std::move(writer), nullptr).handle;
+}
+
+void OpenFiles::set_size(HandleId id, HandlePtr handle, std::uint64_t size, const Reply<Attributes>& reply) {
+    if (handle->is_given_up) {
+        reply(refuse_given_up(*handle));
         return;
     }
-    if (handle != nullptr && handle->writer != nullptr &&
-        (handle->writer->size() != size || appends_to_what_is_cut_away(*handle))) {
-        Result<HandlePtr> ready = before_writing(*handle_id, handle);
+    if (handle->writer->size() != size || appends_to_what_is_cut_away(*handle)) {
+        Result<HandlePtr> ready = before_writing(id, handle);
         if (!ready) {
             reply(failure(ready.error()));
             return;
         }
         handle = std::move(*ready);
     }
-    NodePtr node;
-    std::shared_ptr<FileWriter> writer = handle != nullptr ? handle->writer : nullptr;
+    const std::shared_ptr<FileWriter>& writer = handle->writer;
     std::shared_ptr<NotedChange> change;
-    bool temporary = false;
-    // What is being written goes on while the mount ends.
-    Status possible = writer != nullptr ? Status() : may_write();
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        node = writer != nullptr ? handle->node : state_.nodes.find(lock, id);
-        if (node == nullptr || node->type != FileType::kFile) {
-            possible = failure(node == nullptr ? ESTALE : EISDIR, "not a file that can be truncated");
-        } else if (writer == nullptr) {
-            writer = node->writer;
-        }
-        if (possible && writer != nullptr && node->writer == writer && writer->size() != size) {
-            change = std::make_shared<NotedChange>(node->version->fate, [this, version = node->version, handle] {
+        Node& node = *handle->node;
+        if (node.writer == writer && writer->size() != size) {
+            change = std::make_shared<NotedChange>(node.version->fate, [this, version = node.version, handle] {
                 version->changed_at = state_.truncations.load();
-                handle != nullptr ? version->fate.resized(handle->opener) : version->fate.changed_by_mapping();
+                version->fate.resized(handle->opener);
             });
         }
-        const ObjectVersion version = node != nullptr ? node->committed.value_or(ObjectVersion{}) : ObjectVersion{};
-        const bool changes = possible && version.size != size;
-        const bool expected = changes && take_expected(lock, *node, ExpectedOpen::kByName, true);
-        if (changes && writer == nullptr && node->is_read() && !expected) {
-            possible = give_writers_node(lock, node, {ExpectedOpen::kByName, true, state_.env.clock.now()}, O_RDWR);
-        } else if (changes && writer == nullptr) {
-            // truncate(2) by name: published at once.
-            temporary = true;
-            writer = state_.make_writer(state_.key(lock, *node), O_RDWR, committed_object(version));
-        }
-        if (possible) {
-            node->only_appended = false;
-        }
+        node.only_appended = false;
     }
-    const auto answer = [this, node, reply, inode = handle != nullptr ? handle->inode : 0](const Status& done) {
+    const auto answer = [this, handle, reply](const Status& done) {
         if (!done) {
             reply(failure(done.error()));
             return;
@@ -282,30 +317,20 @@ void OpenFiles::set_size(NodeId id, std::optional<HandleId> handle_id, std::uint
         Attributes attributes;
         {
             const NodeTable::Lock lock = state_.nodes.lock();
-            attributes = state_.attributes(lock, *node);
+            attributes = state_.attributes(lock, *handle->node);
         }
-        attributes.inode = inode != 0 ? inode : attributes.inode;
+        attributes.inode = handle->inode;
         reply(attributes);
     };
     // A file without a name that cannot be read is truncated just as it is written: nothing of it is published.
-    const bool leads_nowhere =
-        possible && writer != nullptr && node->removed && (writer->failed() || !writer->readable());
-    if (!possible || writer == nullptr || leads_nowhere) {
-        answer(possible);
-    } else if (temporary) {
-        writer->truncate(size, [this, node, writer, answer](const Status& cut) {
-            if (cut) {
-                commit_in_order(node, writer, CommitReason::kClose, answer);
-            } else {
-                answer(cut);
-            }
-        });
+    if (handle->node->removed && (writer->failed() || !writer->readable())) {
+        answer({});
     } else if (change == nullptr) {
         writer->truncate(size, answer);
     } else {
-        writer->truncate(size, [change, node, answer](const Status& cut) {
+        writer->truncate(size, [change, handle, answer](const Status& cut) {
             change->settle();
-            answer(is_lost_with_its_name(cut, *node) ? Status() : cut);
+            answer(is_lost_with_its_name(cut, *handle->node) ? Status() : cut);
         });
         change->settle();
     }

@@ -75,11 +75,13 @@ std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
     if (handle.changing == nullptr || node.removed) {
         return handle.changing;
     }
-    // Before the first change, and after one that failed, what was opened is read with a window of its own.
+    // Before the first change, and after one that failed, what was opened is read with a window of its own: not by who
+    // has read of the changes, for whom the file would end, or go on, as another.
     const MutexLock guard(handle.mutex);
-    const bool as_opened = handle.reader != nullptr && node.committed &&
-                           handle.reader->object().etag == node.committed->etag &&
-                           (!handle.changing->dirty() || handle.changing->failed());
+    const bool is_changed = handle.changing->dirty() && !handle.changing->failed();
+    const bool as_opened = !is_changed && !handle.has_read_changes && handle.reader != nullptr && node.committed &&
+                           handle.reader->object().etag == node.committed->etag;
+    handle.has_read_changes = handle.has_read_changes || is_changed;
     return as_opened ? nullptr : handle.changing;
 }
 
@@ -92,7 +94,8 @@ void OpenFiles::begin_reading(const NodeTable::Lock& /*lock*/, Handle& handle) c
     if (node.removed) {
         return;
     }
-    const bool is_changed = node.writer != nullptr && node.writer->readable();
+    const bool is_changed =
+        node.writer != nullptr && node.writer->readable() && !node.version->fate.left_by_killed_writer();
     handle.changing = is_changed ? node.writer : nullptr;
     const MutexLock guard(handle.mutex);
     if (!is_changed && handle.reader != nullptr && node.linked && node.committed &&
@@ -281,7 +284,7 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
-        key = state_.key(lock, *node);
+        key = request->key = state_.key(lock, *node);
         request->etag = node->committed ? node->committed->etag : "";
         if (node->writer != nullptr && node->writer->dirty()) {
             if (node->writer->readable() && !node->writer->failed() && !node->version->fate.left_by_killed_writer()) {
@@ -414,9 +417,11 @@ Result<OpenedFile> OpenFiles::change_node(const NodeTable::Lock& lock, OpenReque
     return add_handle(lock, request, nullptr, reader);
 }
 
-bool OpenFiles::is_outdated(const NodeTable::Lock& /*lock*/, OpenRequest& request) const {
+bool OpenFiles::is_outdated(const NodeTable::Lock& lock, OpenRequest& request) const {
     const Node& node = *request.node;
-    return node.linked && node.committed && node.committed->etag != request.etag && ++request.attempts < kMostAttempts;
+    const bool is_another =
+        (node.committed && node.committed->etag != request.etag) || state_.key(lock, node) != request.key;
+    return node.linked && is_another && ++request.attempts < kMostAttempts;
 }
 
 }  // namespace ckptfs::fs

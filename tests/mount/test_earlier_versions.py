@@ -101,7 +101,9 @@ def test_a_process_that_wrote_a_file_anew_cannot_go_on_with_the_earlier_attempt(
     with pytest.raises(OSError) as refused:
         os.write(leaked, b"the rest")
     assert refused.value.errno == errno.ESTALE
-    os.close(leaked)
+    with pytest.raises(OSError) as refused:
+        os.close(leaked)
+    assert refused.value.errno == errno.ESTALE
     assert simulator.content(prefix + "step/shard") == b"whole"
 
 

@@ -216,7 +216,8 @@ Result<PutResponse> FakeStore::store_object(const std::string& key, std::string 
     Object object;
     object.info.key = key;
     object.info.size = content.size();
-    object.info.etag = next_etag();
+    object.info.etag =
+        etags_of_content_ ? "\"" + std::to_string(std::hash<std::string>()(content)) + "\"" : next_etag();
     object.info.last_modified = now();
     object.info.metadata = std::move(metadata);
     object.info.content_type = content_type;

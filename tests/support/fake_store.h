@@ -90,6 +90,9 @@ public:
     void require_equal_parts();
     // Callers that ask are told that it has no UploadPartCopy; it is known once it was looked for.
     void lack_part_copy();
+    // Objects of equal content have equal ETags, as on Amazon S3, where one is the MD5 of what was put or copied at
+    // once.
+    void make_etags_of_content();
     // If-Match of deletes is passed over, as most stores of other makers do.
     void ignore_delete_conditions();
     // Each removal is changed by this before it takes effect.
@@ -150,6 +153,7 @@ private:
     const std::uint64_t minimum_part_size_;
     bool equal_parts_required_ = false;
     bool delete_conditions_ignored_ = false;
+    bool etags_of_content_ = false;
     bool part_copy_lacking_ = false;
     bool part_copy_sought_ = false;
     std::function<void(RemoveRequest&)> change_removal_ = [](RemoveRequest&) {};

@@ -80,6 +80,11 @@ void FakeStore::find_part_copy(std::string /*key*/, std::function<void()> found)
     found();
 }
 
+void FakeStore::make_etags_of_content() {
+    std::lock_guard lock(mutex_);
+    etags_of_content_ = true;
+}
+
 void FakeStore::ignore_delete_conditions() {
     std::lock_guard lock(mutex_);
     delete_conditions_ignored_ = true;

@@ -27,6 +27,8 @@ protected:
         store.release(Operation::kPut);
         store.release(Operation::kUploadPart);
         store.release(Operation::kRemove);
+        store.release(Operation::kRemoveMany);
+        store.release(Operation::kHead);
     }
 
     // More than the first part, so that the commit is a CompleteMultipartUpload.
@@ -34,6 +36,12 @@ protected:
         for (std::uint64_t block = 0; block < kLargeBlocks; ++block) {
             ASSERT_TRUE(write(handle, block << 20, std::string(std::size_t{1} << 20, letter)));
         }
+    }
+    // By name, as truncate(2) does.
+    Result<Attributes> truncate(NodeId node, std::uint64_t size) {
+        AttributeChange change;
+        change.size = size;
+        return answer<Attributes>([&](auto reply) { fs->setattr(node, std::nullopt, change, reply); });
     }
     // Its commit is under way, and the name is to be opened anew.
     void commit_large(const std::string& name) {
@@ -328,6 +336,104 @@ TEST_F(CommitOrderTest, WhatIsSyncedWhileItsDirectoryIsRenamedIsKept) {
     EXPECT_TRUE(close(old));
     EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/e/", "p/e/fresh", "p/e/old"}));
     EXPECT_EQ(store.content("p/e/old"), "onetwo");
+}
+
+// munmap(2) is no close: what was written by a mapping is saved by the RELEASE that follows.
+TEST_F(CommitOrderTest, ATruncationByNameWhileTheLastReleaseIsSavedIsSavedToo) {
+    const Result<CreatedFile> file = create("f", O_RDWR);
+    ASSERT_TRUE(write(file->opened.handle, 0, "0123456789"));
+    store.hold(Operation::kPut);
+    auto released = std::async(std::launch::async, [&] { return release(file->opened.handle); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    auto cut = std::async(std::launch::async, [&] { return truncate(file->entry.node, 4); });
+    EXPECT_EQ(cut.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kPut);
+    EXPECT_TRUE(released.get());
+    EXPECT_TRUE(cut.get());
+    EXPECT_EQ(store.content("p/f"), "0123");
+    // The name is free of writers.
+    EXPECT_EQ(fs->uploads().size(), 0U);
+}
+
+TEST_F(CommitOrderTest, ATruncationByNameWhileItsDirectoryIsRenamedGoesToTheNewName) {
+    const NodeId directory = mkdir("d")->node;
+    const HandleId saved = create("f", O_WRONLY, directory)->opened.handle;
+    ASSERT_TRUE(write(saved, 0, "0123456789"));
+    ASSERT_TRUE(close(saved));
+    const NodeId node = lookup("f", directory)->node;
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [&] { return rename("d", "e"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    auto cut = std::async(std::launch::async, [&] { return truncate(node, 4); });
+    static_cast<void>(cut.wait_for(kForAWhile));
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(cut.get());
+    EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/e/", "p/e/f"}));
+    EXPECT_EQ(store.content("p/e/f"), "0123");
+}
+
+// A caller that is killed in rename(2) no longer holds the lock of the directory that keeps others away.
+TEST_F(CommitOrderTest, ATruncationByNameWhileItIsRenamedGoesToTheNewName) {
+    const NodeId node = save("f", "0123456789");
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [&] { return rename("f", "g"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    auto cut = std::async(std::launch::async, [&] { return truncate(node, 4); });
+    static_cast<void>(cut.wait_for(kForAWhile));
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(cut.get());
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/g"});
+    EXPECT_EQ(store.content("p/g"), "0123");
+}
+
+TEST_F(CommitOrderTest, ATruncationByNameIsSharedWithWhoOpensTheFileMeanwhile) {
+    const NodeId node = save("f", "0123456789");
+    store.hold(Operation::kPut);
+    auto cut = std::async(std::launch::async, [&] { return truncate(node, 4); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    const Result<OpenedFile> opened = open_beside(node, O_RDWR);
+    ASSERT_TRUE(opened);
+    store.release(Operation::kPut);
+    EXPECT_TRUE(cut.get());
+    EXPECT_EQ(read(opened->handle).value(), "0123");
+    EXPECT_TRUE(write(opened->handle, 4, "abc"));
+    EXPECT_TRUE(close(opened->handle));
+    EXPECT_EQ(store.content("p/f"), "0123abc");
+}
+
+TEST_F(CommitOrderTest, WhoAsksForAFileAsItsDirectoryIsRenamedWritesUnderTheNewName) {
+    store.make_etags_of_content();
+    for (const int flags : {O_RDWR, O_WRONLY | O_APPEND}) {
+        const NodeId directory = mkdir("d")->node;
+        const HandleId saved = create("f", O_WRONLY, directory)->opened.handle;
+        ASSERT_TRUE(write(saved, 0, "0123456789"));
+        ASSERT_TRUE(close(saved));
+        const NodeId node = lookup("f", directory)->node;
+        store.hold(Operation::kCopy);
+        store.hold(Operation::kRemoveMany);
+        store.hold(Operation::kRemove);
+        auto renamed = std::async(std::launch::async, [&] { return rename("d", "e"); });
+        ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+        store.hold(Operation::kHead);
+        auto opened = std::async(std::launch::async, [&] { return open(node, flags); });
+        ASSERT_TRUE(store.wait_until_held(Operation::kHead, 1));
+        store.release(Operation::kCopy);
+        ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
+        store.release(Operation::kHead);
+        const Result<OpenedFile> file = opened.get();
+        store.release(Operation::kRemoveMany);
+        store.release(Operation::kRemove);
+        EXPECT_TRUE(renamed.get());
+        ASSERT_TRUE(file) << file.error().message;
+        EXPECT_TRUE(write(file->handle, 10, "abc"));
+        EXPECT_TRUE(close(file->handle));
+        EXPECT_EQ(store.content("p/e/f"), "0123456789abc");
+        EXPECT_FALSE(store.exists("p/d/f"));
+        EXPECT_TRUE(unlink("f", directory));
+        EXPECT_TRUE(rmdir("e"));
+    }
 }
 
 }  // namespace

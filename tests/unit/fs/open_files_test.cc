@@ -283,8 +283,45 @@ TEST_F(FileSystemTest, WhatWasOpenedBeforeTheSameProcessWroteTheNameAnewTakesNoM
     ASSERT_TRUE(write(second, 0, "second!"));
     ASSERT_TRUE(close(second));
     EXPECT_EQ(errno_of(write(first->opened.handle, 5, " and more")), ESTALE);
-    ASSERT_TRUE(close(first->opened.handle));
+    EXPECT_EQ(errno_of(close(first->opened.handle)), ESTALE);
     EXPECT_EQ(store.content("p/f"), "second!");
+}
+
+// It was in the middle of a file that then is another, shorter one.
+TEST_F(FileSystemTest, WhoHasReadChangesThatAreGivenUpIsToldSo) {
+    store.put_object("p/f", "short");
+    const NodeId node = lookup("f")->node;
+    const HandleId writer = open(node, O_RDWR)->handle;
+    const HandleId early = open(node, O_RDONLY)->handle;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    ASSERT_TRUE(write(writer, 5, " and long"));
+    EXPECT_EQ(*read(reader, 0, 9), "short and");
+    processes.killed = kProcess;
+    static_cast<void>(flush(writer));
+    processes.killed = 0;
+    EXPECT_EQ(errno_of(read(reader, 9, 100)), EIO);
+    EXPECT_EQ(*read(early), "short");
+    ASSERT_TRUE(close(early));
+    ASSERT_TRUE(close(reader));
+}
+
+TEST_F(FileSystemTest, WhatAKilledWriterLeftToOthersIsNotShown) {
+    store.put_object("p/f", "short");
+    const NodeId node = lookup("f")->node;
+    const HandleId writer = open(node, O_RDWR)->handle;
+    const HandleId other = open(node, O_RDWR)->handle;
+    ASSERT_TRUE(write(writer, 5, " and long"));
+    processes.killed = kProcess;
+    processes.others_write = true;
+    static_cast<void>(flush(writer));
+    processes.killed = 0;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "short");
+    static_cast<void>(close(other));
+    EXPECT_EQ(*read(reader), "short");
+    static_cast<void>(release(writer));
+    ASSERT_TRUE(close(reader));
+    EXPECT_EQ(store.content("p/f"), "short");
 }
 
 TEST_F(FileSystemTest, AReaderFollowsAnAppendOfItsOwnMount) {
