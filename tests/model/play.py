@@ -168,6 +168,9 @@ class Player(MountSteps):
                 # "A log that is opened for reading and writing waits for its publishes". And the kernel lets no write pass
                 # an fsync(2) of the inode.
                 needs = needs | PUT
+        if needs is not None and step.get("mapped"):
+            # A large one is published under a hidden key first, which is removed.
+            needs = needs | {"DeleteObject"}
         if needs is not None and self.model.mount_of(step) in self.model.removals:
             # A name is written again once its removal has been made, or has failed.
             needs = needs | {"DeleteObject", "DeleteObjects"}

@@ -204,7 +204,7 @@ class Rules(OpenRules):
             # "An empty one may grow."
             grown = self.names[file.path].may if file.path is not None and b"" in description.seen else set()
             grown = grown | self.shown_beside(file) | self.saved_into(file)
-            if file.appended_to:
+            if file.appended_to or (description.appends and file.ordered):
                 # "Nor reading back what was written": what was published of it is shown.
                 grown = grown | file.states
             self.check_read(call, result["data"], call.seen | description.seen | file.contents | grown, file)

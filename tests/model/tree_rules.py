@@ -76,6 +76,8 @@ class Model(MarkerRules):
                 for file in self.files()) or any(self.names[path].mixed for path in call.touched)
                 or any(self.names[path].at_rest or ABSENT in self.names[path].before for path in call.touched))
             self.refused(call, result, *(("ENOENT", "ESTALE", "ENOTEMPTY", "EBUSY") if unclear else ()))
+            # How many it has removed is not told.
+            self.removals[mount] = (self.row(mount) + len(call.touched), time.monotonic())
             if call.excused:
                 self.trouble_in_batch(call.touched)
                 return self.perhaps(call)
@@ -178,8 +180,10 @@ class Model(MarkerRules):
             unclear = any(file.changed_by or file.vague() or file.failed or file.mount != mount for file in below)
             # A marker in it is held back.
             marked = f"{step['path']}/{MARKER}" in moved and (self.failures or self.deaths or below)
+            # "The one that commits first has created it": of what is open with O_EXCL.
+            beside = self.mounts > 1 and any(file.changed_by or file.fresh for file in below)
             self.refused(call, result, *(("EIO", "EBUSY", "ENOENT", "ESTALE") if unclear else ()),
-                         *(["EIO"] if marked else ()), *(["EBUSY"] if self.unfinished_renames else ()))
+                         *(["EEXIST"] if beside else ()), *(["EIO"] if marked else ()), *(["EBUSY"] if self.unfinished_renames else ()))
             for file in below:
                 file.doubtful = True
             return self.perhaps(call)
