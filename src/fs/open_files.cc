@@ -89,6 +89,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             created = failure(valid.error());
         } else if (const NodePtr node = state_.nodes.child(lock, *parent, name);
                    node == nullptr || !(node->is_known_here() || state_.is_fresh(lock, *node))) {
+            static_cast<void>(is_second_try(lock, caller.thread, parent_id, name));
             OpenRequest request;
             request.node = state_.nodes.link_new(lock, *parent, name, FileType::kFile);
             state_.note_names_changed(lock, **parent);
@@ -171,7 +172,8 @@ void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> repl
         request->node = state_.nodes.find(lock, id);
         const bool is_truncated = writes(flags) && (flags & O_TRUNC) != 0 && request->node != nullptr &&
                                   request->node->type == FileType::kFile && !request->node->removed;
-        request->is_second_try = is_truncated && is_second_try(lock, *request);
+        request->is_second_try =
+            is_truncated && is_second_try(lock, request->thread, request->node->parent->id, request->node->name);
         if (is_truncated && !request->node->linked && !request->node->is_failed_name) {
             // Another version has got the name since the kernel looked it up.
         } else if (request->node != nullptr && is_served_as_looked_up(lock, *request)) {

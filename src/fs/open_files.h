@@ -16,6 +16,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/executors.h"
@@ -171,7 +172,8 @@ private:
         REQUIRES(node_table);
     [[nodiscard]] Result<HandlePtr> append_to_what_has_the_name(HandleId id, const HandlePtr& handle);
     // The kernel looks up the name and asks once more after ESTALE, and then gives up.
-    [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
+    [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, pid_t thread, NodeId parent, std::string_view name)
+        REQUIRES(node_table);
     void expect_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     [[nodiscard]] static bool waits_for_release(const NodeTable::Lock& lock, const OpenRequest& request)
         REQUIRES(node_table);
@@ -291,6 +293,7 @@ private:
         pid_t thread = 0;
         NodeId parent = 0;
         std::string name;
+        SteadyTime since{};
     };
     std::deque<Retry> retries_ GUARDED_BY(node_table);
     Mutex first_write_mutex_;

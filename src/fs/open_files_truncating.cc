@@ -26,23 +26,26 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr std::size_t kMostRetries = 1024;
+// The kernel looks again at once, which may take it a look into the bucket.
+constexpr std::chrono::seconds kSecondTryWithin{10};
 
 }  // namespace
 
-bool OpenFiles::is_second_try(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
-    const Node& node = *request.node;
-    const auto found = std::find_if(retries_.begin(), retries_.end(), [&](const Retry& retry) REQUIRES(node_table) {
-        return retry.thread == request.thread && retry.parent == node.parent->id && retry.name == node.name;
+bool OpenFiles::is_second_try(const NodeTable::Lock& /*lock*/, pid_t thread, NodeId parent, std::string_view name) {
+    const SteadyTime now = state_.env.clock.now();
+    const auto found = std::find_if(retries_.begin(), retries_.end(), [&](const Retry& retry) {
+        return retry.thread == thread && retry.parent == parent && retry.name == name;
     });
     if (found == retries_.end()) {
         return false;
     }
+    const bool is_expected = now - found->since <= kSecondTryWithin;
     retries_.erase(found);
-    return true;
+    return is_expected;
 }
 
 void OpenFiles::expect_second_try(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
-    retries_.push_back({request.thread, request.node->parent->id, request.node->name});
+    retries_.push_back({request.thread, request.node->parent->id, request.node->name, state_.env.clock.now()});
     if (retries_.size() > kMostRetries) {
         retries_.pop_front();
     }

@@ -237,5 +237,28 @@ TEST_F(FileSystemTest, AnInodeThatSeveralVersionsShareIsNotReadThroughThePageCac
     EXPECT_EQ(*read(opened->handle), "the second");
 }
 
+// Told to look again, the kernel may find nothing, and create the file.
+TEST_F(FileSystemTest, ASecondTryThatBecameACreationIsNotTakenForALaterOpen) {
+    const Result<CreatedFile> first = create("f");
+    ASSERT_TRUE(write(first->opened.handle, 0, "first"));
+    EXPECT_EQ(errno_of(open(first->entry.node, O_RDWR | O_TRUNC)), ESTALE);
+    processes.killed = kProcess;
+    static_cast<void>(close(first->opened.handle));
+    processes.killed = 0;
+    clock.advance(Milliseconds(2000));
+    EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+    const Result<CreatedFile> second = create("f", O_RDWR | O_TRUNC);
+    ASSERT_TRUE(second && write(second->opened.handle, 0, "second") && close(second->opened.handle));
+    const NodeId node = lookup("f")->node;
+    const Result<OpenedFile> reader = open(node, O_RDONLY);
+    ASSERT_TRUE(reader && !reader->direct_io);
+    EXPECT_EQ(*read(reader->handle), "second");
+    EXPECT_EQ(errno_of(open(node, O_RDWR | O_TRUNC)), ESTALE);
+    const Result<OpenedFile> third = open(lookup("f")->node, O_RDWR | O_TRUNC);
+    ASSERT_TRUE(third) << third.error().message;
+    EXPECT_TRUE(write(third->handle, 0, "third") && close(third->handle));
+    EXPECT_EQ(store.content("p/f"), "third");
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
