@@ -8,13 +8,16 @@ namespace ckptfs {
 
 namespace {
 
-// Keys and ETags hold no zero bytes. Some stores' ETags do not change with every overwrite: the size tells more.
-std::string version_name(const ObjectInfo& object) {
+// Keys and ETags hold no zero bytes. Some stores' ETags do not change with every overwrite: the size tells more. Nor
+// does an ETag change with the description, without which a container is read as it is stored.
+std::string version_name(const ObjectInfo& object, const FrameLayout& layout) {
     std::string name = object.key;
     name.push_back('\0');
     name += object.etag;
     name.push_back('\0');
     name += std::to_string(object.size);
+    name.push_back('\0');
+    name += (layout.identity() ? "plain " : "frames ") + std::to_string(layout.size());
     if (object.etag.empty()) {
         name.push_back('\0');
         name += std::to_string(object.last_modified.time_since_epoch().count());
@@ -70,7 +73,7 @@ std::shared_ptr<CachedVersion> BlockCache::version(const ObjectInfo& object,
                                                    std::shared_ptr<const FrameLayout> layout) {
     const MutexLock lock(mutex_);
     forget_unused_versions();
-    std::shared_ptr<CachedVersion>& known = versions_[version_name(object)];
+    std::shared_ptr<CachedVersion>& known = versions_[version_name(object, *layout)];
     if (known == nullptr) {
         known = std::make_shared<CachedVersion>(object, std::move(layout));
     }

@@ -48,6 +48,10 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
             run = nullptr;
             continue;
         }
+        if (run != nullptr && run->abandoned.load()) {
+            // By another that had asked for it, too: it is not fetched.
+            run = nullptr;
+        }
         if (run == nullptr) {
             run = std::make_shared<BlockRun>();
             run->read_ahead = true;

@@ -111,8 +111,13 @@ HttpHeaders GetOperation::attempt_headers() const {
         return headers;
     }
     const std::string& etag = response_->object.etag;
-    const ByteRange rest{response_->offset + delivered_, response_->length - delivered_, false};
-    return range_headers(rest.length == 0 ? request_.range : rest, etag.empty() ? request_.if_match : etag);
+    return range_headers(response_->length == 0 ? request_.range : missing(), etag.empty() ? request_.if_match : etag);
+}
+
+// An answer may break behind its last byte: then that one tells whether the version is still there.
+ByteRange GetOperation::missing() const {
+    const std::uint64_t from = std::min(delivered_, response_->length - 1);
+    return ByteRange{response_->offset + from, response_->length - from, false};
 }
 
 Status GetOperation::take_head(const HttpResponse& head) {
@@ -161,7 +166,7 @@ bool GetOperation::is_unidentified() const {
     return answered_etag_.empty() && !request_.if_match.empty() && request_.if_modified == WallTime{};
 }
 
-Status GetOperation::take_resumed_head(const HttpResponse& head) const {
+Status GetOperation::take_resumed_head(const HttpResponse& head) {
     const Result<Delivered> delivered = delivered_by(head);
     if (!delivered) {
         return failure(delivered.error());
@@ -173,13 +178,18 @@ Status GetOperation::take_resumed_head(const HttpResponse& head) const {
     if (!same) {
         return unusable(ESTALE, "the object was replaced while it was read", false);
     }
-    if (delivered->offset != response_->offset + delivered_ || delivered->length != response_->length - delivered_) {
+    const ByteRange asked = missing();
+    if (delivered->offset != asked.offset || delivered->length != asked.length) {
         return unusable(EPROTO, "the store answered with other bytes than the range asked for", false);
     }
+    only_its_end_ = delivered_ == response_->length;
     return {};
 }
 
 bool GetOperation::take_body(ByteSpan bytes, Call& call) {
+    if (only_its_end_) {
+        return true;
+    }
     if (bytes.size() > response_->length - delivered_) {
         call.refusal = unusable(EPROTO, "the answer is longer than it said", false).value();
         return false;
@@ -216,6 +226,11 @@ void GetOperation::finish(Result<HttpResponse> outcome) {
         return;
     }
     Error& error = outcome.error();
+    if (response_ && is_range_error(error)) {
+        // It ends before by now.
+        done_(unusable(ESTALE, "the object was replaced while it was read", false));
+        return;
+    }
     if (error.errno_value == ENOENT && (response_ || !request_.if_match.empty())) {
         // The version that was asked for is gone.
         error.errno_value = ESTALE;

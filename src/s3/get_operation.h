@@ -33,7 +33,8 @@ private:
     [[nodiscard]] bool is_another_version(const ObjectInfo& answered) const;
     [[nodiscard]] bool is_unidentified() const;
     void identify();
-    [[nodiscard]] Status take_resumed_head(const HttpResponse& head) const;
+    [[nodiscard]] ByteRange missing() const;
+    [[nodiscard]] Status take_resumed_head(const HttpResponse& head);
     [[nodiscard]] bool take_body(ByteSpan bytes, Call& call);
     void finish(Result<HttpResponse> outcome);
     void answer_without_body(Error range_error);
@@ -48,6 +49,8 @@ private:
     std::optional<GetResponse> response_;
     std::uint64_t delivered_ = 0;
     bool range_adjusted_ = false;
+    // All bytes were there before the answer broke: the last is asked for again, and comes a second time.
+    bool only_its_end_ = false;
     // That of the first answer.
     std::string answered_etag_;
     // Of a whole object.

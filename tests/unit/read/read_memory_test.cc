@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -54,6 +56,75 @@ TEST(ReadMemory, ManyReadersOfATinyPoolAllEnd) {
     }
     EXPECT_EQ(wrong, 0);
     EXPECT_LE(reading.pool.usage().peak_in_use, 4U);
+}
+
+// Its hook runs before each buffer is taken.
+class HookedPool final : public BufferPool {
+public:
+    explicit HookedPool(BufferPool& pool) : pool_(pool) {}
+    std::optional<Buffer> try_take(MemoryUse use) override {
+        if (before_taking) {
+            before_taking();
+        }
+        return pool_.try_take(use);
+    }
+    void take(MemoryUse use, Ready ready) override { pool_.take(use, std::move(ready)); }
+    void recharge(Buffer buffer, MemoryUse use, Ready ready) override {
+        pool_.recharge(std::move(buffer), use, std::move(ready));
+    }
+    bool try_recharge(Buffer& buffer, MemoryUse use) override { return pool_.try_recharge(buffer, use); }
+    void add_pressure_listener(std::function<bool(MemoryUse)> relieve) override {
+        pool_.add_pressure_listener(std::move(relieve));
+    }
+    [[nodiscard]] PoolUsage usage() const override { return pool_.usage(); }
+
+    std::function<void()> before_taking;
+
+private:
+    void put_back(std::byte* /*data*/, MemoryUse /*use*/) override {}
+
+    BufferPool& pool_;
+};
+
+TEST(ReadMemory, WhatIsReadAheadIsNotLeftToARequestThatAnotherHasGivenUp) {
+    const std::unique_ptr<MemoryPool> memory = equal_pool(20);
+    HookedPool pool(*memory);
+    ManualClock clock;
+    BlockCache cache(pool, clock);
+    ObjectInfo object;
+    object.key = "k";
+    object.size = 8 * kMiB;
+    const auto version = cache.version(object, PlainCodec().layout(object, {}).value());
+    int taken = 0;
+    pool.before_taking = [&] {
+        if (++taken == 2) {
+            cache.abandon(*version, {0, 1});
+        }
+    };
+    const BlockCache::Claim claim = cache.claim_ahead(*version, {0, 4}, 4);
+    ASSERT_EQ(claim.runs.size(), 2U);
+    EXPECT_TRUE(claim.runs[0]->abandoned);
+    EXPECT_EQ(claim.runs[0]->blocks.size(), 1U);
+    EXPECT_FALSE(claim.runs[1]->abandoned);
+    EXPECT_EQ(claim.runs[1]->blocks.size(), 3U);
+    for (const auto& run : claim.runs) {
+        cache.finish(*run, std::nullopt);
+    }
+}
+
+// A copy loses the description of a container, and another brings it back: with the same bytes, and the same ETag.
+TEST(ReadMemory, AnotherLayoutIsAnotherVersion) {
+    Reading reading;
+    ObjectInfo object;
+    object.key = "k";
+    object.etag = "\"same\"";
+    object.size = 3 * kMiB;
+    const auto plain = PlainCodec().layout(object, {}).value();
+    const auto version = reading.cache.version(object, plain);
+    EXPECT_EQ(reading.cache.version(object, plain), version);
+    ObjectInfo described = object;
+    described.size = 5 * kMiB;
+    EXPECT_NE(reading.cache.version(object, PlainCodec().layout(described, {}).value()), version);
 }
 
 TEST(ReadMemory, GivesUpWhatNoReadHasAskedForLately) {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/get_operation.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/inline_executor.h"
+#include "support/manual_clock.h"
+#include "support/stepped_timer.h"
+
+namespace ckptfs::s3 {
+
+using namespace testing;
+namespace {
+
+class NoCredentials final : public CredentialsProvider {
+public:
+    void get(CredentialsReady ready) override { ready(SharedCredentials()); }
+    void refuse(const SharedCredentials&) override {}
+};
+
+struct Attempt {
+    HttpResponse head;
+    std::string body;
+    // The connection breaks behind the body.
+    bool breaks = false;
+};
+
+// Answers one attempt after the other, body and all.
+class Streams final : public HttpTransport {
+public:
+    Id send(HttpRequest request, Done done) override {
+        for (const auto& [name, value] : request.headers) {
+            if (name == "range") {
+                ranges.push_back(value);
+            }
+        }
+        const Attempt attempt = std::move(attempts.front());
+        attempts.pop_front();
+        HttpResponse response = attempt.head;
+        if (response.status / 100 != 2) {
+            response.body = attempt.body;
+            done(std::move(response));
+        } else if (!request.on_head(response) || !request.on_body(as_bytes(attempt.body))) {
+            done(failure(ECANCELED, "refused"));
+        } else if (attempt.breaks) {
+            Error broken;
+            broken.errno_value = ECONNRESET;
+            broken.retryable = true;
+            broken.message = "the connection broke";
+            done(failure(std::move(broken)));
+        } else {
+            done(std::move(response));
+        }
+        return 1;
+    }
+    void cancel(Id) override {}
+    [[nodiscard]] HttpStatistics statistics() const override { return {}; }
+
+    std::deque<Attempt> attempts;
+    std::vector<std::string> ranges;
+};
+
+class Gets : public ::testing::Test {
+public:
+    ~Gets() override { sender_->stop(); }
+
+protected:
+    Gets() {
+        StoreConfig config;
+        config.bucket = "bucket";
+        config.no_sign_request = true;
+        sender_ = std::make_shared<RequestSender>(
+            config, Endpoint{"http", "store", "/bucket", "us-east-1"},
+            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
+    }
+    // Of an object of ten bytes; without Content-Length, as a body in chunks is.
+    static HttpResponse part(const std::string& range, const std::string& etag = "\"one\"") {
+        return {206,
+                {{"content-range", "bytes " + range + "/10"},
+                 {"etag", etag},
+                 {"last-modified", "Sat, 01 Jan 2022 00:00:00 GMT"}},
+                ""};
+    }
+    Result<GetResponse> get(std::uint64_t offset, std::uint64_t length) {
+        std::optional<Result<GetResponse>> answer;
+        GetRequest request;
+        request.key = "k";
+        request.range = ByteRange{offset, length, false};
+        request.if_match = "\"one\"";
+        request.on_body = [this](ByteSpan bytes) {
+            got_ += as_text(bytes);
+            return true;
+        };
+        std::make_shared<GetOperation>(sender_, false, std::move(request), [&](Result<GetResponse> result) {
+            answer = std::move(result);
+        })->start();
+        while (!answer && timer_.waiting() > 0) {
+            clock_.move(timer_.run());
+        }
+        return answer ? std::move(*answer) : Result<GetResponse>(failure(ETIMEDOUT, "no answer"));
+    }
+
+    Streams transport_;
+    ManualClock clock_;
+    SteppedTimer timer_;
+    InlineExecutor executor_;
+    NoCredentials credentials_;
+    std::shared_ptr<RequestSender> sender_;
+    std::string got_;
+};
+
+TEST_F(Gets, GoesOnWhereABodyBroke) {
+    transport_.attempts = {{part("0-9"), "0123", true}, {part("4-9"), "456789"}};
+    const Result<GetResponse> answer = get(0, 10);
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(got_, "0123456789");
+    EXPECT_EQ(transport_.ranges, (std::vector<std::string>{"bytes=0-9", "bytes=4-9"}));
+}
+
+TEST_F(Gets, AnAnswerThatBreaksBehindItsLastByteIsWhole) {
+    transport_.attempts = {{part("2-6"), "23456", true}, {part("6-6"), "6"}};
+    const Result<GetResponse> answer = get(2, 5);
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->offset, 2U);
+    EXPECT_EQ(answer->length, 5U);
+    EXPECT_EQ(got_, "23456");
+    EXPECT_EQ(transport_.ranges.back(), "bytes=6-6");
+}
+
+TEST_F(Gets, AnotherVersionBehindABrokenBodyIsNotGoneOnWith) {
+    transport_.attempts = {{part("0-9"), "0123", true}, {part("4-9", "\"two\""), "456789"}};
+    const Result<GetResponse> answer = get(0, 10);
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().errno_value, ESTALE);
+    EXPECT_EQ(got_, "0123");
+}
+
+// A store that passes If-Match over, and a version that ends before.
+TEST_F(Gets, AShorterVersionBehindABrokenBodyIsAnotherVersion) {
+    transport_.attempts = {{part("0-9"), "0123", true},
+                           {{416, {}, ""}, "<Error><Code>InvalidRange</Code><Message>no</Message></Error>"}};
+    const Result<GetResponse> answer = get(0, 10);
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().errno_value, ESTALE);
+}
+
+}  // namespace
+}  // namespace ckptfs::s3
