@@ -158,22 +158,39 @@ Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directo
     if (!objects) {
         return failure(objects.error());
     }
-    // What this mount knows is newer than what it has written.
-    std::vector<FailedRecord> records = state_.failed.below(directory);
-    std::set<std::string> known;
-    for (const FailedRecord& record : records) {
-        known.insert(record.key);
+    // What this mount knows is newer than what it has written. Another may have failed to write the same file since.
+    std::map<std::string, FailedRecord> own;
+    for (FailedRecord& record : state_.failed.below(directory)) {
+        if (state_.failed.is_untold(record.key)) {
+            // Only the version under the name tells: this machine's clock may be another than the store's.
+            record.failed = WallTime::max();
+        }
+        own.emplace(record.key, std::move(record));
     }
+    std::set<std::string> cleared;
     for (std::string& key : state_.failed.being_cleared(directory)) {
-        known.insert(std::move(key));
+        cleared.insert(std::move(key));
     }
+    std::vector<FailedRecord> records;
     for (const ObjectInfo& object : *objects) {
-        FailedRecord record;
-        record.key = directory + object.key.substr(place.size());
-        record.failed = object.last_modified;
-        if (!known.contains(record.key) && !may_be_missing(record.key, state_.env.write.config)) {
+        const std::string key = directory + object.key.substr(place.size());
+        const auto known = own.find(key);
+        const std::string written = known != own.end() ? state_.failed.record_etag(key) : "";
+        if (known != own.end() && written == object.etag) {
+            known->second.failed = object.last_modified;
+        }
+        const bool is_known =
+            cleared.contains(key) || (known != own.end() && (written.empty() || written == object.etag));
+        if (!is_known && !may_be_missing(key, state_.env.write.config)) {
+            FailedRecord record;
+            record.key = key;
+            record.failed = object.last_modified;
+            record.record_etag = object.etag;
             records.push_back(std::move(record));
         }
+    }
+    for (auto& [key, record] : own) {
+        records.push_back(std::move(record));
     }
     return records;
 }
@@ -274,7 +291,7 @@ Status CommitGate::check_record(FailedRecord record, const NameState& state, con
         record = std::move(**told);
     }
     if (!still_failed(record, state, now, ttl)) {
-        discard(record.key);
+        discard(record);
         return {};
     }
     return failure(EIO, format("{} is not committed: {} could not be written on {} ({}); write that file again, or "
@@ -302,15 +319,18 @@ Result<std::optional<FailedRecord>> CommitGate::read(FailedRecord record) {
     FailedRecord told = parse_record(std::string_view(*text).substr(0, kMaxRecordBytes));
     told.key = std::move(record.key);
     told.failed = record.failed;
+    told.record_etag = std::move(record.record_etag);
     return std::optional<FailedRecord>(std::move(told));
 }
 
-void CommitGate::discard(const std::string& key) {
-    if (state_.failed.knows(key)) {
+void CommitGate::discard(const FailedRecord& record) {
+    const std::string& key = record.key;
+    if (record.record_etag.empty()) {
         state_.failed.clear(key, [] {});
         return;
     }
-    state_.env.store.remove(state_.failed.record_key(key), [key](const Status& removed) {
+    const RemoveRequest request(state_.failed.record_key(key), record.record_etag);
+    state_.env.store.remove(request, [key](const Status& removed) {
         if (!removed) {
             log_debug(escaped("the record of " + key + " is left: " + removed.error().message));
         }

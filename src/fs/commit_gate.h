@@ -70,7 +70,7 @@ private:
     // With what its object says of host, reason and version; empty where it is gone.
     Result<std::optional<FailedRecord>> read(FailedRecord record);
     // A record that no longer stands for a failure.
-    void discard(const std::string& key);
+    void discard(const FailedRecord& record);
 
     SharedState& state_;
     std::atomic<bool> cannot_list_uploads_ = false;

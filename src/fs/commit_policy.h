@@ -29,6 +29,8 @@ struct FailedRecord {
     std::optional<std::string> etag_before;
     // When the record was written.
     WallTime failed{};
+    // Of the record as another mount has written it; empty where it is this mount's own.
+    std::string record_etag;
 };
 
 // Of those that failed on a mount, the ones that were neither written again nor removed.

@@ -98,11 +98,31 @@ void DeleteConditions::when_idle(std::function<void()> run) {
     run();
 }
 
+bool DeleteConditions::find_out() {
+    {
+        const MutexLock lock(mutex_);
+        const bool is_known = known_ == Known::kHonoured || known_ == Known::kIgnored;
+        if (is_known || (known_ == Known::kNothing && clock_.now() < not_before_)) {
+            return known_ == Known::kHonoured;
+        }
+        if (known_ == Known::kNothing) {
+            known_ = Known::kAsking;
+        }
+    }
+    // Also where another is asking: its thread may be one that is waited for here.
+    ask();
+    const MutexLock lock(mutex_);
+    return known_ == Known::kHonoured;
+}
+
 void DeleteConditions::ask() {
     const Result<bool> honoured = probe_once(store_, prefix_ + std::string(kTemporaryPrefix) + random_uuid());
     std::vector<std::function<void()>> waiting;
     {
         const MutexLock lock(mutex_);
+        if (known_ != Known::kAsking) {
+            return;
+        }
         waiting.swap(waiting_);
         if (honoured) {
             known_ = *honoured ? Known::kHonoured : Known::kIgnored;

@@ -30,6 +30,8 @@ public:
 
     // False until it is known; the probe goes on in the background.
     [[nodiscard]] bool honoured();
+    // Finds out first. On threads that may wait only.
+    [[nodiscard]] bool find_out();
     // Calls back once no object of the probe is in the store, or could not be removed; at once where none is under way.
     void when_idle(std::function<void()> run);
 

@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint64_t kDotEntries = 2;
 // A page of a thousand compressed files at 30 ms each: half a second.
 constexpr std::size_t kContentsAtOnce = 64;
+// A page of names is read and looked through by then.
+constexpr Milliseconds kBelieved{std::chrono::seconds(10)};
 
 }  // namespace
 
@@ -69,6 +71,8 @@ Status DirectoryListing::next_page() {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         request.prefix = state_.key(lock, *directory_);
+        page_asked_ = state_.env.clock.now();
+        page_removal_ = state_.nodes.last_removal(lock);
     }
     request.delimiter = "/";
     request.continuation_token = token_;
@@ -244,12 +248,19 @@ DirectoryEntry DirectoryListing::dot_entry(const NodeTable::Lock& lock, std::uin
     return entry;
 }
 
+// The caller may have read the first names of a page long ago.
+bool DirectoryListing::is_outdated(const NodeTable::Lock& lock, const Listed& listed) const {
+    const auto believed = std::max<Milliseconds>(state_.env.names.metadata_ttl, kBelieved);
+    return state_.env.clock.now() - page_asked_ > believed ||
+           NodeTable::was_removed_since(lock, *directory_, listed.name, page_removal_);
+}
+
 DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes) {
     DirectoryEntry entry;
     entry.name = listed.name;
     const NodePtr present = state_.nodes.child(lock, directory_, listed.name);
     // Without a node the kernel takes the name only, and looks up what is used.
-    if (!with_attributes || (present == nullptr && state_.nodes.is_full(lock))) {
+    if (!with_attributes || (present == nullptr && (state_.nodes.is_full(lock) || is_outdated(lock, listed)))) {
         const bool is_special_here = present != nullptr && is_special(present->type);
         entry.entry.attributes.type = is_special_here       ? present->type
                                       : listed.is_directory ? FileType::kDirectory

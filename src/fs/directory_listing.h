@@ -51,6 +51,9 @@ private:
     std::vector<DirectoryEntry> entries_from(std::uint64_t offset, std::size_t max_entries, bool with_attributes)
         REQUIRES(mutex_);
     DirectoryEntry dot_entry(const NodeTable::Lock& lock, std::uint64_t offset) const REQUIRES(node_table);
+    // What the page says of a name without a node may have been overtaken.
+    [[nodiscard]] bool is_outdated(const NodeTable::Lock& lock, const Listed& listed) const
+        REQUIRES(mutex_, node_table);
     DirectoryEntry entry_of(const NodeTable::Lock& lock, const Listed& listed, bool with_attributes)
         REQUIRES(mutex_, node_table);
 
@@ -69,6 +72,9 @@ private:
     std::string token_ GUARDED_BY(mutex_);
     bool at_end_ GUARDED_BY(mutex_) = false;
     SteadyTime started_ GUARDED_BY(mutex_){};
+    // When the page was asked for, and the last removal of a name before.
+    SteadyTime page_asked_ GUARDED_BY(mutex_){};
+    std::uint64_t page_removal_ GUARDED_BY(mutex_) = 0;
     // Files this mount is writing, and its sockets and FIFOs, that no page has shown yet.
     std::set<std::string> only_here_ GUARDED_BY(mutex_);
 };

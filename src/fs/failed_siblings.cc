@@ -70,7 +70,7 @@ void FailedSiblings::add(FailedFile file) {
     MutexLock lock(mutex_);
     auto [found, is_new] = entries_.try_emplace(file.key);
     Entry& entry = found->second;
-    if (!is_new && !entry.cleared) {
+    if (!is_new && !entry.cleared && entry.file.etag_before == file.etag_before) {
         return;
     }
     entry.file = std::move(file);
@@ -235,8 +235,12 @@ void FailedSiblings::settle(Entries::iterator found) {
     }
     entry.in_flight = entry.may_exist = true;
     if (entry.cleared) {
-        outbox_.add([this, key = found->first] {
-            store_.remove(record_key(key), [this, key](const Status& status) { answered(key, 0, status); });
+        outbox_.add([this, key = found->first, etag = entry.record_etag] {
+            store_.remove(RemoveRequest(record_key(key), etag), [this, key](const Status& status) {
+                // What another mount has put there is not this one's to remove.
+                const bool is_anothers = !status && status.error().errno_value == ESTALE;
+                answered(key, 0, is_anothers ? Status() : status);
+            });
         });
     } else {
         write_record(found->first, entry);
@@ -267,7 +271,7 @@ void FailedSiblings::put_record(const std::string& key, int failure_number, cons
     request.body = Payload::from_string(text);
     request.content_type = "text/plain";
     store_.put(std::move(request), [this, key, failure_number](const Result<PutResponse>& result) {
-        answered(key, failure_number, result ? Status() : failure(result.error()));
+        answered(key, failure_number, result ? Status() : failure(result.error()), result ? result->etag : "");
     });
 }
 
@@ -283,7 +287,8 @@ void FailedSiblings::made_good_elsewhere(const std::string& key, int failure_num
     outbox_.deliver(lock);
 }
 
-void FailedSiblings::answered(const std::string& key, int written, const Status& status) {
+void FailedSiblings::answered(const std::string& key, int written, const Status& status,
+                              const std::string& record_etag) {
     MutexLock lock(mutex_);
     const auto found = entries_.find(key);
     Entry& entry = found->second;
@@ -293,6 +298,7 @@ void FailedSiblings::answered(const std::string& key, int written, const Status&
         // It may have been cleared, and have failed again, meanwhile.
         entry.recorded = written == entry.failure_number;
         entry.may_exist = written != 0;
+        entry.record_etag = record_etag;
         settle(found);
         answer_if_all_recorded();
         outbox_.deliver(lock);
@@ -383,7 +389,7 @@ std::vector<FailedRecord> FailedSiblings::below(const std::string& directory) co
 }
 
 FailedRecord FailedSiblings::record_of(const Entry& entry) const {
-    return FailedRecord{entry.file.key, place_.host, entry.file.reason, entry.file.etag_before, entry.failed};
+    return FailedRecord{entry.file.key, place_.host, entry.file.reason, entry.file.etag_before, entry.failed, ""};
 }
 
 UnwrittenFiles FailedSiblings::unwritten(std::size_t most) const {
@@ -401,6 +407,12 @@ UnwrittenFiles FailedSiblings::unwritten(std::size_t most) const {
     std::transform(entries.begin(), end, std::back_inserter(files.latest),
                    [this](const Entry* entry) { return record_of(*entry); });
     return files;
+}
+
+std::string FailedSiblings::record_etag(const std::string& key) const {
+    const MutexLock lock(mutex_);
+    const auto found = entries_.find(key);
+    return found == entries_.end() || found->second.in_flight ? "" : found->second.record_etag;
 }
 
 bool FailedSiblings::knows(const std::string& key) const {

@@ -67,7 +67,7 @@ public:
     FailedSiblings(const FailedSiblings&) = delete;
     FailedSiblings& operator=(const FailedSiblings&) = delete;
 
-    // Once for each failure; again for the same file makes no difference before it is cleared.
+    // Once for each failure; again for the same file over the same version makes no difference before it is cleared.
     void add(FailedFile file);
     // The file was written again or removed. `then` comes when the bucket says so too, or the wait was long.
     void clear(const std::string& key, std::function<void()> then);
@@ -102,6 +102,8 @@ public:
     // Keys that records may still stand for although their files were cleared.
     [[nodiscard]] std::vector<std::string> being_cleared(const std::string& directory) const;
     [[nodiscard]] std::string record_key(const std::string& key) const;
+    // Of the record of this file, as this mount has written it; empty where it has not, or not yet.
+    [[nodiscard]] std::string record_etag(const std::string& key) const;
     // What it returns may be called often, from any thread; `then` is called once, after kLongestWait at the latest.
     [[nodiscard]] std::function<void()> in_time(std::function<void()> then);
 
@@ -118,6 +120,8 @@ private:
         // The bucket holds this record; it may hold one of this key.
         bool recorded = false;
         bool may_exist = false;
+        // Of the record that was written last: another mount may have put its own in the place.
+        std::string record_etag;
         bool in_flight = false;
         int failures = 0;
         SteadyTime next_try{};
@@ -140,7 +144,7 @@ private:
     [[nodiscard]] Entries::iterator first_below(const std::string& directory) REQUIRES(mutex_);
 
     // `written`: the failure whose record was to be written; 0 where it was to be removed.
-    void answered(const std::string& key, int written, const Status& status);
+    void answered(const std::string& key, int written, const Status& status, const std::string& record_etag = {});
     void tick();
 
     ObjectStore& store_;

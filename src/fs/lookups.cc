@@ -61,21 +61,33 @@ void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Ent
         batches_.when_settled(parent_id, [=, this] { lookup(parent_id, name, attempts, reply); });
         return;
     }
-    std::string key;
-    if (std::optional<Result<Entry>> known = from_table(parent_id, name, key)) {
+    Asked asked;
+    asked.when = state_.env.clock.now();
+    if (std::optional<Result<Entry>> known = from_table(parent_id, name, asked)) {
         reply(std::move(*known));
         return;
     }
-    const SteadyTime asked = state_.env.clock.now();
-    find(std::move(key), [this, parent_id, name, attempts, asked, reply](Result<FoundName> found) {
-        if (!found || found->is_directory || !found->object) {
-            reply(found ? apply(parent_id, name, *found, {}, asked) : Result<Entry>(failure(std::move(found.error()))));
+    const auto answer = [=, this](const FoundName& found, ObjectContent content) {
+        std::optional<Result<Entry>> entry = apply(parent_id, name, found, content, asked);
+        if (!entry && attempts > 1) {
+            lookup(parent_id, name, attempts - 1, reply);
+        } else {
+            reply(entry ? std::move(*entry) : failure(ENOENT, name + ": removed"));
+        }
+    };
+    find(asked.key, [this, parent_id, name, attempts, answer, reply](Result<FoundName> found) {
+        if (!found) {
+            reply(failure(std::move(found.error())));
+            return;
+        }
+        if (found->is_directory || !found->object) {
+            answer(*found, {});
             return;
         }
         const ObjectInfo object = *found->object;
         state_.contents.find_described(object, [=, this, found = std::move(*found)](Result<ObjectContent> content) {
             if (content) {
-                reply(apply(parent_id, name, found, *content, asked));
+                answer(found, *content);
             } else if (attempts > 1 &&
                        (content.error().errno_value == ENOENT || content.error().errno_value == ESTALE)) {
                 lookup(parent_id, name, attempts - 1, reply);
@@ -86,7 +98,7 @@ void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Ent
     });
 }
 
-std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::string& name, std::string& key) {
+std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::string& name, Asked& asked) {
     const SteadyTime now = state_.env.clock.now();
     const SteadyTime believed_since = batches_.is_running(parent_id) ? now - kBelievedInRun : SteadyTime::max();
     const NodeTable::Lock lock = state_.nodes.lock();
@@ -111,7 +123,8 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         entry.valid_for = entry.attributes.valid_for = Milliseconds(0);
         return entry;
     }
-    key = state_.env.prefix + parent_path + name;
+    asked.key = state_.env.prefix + parent_path + name;
+    asked.removal = state_.nodes.last_removal(lock);
     return std::nullopt;
 }
 
@@ -149,8 +162,8 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
     });
 }
 
-Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const FoundName& found, ObjectContent content,
-                             SteadyTime asked) {
+std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string& name, const FoundName& found,
+                                            ObjectContent content, const Asked& asked) {
     if (found.is_directory && found.object) {
         report_hidden(found.object->key);
     }
@@ -160,8 +173,16 @@ Result<Entry> Lookups::apply(NodeId parent_id, const std::string& name, const Fo
         return failure(parent.error());
     }
     // What this mount learned or did since the question was sent is newer than the answer.
-    if (const NodePtr child = state_.nodes.child(lock, *parent, name);
-        child != nullptr && (child->is_known_here() || child->checked > asked)) {
+    const NodePtr child = state_.nodes.child(lock, *parent, name);
+    if (child != nullptr && (child->is_known_here() || child->checked > asked.when)) {
+        return state_.entry(lock, *child);
+    }
+    const bool is_there = found.is_directory || found.object;
+    if (is_there && child == nullptr && NodeTable::was_removed_since(lock, **parent, name, asked.removal)) {
+        return std::nullopt;
+    }
+    // A directory of files that are not in the bucket yet: it is there again when they are.
+    if (!is_there && child != nullptr && NodeTable::holds_writer(lock, *child)) {
         return state_.entry(lock, *child);
     }
     if (found.is_directory) {

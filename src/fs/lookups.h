@@ -64,14 +64,20 @@ private:
     static constexpr int kAttempts = 5;
 
     void lookup(NodeId parent, std::string name, int attempts, Reply<Entry> reply);
-    // An answer that needs no request; else empty, and `key` is what to ask for.
-    std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, std::string& key);
+    struct Asked {
+        std::string key;
+        SteadyTime when{};
+        // The last removal before.
+        std::uint64_t removal = 0;
+    };
+    // An answer that needs no request; else empty, and `asked` is what to ask for.
+    std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, Asked& asked);
     // ENOENT, or the name of a file that failed and may be unlinked.
     Result<Entry> nothing_there(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name)
         REQUIRES(node_table);
-    // `content`: of the object, where one was found.
-    Result<Entry> apply(NodeId parent_id, const std::string& name, const FoundName& found, ObjectContent content,
-                        SteadyTime asked);
+    // `content`: of the object, where one was found. Empty where this mount has removed the name since it asked.
+    std::optional<Result<Entry>> apply(NodeId parent_id, const std::string& name, const FoundName& found,
+                                       ObjectContent content, const Asked& asked);
 
     SharedState& state_;
     RenameRepairs& repairs_;

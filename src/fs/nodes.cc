@@ -188,6 +188,7 @@ void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_p
         unlink(lock, old);
     }
     const NodePtr old_parent = node->parent;
+    note_removal(*old_parent, node->name);
     const auto found = old_parent->children.find(node->name);
     if (found != old_parent->children.end() && found->second == node.get()) {
         old_parent->children.erase(found);
@@ -204,6 +205,7 @@ void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_p
 
 std::vector<std::shared_ptr<FileWriter>> NodeTable::remove(const Lock& lock, const NodePtr& parent,
                                                            const std::string& name) {
+    note_removal(*parent, name);
     std::vector<std::shared_ptr<FileWriter>> writers;
     std::vector<NodePtr> versions = overtaken(lock, parent, name);
     if (NodePtr node = child(lock, parent, name)) {
@@ -217,6 +219,27 @@ std::vector<std::shared_ptr<FileWriter>> NodeTable::remove(const Lock& lock, con
         unlink(lock, node);
     }
     return writers;
+}
+
+void NodeTable::note_removal(Node& directory, const std::string& name) {
+    directory.removals.push_back({name, ++last_removal_});
+    if (directory.removals.size() > kMostRemovals) {
+        directory.forgotten_removal = directory.removals.front().number;
+        directory.removals.pop_front();
+    }
+}
+
+bool NodeTable::was_removed_since(const Lock&, const Node& directory, std::string_view name, std::uint64_t removal) {
+    return directory.forgotten_removal > removal ||
+           std::any_of(directory.removals.begin(), directory.removals.end(),
+                       [&](const Node::Removal& each) { return each.number > removal && each.name == name; });
+}
+
+bool NodeTable::holds_writer(const Lock& lock, const Node& directory) {
+    return std::any_of(directory.children.begin(), directory.children.end(),
+                       [&lock](const auto& child) REQUIRES(node_table) {
+                           return child.second->writer != nullptr || holds_writer(lock, *child.second);
+                       });
 }
 
 std::string NodeTable::path(const Lock&, const Node& node) const {

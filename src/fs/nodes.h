@@ -155,6 +155,14 @@ public:
     bool moving GUARDED_BY(node_table) = false;
     // The marker object is known to exist, so that the directory outlives its last entry.
     bool has_marker GUARDED_BY(node_table) = false;
+    // Names that were removed or renamed away by this mount, the latest last, and the number of the last that is not
+    // among them any more.
+    struct Removal {
+        std::string name;
+        std::uint64_t number = 0;
+    };
+    std::deque<Removal> removals GUARDED_BY(node_table);
+    std::uint64_t forgotten_removal GUARDED_BY(node_table) = 0;
 
     // The kernel is to drop what it has of them.
     void forget_pages() REQUIRES(node_table) {
@@ -216,6 +224,14 @@ public:
     void expect(const Lock&, const NodePtr& parent, const std::string& name, ExpectedOpen expected)
         REQUIRES(node_table);
     static void expect(const Lock&, Node& node, ExpectedOpen expected) REQUIRES(node_table);
+    // Removals of names and renames are numbered, so that what the store said before one can be told from what it says
+    // after.
+    [[nodiscard]] std::uint64_t last_removal(const Lock&) const REQUIRES(node_table) { return last_removal_; }
+    // Whether the name was removed after that one; also where so many were that it is not known any more.
+    [[nodiscard]] static bool was_removed_since(const Lock&, const Node& directory, std::string_view name,
+                                                std::uint64_t removal) REQUIRES(node_table);
+    // Of the files below it, one is open for writing.
+    [[nodiscard]] static bool holds_writer(const Lock& lock, const Node& directory) REQUIRES(node_table);
     // Path relative to the mount; directories end in '/'.
     [[nodiscard]] std::string path(const Lock&, const Node& node) const REQUIRES(node_table);
     [[nodiscard]] bool is_below(const Lock&, const Node& node, const Node& directory) const REQUIRES(node_table);
@@ -256,6 +272,8 @@ private:
     [[nodiscard]] static bool is_followed(const Node& node) REQUIRES(node_table);
     // They go with their directory.
     void unlink_specials_below(const Lock& lock, const NodePtr& directory) REQUIRES(node_table);
+    static constexpr std::size_t kMostRemovals = 32;
+    void note_removal(Node& directory, const std::string& name) REQUIRES(node_table);
     void own(const NodePtr& node) REQUIRES(node_table);
     bool disown(const Node& node) REQUIRES(node_table);
 
@@ -263,6 +281,7 @@ private:
     const NodePtr root_;
     NodeId next_id_ GUARDED_BY(node_table) = kRootNode + 1;
     std::size_t specials_ GUARDED_BY(node_table) = 0;
+    std::uint64_t last_removal_ GUARDED_BY(node_table) = 0;
     // The latest `names_changed` of the directories that were forgotten.
     WallTime forgotten_change_ GUARDED_BY(node_table){};
     // Where take_unused() goes on.

@@ -133,6 +133,9 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
                 replace_earlier_versions(node);
             }
             state_.contents.remember(writer->key(), object->etag, {FileType::kFile, object->size});
+            if (!object->etag.empty()) {
+                state_.leftovers.forget(writer->key());
+            }
             note_committed(node, *object, only_appended);
             if (!object->etag.empty()) {
                 state_.failed.clear(writer->key(), [] {});

@@ -195,7 +195,7 @@ Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action) {
     if (!names) {
         return failure(names.error());
     }
-    const bool pinned = state_.deletes->honoured();
+    const bool pinned = state_.deletes->find_out();
     return action == RepairAction::kFinish ? finish(store, state_.env.clock, rename, *names, pinned)
                                            : roll_back(store, state_.env.clock, rename, *names, pinned);
 }

@@ -145,7 +145,7 @@ Status Renames::rename_file(const Move& move) {
         return {};
     }
     const std::optional<ObjectVersion> known = committed_version(*move.node);
-    if (known && is_leftover(move, known->etag)) {
+    if (known && state_.leftovers.has(move.old_key, known->etag, move.new_key)) {
         return remove_leftover(move, known->etag);
     }
     const Result<Copied> copied =
@@ -270,12 +270,9 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
 
 Status Renames::remove_leftover(const Move& move, const std::string& etag) {
     Status removed = remove_version(state_.env.store, move.old_key, etag);
-    {
-        const MutexLock lock(mutex_);
-        leftovers_.erase(move.old_key);
-        if (!removed && leftovers_.size() < kMostLeftovers) {
-            leftovers_.emplace(move.old_key, Leftover{etag, move.new_key});
-        }
+    state_.leftovers.forget(move.old_key);
+    if (!removed) {
+        state_.leftovers.add(move.old_key, etag, move.new_key);
     }
     if (removed) {
         // The kernel takes the target for what was removed, until it looks again.
@@ -285,12 +282,6 @@ Status Renames::remove_leftover(const Move& move, const std::string& etag) {
         }
     }
     return removed;
-}
-
-bool Renames::is_leftover(const Move& move, const std::string& etag) {
-    const MutexLock lock(mutex_);
-    const auto found = leftovers_.find(move.old_key);
-    return found != leftovers_.end() && found->second.etag == etag && found->second.new_key == move.new_key;
 }
 
 Status Renames::commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer) {

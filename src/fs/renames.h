@@ -69,7 +69,6 @@ private:
     // What stayed under the old name where a file was published under its new one. The same rename, tried again,
     // removes it: it is an earlier version, and is not to replace the later one.
     Status remove_leftover(const Move& move, const std::string& etag);
-    [[nodiscard]] bool is_leftover(const Move& move, const std::string& etag);
     [[nodiscard]] std::optional<ObjectVersion> committed_version(const Node& node) const;
     // The node is this version, and the name leads to it.
     void note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name, const Copied& copied);
@@ -104,15 +103,6 @@ private:
     Directories& directories_;
     OpenFiles& open_files_;
     CommitGate& gate_;
-
-    struct Leftover {
-        std::string etag;
-        std::string new_key;
-    };
-    static constexpr std::size_t kMostLeftovers = 1024;
-    Mutex mutex_;
-    // By old key.
-    std::map<std::string, Leftover> leftovers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs::fs

@@ -13,6 +13,7 @@
 #include "fs/failed_siblings.h"
 #include "fs/file_system.h"
 #include "fs/key_order.h"
+#include "fs/leftover_names.h"
 #include "fs/name_changes.h"
 #include "fs/nodes.h"
 #include "fs/object_contents.h"
@@ -36,6 +37,7 @@ struct SharedState {
     NameChanges name_changes;
     ObjectContents contents;
     FailedSiblings failed;
+    LeftoverNames leftovers;
     const std::shared_ptr<DeleteConditions> deletes;
     const WallTime mounted;
     // In the keys of files that have no name yet.

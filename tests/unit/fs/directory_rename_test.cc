@@ -147,6 +147,40 @@ TEST_F(DirectoryRenameTest, WhereverItIsKilledTheWholeSourceOrTheWholeDestinatio
     EXPECT_GT(forward, 5);
 }
 
+// It may be late, and others have the names by then: also where this mount has not asked what the store does with that.
+TEST_F(DirectoryRenameTest, TheFirstRepairOfAMountNamesTheVersionsThatItRemoves) {
+    int requests = 0;
+    {
+        HookedStore counted(store, [&](int request) {
+            requests = request;
+            return Fate::kPasses;
+        });
+        ASSERT_TRUE(rename_with(counted));
+        start_again();
+    }
+    for (int last = requests; last > requests / 2; --last) {
+        HookedStore mortal(store, [&](int request) { return request < last ? Fate::kPasses : Fate::kFails; });
+        static_cast<void>(rename_with(mortal));
+        NameConfig names;
+        names.metadata_ttl = Milliseconds(1000);
+        fs = FileSystem::create(FileSystemEnvironment{store, *blocking, clock, timer, processes, kernel_cache, *codec,
+                                                      write_environment, read_environment, names, "p/", "here"});
+        std::vector<std::string> unpinned;
+        std::mutex mutex;
+        store.change_removals([&](RemoveRequest& request) {
+            const std::lock_guard lock(mutex);
+            if (request.if_match.empty() && request.key.find("/.ckptfs/") == std::string::npos &&
+                !request.key.ends_with('/')) {
+                unpinned.push_back(request.key);
+            }
+        });
+        ASSERT_TRUE(repaired());
+        store.change_removals([](RemoveRequest& /*as it is*/) {});
+        EXPECT_EQ(unpinned, Names()) << last;
+        start_again();
+    }
+}
+
 TEST_F(DirectoryRenameTest, ARenamerThatWasTakenForDeadFailsAndHarmsNothing) {
     bool finished = false;
     int failed = 0;

@@ -135,6 +135,45 @@ TEST_F(FailedSiblingsTest, TheFailureOfWhoReplacedItStaysRecorded) {
     EXPECT_EQ(errno_of(commit()), EIO);
 }
 
+// The clock of this machine is that of the fixture, years behind the store's.
+TEST_F(FailedSiblingsTest, AFailureCountsInADirectoryThatWasMadeByTheStoresLaterClock) {
+    const NodeId step = mkdir("step")->node;
+    store.inject({Operation::kPut, "p/step/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const HandleId handle = create("shard", O_WRONLY, step)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    EXPECT_EQ(errno_of(close(handle)), EIO);
+    const HandleId marker = create("m.tmp", O_WRONLY, step)->opened.handle;
+    ASSERT_TRUE(write(marker, 0, "metadata") && close(marker));
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, step)), EIO);
+    EXPECT_FALSE(store.exists("p/step/.metadata"));
+}
+
+// This mount does not hear of what others save, nor of what they fail to save after that.
+TEST_F(FailedSiblingsTest, ALaterFailureOfAnotherMountIsNotCoveredByAnEarlierOneHere) {
+    fail_shard();
+    store.put_object("p/shard", "what another mount has saved since");
+    const std::string record = "host: node7\nreason: no room\netag-before: " + store.info("p/shard").etag + "\n";
+    store.put_object(kRecord, record);
+    EXPECT_EQ(errno_of(commit()), EIO);
+    EXPECT_EQ(store.content(kRecord), record);
+    EXPECT_FALSE(store.exists("p/.metadata"));
+}
+
+TEST_F(FailedSiblingsTest, AFileThatFailsAgainOverAnotherVersionHasFailedAnew) {
+    fail_shard();
+    const std::string first = store.content(kRecord);
+    store.put_object("p/shard", "what another mount has saved since");
+    clock.advance(Milliseconds(2000));
+    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const Result<OpenedFile> opened = open(lookup("shard")->node, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(opened) << opened.error().message;
+    ASSERT_TRUE(write(opened->handle, 0, "content"));
+    EXPECT_EQ(errno_of(close(opened->handle)), EIO);
+    EXPECT_NE(store.content(kRecord), first);
+    EXPECT_EQ(errno_of(commit()), EIO);
+    EXPECT_FALSE(store.exists("p/.metadata"));
+}
+
 TEST_F(FailedSiblingsTest, WhoOpensAFailedFileThatTheKernelStillKnowsFindsNothingTheSecondTime) {
     store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
     const CreatedFile failed = *create("shard");

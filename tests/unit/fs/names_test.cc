@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <linux/fs.h>
 
+#include <future>
 #include <set>
 
 #include "ckptfs/format.h"
@@ -322,6 +323,90 @@ TEST_F(FileSystemTest, ListingsMakeNoNodesBeyondABound) {
     EXPECT_GE(kernel_cache.entries.size(), 18U);
     EXPECT_EQ(std::set<std::string>(kernel_cache.entries.begin(), kernel_cache.entries.end()).size(),
               kernel_cache.entries.size());
+}
+
+// A program may read the first names of a directory, and the others when some of them are gone.
+TEST_F(FileSystemTest, AListingDoesNotBringBackWhatWasRemovedSince) {
+    for (const char* key : {"p/a", "p/b", "p/c"}) {
+        store.put_object(key, "text");
+    }
+    const HandleId handle = *answer<HandleId>([&](auto reply) { fs->open_directory(kRootNode, reply); });
+    const auto read_names = [&](std::uint64_t offset, std::size_t most) {
+        return *answer<std::vector<DirectoryEntry>>(
+            [&](auto reply) { fs->read_directory(handle, offset, most, true, reply); });
+    };
+    ASSERT_EQ(read_names(2, 1).back().name, "a");
+    ASSERT_TRUE(lookup("b") && unlink("b"));
+    for (const DirectoryEntry& entry : read_names(3, 7)) {
+        EXPECT_EQ(entry.entry.node == 0, entry.name == "b") << entry.name;
+    }
+    EXPECT_EQ(errno_of(lookup("b")), ENOENT);
+    EXPECT_TRUE(create("b", O_WRONLY | O_EXCL));
+    fs->release_directory(handle);
+}
+
+TEST_F(FileSystemTest, AListingThatWasReadLongAgoIsNotBelieved) {
+    store.put_object("p/a", "text");
+    store.put_object("p/b", "text");
+    const HandleId handle = *answer<HandleId>([&](auto reply) { fs->open_directory(kRootNode, reply); });
+    const auto read_names = [&](std::uint64_t offset) {
+        return *answer<std::vector<DirectoryEntry>>(
+            [&](auto reply) { fs->read_directory(handle, offset, 1, true, reply); });
+    };
+    ASSERT_EQ(read_names(2).back().name, "a");
+    store.put_object("p/b", "longer text");
+    clock.advance(std::chrono::minutes(10));
+    EXPECT_EQ(read_names(3).at(0).entry.node, 0U);
+    EXPECT_EQ(lookup("b")->attributes.size, 11U);
+    fs->release_directory(handle);
+}
+
+TEST_F(FileSystemTest, ALookupThatWasAnsweredBeforeARemovalDoesNotBringTheNameBack) {
+    store.put_object("p/f", "text");
+    ASSERT_TRUE(lookup("f"));
+    clock.advance(Milliseconds(1001));
+    store.hold(Operation::kList);
+    auto found = std::async(std::launch::async, [&] { return lookup("f"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kList, 1));
+    const Status removed = unlink("f");
+    store.release(Operation::kList);
+    ASSERT_TRUE(removed);
+    EXPECT_EQ(errno_of(found.get()), ENOENT);
+    EXPECT_TRUE(create("f", O_WRONLY | O_EXCL));
+}
+
+TEST_F(FileSystemTest, ADirectoryOfWhatIsBeingWrittenIsThere) {
+    store.put_object("p/d/old", "text");
+    const NodeId directory = lookup("d")->node;
+    const HandleId handle = create("new", O_WRONLY, directory)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "text"));
+    const Status removed = answer<void>([&](auto reply) { store.remove("p/d/old", reply); });
+    ASSERT_TRUE(removed);
+    clock.advance(Milliseconds(1001));
+    const Result<Entry> found = lookup("d");
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->node, directory);
+    EXPECT_EQ(errno_of(create("new", O_WRONLY | O_EXCL, directory)), EEXIST);
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/d/new"), "text");
+}
+
+// What was left of a failed rename was removed by hand, and is made again with the same bytes.
+TEST_F(FileSystemTest, ARenameOfWhatOnlyLooksLikeALeftoverCopiesIt) {
+    store.make_etags_of_content();
+    save("f.tmp", "one");
+    const HandleId handle = open(lookup("f.tmp")->node, O_RDWR)->handle;
+    ASSERT_TRUE(write(handle, 0, "two"));
+    store.inject({Operation::kRemove, "p/f.tmp", store_error(EACCES, "AccessDenied", 403), 0, 100, false});
+    EXPECT_FALSE(rename("f.tmp", "f"));
+    store.clear_faults();
+    static_cast<void>(close(handle));
+    ASSERT_EQ(store.content("p/f"), "two");
+    clock.advance(Milliseconds(1001));
+    ASSERT_TRUE(lookup("f.tmp") && unlink("f.tmp"));
+    save("f.tmp", "one");
+    ASSERT_TRUE(rename("f.tmp", "f"));
+    EXPECT_EQ(store.content("p/f"), "one");
 }
 
 }  // namespace
