@@ -65,6 +65,11 @@ Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpRe
     return answer;
 }
 
+bool shows_a_store(const Result<HttpResponse>& outcome) {
+    return outcome || (outcome.error().http_status >= 400 && outcome.error().http_status < 500 &&
+                       recovery_of(outcome.error()) == Recovery::kNone);
+}
+
 Error transport_error(Call& call, const std::string& bucket, Error error) {
     if (call.refusal) {
         error = *std::exchange(call.refusal, std::nullopt);

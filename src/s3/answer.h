@@ -14,6 +14,8 @@
 namespace ckptfs::s3 {
 
 [[nodiscard]] Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpResponse> answer);
+// It may refuse, but it is there.
+[[nodiscard]] bool shows_a_store(const Result<HttpResponse>& outcome);
 // Of a request that had no response, or was not sent.
 [[nodiscard]] Error transport_error(Call& call, const std::string& bucket, Error error);
 

@@ -50,6 +50,10 @@ struct Call {
     // Ends with the error as soon as an attempt may have taken effect unseen; the caller looks, and may resume().
     bool stops_when_outcome_unknown = false;
 
+    // Runs in the place of each further attempt, when its wait is over, where the request is right only for what its
+    // caller has seen of the store: looks anew, then sends the call again, or ends it. Must not wait.
+    std::function<void(const std::shared_ptr<Call>&)> before_retry;
+
     // Runs on the executor, once, before the first attempt: checksums of the body.
     std::function<void(S3Request&)> prepare;
     // Asked before each attempt.

@@ -40,6 +40,7 @@ void CommitOperation::start() {
         const auto self = weak.lock();
         Result<PutResponse> read = self->read_(response);
         if (!read) {
+            self->note_damage(read.error(), response);
             return failure(std::move(read.error()));
         }
         self->response_ = std::move(*read);
@@ -102,7 +103,8 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
 }
 
 void CommitOperation::settle(Error error) {
-    if (write_id_.empty() || error.errno_value == ECANCELED || !may_have_been_ours(error)) {
+    const bool is_recognisable = !write_id_.empty() || damage_;
+    if (!is_recognisable || error.errno_value == ECANCELED || !may_have_been_ours(error)) {
         finish(failure(std::move(error)));
         return;
     }
@@ -111,6 +113,11 @@ void CommitOperation::settle(Error error) {
 
 void CommitOperation::send_again() {
     call_->done = answer_handler();
+    call_->before_retry = nullptr;
+    if (without_guard_ || (pin_ != nullptr && pin_->is_left_out())) {
+        // What was seen of the store may have changed by then.
+        call_->before_retry = [self = shared_from_this()](const SharedCall&) { self->retry(); };
+    }
     if (without_guard_) {
         send_if_absent();
     } else {
@@ -118,12 +125,29 @@ void CommitOperation::send_again() {
     }
 }
 
+void CommitOperation::retry() {
+    if (pin_ == nullptr) {
+        send_again();
+        return;
+    }
+    pin_->look_again(call_, [self = shared_from_this()](Status is_there) {
+        if (is_there) {
+            self->send_again();
+            return;
+        }
+        Error& error = is_there.error();
+        // The other version may be what an earlier attempt has written.
+        error.outcome_unknown = error.outcome_unknown || self->call_->retry->outcome_unknown || self->damage_;
+        self->settle(std::move(error));
+    });
+}
+
 void CommitOperation::send_if_absent() {
     head_object(sender_, call_->request.key, call_->retry, [self = shared_from_this()](Result<ObjectInfo> object) {
-        if (object) {
+        if (object && !self->is_damaged(*object)) {
             self->finish(self->is_ours(*object) ? Result<PutResponse>({object->etag, object->last_modified})
                                                 : failure(self->taken()));
-        } else if (object.error().errno_value != ENOENT) {
+        } else if (!object && object.error().errno_value != ENOENT) {
             self->finish(failure(std::move(object.error())));
         } else {
             self->sender_->send(self->call_);
@@ -165,14 +189,50 @@ bool CommitOperation::is_ours(const ObjectInfo& object) const {
     return !write_id_.empty() && found != object.metadata.end() && found->second == write_id_;
 }
 
+void CommitOperation::note_damage(const Error& error, const HttpResponse& response) {
+    if (error.s3_code == "BadDigest") {
+        damage_ = error;
+        damaged_etag_ = response.header("etag");
+    }
+}
+
+// Not what a later attempt, whose answer was lost, has put in its place.
+bool CommitOperation::is_damaged(const ObjectInfo& object) const {
+    if (!damage_) {
+        return false;
+    }
+    if (damaged_etag_.empty()) {
+        return is_ours(object);
+    }
+    return is_same_version(object.etag, damaged_etag_) && (write_id_.empty() || is_ours(object));
+}
+
+Error CommitOperation::damage() const {
+    Error error = *damage_;
+    error.retryable = false;
+    error.message =
+        request_name(call_->request.operation, sender_->bucket(), call_->request.key) + ": " + error.message;
+    return error;
+}
+
 Error CommitOperation::taken() const {
-    return condition_failed(call_->request.operation, sender_->bucket(), call_->request.key, call_->precondition_errno);
+    Error error =
+        condition_failed(call_->request.operation, sender_->bucket(), call_->request.key, call_->precondition_errno);
+    error.outcome_unknown = call_->retry->outcome_unknown;
+    return error;
+}
+
+bool CommitOperation::is_final(const Error& error) const {
+    return !error.retryable || call_->retry->given_up;
 }
 
 void CommitOperation::look(Error error) {
     head_object(sender_, call_->request.key, call_->retry,
                 [self = shared_from_this(), error = std::move(error)](Result<ObjectInfo> object) mutable {
-                    if (object && self->is_ours(*object)) {
+                    if (object && self->is_damaged(*object)) {
+                        // Another attempt, where there is one, replaces it or is refused.
+                        self->go_on(self->is_final(error) ? self->damage() : std::move(error));
+                    } else if (object && self->is_ours(*object)) {
                         self->finish(PutResponse{object->etag, object->last_modified});
                     } else if (object && self->without_guard_) {
                         self->finish(failure(self->taken()));
@@ -183,7 +243,7 @@ void CommitOperation::look(Error error) {
 }
 
 void CommitOperation::go_on(Error error) {
-    if (!error.retryable || call_->retry->given_up) {
+    if (is_final(error)) {
         finish(failure(std::move(error)));
         return;
     }

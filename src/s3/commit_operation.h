@@ -8,13 +8,18 @@
 //
 // One that is pinned to a version (version_pin.h) goes on where the store judges the condition otherwise than S3.
 //
-// Where a store refuses If-None-Match (501), the key is looked at instead, and the request sent without where nothing
-// is there. Of two conditions If-None-Match goes first, and comes back where it was not what the store refused. What
-// the store was found to take of each operation is sent to it at once from then on (store_habits.h).
+// Where the store says of a success that it holds other bytes than those that were sent, the request is sent once more.
+// If that is refused because of what the first has left, the damage is reported.
+//
+// Where a store refuses If-None-Match (501), the key is looked at instead, before each attempt, and the request sent
+// without where nothing is there. Of two conditions If-None-Match goes first, and comes back where it was not what the
+// store refused. What the store was found to take of each operation is sent to it at once from then on
+// (store_habits.h).
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ckptfs/object_store.h"
@@ -38,15 +43,21 @@ private:
     void on_answer(Result<HttpResponse> outcome);
     void settle(Error error);
     void send_again();
+    // After a failure and its wait, where a condition is left out.
+    void retry();
     [[nodiscard]] std::string guard_kind() const;
     // False where there is none.
     bool take_guard();
     void put_guard_back();
     void note_guard();
-    // Sends it if nothing is there.
+    // Sends it if nothing is there, or what this commit has left there damaged.
     void send_if_absent();
     [[nodiscard]] bool is_ours(const ObjectInfo& object) const;
+    void note_damage(const Error& error, const HttpResponse& response);
+    [[nodiscard]] bool is_damaged(const ObjectInfo& object) const;
+    [[nodiscard]] Error damage() const;
     [[nodiscard]] Error taken() const;
+    [[nodiscard]] bool is_final(const Error& error) const;
     void look(Error error);
     void go_on(Error error);
     void finish(Result<PutResponse> response);
@@ -60,6 +71,9 @@ private:
     // Null where any version will do.
     const std::shared_ptr<VersionPin> pin_;
     PutResponse response_;
+    // The last attempt that the store took, but with other bytes; and what it called them.
+    std::optional<Error> damage_;
+    std::string damaged_etag_;
     // If-None-Match was given, and was taken out.
     bool has_guard_ = false;
     bool without_guard_ = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -213,7 +214,7 @@ public:
 
     void start() {
         if (!request_.if_match.empty() && sender_->habits().condition(kPinnedDelete) == SentCondition::kNotAtAll) {
-            look();
+            look_and_send();
         } else {
             send(request_, request_.if_match.empty() ? SentCondition::kNotAtAll : SentCondition::kAsInS3);
         }
@@ -224,6 +225,11 @@ private:
         auto call = std::make_shared<Call>();
         call->request = delete_request(request);
         call->retry = retry_;
+        if (sent == SentCondition::kNotAtAll && !request_.if_match.empty()) {
+            call->before_retry = [self = shared_from_this()](const SharedCall& failed) {
+                self->look([self, failed] { self->sender_->send(failed); });
+            };
+        }
         call->done = [self = shared_from_this(), sent](Result<HttpResponse> outcome) {
             self->answered(std::move(outcome), sent);
         };
@@ -232,7 +238,7 @@ private:
 
     void answered(Result<HttpResponse> outcome, SentCondition sent) {
         if (!outcome && sent == SentCondition::kAsInS3 && refuses_conditions(outcome.error())) {
-            look();
+            look_and_send();
             return;
         }
         if (outcome && !request_.if_match.empty() && sender_->habits().took(kPinnedDelete, sent)) {
@@ -244,20 +250,26 @@ private:
         done_(outcome || is_gone(outcome.error()) ? Status() : failure(std::move(outcome.error())));
     }
 
+    void look_and_send() {
+        look([self = shared_from_this()] { self->send(RemoveRequest(self->request_.key), SentCondition::kNotAtAll); });
+    }
+
     // What the condition would have been for: what is there may be another mount's by now.
-    void look() {
-        head_object(sender_, request_.key, retry_, [self = shared_from_this()](Result<ObjectInfo> object) {
-            if (!object) {
-                const bool gone = object.error().errno_value == ENOENT;
-                self->done_(gone ? Status() : failure(std::move(object.error())));
-            } else if (is_same_version(object->etag, self->request_.if_match)) {
-                self->send(RemoveRequest(self->request_.key), SentCondition::kNotAtAll);
-            } else {
-                Error error = condition_failed("DeleteObject", self->sender_->bucket(), self->request_.key, ESTALE);
-                error.outcome_unknown = self->retry_->outcome_unknown;
-                self->done_(is_gone(error) ? Status() : failure(std::move(error)));
-            }
-        });
+    void look(std::function<void()> is_there) {
+        head_object(sender_, request_.key, retry_,
+                    [self = shared_from_this(), is_there = std::move(is_there)](Result<ObjectInfo> object) {
+                        if (!object) {
+                            const bool gone = object.error().errno_value == ENOENT;
+                            self->done_(gone ? Status() : failure(std::move(object.error())));
+                        } else if (is_same_version(object->etag, self->request_.if_match)) {
+                            is_there();
+                        } else {
+                            Error error =
+                                condition_failed("DeleteObject", self->sender_->bucket(), self->request_.key, ESTALE);
+                            error.outcome_unknown = self->retry_->outcome_unknown;
+                            self->done_(is_gone(error) ? Status() : failure(std::move(error)));
+                        }
+                    });
     }
 
     const std::shared_ptr<RequestSender> sender_;

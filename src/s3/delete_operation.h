@@ -7,8 +7,9 @@
 // DeleteObjects names keys in XML: those that XML does not keep as they are go one by one. Its body needs a checksum:
 // CRC32C, or MD5 (Content-MD5) where the store asks for that one; where this machine has no MD5 (FIPS 140), such a
 // store gets one request for each key. Where a store refuses If-Match on DeleteObject, the version is looked at
-// instead, and nothing is removed where it is another; it is for the caller to find out what is honoured before it
-// relies on it. What the store was found to take is sent to it at once from then on (store_habits.h).
+// instead, before each attempt, and nothing is removed where it is another; it is for the caller to find out what is
+// honoured before it relies on it. What the store was found to take is sent to it at once from then on
+// (store_habits.h).
 #pragma once
 
 #include <memory>

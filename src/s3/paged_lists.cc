@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/paged_lists.h"
 
+#include <cerrno>
 #include <utility>
 
 #include "s3/call.h"
@@ -8,11 +9,6 @@
 
 namespace ckptfs::s3 {
 namespace {
-
-// A store whose marker does not advance would be asked for the same page forever.
-Failure stuck(const char* operation) {
-    return failure(EPROTO, std::string(operation) + ": the store repeats a page of its list");
-}
 
 class UploadLister : public std::enable_shared_from_this<UploadLister> {
 public:
@@ -40,7 +36,7 @@ private:
             return;
         }
         if (page->next_key_marker == key_marker_ && page->next_upload_id_marker == upload_id_marker_) {
-            done_(stuck("ListMultipartUploads"));
+            done_(repeats_a_page("ListMultipartUploads"));
             return;
         }
         key_marker_ = std::move(page->next_key_marker);
@@ -82,7 +78,7 @@ private:
             return;
         }
         if (page->next_part_number_marker <= marker_) {
-            done_(stuck("ListParts"));
+            done_(repeats_a_page("ListParts"));
             return;
         }
         marker_ = page->next_part_number_marker;
@@ -97,6 +93,10 @@ private:
 };
 
 }  // namespace
+
+Failure repeats_a_page(const char* operation) {
+    return failure(EPROTO, std::string(operation) + ": the store repeats a page of its list");
+}
 
 void list_all_uploads(const std::shared_ptr<RequestSender>& sender, const std::string& prefix,
                       StoreDone<std::vector<OpenUpload>> done) {

@@ -7,9 +7,13 @@
 #include <vector>
 
 #include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
 #include "s3/request_sender.h"
 
 namespace ckptfs::s3 {
+
+// EPROTO. A store whose marker does not advance would be asked for the same page forever.
+[[nodiscard]] Failure repeats_a_page(const char* operation);
 
 void list_all_uploads(const std::shared_ptr<RequestSender>& sender, const std::string& prefix,
                       StoreDone<std::vector<OpenUpload>> done);

@@ -26,12 +26,6 @@ constexpr Milliseconds kOutage{5'000};
 // the store back in the same moment.
 constexpr Milliseconds kComeBackWithin{3'000};
 
-// It may refuse, but it is there.
-bool shows_a_store(const Result<HttpResponse>& outcome) {
-    return outcome || (outcome.error().http_status >= 400 && outcome.error().http_status < 500 &&
-                       recovery_of(outcome.error()) == Recovery::kNone);
-}
-
 }  // namespace
 
 RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies)
@@ -386,7 +380,18 @@ void RequestSender::retry_now(const SharedCall& call) {
         const MutexLock lock(mutex_);
         ++statistics_.retries;
     }
-    enqueue(call);
+    send_once_more(call);
+}
+
+void RequestSender::send_once_more(const SharedCall& call) {
+    if (!call->before_retry) {
+        enqueue(call);
+        return;
+    }
+    // A copy: the call is given another while it runs.
+    const auto before_retry = call->before_retry;
+    before_retry(call);
+    leave();
 }
 
 void RequestSender::retry_later(const SharedCall& call, Error error) {
@@ -472,7 +477,7 @@ void RequestSender::wake_delayed(WaitNumber wait) {
         woken = std::move(found->second.call);
         delayed_.erase(found);
     }
-    enqueue(woken);
+    send_once_more(woken);
 }
 
 void RequestSender::finish(const SharedCall& call, Result<HttpResponse> outcome) {

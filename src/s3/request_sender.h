@@ -66,7 +66,7 @@ public:
     RequestSender(const RequestSender&) = delete;
     RequestSender& operator=(const RequestSender&) = delete;
 
-    // call->done is called exactly once, then dropped.
+    // call->done is called exactly once, then dropped; or call->before_retry takes the call back, with it.
     void send(const SharedCall& call);
     // Goes on with a call that ended because its outcome was unknown, as if `error` had just been answered; call->done
     // is set anew.
@@ -108,6 +108,7 @@ private:
     void correct_clock(const SharedCall& call, Error error);
     void retry_later(const SharedCall& call, Error error);
     void retry_now(const SharedCall& call);
+    void send_once_more(const SharedCall& call);
     void arm(WaitNumber wait, Milliseconds delay) REQUIRES(mutex_);
     void end_outage(SteadyTime now) REQUIRES(mutex_);
     // A store that fails is worth a log line now and then, long before its requests are given up.

@@ -163,9 +163,16 @@ void S3Store::copy(CopyRequest request, StoreDone<PutResponse> done) {
 }
 
 void S3Store::list(ListRequest request, StoreDone<ListResponse> done) {
+    auto answered = [asked = request.continuation_token, done = std::move(done)](Result<ListResponse> page) {
+        if (page && !asked.empty() && page->next_continuation_token == asked) {
+            done(repeats_a_page("ListObjectsV2"));
+            return;
+        }
+        done(std::move(page));
+    };
     sender_->send(make_simple_call<ListResponse>(
         list_request(request), [](const HttpResponse& response) { return parse_list_result(response.body); },
-        std::move(done)));
+        std::move(answered)));
 }
 
 void S3Store::remove(RemoveRequest request, StoreDone<void> done) {

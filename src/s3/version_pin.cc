@@ -29,7 +29,7 @@ bool is_same_version(std::string_view etag, std::string_view other) {
 }
 
 bool VersionPin::may_be_misjudged(const Error& error) const {
-    return sent_ != SentCondition::kNotAtAll &&
+    return !is_left_out() &&
            (error.http_status == 412 || error.s3_code == "PreconditionFailed" || refuses_conditions(error));
 }
 
@@ -90,6 +90,14 @@ void VersionPin::look(const SharedCall& call, Error refusal, std::function<void(
            });
 }
 
+void VersionPin::look_again(const SharedCall& call, std::function<void(Status)> looked) const {
+    if (is_left_out()) {
+        expect(call, etag_, std::move(looked));
+    } else {
+        looked({});
+    }
+}
+
 void VersionPin::send_as(Call& call, SentCondition sent) {
     sent_ = sent;
     HttpHeaders& headers = call.request.headers;
@@ -114,7 +122,7 @@ void VersionPin::tell() const {
 void VersionPin::confirm(const SharedCall& call, const std::string& written, std::function<void(Status)> confirmed) {
     // It was the condition that was in the way.
     const bool is_known = sender_->habits().took(kind(*call), sent_);
-    if (sent_ != SentCondition::kNotAtAll) {
+    if (!is_left_out()) {
         confirmed({});
         return;
     }
@@ -126,6 +134,19 @@ void VersionPin::confirm(const SharedCall& call, const std::string& written, std
 }
 
 namespace {
+
+void look_before_retries(const std::shared_ptr<RequestSender>& sender, Call& call,
+                         const std::shared_ptr<VersionPin>& pin) {
+    call.before_retry = [sender, pin](const SharedCall& failed) {
+        pin->look_again(failed, [sender, failed](const Status& is_there) {
+            if (is_there) {
+                sender->send(failed);
+            } else {
+                std::exchange(failed->done, nullptr)(failure(is_there.error()));
+            }
+        });
+    };
+}
 
 void send_once(const std::shared_ptr<RequestSender>& sender, const SharedCall& call,
                const std::shared_ptr<VersionPin>& pin) {
@@ -152,6 +173,9 @@ void send_once(const std::shared_ptr<RequestSender>& sender, const SharedCall& c
                       }
                   });
     };
+    if (pin->is_left_out()) {
+        look_before_retries(sender, *call, pin);
+    }
     sender->send(call);
 }
 

@@ -5,9 +5,9 @@
 // A refusal is believed where another version is there. Where it is the one that was asked for, the store does not mean
 // what it says: some versions of radosgw compare If-Match of a write with the ETag without its quotes; OpenStack Swift
 // takes none on writes (501), and its release 2.30 refuses every pinned copy of what was uploaded in parts. Then the
-// condition is sent as that store understands it, or not at all; without it the version is looked at before and after,
-// which leaves others a moment in between. What the store was found to take of each operation, twice, is sent to it at
-// once from then on (store_habits.h), and one line of the log says so.
+// condition is sent as that store understands it, or not at all; without it the version is looked at before each
+// attempt and after the last, which leaves others a moment in between. What the store was found to take of each
+// operation, twice, is sent to it at once from then on (store_habits.h), and one line of the log says so.
 //
 // Ownership: shared; kept by what it hands on. Threads: as the call that it belongs to.
 #pragma once
@@ -43,6 +43,10 @@ public:
     // Looks at the version. Where it is there the call has been changed, and is to be sent again; else what its refusal
     // means.
     void look(const SharedCall& call, Error refusal, std::function<void(Status again)> decided);
+    // The condition is not sent: looks take its place.
+    [[nodiscard]] bool is_left_out() const { return sent_ == SentCondition::kNotAtAll; }
+    // Before a call is sent once more: whether the version is still there, where the condition is left out.
+    void look_again(const SharedCall& call, std::function<void(Status)> looked) const;
     // After a success: whether the version is known to have been there, too. `written`: the ETag that the call has
     // written under the key, empty for a copy's source.
     void confirm(const SharedCall& call, const std::string& written, std::function<void(Status)> confirmed);

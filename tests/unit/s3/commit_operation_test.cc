@@ -31,6 +31,14 @@ constexpr const char* kSource = "x-amz-copy-source-if-match";
 constexpr const char* kGuard = "if-none-match";
 const std::string kETag = "\"e\"";
 
+HttpResponse described(const std::string& etag) {
+    return {200, {{"content-length", "1"}, {"etag", etag}, {"last-modified", "Sat, 01 Jan 2022 00:00:00 GMT"}}, ""};
+}
+
+HttpResponse slow_down() {
+    return {503, {}, "<Error><Code>SlowDown</Code></Error>"};
+}
+
 // A store with the object "source", which refuses some headers.
 class Commits : public ::testing::Test {
 public:
@@ -50,12 +58,7 @@ protected:
     HttpResponse answer(const HttpRequest& request) const {
         if (request.method == "HEAD") {
             const bool exists = request.url.ends_with("source") || target_exists_;
-            return exists ? HttpResponse{200,
-                                         {{"content-length", "1"},
-                                          {"etag", kETag},
-                                          {"last-modified", "Sat, 01 Jan 2022 00:00:00 GMT"}},
-                                         ""}
-                          : HttpResponse{404, {}, ""};
+            return exists ? described(kETag) : HttpResponse{404, {}, ""};
         }
         for (const std::string& header : refused_) {
             if (!header_of(request, header).empty()) {
@@ -157,6 +160,47 @@ TEST_F(Commits, WithoutItsGuardANameThatIsThereIsNotReplaced) {
     static_cast<void>(sent());
     EXPECT_EQ(commit().value().error().errno_value, EEXIST);
     EXPECT_EQ(sent(), Sent{});
+}
+
+TEST_F(Commits, WithoutItsGuardANameThatIsThereByTheNextAttemptIsNotReplaced) {
+    refused_ = {kGuard};
+    transport_.answer_with([this](const HttpRequest& request) {
+        if (request.method == "PUT" && header_of(request, kGuard).empty()) {
+            target_exists_ = true;
+            return slow_down();
+        }
+        return answer(request);
+    });
+    EXPECT_EQ(commit().value().error().errno_value, EEXIST);
+    EXPECT_EQ(sent(), (Sent{"sg", "s"}));
+}
+
+TEST_F(Commits, WithoutItsPinASourceThatIsAnotherByTheNextAttemptIsNotCopied) {
+    refused_ = {kSource};
+    bool is_replaced = false;
+    transport_.answer_with([this, &is_replaced](const HttpRequest& request) {
+        if (request.method == "HEAD" && is_replaced) {
+            return described("\"another\"");
+        }
+        if (request.method == "PUT" && header_of(request, kSource).empty()) {
+            is_replaced = true;
+            return slow_down();
+        }
+        return answer(request);
+    });
+    EXPECT_EQ(commit().value().error().s3_code, "PreconditionFailed");
+    EXPECT_EQ(sent(), (Sent{"sg", "s", "g"}));
+}
+
+TEST_F(Commits, WithoutConditionsAFailedAttemptIsRepeatedWhereNothingHasChanged) {
+    refused_ = {kGuard, kSource};
+    bool has_failed = false;
+    transport_.answer_with([this, &has_failed](const HttpRequest& request) {
+        const bool is_bare = header_of(request, kGuard).empty() && header_of(request, kSource).empty();
+        return request.method == "PUT" && is_bare && !std::exchange(has_failed, true) ? slow_down() : answer(request);
+    });
+    EXPECT_TRUE(commit().value());
+    EXPECT_EQ(sent(), (Sent{"sg", "s", "g", "", ""}));
 }
 
 TEST_F(Commits, ASuccessWithTheConditionEndsTheDoubt) {

@@ -231,6 +231,36 @@ TEST_F(Deletes, WhereConditionsAreRefusedAnotherVersionStays) {
     EXPECT_THAT(asked().back(), HasSubstr("HEAD"));
 }
 
+// Refuses If-Match, and fails the first removal without; the next look finds this ETag.
+ScriptedTransport::Answer failing_once(HttpResponse failed, std::string etag_then) {
+    return [failed = std::move(failed), etag_then = std::move(etag_then),
+            has_failed = false](const HttpRequest& request) mutable {
+        if (request.method == "HEAD") {
+            return HttpResponse{200, object_headers(has_failed ? etag_then : "\"x\""), ""};
+        }
+        if (!header_of(request, "if-match").empty()) {
+            return refusal(501, "NotImplemented");
+        }
+        return std::exchange(has_failed, true) ? HttpResponse{204, {}, ""} : failed;
+    };
+}
+
+TEST_F(Deletes, WhereConditionsAreRefusedTheVersionIsLookedAtBeforeEachAttempt) {
+    const std::vector<std::string> removed_once{"DELETE /a", "HEAD /a", "DELETE /a", "HEAD /a"};
+    // The first attempt may have removed the version: that is success, and the other one stays.
+    transport_.answer_with(failing_once(refusal(500, "InternalError"), "\"y\""));
+    EXPECT_TRUE(remove({"a", "\"x\""}).value());
+    EXPECT_EQ(asked(), removed_once);
+    transport_.answer_with(failing_once(refusal(503, "SlowDown"), "\"y\""));
+    EXPECT_EQ(remove({"a", "\"x\""}).value().error().errno_value, ESTALE);
+    EXPECT_EQ(asked().size(), 8U);
+    EXPECT_THAT(asked().back(), HasSubstr("HEAD"));
+    transport_.answer_with(failing_once(refusal(503, "SlowDown"), "\"x\""));
+    EXPECT_TRUE(remove({"a", "\"x\""}).value());
+    EXPECT_EQ(asked().size(), 13U);
+    EXPECT_THAT(asked().back(), HasSubstr("DELETE"));
+}
+
 TEST_F(Deletes, OneRefusalOfAConditionIsNotHowTheStoreIs) {
     for (int times = 0; times < 3; ++times) {
         transport_.answer_with(refusing_conditions("\"x\""));

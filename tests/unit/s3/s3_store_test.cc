@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/s3_store.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "support/inline_executor.h"
+#include "support/manual_clock.h"
+#include "support/scripted_transport.h"
+#include "support/stepped_timer.h"
+
+namespace ckptfs::s3 {
+
+using namespace testing;
+namespace {
+
+class NoCredentials final : public CredentialsProvider {
+public:
+    void get(CredentialsReady ready) override { ready(SharedCredentials()); }
+    void refuse(const SharedCredentials&) override {}
+};
+
+HttpResponse refusal(int status, const std::string& code) {
+    return {status, {}, "<Error><Code>" + code + "</Code></Error>"};
+}
+
+// The store says that it holds other bytes than those it was sent.
+HttpResponse damaged_as(const std::string& etag) {
+    return {200, {{"etag", etag}, {"x-amz-checksum-crc32c", "AAAAAA=="}}, ""};
+}
+
+HttpResponse written_as(const std::string& etag) {
+    return {200,
+            {{"content-length", "5"},
+             {"etag", etag},
+             {"last-modified", "Sat, 01 Jan 2022 00:00:00 GMT"},
+             {std::string("x-amz-meta-") + kWriteIdMetadata, "this write"}},
+            ""};
+}
+
+class Store : public ::testing::Test {
+protected:
+    Store() {
+        StoreConfig config;
+        config.bucket = "bucket";
+        config.no_sign_request = true;
+        store_ = std::make_unique<S3Store>(
+            config, Endpoint{"http", "store", "/bucket", "us-east-1"},
+            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
+    }
+
+    Result<PutResponse> create() {
+        PutRequest request;
+        request.key = "a";
+        request.body = Payload::from_string("bytes");
+        request.metadata.emplace(kWriteIdMetadata, "this write");
+        request.if_none_match = true;
+        std::optional<Result<PutResponse>> answer;
+        store_->put(std::move(request), [&answer](Result<PutResponse> put) { answer = std::move(put); });
+        return awaited(answer);
+    }
+    Result<ListResponse> list(const std::string& token) {
+        ListRequest request;
+        request.continuation_token = token;
+        std::optional<Result<ListResponse>> answer;
+        store_->list(std::move(request), [&answer](Result<ListResponse> page) { answer = std::move(page); });
+        return awaited(answer);
+    }
+    // The answers to the first PUT, to those after it, and to HEAD.
+    void answer_with(HttpResponse first, HttpResponse later, HttpResponse look) {
+        transport_.answer_with([first = std::move(first), later = std::move(later), look = std::move(look),
+                                is_first = true](const HttpRequest& request) mutable {
+            if (request.method == "HEAD") {
+                return look;
+            }
+            return std::exchange(is_first, false) ? first : later;
+        });
+    }
+    [[nodiscard]] int puts() const {
+        int count = 0;
+        for (const HttpRequest& request : transport_.asked()) {
+            count += request.method == "PUT" ? 1 : 0;
+        }
+        return count;
+    }
+
+    ManualClock clock_;
+    SteppedTimer timer_;
+    InlineExecutor executor_;
+    NoCredentials credentials_;
+    ScriptedTransport transport_;
+    std::unique_ptr<S3Store> store_;
+
+private:
+    template <class Answer>
+    Answer awaited(std::optional<Answer>& answer) {
+        while (!answer && timer_.waiting() > 0) {
+            clock_.move(timer_.run());
+        }
+        return std::move(answer.value());
+    }
+};
+
+// The object that is in the way of the second attempt is the damaged one of the first.
+TEST_F(Store, ADamagedObjectIsNoSuccessWhereItCannotBeReplaced) {
+    answer_with(damaged_as("\"damaged\""), refusal(412, "PreconditionFailed"), written_as("\"damaged\""));
+    const Result<PutResponse> created = create();
+    ASSERT_FALSE(created);
+    EXPECT_EQ(created.error().errno_value, EIO);
+    EXPECT_NE(created.error().message.find("the store's checksum AAAAAA== differs"), std::string::npos);
+    EXPECT_EQ(puts(), 2);
+}
+
+TEST_F(Store, ADamagedObjectWithoutAnETagIsNoSuccessEither) {
+    answer_with(damaged_as(""), refusal(412, "PreconditionFailed"), written_as("\"damaged\""));
+    const Result<PutResponse> created = create();
+    ASSERT_FALSE(created);
+    EXPECT_EQ(created.error().errno_value, EIO);
+}
+
+TEST_F(Store, WhatALostAnswerHasPutInThePlaceOfADamagedObjectIsASuccess) {
+    answer_with(damaged_as("\"damaged\""), refusal(500, "InternalError"), written_as("\"whole\""));
+    const Result<PutResponse> created = create();
+    ASSERT_TRUE(created);
+    EXPECT_EQ(created->etag, "\"whole\"");
+    EXPECT_EQ(puts(), 2);
+}
+
+TEST_F(Store, AnotherMountsObjectIsInTheWayOfASecondAttempt) {
+    HttpResponse another = written_as("\"another\"");
+    another.headers.pop_back();
+    answer_with(damaged_as("\"damaged\""), refusal(412, "PreconditionFailed"), another);
+    const Result<PutResponse> created = create();
+    ASSERT_FALSE(created);
+    EXPECT_EQ(created.error().errno_value, EEXIST);
+}
+
+TEST_F(Store, APageThatLeadsToItselfIsAnError) {
+    transport_.answer_with(200,
+                           "<ListBucketResult><IsTruncated>true</IsTruncated>"
+                           "<NextContinuationToken>t</NextContinuationToken></ListBucketResult>");
+    const Result<ListResponse> first = list("");
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->next_continuation_token, "t");
+    const Result<ListResponse> second = list("t");
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().errno_value, EPROTO);
+    EXPECT_EQ(transport_.asked().size(), 2U);
+}
+
+}  // namespace
+}  // namespace ckptfs::s3
