@@ -54,7 +54,7 @@ void RefreshingProvider::get(CredentialsReady ready) {
             if (is_fetch_due()) {
                 changed_.notify_all();
             }
-        } else if (is_paused()) {
+        } else if (is_paused() && failures_ > 0) {
             answer = failure(last_error_);
         } else {
             waiting_.push_back(std::move(ready));

@@ -4,7 +4,8 @@
 // Those that are held are used for as long as they are valid, also while the source fails; get() waits only where there
 // are none, or where the store has refused them. One fetch is under way at most, on a thread of its own, and a source
 // that fails, or that gives again what was refused, is left alone for a while: meanwhile get() answers with what is
-// held, else with its last error. The store decides whether it takes them by now.
+// held, and the store decides whether it takes them by now. Where nothing valid is held any more, it answers with the
+// error of a source that fails; one that only gave the same again is asked.
 //
 // Threads: as CredentialsProvider says; `ready` runs without locks, where get() was called or on the provider's thread.
 // The destructor stops.
@@ -71,6 +72,7 @@ private:
     bool refused_ GUARDED_BY(mutex_) = false;
     // Fetches for that reason, since a request was last accepted.
     int refusals_ GUARDED_BY(mutex_) = 0;
+    // Of fetches, since the last that succeeded; the error is that of the last of them.
     int failures_ GUARDED_BY(mutex_) = 0;
     SteadyTime paused_until_ GUARDED_BY(mutex_){};
     Error last_error_ GUARDED_BY(mutex_);

@@ -30,6 +30,10 @@ bool cannot_be_asked(const Error& error) {
     return error.errno_value == EACCES || error.errno_value == EOPNOTSUPP;
 }
 
+void tell_none(const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
+    done(failure(ECANCELED, "the mount has ended"));
+}
+
 }  // namespace
 
 bool may_be_lost(const OpenUpload& upload, const std::string& key, WallTime asked) {
@@ -84,9 +88,20 @@ public:
         });
     }
 
-    void adopt(const std::vector<UploadIntent>& intents) {
+    void adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others) {
+        {
+            const MutexLock lock(mutex_);
+            if (!stopping_) {
+                tell_others_ = std::move(tell_others);
+            }
+        }
         for (const UploadIntent& each : intents) {
-            add(environment_.journal.intend(each.key, each.asked));
+            const UploadIntent ours = environment_.journal.intend(each.key, each.asked);
+            const MutexLock lock(mutex_);
+            if (Key* key = add(ours)) {
+                key->untold = true;
+                key->last_asked = std::max(key->last_asked, ours.asked);
+            }
         }
         look();
     }
@@ -94,6 +109,9 @@ public:
     void stop(std::function<void()> ended) {
         MutexLock lock(mutex_);
         stopping_ = true;
+        if (!ended) {
+            tell_others_ = tell_none;
+        }
         const Timer::Id waiting = std::exchange(waiting_, 0);
         lock.unlock();
         if (waiting != 0) {
@@ -120,6 +138,9 @@ private:
         WallTime asked;
         SteadyTime lost;
         std::vector<UploadIntent> intents;
+        // Whether some are of a killed mount and others have not been told of its file; the latest of those.
+        bool untold = false;
+        WallTime last_asked{};
         bool looked_at = false;
         // The last look.
         bool failed = false;
@@ -133,6 +154,9 @@ private:
         std::vector<std::string> keys;
         std::vector<OpenUpload> uploads;
         std::size_t ended = 0;
+        // Of which others could not be told, for the first time.
+        std::size_t untold = 0;
+        std::string problem;
     };
     using SharedRound = std::shared_ptr<Round>;
 
@@ -141,19 +165,23 @@ private:
             environment_.journal.intent_ended(intent);
             return;
         }
-        add(intent);
+        {
+            const MutexLock lock(mutex_);
+            add(intent);
+        }
         look();
     }
 
-    void add(const UploadIntent& intent) {
-        const MutexLock lock(mutex_);
+    // Null where there are too many.
+    Key* add(const UploadIntent& intent) REQUIRES(mutex_) {
         if (keys_.size() >= kMostKeys && !keys_.contains(intent.key)) {
-            return;
+            return nullptr;
         }
-        Key& key = keys_.try_emplace(intent.key, Key{intent.asked, {}, {}, false, false, {}}).first->second;
+        Key& key = keys_.try_emplace(intent.key, Key{intent.asked, {}, {}, false, {}, false, false, {}}).first->second;
         key.asked = std::min(key.asked, intent.asked);
         key.lost = environment_.clock.now();
         key.intents.push_back(intent);
+        return &key;
     }
 
     void look() {
@@ -176,6 +204,41 @@ private:
             looked(*round);
             return;
         }
+        const std::string key = round->keys.back();
+        MutexLock lock(mutex_);
+        const Key& state = keys_.at(key);
+        if (!state.untold) {
+            lock.unlock();
+            list(round);
+            return;
+        }
+        const TellOthers tell_others = tell_others_;
+        const WallTime last_asked = state.last_asked;
+        lock.unlock();
+        tell_others(key, last_asked,
+                    [self = shared_from_this(), round](const Status& result) { self->told(round, result); });
+    }
+
+    void told(const SharedRound& round, const Status& result) {
+        {
+            const MutexLock lock(mutex_);
+            Key& state = keys_.at(round->keys.back());
+            state.untold = !result;
+            if (!result) {
+                state.looked_at = false;
+                round->untold += static_cast<std::size_t>(!std::exchange(state.failed, true));
+                round->problem = result.error().message;
+            }
+        }
+        if (result) {
+            list(round);
+        } else {
+            round->keys.pop_back();
+            next_key(round);
+        }
+    }
+
+    void list(const SharedRound& round) {
         environment_.store.list_uploads(round->keys.back(),
                                         [self = shared_from_this(), round](Result<std::vector<OpenUpload>> uploads) {
                                             self->listed(round, std::move(uploads));
@@ -277,6 +340,12 @@ private:
             log_info(format("aborted {} {} whose creation was not confirmed", round.ended,
                             round.ended == 1 ? "upload" : "uploads"));
         }
+        if (round.untold > 0) {
+            log_warning(
+                format("uploads that an earlier mount here had asked for stay until other mounts can be told "
+                       "that {} {} not finished: {}",
+                       round.untold, round.untold == 1 ? "file was" : "files were", escaped(round.problem)));
+        }
         std::function<void()> ended;
         {
             const MutexLock lock(mutex_);
@@ -330,6 +399,7 @@ private:
     bool looking_ GUARDED_BY(mutex_) = false;
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::function<void()> ended_ GUARDED_BY(mutex_);
+    TellOthers tell_others_ GUARDED_BY(mutex_) = tell_none;
 };
 
 LostUploads::LostUploads(const Environment& environment) : search_(std::make_shared<Search>(environment)) {}
@@ -342,8 +412,8 @@ void LostUploads::create_upload(CreateUploadRequest request, StoreDone<UploadId>
     search_->create_upload(std::move(request), std::move(done));
 }
 
-void LostUploads::adopt(const std::vector<UploadIntent>& intents) {
-    search_->adopt(intents);
+void LostUploads::adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others) {
+    search_->adopt(intents, std::move(tell_others));
 }
 
 void LostUploads::stop(std::function<void()> ended) {

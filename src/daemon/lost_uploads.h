@@ -7,6 +7,9 @@
 // it was without a part on two looks, some seconds apart: the mount that hears the answer sends a part at once. A mount
 // whose first part takes longer, and which finds its upload ended, begins another one (write/upload.h).
 //
+// Those of a mount that was killed are all that tells other mounts that its file is unfinished: they stay until others
+// have been told of the file. Where that fails it is tried again with each look.
+//
 // A request whose answer was lost may take effect late: its key is looked at again after a minute, and when the mount
 // ends. Until then its intent stays in the journal, for the next mount.
 //
@@ -63,10 +66,12 @@ public:
 
     // As that of the store, with its intent in the journal before it is sent.
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done);
-    // Those of a mount that was killed.
-    void adopt(const std::vector<UploadIntent>& intents);
-    // For the end of the mount: looks once more, and calls `ended` when nothing more can be done. Nothing may be begun
-    // afterwards.
+    // Calls back with success when the uploads of `key`, the latest of them asked for at `asked`, may be ended.
+    using TellOthers = std::function<void(const std::string& key, WallTime asked, StoreDone<void> done)>;
+    // Those of a mount that was killed. `tell_others` is not called any more after stop(nullptr).
+    void adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others);
+    // For the end of the mount: looks once more, and calls `ended` when nothing more can be done. Without `ended` it
+    // does not look, as the destructor. Nothing may be begun afterwards.
     void stop(std::function<void()> ended);
 
 private:

@@ -149,12 +149,11 @@ void Machinery::end_leftover_uploads() {
         });
     }
     fs_->end_renames(renames);
-    // What is ended of these is looked at twice before, which leaves seconds for the record.
-    for (const UploadIntent& intent : intents) {
-        fs_->record_unfinished({intent.key, "", intent.asked}, [](const Status& /*tried again*/) {});
-    }
+    // Before their journal goes, because ours has them from then on.
     if (!intents.empty()) {
-        lost_->adopt(intents);
+        lost_->adopt(intents, [this](const std::string& key, WallTime asked, StoreDone<void> done) {
+            fs_->record_unfinished({key, "", asked}, std::move(done));
+        });
     }
     if (!leftovers_.empty()) {
         end_leftovers(std::exchange(leftovers_, {}), client_->store(),
@@ -194,6 +193,10 @@ void Machinery::release_unused_memory() {
 }
 
 Machinery::~Machinery() {
+    // It calls the file system, which goes first.
+    if (lost_ != nullptr) {
+        lost_->stop(nullptr);
+    }
     // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
     if (client_ != nullptr) {
         client_->stop();

@@ -20,14 +20,27 @@ Serving& serving(fuse_req_t req) {
     return *static_cast<Serving*>(fuse_req_userdata(req));
 }
 
-std::shared_ptr<PendingRequest> begin(fuse_req_t req, Interrupts interrupts = Interrupts::kHonoured) {
-    Serving& s = serving(req);
-    return PendingRequest::begin(req, *s.processes, s.interrupts, interrupts);
-}
-
 fs::Caller caller_of(fuse_req_t req) {
     const fuse_ctx* context = fuse_req_ctx(req);
     return fs::Caller{context->pid, context->uid, context->gid, false, nullptr};
+}
+
+// What an operation needs of its fuse_req_t, read before the request can be interrupted: from then on an INTERRUPT on
+// another worker may answer it, and libfuse then frees it. So an operation that begins uses its fuse_req_t no more.
+struct Begun {
+    Serving& serving;
+    fs::Caller caller;
+    // Empty where it has been answered already.
+    std::shared_ptr<PendingRequest> request;
+
+    explicit operator bool() const { return request != nullptr; }
+    [[nodiscard]] fs::FileOperations& files() const { return *serving.fs; }
+};
+
+Begun begin(fuse_req_t req, Interrupts interrupts = Interrupts::kHonoured) {
+    Serving& s = serving(req);
+    fs::Caller caller = caller_of(req);
+    return Begun{s, std::move(caller), PendingRequest::begin(req, *s.processes, s.interrupts, interrupts)};
 }
 
 std::optional<fs::HandleId> handle_of(const fuse_file_info* info) {
@@ -78,9 +91,9 @@ void op_init(void* /*userdata*/, fuse_conn_info* connection) {
 }
 
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
-    if (auto request = begin(req)) {
-        fs::FileOperations& fs = *serving(req).fs;
-        fs.lookup(parent, name, entry_reply(fs, std::move(request)));
+    if (Begun begun = begin(req)) {
+        fs::FileOperations& fs = begun.files();
+        fs.lookup(parent, name, entry_reply(fs, std::move(begun.request)));
     }
 }
 
@@ -97,14 +110,14 @@ void op_forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forget
 }
 
 void op_getattr(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
-    if (auto request = begin(req)) {
-        serving(req).fs->getattr(node, handle_of(info), attributes_reply(std::move(request)));
+    if (Begun begun = begin(req)) {
+        begun.files().getattr(node, handle_of(info), attributes_reply(std::move(begun.request)));
     }
 }
 
 void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat* attributes, int to_set, fuse_file_info* info) {
-    auto request = begin(req);
-    if (request == nullptr) {
+    Begun begun = begin(req);
+    if (!begun) {
         return;
     }
     fs::AttributeChange change;
@@ -112,7 +125,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat* attributes, int to
         change.size = static_cast<std::uint64_t>(attributes->st_size);
     }
     if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) {
-        change.modified = serving(req).clock->wall_now();
+        change.modified = begun.serving.clock->wall_now();
     } else if ((to_set & FUSE_SET_ATTR_MTIME) != 0) {
         change.modified = WallTime(std::chrono::duration_cast<WallTime::duration>(
             std::chrono::seconds(attributes->st_mtim.tv_sec) + std::chrono::nanoseconds(attributes->st_mtim.tv_nsec)));
@@ -126,23 +139,24 @@ void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat* attributes, int to
     if ((to_set & FUSE_SET_ATTR_GID) != 0) {
         change.gid = attributes->st_gid;
     }
-    serving(req).fs->setattr(node, handle_of(info), change, attributes_reply(std::move(request)));
+    begun.files().setattr(node, handle_of(info), change, attributes_reply(std::move(begun.request)));
 }
 
 void op_getxattr(fuse_req_t req, fuse_ino_t node, const char* name, std::size_t size) {
-    if (auto request = begin(req)) {
-        serving(req).fs->get_extended(node, name, [size, request = std::move(request)](Result<std::string> value) {
+    if (Begun begun = begin(req)) {
+        begun.files().get_extended(node, name, [size, request = std::move(begun.request)](Result<std::string> value) {
             value ? request->extended(*value, size) : request->error(value.error());
         });
     }
 }
 
 void op_listxattr(fuse_req_t req, fuse_ino_t node, std::size_t size) {
-    auto request = begin(req);
-    if (request == nullptr) {
+    Begun begun = begin(req);
+    if (!begun) {
         return;
     }
-    serving(req).fs->list_extended(node, [size, request = std::move(request)](Result<std::vector<std::string>> result) {
+    fs::FileOperations& fs = begun.files();
+    fs.list_extended(node, [size, request = std::move(begun.request)](Result<std::vector<std::string>> result) {
         if (!result) {
             request->error(result.error());
             return;
@@ -167,34 +181,34 @@ void op_removexattr(fuse_req_t req, fuse_ino_t /*node*/, const char* /*name*/) {
 }
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mode*/) {
-    if (auto request = begin(req)) {
-        fs::FileOperations& fs = *serving(req).fs;
-        fs.mkdir(parent, name, entry_reply(fs, std::move(request)));
+    if (Begun begun = begin(req)) {
+        fs::FileOperations& fs = begun.files();
+        fs.mkdir(parent, name, entry_reply(fs, std::move(begun.request)));
     }
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
-    if (auto request = begin(req)) {
-        serving(req).fs->rmdir(parent, name, status_reply(std::move(request)));
+    if (Begun begun = begin(req)) {
+        begun.files().rmdir(parent, name, status_reply(std::move(begun.request)));
     }
 }
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
-    if (auto request = begin(req)) {
-        serving(req).fs->unlink(parent, name, status_reply(std::move(request)));
+    if (Begun begun = begin(req)) {
+        begun.files().unlink(parent, name, status_reply(std::move(begun.request)));
     }
 }
 
 void op_symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
-    if (auto request = begin(req)) {
-        fs::FileOperations& fs = *serving(req).fs;
-        fs.symlink(parent, name, target, entry_reply(fs, std::move(request)));
+    if (Begun begun = begin(req)) {
+        fs::FileOperations& fs = begun.files();
+        fs.symlink(parent, name, target, entry_reply(fs, std::move(begun.request)));
     }
 }
 
 void op_readlink(fuse_req_t req, fuse_ino_t node) {
-    if (auto request = begin(req)) {
-        serving(req).fs->readlink(node, [request = std::move(request)](Result<std::string> target) {
+    if (Begun begun = begin(req)) {
+        begun.files().readlink(node, [request = std::move(begun.request)](Result<std::string> target) {
             target ? static_cast<void>(request->bytes(*target)) : static_cast<void>(request->error(target.error()));
         });
     }
@@ -202,20 +216,20 @@ void op_readlink(fuse_req_t req, fuse_ino_t node) {
 
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name,
                unsigned flags) {
-    if (auto request = begin(req)) {
-        serving(req).fs->rename(parent, name, new_parent, new_name, flags, caller_of(req),
-                                status_reply(std::move(request)));
+    if (Begun begun = begin(req)) {
+        begun.files().rename(parent, name, new_parent, new_name, flags, std::move(begun.caller),
+                             status_reply(std::move(begun.request)));
     }
 }
 
 void op_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mode*/, fuse_file_info* info) {
-    auto request = begin(req);
-    if (request == nullptr) {
+    Begun begun = begin(req);
+    if (!begun) {
         return;
     }
-    fs::FileOperations& fs = *serving(req).fs;
-    fs.create_file(parent, name, info->flags, caller_of(req),
-                   [&fs, info = *info, request = std::move(request)](Result<fs::CreatedFile> result) {
+    fs::FileOperations& fs = begun.files();
+    fs.create_file(parent, name, info->flags, std::move(begun.caller),
+                   [&fs, info = *info, request = std::move(begun.request)](Result<fs::CreatedFile> result) {
                        if (!result) {
                            request->error(result.error());
                        } else if (!request->created(*result, info)) {
@@ -226,16 +240,16 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mod
 }
 
 void op_open(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
-    auto request = begin(req);
-    if (request == nullptr) {
+    Begun begun = begin(req);
+    if (!begun) {
         return;
     }
     fuse_file_info reply = *info;
     // Closing what cannot write has nothing to report: no FLUSH.
     reply.noflush = (info->flags & O_ACCMODE) == O_RDONLY ? 1 : 0;
-    fs::FileOperations& fs = *serving(req).fs;
-    fs.open(node, info->flags, caller_of(req),
-            [&fs, reply, request = std::move(request)](Result<fs::OpenedFile> result) {
+    fs::FileOperations& fs = begun.files();
+    fs.open(node, info->flags, std::move(begun.caller),
+            [&fs, reply, request = std::move(begun.request)](Result<fs::OpenedFile> result) {
                 if (!result) {
                     request->error(result.error());
                 } else if (!request->opened(*result, reply)) {
@@ -245,25 +259,26 @@ void op_open(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
 }
 
 void op_read(fuse_req_t req, fuse_ino_t /*node*/, std::size_t size, off_t offset, fuse_file_info* info) {
-    if (auto request = begin(req)) {
-        serving(req).fs->read(info->fh, static_cast<std::uint64_t>(offset), size,
-                              [request = std::move(request)](Result<Payload> result) {
-                                  result ? request->data(*result) : request->error(result.error());
-                              });
+    if (Begun begun = begin(req)) {
+        begun.files().read(info->fh, static_cast<std::uint64_t>(offset), size,
+                           [request = std::move(begun.request)](Result<Payload> result) {
+                               result ? request->data(*result) : request->error(result.error());
+                           });
     }
 }
 
 void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, off_t offset, fuse_file_info* info) {
-    const std::shared_ptr<PendingRequest> request = begin(req);
-    if (request == nullptr) {
+    Begun begun = begin(req);
+    if (!begun) {
         return;
     }
     // Without splice the data is one piece in the buffer that the request was received into, and stays there.
     const ByteSpan data(static_cast<const std::byte*>(received->buf[0].mem), received->buf[0].size);
-    fs::FileOperations& fs = *serving(req).fs;
-    fs::Caller caller = caller_of(req);
+    fs::FileOperations& fs = begun.files();
+    const std::shared_ptr<PendingRequest> request = std::move(begun.request);
+    fs::Caller caller = std::move(begun.caller);
     caller.is_page_cache = info->writepage != 0;
-    serving(req).hand_over(
+    begun.serving.hand_over(
         data, [request] { return !request->answered(); },
         [&fs, handle = info->fh, offset, caller = std::move(caller), size = data.size(),
          request](Result<WriteData> write) {
@@ -280,23 +295,24 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
 // A killed writer's FLUSH arrives together with its INTERRUPT, and RELEASE follows the answer: the filesystem has to
 // know first that the writer was killed, or it would publish what RELEASE leaves, or others sync.
 void op_flush(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
-    if (const auto request = begin(req, Interrupts::kHeldBack)) {
-        fs::Caller caller = caller_of(req);
+    if (Begun begun = begin(req, Interrupts::kHeldBack)) {
+        const std::shared_ptr<PendingRequest> request = std::move(begun.request);
+        fs::Caller caller = std::move(begun.caller);
         caller.interrupted = [request] { return request->was_interrupted(); };
-        caller.settled = [request, &interrupts = serving(req).interrupts] {
+        caller.settled = [request, &interrupts = begun.serving.interrupts] {
             request->honour_interrupts();
             // For a writer that died of a fault no INTERRUPT comes.
             if (!request->answered()) {
                 interrupts.add(request);
             }
         };
-        serving(req).fs->flush(info->fh, std::move(caller), status_reply(request));
+        begun.files().flush(info->fh, std::move(caller), status_reply(request));
     }
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t /*node*/, int /*data_only*/, fuse_file_info* info) {
-    if (auto request = begin(req)) {
-        serving(req).fs->fsync(info->fh, status_reply(std::move(request)));
+    if (Begun begun = begin(req)) {
+        begun.files().fsync(info->fh, status_reply(std::move(begun.request)));
     }
 }
 
@@ -309,12 +325,12 @@ void op_release(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
 }
 
 void op_opendir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
-    auto request = begin(req);
-    if (request == nullptr) {
+    Begun begun = begin(req);
+    if (!begun) {
         return;
     }
-    fs::FileOperations& fs = *serving(req).fs;
-    fs.open_directory(node, [&fs, info = *info, request = std::move(request)](Result<fs::HandleId> result) {
+    fs::FileOperations& fs = begun.files();
+    fs.open_directory(node, [&fs, info = *info, request = std::move(begun.request)](Result<fs::HandleId> result) {
         if (!result) {
             request->error(result.error());
         } else if (!request->opened_directory(*result, info)) {
@@ -324,17 +340,18 @@ void op_opendir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
 }
 
 void read_directory(fuse_req_t req, std::size_t size, off_t offset, const fuse_file_info* info, bool with_attributes) {
-    auto request = begin(req);
-    if (request == nullptr) {
+    Begun begun = begin(req);
+    if (!begun) {
         return;
     }
-    fs::FileOperations& fs = *serving(req).fs;
-    fs.read_directory(
-        info->fh, static_cast<std::uint64_t>(offset), entries_that_fit(size, with_attributes), with_attributes,
-        [&fs, size, with_attributes, request = std::move(request)](Result<std::vector<fs::DirectoryEntry>> result) {
-            result ? reply_directory(fs, *request, *result, size, with_attributes)
-                   : static_cast<void>(request->error(result.error()));
-        });
+    fs::FileOperations& fs = begun.files();
+    const std::shared_ptr<PendingRequest> request = std::move(begun.request);
+    fs.read_directory(info->fh, static_cast<std::uint64_t>(offset), entries_that_fit(size, with_attributes),
+                      with_attributes,
+                      [&fs, size, with_attributes, request](Result<std::vector<fs::DirectoryEntry>> result) {
+                          result ? reply_directory(fs, *request, *result, size, with_attributes)
+                                 : static_cast<void>(request->error(result.error()));
+                      });
 }
 
 void op_readdir(fuse_req_t req, fuse_ino_t /*node*/, std::size_t size, off_t offset, fuse_file_info* info) {
@@ -351,8 +368,8 @@ void op_releasedir(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
 }
 
 void op_fsyncdir(fuse_req_t req, fuse_ino_t node, int /*data_only*/, fuse_file_info* /*info*/) {
-    if (auto request = begin(req)) {
-        serving(req).fs->sync_directory(node, status_reply(std::move(request)));
+    if (Begun begun = begin(req)) {
+        begun.files().sync_directory(node, status_reply(std::move(begun.request)));
     }
 }
 
@@ -362,9 +379,9 @@ void op_statfs(fuse_req_t req, fuse_ino_t /*node*/) {
 }
 
 void op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t new_parent, const char* new_name) {
-    if (auto request = begin(req)) {
-        fs::FileOperations& fs = *serving(req).fs;
-        fs.link(node, new_parent, new_name, caller_of(req), entry_reply(fs, std::move(request)));
+    if (Begun begun = begin(req)) {
+        fs::FileOperations& fs = begun.files();
+        fs.link(node, new_parent, new_name, std::move(begun.caller), entry_reply(fs, std::move(begun.request)));
     }
 }
 
@@ -374,10 +391,10 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, 
         fuse_reply_err(req, EPERM);
         return;
     }
-    if (auto request = begin(req)) {
-        fs::FileOperations& fs = *serving(req).fs;
+    if (Begun begun = begin(req)) {
+        fs::FileOperations& fs = begun.files();
         fs.make_special(parent, name, S_ISSOCK(mode) ? fs::FileType::kSocket : fs::FileType::kFifo, mode & 07777U,
-                        caller_of(req), entry_reply(fs, std::move(request)));
+                        std::move(begun.caller), entry_reply(fs, std::move(begun.request)));
     }
 }
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -107,6 +108,24 @@ def test_an_upload_stays_until_its_file_is_recorded(killed):
     ours.process.wait()
     killed.again()
     wait_until(killed.is_ended, "the upload to be ended")
+    refuse_to_commit(killed.other / "step")
+
+
+def test_an_upload_without_an_answer_stays_until_its_file_is_recorded(killed):
+    killed.simulator.inject({"op": "CreateMultipartUpload", "key": killed.key, "action": "hang", "bytes": 10})
+    killed.kill_while(IN_ORDER, lambda: killed.simulator.open_uploads(killed.prefix))
+    killed.simulator.inject({"op": "PutObject", "key": f"{killed.prefix}.ckptfs/failed/step/shard", "action": "403"})
+    ours = killed.again()
+    wait_until(lambda: "stay until other mounts can be told" in ours.log(), "the record to be refused")
+    # The two looks after which it would be ended are 3 s apart.
+    time.sleep(5)
+    assert killed.simulator.open_uploads(killed.prefix) == [killed.key]
+    refuse_to_commit(killed.other / "step")
+    killed.simulator.clear_faults()
+    ours.process.kill()
+    ours.process.wait()
+    killed.again()
+    wait_until(killed.is_ended, "the upload to be ended", 30)
     refuse_to_commit(killed.other / "step")
 
 

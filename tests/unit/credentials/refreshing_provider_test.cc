@@ -274,6 +274,34 @@ TEST_F(RefreshingProviderTest, WhatWasRefusedIsUsedWhileItsSourceFails) {
     EXPECT_EQ(id(), "second");
 }
 
+TEST_F(RefreshingProviderTest, OnesThatExpireWhileTheSourceIsLeftAloneAreFetchedAnew) {
+    const SharedCredentials first = keys("first", seconds(10));
+    const auto same = [&first] { return std::make_shared<const Credentials>(*first); };
+    script_->answer(first);
+    EXPECT_EQ(*wait(ask()), first);
+    provider_->accept(first);
+    clock_.move(Milliseconds(9'800));
+    EXPECT_EQ(*wait(ask()), first);
+    const SharedCredentials second = same();
+    script_->answer(second);
+    ASSERT_TRUE(eventually([&] { return *wait(ask()) == second; }));
+    provider_->refuse(second);
+    Answer refused = ask();
+    script_->answer(same());
+    EXPECT_EQ(**wait(std::move(refused)), *first);
+    EXPECT_EQ(script_->fetches, 3);
+    // Expired, and within the pause of half a second that the refusal brought.
+    clock_.move(Milliseconds(300));
+    Answer expired = ask();
+    // Nothing has failed, so that there is no error to tell.
+    ASSERT_FALSE(is_ready(expired));
+    script_->answer(keys("second", hours(1)));
+    const auto renewed = wait(std::move(expired));
+    ASSERT_TRUE(renewed.has_value());
+    EXPECT_EQ((*renewed)->access_key_id, "second");
+    EXPECT_EQ(script_->fetches, 4);
+}
+
 TEST_F(RefreshingProviderTest, StoppingAnswersWhoeverWaits) {
     Answer waiting = ask();
     ASSERT_TRUE(eventually([this] { return script_->fetches == 1; }));

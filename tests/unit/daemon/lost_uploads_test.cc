@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "support/fake_store.h"
 #include "support/manual_clock.h"
@@ -171,10 +173,92 @@ TEST_F(LostUploadsTest, TheEndOfTheMountDoesNotWaitForAStoreThatIsAway) {
 
 TEST_F(LostUploadsTest, ThoseOfAKilledMountAreAdopted) {
     of_another_mount();
-    lost_.adopt({{kKey, clock_.wall_now(), 1}});
+    lost_.adopt({{kKey, clock_.wall_now(), 1}},
+                [](const std::string& key, WallTime /*asked*/, const StoreDone<void>& done) {
+                    EXPECT_EQ(key, kKey);
+                    done({});
+                });
     pass(seconds(3));
     timer_.run();
     EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(LostUploadsTest, ThoseOfAKilledMountStayUntilOtherMountsAreTold) {
+    of_another_mount();
+    bool can_be_told = false;
+    int tries = 0;
+    lost_.adopt({{kKey, clock_.wall_now(), 1}},
+                [&](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
+                    ++tries;
+                    done(can_be_told ? Status() : failure(EIO, "the record was refused"));
+                });
+    for (int looks = 1; looks <= 3; ++looks) {
+        EXPECT_EQ(tries, looks);
+        pass(minutes(1));
+        EXPECT_EQ(timer_.run(), minutes(1));
+    }
+    EXPECT_EQ(store_.calls(Operation::kListUploads), 0);
+    EXPECT_EQ(store_.open_uploads(), 1);
+    can_be_told = true;
+    pass(minutes(1));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 1);
+    pass(seconds(3));
+    EXPECT_EQ(timer_.run(), seconds(3));
+    EXPECT_EQ(store_.open_uploads(), 0);
+    EXPECT_EQ(tries, 5);
+}
+
+TEST_F(LostUploadsTest, ThoseOfAKilledMountStayWhereThisOneLosesAnAnswerForTheSameKey) {
+    of_another_mount();
+    lost_.adopt({{kKey, clock_.wall_now(), 1}},
+                [](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
+                    done(failure(EIO, "the record was refused"));
+                });
+    lose();
+    pass(minutes(1));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 2);
+}
+
+TEST_F(LostUploadsTest, OfAllThatWereAskedForAFileOthersAreToldOnce) {
+    const WallTime asked = clock_.wall_now();
+    std::vector<WallTime> told;
+    lost_.adopt({{kKey, asked, 1}, {kKey, asked + seconds(2), 2}, {kKey, asked + seconds(1), 3}},
+                [&](const std::string& /*key*/, WallTime latest, const StoreDone<void>& done) {
+                    told.push_back(latest);
+                    done({});
+                });
+    EXPECT_EQ(told, std::vector<WallTime>{asked + seconds(2)});
+}
+
+TEST_F(LostUploadsTest, TheEndOfTheMountDoesNotWaitForOthersToBeTold) {
+    of_another_mount();
+    int tries = 0;
+    lost_.adopt({{kKey, clock_.wall_now(), 1}},
+                [&](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
+                    ++tries;
+                    done(failure(EIO, "the record was refused"));
+                });
+    bool ended = false;
+    lost_.stop([&] { ended = true; });
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(tries, 2);
+    EXPECT_EQ(store_.open_uploads(), 1);
+}
+
+TEST_F(LostUploadsTest, NoMountIsToldAfterItHasStopped) {
+    StoreDone<void> waiting;
+    int tries = 0;
+    lost_.adopt({{kKey, clock_.wall_now(), 1}, {"run/other.pt", clock_.wall_now(), 2}},
+                [&](const std::string& /*key*/, WallTime /*asked*/, StoreDone<void> done) {
+                    ++tries;
+                    waiting = std::move(done);
+                });
+    lost_.stop(nullptr);
+    waiting(failure(ECANCELED, "the store was stopped"));
+    EXPECT_EQ(tries, 1);
+    EXPECT_EQ(timer_.waiting(), 0U);
 }
 
 TEST_F(LostUploadsTest, AStoreThatDoesNotListUploadsIsAskedOnce) {

@@ -184,6 +184,28 @@ TEST_F(MountJournalTest, IsKeptByTheStoreItself) {
     EXPECT_TRUE(parse_journal(content_of(made->path())).uploads.empty());
 }
 
+TEST_F(MountJournalTest, KeepsTheIntentsOfAKilledMountUntilOthersAreTold) {
+    testing::FakeStore store;
+    testing::ManualClock clock;
+    testing::SteppedTimer timer;
+    const auto made = journal();
+    LostAnswers answers;
+    LostUploads lost({store, timer, clock, *made, answers});
+    bool can_be_told = false;
+    lost.adopt({{"run/a.pt", clock.wall_now(), 1}},
+               [&](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
+                   done(can_be_told ? Status() : failure(EIO, "the record was refused"));
+               });
+    clock.move(std::chrono::minutes(2));
+    timer.run();
+    const auto intents = parse_journal(content_of(made->path())).intents;
+    ASSERT_EQ(intents.size(), 1U);
+    EXPECT_EQ(intents[0].key, "run/a.pt");
+    can_be_told = true;
+    timer.run();
+    EXPECT_EQ(parse_journal(content_of(made->path())).size(), 0U);
+}
+
 class JournaledObjects : public MountJournalTest {
 protected:
     [[nodiscard]] std::vector<std::string> objects() const { return parse_journal(content_of(made_->path())).objects; }

@@ -352,6 +352,52 @@ TEST(StuckSession, SaysHowLongARequestHasKeptItsWorker) {
     EXPECT_TRUE(testing::eventually([&] { return session->longest_request() == Milliseconds(0); }));
 }
 
+// Keeps a worker between the beginning of a change and its handing over: it asks for the time.
+class StuckClock final : public Clock {
+public:
+    [[nodiscard]] SteadyTime now() const override { return {}; }
+    [[nodiscard]] WallTime wall_now() const override {
+        asked_ = true;
+        EXPECT_TRUE(testing::eventually([this] { return free_.load(); }));
+        return {};
+    }
+    [[nodiscard]] bool was_asked() const { return asked_; }
+    void let_go() { free_ = true; }
+
+private:
+    mutable std::atomic<bool> asked_{false};
+    std::atomic<bool> free_{false};
+};
+
+TEST(StuckSession, UsesNothingOfARequestThatAnInterruptHasAnsweredMeanwhile) {
+    FakeKernel kernel;
+    fs::MemoryFileSystem fs({});
+    fs.add_file("f", "");
+    HeapBufferPool pool(8);
+    FakeProcesses processes;
+    StuckClock clock;
+    const auto session = Session::create(kernel.connection()).value();
+    testing::InlineExecutor disk;
+    session->serve({fs, pool, processes, clock, disk, "/var/tmp"}, 2, {[] {}, [] {}});
+    kernel.init();
+    const auto file = kernel.call(FUSE_LOOKUP, FUSE_ROOT_ID, name_argument("f")).as<fuse_entry_out>();
+    fuse_setattr_in change{};
+    change.valid = FATTR_SIZE | FATTR_MTIME | FATTR_MTIME_NOW;
+    change.size = 3;
+    processes.kill(100);
+    const std::uint64_t unique = kernel.send(FUSE_SETATTR, file.nodeid, raw(change));
+    EXPECT_TRUE(testing::eventually([&] { return clock.was_asked(); }));
+    kernel.interrupt(unique);
+    const auto answer = kernel.receive();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->unique, unique);
+    EXPECT_EQ(answer->error, EINTR);
+    // The other worker has let go of the request before it reads this one.
+    EXPECT_EQ(kernel.call(FUSE_STATFS, FUSE_ROOT_ID).error, 0);
+    clock.let_go();
+    EXPECT_TRUE(testing::eventually([&] { return fs.contents("f").value_or("").size() == change.size; }));
+}
+
 TEST_F(SessionTest, TellsTheKernelWhatToForget) {
     session_->kernel_cache().invalidate_entry(FUSE_ROOT_ID, "early");
     serve(1);
