@@ -89,7 +89,9 @@ class NameRules(Rules):
         self.late(step["mount"], step["way"] == "removed")
         if not result["ok"]:
             gone = self.names[path].mixed or time.monotonic() < self.renamed_at + TTL
-            self.refused(call, result, *(GONE if gone else ()), *self.told_late(step["mount"]))
+            # Another may be writing it by the time that it reads it back.
+            written = ("EBUSY", "EOPNOTSUPP") if call.crossed or self.names[path].mixed else ()
+            self.refused(call, result, *(GONE if gone else ()), *written, *self.told_late(step["mount"]))
             self.failures |= set(call.touched)
             self.saved_in_part(call)
             return self.perhaps(call)

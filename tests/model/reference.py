@@ -194,6 +194,8 @@ class Description:
     unwritten: bool = False
     # Its opener has saved the name since: "takes no more writes".
     perhaps_given_up: bool = False
+    # "And the close of one that tried reports it, too."
+    refused: bool = False
     # What it was opened as, where it goes on in another version: the mount knows it by that inode.
     opened_as: "File | None" = None
     opened: int = dataclasses.field(default_factory=changes.__next__)

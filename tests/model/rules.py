@@ -78,6 +78,7 @@ class Rules(OpenRules):
             file.contents |= {put(content, at, data) for content in file.contents}
         follows = self.appends_elsewhere(description)
         if not result["ok"] and result["errno"] == "ESTALE" and (self.may_be_given_up(description) or follows):
+            description.refused = True
             return None
         if not result["ok"]:
             back = (file.ordered or file.appended_to) and any(at < len(content) for content in file.contents)
@@ -147,6 +148,7 @@ class Rules(OpenRules):
         description = self.slots[call.step["agent"], call.step["slot"]]
         follows = self.appends_elsewhere(description)
         if not result["ok"] and result["errno"] == "ESTALE" and (self.may_be_given_up(description) or follows):
+            description.refused = True
             return
         if not result["ok"]:
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP", "EINVAL"] if file.ordered else []))
@@ -310,7 +312,10 @@ class Rules(OpenRules):
             return self.perhaps(call)
         if file.cut_away:
             return None
-        unclear = not description.writable and any(each is not file for each in self.written_under(file))
+        unclear = not description.writable and (any(each is not file for each in self.written_under(file))
+                                                # A size that a killed process had set may be given up, or saved by
+                                                # the close of another that has the file.
+                                                or (file.resized and self.deaths and not file.writers()))
         if (file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file)
                 or file.cut_away is None or description.file.vague() or unclear):
             file.perhaps_saved = True
@@ -350,6 +355,8 @@ class Rules(OpenRules):
             self.ghost(file)
             if file.changed_by or file.fresh:
                 self.released(file)
+        if not result["ok"] and result["errno"] == "ESTALE" and description.refused:
+            return self.perhaps(call)
         if not result["ok"]:
             self.refused(call, result, *self.may_conflict(file))
             self.fail(file)
