@@ -36,6 +36,9 @@ std::string verdict(const MountStatus& status) {
     if (!status.renames.empty()) {
         why += (why.empty() ? "" : ", ") + counted(status.renames.size(), "rename") + " under way";
     }
+    if (status.removals > 0) {
+        why += (why.empty() ? "" : ", ") + counted(status.removals, "removal") + " under way";
+    }
     return "safe to stop: no, " + why;
 }
 
@@ -120,6 +123,7 @@ void set_files(MountStatus& status, const fs::FileSystem& fs) {
     status.files_failed = statistics.files_failed;
     status.files_held_back = statistics.files_held_back;
     status.names_known = statistics.names_known;
+    status.removals = statistics.removals_under_way;
     fs::UnwrittenFiles unwritten = fs.unwritten(MountStatus::kMostFiles);
     status.files_unwritten = unwritten.count;
     for (fs::FailedRecord& record : unwritten.latest) {

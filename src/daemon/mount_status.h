@@ -84,6 +84,8 @@ struct MountStatus {
     std::vector<UnwrittenFile> unwritten;
     std::vector<FileInFlight> files;
     std::vector<std::string> renames;
+    // Names whose removal was acknowledged and is not made yet.
+    std::uint64_t removals = 0;
     // Those read in the last seconds.
     std::uint64_t files_read = 0;
     std::vector<FileBeingRead> reads;
@@ -103,7 +105,7 @@ struct MountStatus {
     std::vector<std::string> problems;
 
     // Nothing that a program was told is written would be lost, and nothing is half done.
-    [[nodiscard]] bool safe_to_stop() const { return files_unsaved == 0 && renames.empty(); }
+    [[nodiscard]] bool safe_to_stop() const { return files_unsaved == 0 && renames.empty() && removals == 0; }
 
     friend bool operator==(const MountStatus&, const MountStatus&) = default;
 };

@@ -67,6 +67,7 @@ std::string json_of(const MountStatus& status) {
                       {"unwritten", std::move(unwritten)},
                       {"files", std::move(files)},
                       {"renames", status.renames},
+                      {"removals", status.removals},
                       {"files_read", status.files_read},
                       {"reads", std::move(reads)},
                       {"totals", object_of(status.totals)},
@@ -128,6 +129,7 @@ Result<MountStatus> parse_status(std::string_view text) {
         json.at("files_held_back").get_to(status.files_held_back);
         // Daemons of earlier versions do not say.
         status.names_known = json.value("names_known", std::uint64_t{0});
+        status.removals = json.value("removals", std::uint64_t{0});
         json.at("renames").get_to(status.renames);
         json.at("files_read").get_to(status.files_read);
         status.totals = traffic_of(json.at("totals"));

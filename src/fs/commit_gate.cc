@@ -36,6 +36,18 @@ const std::string* marker_over(const std::string& key, const std::vector<std::st
     return found == markers.end() ? nullptr : &*found;
 }
 
+// What tells whether these files were made good, or their directories made anew.
+std::set<std::string> keys_of(const std::vector<FailedRecord>& failed, const std::string& directory) {
+    std::set<std::string> keys;
+    for (const FailedRecord& record : failed) {
+        keys.insert(record.key);
+        for (std::string& above : directories_above(record.key, directory)) {
+            keys.insert(std::move(above));
+        }
+    }
+    return keys;
+}
+
 }  // namespace
 
 void CommitGate::check(std::string marker_key, Reply<void> reply) {
@@ -52,6 +64,54 @@ Status CommitGate::check_tree(const std::string& directory, const std::vector<Ob
         }
     }
     return markers.empty() ? Status() : check_markers(directory, markers);
+}
+
+Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& directory) {
+    Result<std::vector<FailedRecord>> known = records(directory);
+    if (!known || known->empty()) {
+        return known;
+    }
+    const Result<States> states = look(keys_of(*known, directory));
+    if (!states) {
+        return failure(states.error());
+    }
+    const WallTime now = state_.env.clock.wall_now();
+    std::vector<FailedRecord> failures;
+    for (FailedRecord& record : *known) {
+        Result<std::optional<FailedRecord>> told = record.etag_before || record.record_etag.empty()
+                                                       ? Result<std::optional<FailedRecord>>(std::move(record))
+                                                       : read(std::move(record));
+        if (!told) {
+            return failure(told.error());
+        }
+        if (*told && still_failed(**told, state_of((*told)->key, directory, *states), now,
+                                  state_.env.write.config.failed_sibling_ttl)) {
+            failures.push_back(std::move(**told));
+        }
+    }
+    return failures;
+}
+
+void CommitGate::move_failures(const std::vector<FailedRecord>& failures, const std::string& from,
+                               const std::string& to) {
+    for (const FailedRecord& record : failures) {
+        FailedFile file;
+        file.key = to + record.key.substr(from.size());
+        file.reason = record.reason;
+        // The copy of the version that stayed.
+        const Result<ObjectInfo> object =
+            wait_for<ObjectInfo>([&](auto done) { state_.env.store.head(file.key, done); });
+        if (object || object.error().errno_value == ENOENT) {
+            file.etag_before = object ? object->etag : "";
+        }
+        const std::string key = file.key;
+        state_.failed.add(std::move(file));
+        static_cast<void>(
+            wait_for<void>([&](auto done) { state_.failed.when_recorded(key, [done] { done(Status()); }); }));
+        if (!record.record_etag.empty()) {
+            discard(record);
+        }
+    }
 }
 
 Status CommitGate::check_markers(const std::string& directory, const std::vector<std::string>& markers) {
@@ -82,13 +142,7 @@ Status CommitGate::check_once(const std::string& directory, const std::vector<st
     auto& [failed, unfinished] = *evidence;
     std::erase_if(failed, [&](const auto& record) { return marker_over(record.key, markers) == nullptr; });
     std::erase_if(unfinished, [&](const auto& upload) { return marker_over(upload.upload.key, markers) == nullptr; });
-    std::set<std::string> keys;
-    for (const FailedRecord& record : failed) {
-        keys.insert(record.key);
-        for (std::string& above : directories_above(record.key, directory)) {
-            keys.insert(std::move(above));
-        }
-    }
+    std::set<std::string> keys = keys_of(failed, directory);
     for (const OpenUpload& upload : unfinished) {
         keys.insert(upload.upload.key);
     }

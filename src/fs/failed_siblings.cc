@@ -202,7 +202,8 @@ void FailedSiblings::directory_renamed(const std::string& old_directory, const s
         const MutexLock lock(mutex_);
         for (auto each = first_below(old_directory); each != entries_.end() && each->first.starts_with(old_directory);
              ++each) {
-            if (!each->second.cleared) {
+            const auto there = entries_.find(new_directory + each->first.substr(old_directory.size()));
+            if (!each->second.cleared && (there == entries_.end() || there->second.cleared)) {
                 moved.push_back(each->second.file);
             }
         }

@@ -21,6 +21,8 @@ struct FileStatistics {
     std::uint64_t files_held_back = 0;
     // Files and directories that are remembered, because the kernel knows them.
     std::uint64_t names_known = 0;
+    // Names whose removal was acknowledged and is on its way to the bucket.
+    std::uint64_t removals_under_way = 0;
 };
 
 class FileCounters {

@@ -221,7 +221,11 @@ public:
     }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
     [[nodiscard]] std::vector<ReadProgress> reads() const override { return open_files_.reads(); }
-    [[nodiscard]] FileStatistics statistics() const override { return open_files_.statistics(); }
+    [[nodiscard]] FileStatistics statistics() const override {
+        FileStatistics statistics = open_files_.statistics();
+        statistics.removals_under_way = batches_.under_way();
+        return statistics;
+    }
     [[nodiscard]] UnwrittenFiles unwritten(std::size_t most) const override { return state_.failed.unwritten(most); }
     [[nodiscard]] std::vector<std::string> renames() const override { return open_files_.renames(); }
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }

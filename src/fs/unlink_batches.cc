@@ -176,6 +176,17 @@ void UnlinkBatches::when_all_settled(std::function<void()> run) {
     run();
 }
 
+std::uint64_t UnlinkBatches::under_way() const {
+    const MutexLock lock(mutex_);
+    std::uint64_t names = 0;
+    for (const auto& [directory, batches] : batches_) {
+        for (const BatchPtr& batch : batches) {
+            names += batch->names.size();
+        }
+    }
+    return names;
+}
+
 std::vector<std::string> UnlinkBatches::not_made() {
     const MutexLock lock(mutex_);
     std::vector<std::string> lines;

@@ -60,6 +60,8 @@ public:
     // Sends what waits there and calls back when the store has answered.
     void when_settled(NodeId directory, std::function<void()> run);
     void when_all_settled(std::function<void()> run);
+    // Names of which the removal is acknowledged and not made yet.
+    [[nodiscard]] std::uint64_t under_way() const;
     // For the end of the mount: what was removed and is still there, a line for each directory.
     [[nodiscard]] std::vector<std::string> not_made();
 
@@ -93,7 +95,7 @@ private:
     std::function<void(const NodePtr&)> deleted_ = [](const NodePtr&) {};
     ListedNames listed_;
 
-    Mutex mutex_;
+    mutable Mutex mutex_;
     Condition changed_;
     RemovalRuns runs_ GUARDED_BY(mutex_);
     // The first may be on its way; the last is open until then or until it is full.

@@ -98,6 +98,10 @@ TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
     EXPECT_FALSE(status.safe_to_stop());
     status.renames.clear();
     EXPECT_TRUE(status.safe_to_stop());
+    status.removals = 40;
+    EXPECT_FALSE(status.safe_to_stop());
+    EXPECT_NE(status_text(status).find("safe to stop: no, 40 removals under way\n"), std::string::npos);
+    status.removals = 0;
     EXPECT_NE(status_text(status).find("safe to stop: yes\n"), std::string::npos);
 }
 

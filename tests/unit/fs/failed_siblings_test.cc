@@ -148,6 +148,29 @@ TEST_F(FailedSiblingsTest, AFailureCountsInADirectoryThatWasMadeByTheStoresLater
     EXPECT_FALSE(store.exists("p/step/.metadata"));
 }
 
+TEST_F(FailedSiblingsTest, WhatFailedOnAnotherMountMovesWithItsDirectory) {
+    for (const bool had_version : {false, true}) {
+        const NodeId step = mkdir("step")->node;
+        if (had_version) {
+            store.put_object("p/step/shard", "earlier");
+        }
+        store.put_object("p/.ckptfs/failed/step/shard", "host: node7\nreason: no room\netag-before: " +
+                                                            (had_version ? store.info("p/step/shard").etag : "") +
+                                                            "\n");
+        const HandleId marker = create("m.tmp", O_WRONLY, step)->opened.handle;
+        ASSERT_TRUE(write(marker, 0, "metadata") && close(marker));
+        ASSERT_TRUE(rename("step", "done"));
+        EXPECT_TRUE(store.exists("p/.ckptfs/failed/done/shard"));
+        EXPECT_TRUE(eventually([&] { return !store.exists("p/.ckptfs/failed/step/shard"); }));
+        EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, lookup("done")->node)), EIO);
+        EXPECT_FALSE(store.exists("p/done/.metadata"));
+        for (const std::string& key : store.keys()) {
+            ASSERT_TRUE(answer<void>([&](auto reply) { store.remove(key, reply); }));
+        }
+        clock.advance(Milliseconds(2000));
+    }
+}
+
 // This mount does not hear of what others save, nor of what they fail to save after that.
 TEST_F(FailedSiblingsTest, ALaterFailureOfAnotherMountIsNotCoveredByAnEarlierOneHere) {
     fail_shard();
