@@ -60,7 +60,7 @@ public:
 
     [[nodiscard]] ObjectStore& store() const { return client_->store(); }
     [[nodiscard]] const Codec& codec() const { return *codec_; }
-    [[nodiscard]] const Clock& clock() const { return clock_; }
+    [[nodiscard]] const Clock& clock() const { return client_->clock(); }
 
 private:
     Access() = default;

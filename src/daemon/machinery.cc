@@ -113,7 +113,7 @@ ObjectStore& Machinery::journaled_store() {
         leftovers_ = take_leftovers(*directory, place);
         journal_ = std::move(*journal);
     }
-    lost_.reset(new LostUploads({client_->store(), *timer_, clock_, *journal_, lost_answers_}));
+    lost_.reset(new LostUploads({client_->store(), *timer_, client_->clock(), *journal_, lost_answers_}));
     journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, *lost_, config_.store.prefix);
     return *journaled_;
 }
@@ -172,11 +172,12 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
     ObjectStore& store = journaled_store();
     write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
     read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
-    fs_ = fs::FileSystem::create({store, *blocking_, clock_, *timer_, processes_, kernel_cache, *codec_, *write_,
-                                  *read_, config_.names, config_.store.prefix, host_name()});
+    // What the store has dated is compared with its own time.
+    fs_ = fs::FileSystem::create({store, *blocking_, client_->clock(), *timer_, processes_, kernel_cache, *codec_,
+                                  *write_, *read_, config_.names, config_.store.prefix, host_name()});
     if (!config_.names.read_only) {
         heartbeat_ = std::make_unique<Heartbeat>(
-            Heartbeat::Environment{client_->store(), *timer_, clock_, random_numbers()},
+            Heartbeat::Environment{client_->store(), *timer_, client_->clock(), random_numbers()},
             format("{}.ckptfs/mounts/{}", config_.store.prefix, random_uuid()), host_name());
     }
     memory_watch_ = std::make_unique<Periodic>(*timer_, kLookForUnused,

@@ -85,7 +85,7 @@ void StoreClient::stop() {
 }
 
 Result<std::unique_ptr<s3::S3Store>> StoreClient::make_store(const StoreConfig& config) {
-    std::vector<s3::AttemptObserver*> observers{&statistics_};
+    std::vector<s3::AttemptObserver*> observers{&statistics_, &store_clock_};
     if (access_log_ != nullptr) {
         observers.push_back(access_log_.get());
     }

@@ -18,6 +18,7 @@
 #include "s3/endpoint.h"
 #include "s3/request_statistics.h"
 #include "s3/s3_store.h"
+#include "s3/store_clock.h"
 
 namespace ckptfs {
 
@@ -36,19 +37,23 @@ public:
     [[nodiscard]] std::string credentials_source() const { return credentials_->source(); }
     // Another store over the same connections; must not outlive this one.
     [[nodiscard]] Result<std::unique_ptr<s3::S3Store>> make_store(const StoreConfig& config);
+    // Tells the store's time, once it has answered.
+    [[nodiscard]] Clock& clock() { return store_clock_; }
     // Of all stores made here.
     [[nodiscard]] std::vector<s3::OperationStatistics> operations() const { return statistics_.operations(); }
     // Ends what is under way with ECANCELED, and waits for it; must not be called from a callback.
     void stop();
 
 private:
-    StoreClient(Timer& timer, Clock& clock, Executor& executor) : timer_(timer), clock_(clock), executor_(executor) {}
+    StoreClient(Timer& timer, Clock& clock, Executor& executor)
+        : timer_(timer), clock_(clock), executor_(executor), store_clock_(clock) {}
 
     Timer& timer_;
     Clock& clock_;
     Executor& executor_;
     // Notified of attempts until the stores have stopped.
     s3::RequestStatistics statistics_;
+    s3::StoreClock store_clock_;
     s3::AttemptObserver* observer_ = nullptr;
     std::unique_ptr<s3::AccessLog> access_log_;
     std::unique_ptr<HttpTransport> transport_;

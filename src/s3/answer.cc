@@ -92,10 +92,12 @@ Attempt attempt_of(const Call& call, int number, const Result<HttpResponse>& out
     if (!outcome) {
         attempt.status = outcome.error().http_status;
         attempt.request_id = outcome.error().request_id;
+        attempt.server_time = call.server_time;
         return attempt;
     }
     attempt.status = outcome->status;
     attempt.request_id = outcome->header("x-amz-request-id");
+    attempt.server_time = parse_http_date(outcome->header("date"));
     // A body that was streamed to the caller is not in the response.
     const std::string length(outcome->header("content-length"));
     attempt.bytes_received = call.on_body ? std::strtoull(length.c_str(), nullptr, 10) : outcome->body.size();

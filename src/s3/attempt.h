@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "ckptfs/clock.h"
@@ -27,6 +28,8 @@ struct Attempt {
     std::uint64_t bytes_sent = 0;
     std::uint64_t bytes_received = 0;
     Microseconds duration{0};
+    // By the store's clock, where it has answered.
+    std::optional<WallTime> server_time{};
 };
 
 // Threads: ended() is called from any thread, several at a time, and must not block.

@@ -65,13 +65,15 @@ Result<Heartbeats> heartbeats_at(ObjectStore& store, const std::string& director
 class Collection {
 public:
     Collection(ObjectStore& store, const Clock& clock, const GarbageRequest& request)
-        : store_(store), clock_(clock), now_(clock.wall_now()), request_(request) {}
+        : store_(store), clock_(clock), request_(request) {}
 
     Result<std::vector<FoundLeftover>> find() {
         Result<std::vector<Begun>> begun = all_begun();
         if (!begun) {
             return failure(std::move(begun.error()));
         }
+        // By the store's clock, which has told by now.
+        now_ = clock_.wall_now();
         std::stable_sort(begun->begin(), begun->end(),
                          [](const Begun& one, const Begun& other) { return one.when < other.when; });
         if (const Status seen = see_mounts(*begun); !seen) {
@@ -243,7 +245,7 @@ private:
 
     ObjectStore& store_;
     const Clock& clock_;
-    const WallTime now_;
+    WallTime now_{};
     const GarbageRequest& request_;
     std::map<std::string, std::vector<SeenMount>> mounts_;
     std::vector<std::string> dead_;

@@ -53,6 +53,23 @@ def step(mount, simulator, prefix):
     return directory
 
 
+@pytest.mark.parametrize("offset", [-7200, 7200, 300])
+def test_a_failure_counts_whatever_this_machines_clock_says(mount, simulator, prefix, offset):
+    """The store has its own time, by which it dates what it holds."""
+    simulator.set_model(clock_offset_s=offset)
+    try:
+        directory = mount() / "step"
+        directory.mkdir()
+        fail_to_write(simulator, prefix + "step/bad.bin", directory / "bad.bin")
+        refuse_to_commit(directory)
+        other = mount() / "step"
+        refuse_to_commit(other)
+        (other / "bad.bin").write_bytes(b"good")
+        commit(other)
+    finally:
+        simulator.set_model(clock_offset_s=0)
+
+
 def test_a_failed_file_holds_the_marker_back_until_it_is_written_again(request, step, simulator, prefix):
     refuse_to_commit(step)
     log = request.node.mounts[0].log()

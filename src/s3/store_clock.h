@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store's time, for what is compared with what the store has dated: Last-Modified, and when an upload began. S3
+// serves a machine whose clock is minutes off, and requests of one that is further off are signed with the store's
+// time.
+//
+// Ownership: the machine's clock outlives it. Threads: all functions may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "ckptfs/clock.h"
+#include "s3/attempt.h"
+
+namespace ckptfs::s3 {
+
+class StoreClock final : public Clock, public AttemptObserver {
+public:
+    // The store tells the second, of when it began to answer; less is no difference.
+    static constexpr std::chrono::seconds kTolerated{5};
+
+    explicit StoreClock(const Clock& machine) : machine_(machine) {}
+
+    [[nodiscard]] SteadyTime now() const override { return machine_.now(); }
+    // This machine's, until an answer has come.
+    [[nodiscard]] WallTime wall_now() const override {
+        return machine_.wall_now() + WallTime::duration(ahead_.load(std::memory_order_relaxed));
+    }
+    void ended(const Attempt& attempt) override {
+        if (attempt.server_time) {
+            const WallTime::duration ahead = *attempt.server_time - machine_.wall_now();
+            const bool differs = ahead > kTolerated || ahead < -kTolerated;
+            ahead_.store(differs ? ahead.count() : 0, std::memory_order_relaxed);
+        }
+    }
+
+private:
+    const Clock& machine_;
+    // The store's time minus this machine's.
+    std::atomic<WallTime::rep> ahead_{0};
+};
+
+}  // namespace ckptfs::s3

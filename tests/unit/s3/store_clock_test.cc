@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/store_clock.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "support/manual_clock.h"
+
+namespace ckptfs::s3 {
+namespace {
+
+using std::chrono::seconds;
+
+class StoreClockTest : public ::testing::Test {
+protected:
+    void answer(seconds ahead) {
+        Attempt attempt;
+        attempt.server_time = machine.wall_now() + ahead;
+        clock.ended(attempt);
+    }
+    [[nodiscard]] WallTime::duration ahead() const { return clock.wall_now() - machine.wall_now(); }
+
+    testing::ManualClock machine;
+    StoreClock clock{machine};
+};
+
+TEST_F(StoreClockTest, IsThatOfTheMachineUntilTheStoreTellsAnother) {
+    EXPECT_EQ(ahead(), seconds(0));
+    clock.ended(Attempt{});
+    EXPECT_EQ(ahead(), seconds(0));
+    answer(seconds(-7200));
+    EXPECT_EQ(ahead(), seconds(-7200));
+    machine.move(Milliseconds(60'000));
+    EXPECT_EQ(ahead(), seconds(-7200));
+    EXPECT_EQ(clock.now(), machine.now());
+}
+
+TEST_F(StoreClockTest, TheSecondsThatAnAnswerTakesAreNoDifference) {
+    for (const int off : {-5, -1, 0, 1, 5}) {
+        answer(seconds(off));
+        EXPECT_EQ(ahead(), seconds(0)) << off;
+    }
+    answer(seconds(6));
+    EXPECT_EQ(ahead(), seconds(6));
+    answer(seconds(0));
+    EXPECT_EQ(ahead(), seconds(0));
+}
+
+}  // namespace
+}  // namespace ckptfs::s3
