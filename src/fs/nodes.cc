@@ -221,6 +221,19 @@ std::vector<std::shared_ptr<FileWriter>> NodeTable::remove(const Lock& lock, con
     return writers;
 }
 
+std::vector<NodePtr> NodeTable::earlier_of(const Lock& lock, const Node& node) const {
+    std::vector<NodePtr> earlier;
+    const auto [first, last] = by_inode_.equal_range(node.inode);
+    for (auto each = first; each != last; ++each) {
+        const Node& other = *each->second;
+        if (&other != &node && !other.linked && !other.removed && other.open_handles > 0) {
+            earlier.push_back(find(lock, other.id));
+        }
+    }
+    std::erase(earlier, nullptr);
+    return earlier;
+}
+
 void NodeTable::note_removal(Node& directory, const std::string& name) {
     directory.removals.push_back({name, ++last_removal_});
     if (directory.removals.size() > kMostRemovals) {

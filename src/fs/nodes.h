@@ -94,6 +94,8 @@ public:
     // A handle that the kernel knows by this node's inode has a version of its own, or did: what the kernel keeps of
     // the inode may be that of another version.
     bool shares_inode GUARDED_BY(node_table) = false;
+    // Its name leads to another node, with which its version has moved: it is there as long as that one is not written.
+    bool has_moved GUARDED_BY(node_table) = false;
     int open_handles GUARDED_BY(node_table) = 0;
     int writable_handles GUARDED_BY(node_table) = 0;
 
@@ -208,6 +210,8 @@ public:
     NodePtr link_new(const Lock&, const NodePtr& parent, const std::string& name, FileType type) REQUIRES(node_table);
     // The name leads nowhere any more.
     void unlink(const Lock&, const NodePtr& node) REQUIRES(node_table);
+    // Nodes that lost the name of this one to it, and are open.
+    [[nodiscard]] std::vector<NodePtr> earlier_of(const Lock&, const Node& node) const REQUIRES(node_table);
     // Versions that lost their name to a later one of this mount, and can still be written and published.
     [[nodiscard]] std::vector<NodePtr> overtaken(const Lock&) const REQUIRES(node_table);
     // Those of one name.

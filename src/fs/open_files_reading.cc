@@ -210,7 +210,7 @@ bool OpenFiles::reopen_and_read(const std::shared_ptr<Reading>& reading, const s
         const NodeTable::Lock lock = state_.nodes.lock();
         const Node& own = *reading->handle->node;
         const Node& node = own.grows_as != nullptr ? *own.grows_as : own;
-        const bool may_be_there = node.linked || (reader == nullptr && !node.removed);
+        const bool may_be_there = node.linked || node.has_moved || (reader == nullptr && !node.removed);
         // Without an ETag nothing is in the bucket: it was truncated before any commit.
         if (!may_be_there || is_of_earlier_version(lock, *reading->handle) || reading->handle->is_of_another_mount ||
             !node.committed || node.committed->etag.empty()) {

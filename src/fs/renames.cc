@@ -302,11 +302,7 @@ std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, cons
     if (!node.committed || node.committed->etag != copied.source_etag) {
         return note_replaced_file(lock, moved);
     }
-    // The bytes are the same, and so are the pages the kernel has of them.
     ObjectVersion version = copied.copy;
-    if (node.pages_etag == node.committed->etag) {
-        node.pages_etag = version.etag;
-    }
     node.checked = state_.env.clock.now();
     version.type = node.type;
     if (node.committed->stored_size == version.stored_size) {
@@ -316,8 +312,16 @@ std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, cons
         // The next lookup asks for its size.
         node.checked = SteadyTime{};
     }
-    node.committed = version;
-    node.reader = nullptr;
+    for (const NodePtr& reader : state_.nodes.earlier_of(lock, node)) {
+        if (reader->committed && reader->committed->etag == copied.source_etag) {
+            const NodePtr old_parent = std::exchange(reader->parent, node.parent);
+            state_.nodes.drop_if_unused(lock, old_parent);
+            reader->name = node.name;
+            reader->has_moved = true;
+            note_copy(lock, *reader, version);
+        }
+    }
+    note_copy(lock, node, version);
     if (node.writer == nullptr) {
         return [] {};
     }
@@ -325,6 +329,15 @@ std::function<void()> Renames::note_moved_file(const NodeTable::Lock& lock, cons
             copy = CommittedObject{version.etag, version.stored_size, version.size, version.modified}] {
         writer->committed_moved(key, copy);
     };
+}
+
+// The bytes are the same, and so are the pages the kernel has of them.
+void Renames::note_copy(const NodeTable::Lock& /*lock*/, Node& node, const ObjectVersion& copy) {
+    if (node.pages_etag == node.committed->etag) {
+        node.pages_etag = copy.etag;
+    }
+    node.committed = copy;
+    node.reader = nullptr;
 }
 
 // By another mount, so that the name holds another version than the node: the next open looks it up again.

@@ -85,6 +85,7 @@ private:
     // Returns what the node's writer has to be told once the lock is gone.
     std::function<void()> note_moved_file(const NodeTable::Lock& lock, const NodePtr& moved, const Copied& copied)
         REQUIRES(node_table);
+    static void note_copy(const NodeTable::Lock& lock, Node& node, const ObjectVersion& copy) REQUIRES(node_table);
     std::function<void()> note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node) REQUIRES(node_table);
     // Later commits go to the new name; where they cannot, the writer fails for what has happened. `what` is a literal.
     std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node, std::string_view what)

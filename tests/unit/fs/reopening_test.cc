@@ -260,5 +260,33 @@ TEST_F(FileSystemTest, ASecondTryThatBecameACreationIsNotTakenForALaterOpen) {
     EXPECT_EQ(store.content("p/f"), "third");
 }
 
+// Its name leads to the node of the one that may write it.
+TEST_F(FileSystemTest, AReaderKeepsWhatIsRenamedWhileAnotherHasItOpenForChanges) {
+    for (const bool with_directory : {false, true}) {
+        const NodeId directory = mkdir("d")->node;
+        const std::string key = "p/d/f";
+        std::string content(std::size_t{24} << 20, 'a');
+        // Neither of the end, which comes with the first request, nor read ahead.
+        const std::size_t middle = content.size() / 2;
+        content[middle] = 'm';
+        store.put_object(key, content);
+        const NodeId node = lookup("f", directory)->node;
+        const HandleId reader = open(node, O_RDONLY)->handle;
+        EXPECT_EQ(*read(reader, 0, 5), "aaaaa");
+        EXPECT_EQ(errno_of(open(node, O_RDWR)), ESTALE);
+        const HandleId writer = open(lookup("f", directory)->node, O_RDWR)->handle;
+        ASSERT_TRUE(with_directory ? rename("d", "e") : rename("f", "g", 0, directory));
+        EXPECT_FALSE(store.exists(key));
+        const Result<std::string> rest = read(reader, middle, 5);
+        ASSERT_TRUE(rest) << rest.error().message;
+        EXPECT_EQ(*rest, "maaaa");
+        ASSERT_TRUE(write(writer, 0, "new"));
+        ASSERT_TRUE(close(writer));
+        ASSERT_TRUE(close(reader));
+        EXPECT_EQ(store.content(with_directory ? "p/e/f" : "p/d/g").substr(0, 5), "newaa");
+        ASSERT_TRUE(with_directory ? unlink("f", directory) && rmdir("e") : unlink("g", directory) && rmdir("d"));
+    }
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
