@@ -86,7 +86,8 @@ public:
         for (Begun& each : *begun) {
             const auto age = std::chrono::duration_cast<Milliseconds>(now_ - each.when);
             const Leftover state = state_of(each);
-            found.push_back(FoundLeftover{std::move(each.upload), each.kind, state, age, each.size, false, {}});
+            found.push_back(
+                FoundLeftover{std::move(each.upload), each.when, each.kind, state, age, each.size, false, {}});
         }
         return found;
     }
@@ -123,7 +124,20 @@ public:
             if (each.kind == LeftoverKind::kUpload) {
                 store_.abort_upload(each.upload, ended);
             } else {
-                store_.remove(each.upload.key, ended);
+                remove_unless_written_since(each, ended);
+            }
+        });
+    }
+
+    // Minutes may have passed: a mount that has begun meanwhile may have failed to write the same file.
+    void remove_unless_written_since(const FoundLeftover& found, const std::function<void(const Status&)>& ended) {
+        store_.head(found.upload.key, [this, &found, ended](const Result<ObjectInfo>& object) {
+            if (!object) {
+                ended(object.error().errno_value == ENOENT ? Status() : failure(object.error()));
+            } else if (object->last_modified != found.when) {
+                ended(failure(EBUSY, "written again meanwhile"));
+            } else {
+                store_.remove(RemoveRequest(found.upload.key, object->etag), ended);
             }
         });
     }

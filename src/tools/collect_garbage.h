@@ -37,6 +37,8 @@ struct GarbageRequest {
 struct FoundLeftover {
     // Of an object the key alone.
     UploadId upload;
+    // When it was begun, or the object written.
+    WallTime when{};
     LeftoverKind kind = LeftoverKind::kUpload;
     Leftover state = Leftover::kYoung;
     Milliseconds age{0};

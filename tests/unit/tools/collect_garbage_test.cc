@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <map>
 #include <string>
 #include <vector>
@@ -228,6 +229,21 @@ TEST_F(CollectGarbage, RemovesTheSignsOfMountsThatAreLongGone) {
     EXPECT_EQ(store_.keys().size(), 2U);
     collect(true, "run/");
     EXPECT_EQ(store_.keys(), std::vector<std::string>{"run/.ckptfs/mounts/new"});
+}
+
+TEST_F(CollectGarbage, ARecordThatIsWrittenAnewMeanwhileStays) {
+    const std::string key = "run/.ckptfs/failed/shard";
+    store_.put_object(key, "host: node7\n");
+    begin("run/a");
+    pass(hours(25));
+    store_.hold(testing::Operation::kListParts);
+    auto totals = std::async(std::launch::async, [&] { return collect(true, "run/"); });
+    ASSERT_TRUE(store_.wait_until_held(testing::Operation::kListParts, 1));
+    store_.put_object(key, "host: node7\n");
+    store_.release(testing::Operation::kListParts);
+    EXPECT_EQ(totals.get().problems, 1U);
+    EXPECT_TRUE(store_.exists(key));
+    EXPECT_NE(describe(found_[key]).find("written again meanwhile"), std::string::npos) << describe(found_[key]);
 }
 
 TEST_F(CollectGarbage, WhatCannotBeEndedIsAProblem) {
