@@ -41,6 +41,7 @@ DirectoryRename::DirectoryRename(ObjectStore& store, const Clock& clock, Millise
     : store_(store), clock_(clock), move_(std::move(move)), record_(store, clock, repair_after) {}
 
 Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
+    may_pin_ = steps.may_pin;
     if (Status created = record_.create(new_rename(move_)); !created) {
         return created;
     }
@@ -169,7 +170,9 @@ Status DirectoryRename::copy_what_changed() {
         if (present.contains(copied.first)) {
             return false;
         }
-        removed.emplace_back(move_.destination + copied.first.substr(move_.source.size()));
+        // Where the request is late, the name may be that of another's file.
+        removed.emplace_back(move_.destination + copied.first.substr(move_.source.size()),
+                             may_pin_() ? copied.second.copy.etag : "");
         return true;
     });
     if (names() != announced) {

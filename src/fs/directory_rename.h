@@ -87,6 +87,7 @@ private:
     const Clock& clock_;
     const DirectoryMove move_;
     RenameRecord record_;
+    std::function<bool()> may_pin_;
 
     // Without the source's marker.
     std::vector<ObjectInfo> sources_;

@@ -226,6 +226,28 @@ TEST_F(DirectoryRenameTest, WhatAnotherMountChangesMeanwhileMovesToo) {
     EXPECT_EQ(store.content("p/new/b"), "newer");
 }
 
+TEST_F(DirectoryRenameTest, ACopyOfWhatIsGoneIsRemovedAsTheVersionThatWasCopied) {
+    HookedStore hooked(store, [this](int /*request*/) {
+        if (store.exists("p/new/b") && store.exists("p/old/b")) {
+            EXPECT_TRUE(SyncStore(store).remove("p/old/b"));
+        }
+        return Fate::kPasses;
+    });
+    std::string pinned;
+    store.change_removals(
+        [&](RemoveRequest& request) { pinned = request.key == "p/new/b" ? request.if_match : pinned; });
+    StandingClock its_clock;
+    DirectoryRename rename(hooked, its_clock, kRepairAfter, {"p/", "p/old/", "p/new/", ""});
+    ASSERT_TRUE(rename.run({[&] {
+                                its_clock.advance(kRecordLead);
+                                return Status{};
+                            },
+                            [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {},
+                            [] { return true; }}));
+    EXPECT_FALSE(store.exists("p/new/b"));
+    EXPECT_NE(pinned, "");
+}
+
 TEST_F(DirectoryRenameTest, OfTwoMountsOneRenames) {
     HookedStore hooked(store, [&](int request) {
         if (request == 4) {
