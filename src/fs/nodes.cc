@@ -71,6 +71,11 @@ void NodeTable::expect(const Lock& /*lock*/, Node& node, ExpectedOpen expected) 
     node.expected.push_back(expected);
 }
 
+void NodeTable::expect_no_more(const Lock& /*lock*/, const Node& parent, std::string_view name) {
+    std::erase_if(expected_names_,
+                  [&](const ExpectedName& expected) { return expected.parent == parent.id && expected.name == name; });
+}
+
 void NodeTable::take_expected_names(Node& node) {
     std::erase_if(expected_names_, [&](const ExpectedName& expected) REQUIRES(node_table) {
         const bool is_its_own = expected.parent == node.parent->id && expected.name == node.name;

@@ -228,6 +228,8 @@ public:
     void expect(const Lock&, const NodePtr& parent, const std::string& name, ExpectedOpen expected)
         REQUIRES(node_table);
     static void expect(const Lock&, Node& node, ExpectedOpen expected) REQUIRES(node_table);
+    // They have looked once more, and found nothing: what has the name later is to be asked for as ever.
+    void expect_no_more(const Lock&, const Node& parent, std::string_view name) REQUIRES(node_table);
     // Removals of names and renames are numbered, so that what the store said before one can be told from what it says
     // after.
     [[nodiscard]] std::uint64_t last_removal(const Lock&) const REQUIRES(node_table) { return last_removal_; }

@@ -288,5 +288,26 @@ TEST_F(FileSystemTest, AReaderKeepsWhatIsRenamedWhileAnotherHasItOpenForChanges)
     }
 }
 
+// Told to look again, the kernel found nothing; what has the name later is another file, and may be replaced, too.
+TEST_F(FileSystemTest, WhoFoundNothingTheSecondTimeIsNotServedALaterVersionUnasked) {
+    const Result<CreatedFile> failed = create("f");
+    ASSERT_TRUE(write(failed->opened.handle, 0, "half"));
+    processes.killed = kProcess;
+    static_cast<void>(close(failed->opened.handle));
+    processes.killed = 0;
+    EXPECT_EQ(errno_of(open(failed->entry.node, O_RDONLY)), ESTALE);
+    EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    const auto other = answer<OpenedFile>([&](auto reply) {
+        fs->open(node, O_RDONLY, Caller{kProcess + 1, 0, 0}, std::move(reply));
+    });
+    ASSERT_TRUE(other);
+    EXPECT_EQ(*read(other->handle), "one");
+    store.put_object("p/f", "another");
+    EXPECT_EQ(errno_of(open(node, O_RDONLY)), ESTALE);
+    EXPECT_EQ(*read(open(lookup("f")->node, O_RDONLY)->handle), "another");
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
