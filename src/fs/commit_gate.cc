@@ -108,7 +108,7 @@ void CommitGate::move_failures(const std::vector<FailedRecord>& failures, const 
         state_.failed.add(std::move(file));
         static_cast<void>(
             wait_for<void>([&](auto done) { state_.failed.when_recorded(key, [done] { done(Status()); }); }));
-        if (!record.record_etag.empty()) {
+        if (!record.record_etag.empty() && !state_.failed.is_untold(key)) {
             discard(record);
         }
     }
@@ -334,7 +334,7 @@ NameState CommitGate::state_of(const std::string& key, const std::string& direct
 Status CommitGate::check_record(FailedRecord record, const NameState& state, const std::string& marker_key) {
     const WallTime now = state_.env.clock.wall_now();
     const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
-    if (!record.etag_before && still_failed(record, state, now, ttl)) {
+    if (!record.etag_before && !record.record_etag.empty() && still_failed(record, state, now, ttl)) {
         Result<std::optional<FailedRecord>> told = read(record);
         if (!told) {
             return failure(told.error());

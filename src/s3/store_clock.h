@@ -26,15 +26,25 @@ public:
     [[nodiscard]] WallTime wall_now() const override {
         return machine_.wall_now() + WallTime::duration(ahead_.load(std::memory_order_relaxed));
     }
+    // An answer is dated as it begins: one that took long tells nothing.
     void ended(const Attempt& attempt) override {
-        if (attempt.server_time) {
-            const WallTime::duration ahead = *attempt.server_time - machine_.wall_now();
-            const bool differs = ahead > kTolerated || ahead < -kTolerated;
-            ahead_.store(differs ? ahead.count() : 0, std::memory_order_relaxed);
+        if (!attempt.server_time || attempt.duration >= kQuick) {
+            return;
+        }
+        const WallTime::duration ahead = *attempt.server_time - machine_.wall_now();
+        // It does not go to and fro with the answers.
+        if (is_more(ahead - WallTime::duration(ahead_.load(std::memory_order_relaxed)))) {
+            ahead_.store(is_more(ahead) ? ahead.count() : 0, std::memory_order_relaxed);
         }
     }
 
 private:
+    static constexpr std::chrono::seconds kQuick{3};
+
+    [[nodiscard]] static bool is_more(WallTime::duration difference) {
+        return difference > kTolerated || difference < -kTolerated;
+    }
+
     const Clock& machine_;
     // The store's time minus this machine's.
     std::atomic<WallTime::rep> ahead_{0};

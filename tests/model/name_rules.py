@@ -285,7 +285,7 @@ class NameRules(Rules):
             missing = ABSENT in self.names[path].before and (file is None or not file.changed_by)
             recent = time.monotonic() < self.renamed_at + TTL
             # "A rename that has begun to publish the file under its new name is not interrupted", but before.
-            killed = file is not None and self.deaths and not file.writers()
+            killed = file is not None and file.widowed and not file.writers()
             self.refused(call, result, *(GONE if missing or recent else ()), *(["EIO"] if killed else ()),
                          *(self.may_conflict(file) if file else ()))
             if file is not None:

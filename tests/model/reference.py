@@ -140,6 +140,8 @@ class File:
     write_only: bool = False
     # Opened to be appended to only, first: "writing out of order" is not promised, nor reading back what was written.
     appended_to: bool = False
+    # A process that could write it was killed.
+    widowed: bool = False
     # Others that truncated it have versions of their own by now, behind one inode.
     split: bool = False
     # Its name could not be judged while it had it.

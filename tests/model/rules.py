@@ -315,7 +315,7 @@ class Rules(OpenRules):
         unclear = not description.writable and (any(each is not file for each in self.written_under(file))
                                                 # A size that a killed process had set may be given up, or saved by
                                                 # the close of another that has the file.
-                                                or (file.resized and self.deaths and not file.writers()))
+                                                or (file.resized and file.widowed and not file.writers()))
         if (file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file)
                 or file.cut_away is None or description.file.vague() or unclear):
             file.perhaps_saved = True

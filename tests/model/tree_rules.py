@@ -260,6 +260,7 @@ class Model(MarkerRules):
         self.dying = set(call.step["who"])
 
     def writer_killed(self, agent, file) -> None:
+        file.widowed = True
         if file.path is None:
             return
         others = file.writers()

@@ -148,6 +148,21 @@ TEST_F(FailedSiblingsTest, AFailureCountsInADirectoryThatWasMadeByTheStoresLater
     EXPECT_FALSE(store.exists("p/step/.metadata"));
 }
 
+// Nor is the version known that it was to replace.
+TEST_F(FailedSiblingsTest, AFailureThatCouldNotBeRecordedHoldsTheMarkerBack) {
+    const NodeId step = mkdir("step")->node;
+    store.put_object("p/.ckptfs/failed/step/shard", "host: node7\nreason: no room\netag-before: \n");
+    const HandleId marker = create("m.tmp", O_WRONLY, step)->opened.handle;
+    ASSERT_TRUE(write(marker, 0, "metadata") && close(marker));
+    const Error denied = store_error(EACCES, "AccessDenied", 403);
+    store.inject({Operation::kHead, "p/done/shard", denied, 0, 1, false});
+    store.inject({Operation::kPut, "p/.ckptfs/failed/done/shard", denied, 0, 100, false});
+    ASSERT_TRUE(rename("step", "done"));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/step/shard"));
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, lookup("done")->node)), EIO);
+    EXPECT_FALSE(store.exists("p/done/.metadata"));
+}
+
 TEST_F(FailedSiblingsTest, WhatFailedOnAnotherMountMovesWithItsDirectory) {
     for (const bool had_version : {false, true}) {
         const NodeId step = mkdir("step")->node;

@@ -14,8 +14,9 @@ using std::chrono::seconds;
 
 class StoreClockTest : public ::testing::Test {
 protected:
-    void answer(seconds ahead) {
+    void answer(seconds ahead, Microseconds duration = {}) {
         Attempt attempt;
+        attempt.duration = duration;
         attempt.server_time = machine.wall_now() + ahead;
         clock.ended(attempt);
     }
@@ -34,6 +35,18 @@ TEST_F(StoreClockTest, IsThatOfTheMachineUntilTheStoreTellsAnother) {
     machine.move(Milliseconds(60'000));
     EXPECT_EQ(ahead(), seconds(-7200));
     EXPECT_EQ(clock.now(), machine.now());
+}
+
+TEST_F(StoreClockTest, DoesNotGoToAndFro) {
+    answer(seconds(6));
+    for (const int off : {5, 4, 6, 7}) {
+        answer(seconds(off));
+        EXPECT_EQ(ahead(), seconds(6)) << off;
+    }
+    answer(seconds(-40), seconds(40));
+    EXPECT_EQ(ahead(), seconds(6)) << "it took that long";
+    answer(seconds(0));
+    EXPECT_EQ(ahead(), seconds(0));
 }
 
 TEST_F(StoreClockTest, TheSecondsThatAnAnswerTakesAreNoDifference) {
