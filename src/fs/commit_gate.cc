@@ -68,6 +68,10 @@ Status CommitGate::check_tree(const std::string& directory, const std::vector<Ob
 
 Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& directory) {
     Result<std::vector<FailedRecord>> known = records(directory);
+    if (!known && known.error().errno_value == EACCES) {
+        // A marker below it would not be allowed.
+        return std::vector<FailedRecord>();
+    }
     if (!known || known->empty()) {
         return known;
     }
@@ -98,6 +102,9 @@ void CommitGate::move_failures(const std::vector<FailedRecord>& failures, const 
         FailedFile file;
         file.key = to + record.key.substr(from.size());
         file.reason = record.reason;
+        file.process = record.process;
+        // A record that does not say is not this machine's either.
+        file.host = record.record_etag.empty() ? "" : record.host.empty() ? "another machine" : record.host;
         // The copy of the version that stayed.
         const Result<ObjectInfo> object =
             wait_for<ObjectInfo>([&](auto done) { state_.env.store.head(file.key, done); });

@@ -29,6 +29,8 @@ struct FailedRecord {
     std::optional<std::string> etag_before;
     // When the record was written.
     WallTime failed{};
+    // That failed to write it, where it was one of this mount.
+    pid_t process = 0;
     // Of the record as another mount has written it; empty where it is this mount's own.
     std::string record_etag;
 };

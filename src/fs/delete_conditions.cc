@@ -116,6 +116,13 @@ bool DeleteConditions::find_out() {
 }
 
 void DeleteConditions::ask() {
+    {
+        const MutexLock lock(mutex_);
+        if (known_ != Known::kAsking) {
+            // Another was faster.
+            return;
+        }
+    }
     const Result<bool> honoured = probe_once(store_, prefix_ + std::string(kTemporaryPrefix) + random_uuid());
     std::vector<std::function<void()>> waiting;
     {

@@ -189,8 +189,8 @@ FailedSiblings::Entries::iterator FailedSiblings::retried_by(const RenamedFile& 
     }
     return std::find_if(entries_.begin(), entries_.end(), [&](const auto& each) {
         const Entry& entry = each.second;
-        return !entry.cleared && directory_of(each.first) == directory && is_temporary_name(file_name(each.first)) &&
-               renamed.opened >= entry.failed &&
+        return !entry.cleared && entry.file.host.empty() && directory_of(each.first) == directory &&
+               is_temporary_name(file_name(each.first)) && renamed.opened >= entry.failed &&
                (entry.file.process == renamed.process || !renamed.runs(entry.file.process));
     });
 }
@@ -244,13 +244,15 @@ void FailedSiblings::settle(Entries::iterator found) {
             });
         });
     } else {
+        // Not that of the record before, once this one may be there.
+        entry.record_etag.clear();
         write_record(found->first, entry);
     }
 }
 
 void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
     FailedRecord record;
-    record.host = place_.host;
+    record.host = host_of(entry);
     record.reason = entry.file.reason;
     record.etag_before = entry.file.etag_before;
     outbox_.add(
@@ -390,7 +392,13 @@ std::vector<FailedRecord> FailedSiblings::below(const std::string& directory) co
 }
 
 FailedRecord FailedSiblings::record_of(const Entry& entry) const {
-    return FailedRecord{entry.file.key, place_.host, entry.file.reason, entry.file.etag_before, entry.failed, ""};
+    return FailedRecord{entry.file.key,
+                        host_of(entry),
+                        entry.file.reason,
+                        entry.file.etag_before,
+                        entry.failed,
+                        entry.file.process,
+                        ""};
 }
 
 UnwrittenFiles FailedSiblings::unwritten(std::size_t most) const {

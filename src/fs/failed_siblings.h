@@ -42,6 +42,8 @@ struct FailedFile {
     // The version that stays, empty where there is none; absent where that is not known.
     std::optional<std::string> etag_before;
     pid_t process = 0;
+    // Where it failed on another machine, and its directory was renamed here.
+    std::string host{};
 };
 
 // A rename that succeeded.
@@ -129,6 +131,9 @@ private:
     };
     using Entries = std::map<std::string, Entry>;
     [[nodiscard]] FailedRecord record_of(const Entry& entry) const;
+    [[nodiscard]] const std::string& host_of(const Entry& entry) const {
+        return entry.file.host.empty() ? place_.host : entry.file.host;
+    }
 
     void settle(Entries::iterator entry) REQUIRES(mutex_);
     void write_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);

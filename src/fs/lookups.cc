@@ -57,18 +57,23 @@ bool is_yet_to_be_opened(const NodeTable::Lock& /*lock*/, const Node& node, Stea
 }  // namespace
 
 void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Entry> reply) {
+    Asked asked;
+    {
+        // Before it is asked whether the name is being removed.
+        const NodeTable::Lock lock = state_.nodes.lock();
+        asked.removal = state_.nodes.last_removal(lock);
+    }
     if (batches_.removes(parent_id, name)) {
         batches_.when_settled(parent_id, [=, this] { lookup(parent_id, name, attempts, reply); });
         return;
     }
-    Asked asked;
     asked.when = state_.env.clock.now();
     if (std::optional<Result<Entry>> known = from_table(parent_id, name, asked)) {
         reply(std::move(*known));
         return;
     }
     const auto answer = [=, this](const FoundName& found, ObjectContent content) {
-        std::optional<Result<Entry>> entry = apply(parent_id, name, found, content, asked);
+        std::optional<Result<Entry>> entry = apply(parent_id, name, found, content, asked, attempts > 1);
         if (!entry && attempts > 1) {
             lookup(parent_id, name, attempts - 1, reply);
         } else {
@@ -124,7 +129,6 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return entry;
     }
     asked.key = state_.env.prefix + parent_path + name;
-    asked.removal = state_.nodes.last_removal(lock);
     return std::nullopt;
 }
 
@@ -163,7 +167,7 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
 }
 
 std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string& name, const FoundName& found,
-                                            ObjectContent content, const Asked& asked) {
+                                            ObjectContent content, const Asked& asked, bool may_ask_again) {
     if (found.is_directory && found.object) {
         report_hidden(found.object->key);
     }
@@ -178,7 +182,8 @@ std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string&
         return state_.entry(lock, *child);
     }
     const bool is_there = found.is_directory || found.object;
-    if (is_there && child == nullptr && NodeTable::was_removed_since(lock, **parent, name, asked.removal)) {
+    if (is_there && child == nullptr &&
+        NodeTable::was_removed_since(lock, **parent, name, asked.removal, may_ask_again)) {
         return std::nullopt;
     }
     // A directory of files that are not in the bucket yet: it is there again when they are.
@@ -241,6 +246,7 @@ NodePtr Lookups::found_directory(const NodeTable::Lock& lock, const NodePtr& par
 
 void Lookups::found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name) {
     state_.nodes.expect_no_more(lock, *parent, name);
+    state_.nodes.note_removal(lock, *parent, name);
     if (const NodePtr node = state_.nodes.child(lock, parent, name)) {
         state_.nodes.unlink(lock, node);
     }

@@ -77,7 +77,7 @@ private:
         REQUIRES(node_table);
     // `content`: of the object, where one was found. Empty where this mount has removed the name since it asked.
     std::optional<Result<Entry>> apply(NodeId parent_id, const std::string& name, const FoundName& found,
-                                       ObjectContent content, const Asked& asked);
+                                       ObjectContent content, const Asked& asked, bool may_ask_again);
 
     SharedState& state_;
     RenameRepairs& repairs_;

@@ -193,7 +193,7 @@ void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_p
         unlink(lock, old);
     }
     const NodePtr old_parent = node->parent;
-    note_removal(*old_parent, node->name);
+    note_removal(lock, *old_parent, node->name);
     const auto found = old_parent->children.find(node->name);
     if (found != old_parent->children.end() && found->second == node.get()) {
         old_parent->children.erase(found);
@@ -210,7 +210,7 @@ void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_p
 
 std::vector<std::shared_ptr<FileWriter>> NodeTable::remove(const Lock& lock, const NodePtr& parent,
                                                            const std::string& name) {
-    note_removal(*parent, name);
+    note_removal(lock, *parent, name);
     std::vector<std::shared_ptr<FileWriter>> writers;
     std::vector<NodePtr> versions = overtaken(lock, parent, name);
     if (NodePtr node = child(lock, parent, name)) {
@@ -239,16 +239,17 @@ std::vector<NodePtr> NodeTable::earlier_of(const Lock& lock, const Node& node) c
     return earlier;
 }
 
-void NodeTable::note_removal(Node& directory, const std::string& name) {
+void NodeTable::note_removal(const Lock& /*lock*/, Node& directory, const std::string& name) {
     directory.removals.push_back({name, ++last_removal_});
     if (directory.removals.size() > kMostRemovals) {
         directory.forgotten_removal = directory.removals.front().number;
-        directory.removals.pop_front();
+        directory.removals.erase(directory.removals.begin());
     }
 }
 
-bool NodeTable::was_removed_since(const Lock&, const Node& directory, std::string_view name, std::uint64_t removal) {
-    return directory.forgotten_removal > removal ||
+bool NodeTable::was_removed_since(const Lock& /*lock*/, const Node& directory, std::string_view name,
+                                  std::uint64_t removal, bool or_unknown) {
+    return (or_unknown && directory.forgotten_removal > removal) ||
            std::any_of(directory.removals.begin(), directory.removals.end(),
                        [&](const Node::Removal& each) { return each.number > removal && each.name == name; });
 }

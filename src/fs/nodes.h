@@ -163,7 +163,7 @@ public:
         std::string name;
         std::uint64_t number = 0;
     };
-    std::deque<Removal> removals GUARDED_BY(node_table);
+    std::vector<Removal> removals GUARDED_BY(node_table);
     std::uint64_t forgotten_removal GUARDED_BY(node_table) = 0;
 
     // The kernel is to drop what it has of them.
@@ -232,10 +232,11 @@ public:
     void expect_no_more(const Lock&, const Node& parent, std::string_view name) REQUIRES(node_table);
     // Removals of names and renames are numbered, so that what the store said before one can be told from what it says
     // after.
+    void note_removal(const Lock&, Node& directory, const std::string& name) REQUIRES(node_table);
     [[nodiscard]] std::uint64_t last_removal(const Lock&) const REQUIRES(node_table) { return last_removal_; }
-    // Whether the name was removed after that one; also where so many were that it is not known any more.
+    // Whether the name was removed after that one; `or_unknown`: also where so many were that it is not known any more.
     [[nodiscard]] static bool was_removed_since(const Lock&, const Node& directory, std::string_view name,
-                                                std::uint64_t removal) REQUIRES(node_table);
+                                                std::uint64_t removal, bool or_unknown = true) REQUIRES(node_table);
     // Of the files below it, one is open for writing.
     [[nodiscard]] static bool holds_writer(const Lock& lock, const Node& directory) REQUIRES(node_table);
     // Path relative to the mount; directories end in '/'.
@@ -279,7 +280,6 @@ private:
     // They go with their directory.
     void unlink_specials_below(const Lock& lock, const NodePtr& directory) REQUIRES(node_table);
     static constexpr std::size_t kMostRemovals = 32;
-    void note_removal(Node& directory, const std::string& name) REQUIRES(node_table);
     void own(const NodePtr& node) REQUIRES(node_table);
     bool disown(const Node& node) REQUIRES(node_table);
 

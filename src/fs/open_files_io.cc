@@ -242,16 +242,31 @@ void OpenFiles::truncate_by_name(NodeId id, std::uint64_t size, int waits, Reply
             reply(failure(done.error()));
             return;
         }
-        const NodeTable::Lock lock = state_.nodes.lock();
-        reply(state_.attributes(lock, *node));
+        Attributes attributes;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            attributes = state_.attributes(lock, *node);
+        }
+        reply(attributes);
     };
     if (!opened || !*opened) {
         answer(opened ? Status() : failure(opened.error()));
         return;
     }
-    const HandleId handle = **opened;
-    set_size(handle, handles_.find(handle), size, [this, handle, answer](const Result<Attributes>& cut) {
-        release(handle, [answer, cut](Status saved) { answer(cut ? std::move(saved) : failure(cut.error())); });
+    const HandleId id_of_handle = **opened;
+    const HandlePtr handle = handles_.find(id_of_handle);
+    if (handle == nullptr) {
+        answer(failure(ENOTCONN, "the mount has ended"));
+        return;
+    }
+    set_size(id_of_handle, handle, size, [this, id_of_handle, handle, answer](const Result<Attributes>& cut) {
+        release(id_of_handle, [answer, handle, cut](Status saved) {
+            if (const auto failed = handle->writer->failed(); cut && saved && failed && !handle->node->removed) {
+                // Before its release had something to save.
+                saved = failure(*failed);
+            }
+            answer(cut ? std::move(saved) : failure(cut.error()));
+        });
     });
 }
 

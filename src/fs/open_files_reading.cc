@@ -69,7 +69,8 @@ std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
     Node& node = *handle.node;
     if (!handle.has_read) {
         begin_reading(lock, handle);
-    } else if (handle.may_change && handle.changing == nullptr && node.writer != nullptr && node.writer->readable()) {
+    } else if (handle.may_change && handle.changing == nullptr && node.writer != nullptr && node.writer->readable() &&
+               !node.version->fate.left_by_killed_writer()) {
         handle.changing = node.writer;
     }
     if (handle.changing == nullptr || node.removed) {

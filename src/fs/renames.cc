@@ -157,6 +157,9 @@ Status Renames::rename_file(const Move& move) {
     note_new_place(move.node, move.new_parent, move.new_name, *copied);
     Status removed = remove_version(state_.env.store, move.old_key, copied->source_etag);
     if (removed) {
+        // Until now the bucket had both.
+        const NodeTable::Lock lock = state_.nodes.lock();
+        state_.nodes.note_removal(lock, *move.old_parent, move.old_name);
         return {};
     }
     if (before && before->etag == copied->source_etag) {
