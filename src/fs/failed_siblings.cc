@@ -190,7 +190,7 @@ FailedSiblings::Entries::iterator FailedSiblings::retried_by(const RenamedFile& 
     return std::find_if(entries_.begin(), entries_.end(), [&](const auto& each) {
         const Entry& entry = each.second;
         return !entry.cleared && entry.file.host.empty() && directory_of(each.first) == directory &&
-               is_temporary_name(file_name(each.first)) && renamed.opened >= entry.failed &&
+               is_temporary_name(file_name(each.first)) && renamed.opened >= entry.failed_at &&
                (entry.file.process == renamed.process || !renamed.runs(entry.file.process));
     });
 }

@@ -51,7 +51,7 @@ struct RenamedFile {
     std::string old_key;
     std::string new_key;
     // When the file was opened for writing.
-    WallTime opened{};
+    SteadyTime opened{};
     pid_t process = 0;
     // Whether that process still runs.
     std::function<bool(pid_t)> runs;

@@ -22,7 +22,7 @@ RenamedFile GuardedNames::renamed_file(std::string old_key, std::string new_key,
     };
     if (node != nullptr) {
         const NodeTable::Lock lock = state_.nodes.lock();
-        renamed.opened = node->written;
+        renamed.opened = node->opened_to_write;
     }
     return renamed;
 }

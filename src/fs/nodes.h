@@ -117,6 +117,8 @@ public:
     std::string pages_etag GUARDED_BY(node_table);
     // Shown while a writer is at work.
     WallTime written GUARDED_BY(node_table){};
+    // When it was opened for writing last.
+    SteadyTime opened_to_write GUARDED_BY(node_table){};
     // Published while it grows.
     bool is_live_log GUARDED_BY(node_table) = false;
     // Of what was written and not saved, where nothing came before it: a handle that is still open has nothing to read.

@@ -250,6 +250,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         live_logs_.opened(lock, *node);
         node->writer = std::move(writer);
         node->written = state_.env.clock.wall_now();
+        node->opened_to_write = state_.env.clock.now();
     }
     if (reader != nullptr && !opened.direct_io) {
         opened.keep_cache = node->pages_etag == reader->object().etag;

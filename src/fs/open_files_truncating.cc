@@ -169,6 +169,7 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
     fresh->version->fate.made(opened.opener);
     fresh->only_appended = (opened.flags & O_APPEND) != 0;
     fresh->written = state_.env.clock.wall_now();
+    fresh->opened_to_write = state_.env.clock.now();
     fresh->open_handles = fresh->writable_handles = 1;
     auto handle = std::make_shared<Handle>();
     handle->flags = opened.flags & ~O_EXCL;
