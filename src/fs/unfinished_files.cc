@@ -84,7 +84,14 @@ void UnfinishedFiles::judge(const std::string& key, WallTime begun, Reply<void> 
 }
 
 void UnfinishedFiles::add(const std::string& key, std::string etag_before, Reply<void> reply) {
-    state_.failed.add({key, "the mount that was writing it was killed", std::move(etag_before), 0});
+    bool is_first = false;
+    {
+        const MutexLock lock(mutex_);
+        is_first = added_.insert(key).second;
+    }
+    if (is_first) {
+        state_.failed.add({key, "the mount that was writing it was killed", std::move(etag_before), 0});
+    }
     state_.failed.when_recorded(key, [this, key, reply = std::move(reply)] {
         if (state_.failed.is_untold(key)) {
             reply(failure(EIO, format("other mounts could not be told that {} was not finished", key)));

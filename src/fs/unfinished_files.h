@@ -9,8 +9,10 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "fs/file_operations.h"
@@ -22,7 +24,8 @@ class UnfinishedFiles {
 public:
     explicit UnfinishedFiles(SharedState& state) : state_(state) {}
 
-    // Success where other mounts know, or have nothing to know: what is left of the file may be removed.
+    // May be asked again for a file. Success where other mounts know, or have nothing to know: what is left of the file
+    // may be removed.
     void record(UnfinishedFile file, Reply<void> reply);
 
 private:
@@ -32,6 +35,9 @@ private:
     void add(const std::string& key, std::string etag_before, Reply<void> reply);
 
     SharedState& state_;
+    Mutex mutex_;
+    // Those that have failed by it: asked again, it does not bring back what was cleared since.
+    std::set<std::string> added_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs::fs

@@ -148,6 +148,19 @@ TEST_F(FailedSiblingsTest, AFailureCountsInADirectoryThatWasMadeByTheStoresLater
     EXPECT_FALSE(store.exists("p/step/.metadata"));
 }
 
+// Of a mount that was killed; the next one tells of it until it is heard.
+TEST_F(FailedSiblingsTest, WhatWasRemovedSinceIsNotToldOfOnceMore) {
+    store.inject({Operation::kPut, kRecord, store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const UnfinishedFile file{"p/shard", "", clock.wall_now()};
+    const auto tell = [&] { return answer<void>([&](auto reply) { fs->record_unfinished(file, reply); }); };
+    EXPECT_EQ(errno_of(tell()), EIO);
+    EXPECT_EQ(errno_of(commit()), EIO);
+    ASSERT_TRUE(lookup("shard") && unlink("shard"));
+    EXPECT_TRUE(tell());
+    EXPECT_FALSE(store.exists(kRecord));
+    EXPECT_TRUE(rename("m.tmp", ".metadata"));
+}
+
 // Nor is the version known that it was to replace.
 TEST_F(FailedSiblingsTest, AFailureThatCouldNotBeRecordedHoldsTheMarkerBack) {
     const NodeId step = mkdir("step")->node;
