@@ -116,7 +116,9 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         ended();
         return;
     }
-    if (is_left_to_others(*node, version.get(), reason) ||
+    // Of a file that was removed while this waited nothing is published, and its handles go on.
+    const bool is_removed = node->removed && !writer->failed();
+    if (is_removed || is_left_to_others(*node, version.get(), reason) ||
         (version != nullptr && version->is_truncated_away() && !writer->failed())) {
         reply({});
         ended();
@@ -146,6 +148,12 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         }
         if (reason == CommitReason::kPublish && !writer->failed()) {
             reply(failure(object.error()));
+            ended();
+            return;
+        }
+        if (node->removed) {
+            // Meanwhile: that gives it up itself.
+            reply({});
             ended();
             return;
         }

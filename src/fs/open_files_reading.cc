@@ -76,6 +76,18 @@ std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
     if (handle.changing == nullptr || node.removed) {
         return handle.changing;
     }
+    if (handle.changing != node.writer && !handle.changing->dirty() && !handle.changing->failed()) {
+        // All of it is saved and closed: read from the bucket, it goes wherever that version goes.
+        handle.changing = nullptr;
+        handle.has_read_changes = false;
+        handle.rewrites = node.rewrites;
+        const MutexLock guard(handle.mutex);
+        if (handle.reader != nullptr && node.committed && handle.reader->object().etag != node.committed->etag) {
+            handle.reader = nullptr;
+            handle.stream = nullptr;
+        }
+        return nullptr;
+    }
     // Before the first change, and after one that failed, what was opened is read with a window of its own: not by who
     // has read of the changes, for whom the file would end, or go on, as another.
     const MutexLock guard(handle.mutex);
@@ -95,8 +107,8 @@ void OpenFiles::begin_reading(const NodeTable::Lock& /*lock*/, Handle& handle) c
     if (node.removed) {
         return;
     }
-    const bool is_changed =
-        node.writer != nullptr && node.writer->readable() && !node.version->fate.left_by_killed_writer();
+    const bool is_changed = node.writer != nullptr && node.writer->readable() && !node.writer->failed() &&
+                            !node.version->fate.left_by_killed_writer();
     handle.changing = is_changed ? node.writer : nullptr;
     const MutexLock guard(handle.mutex);
     if (!is_changed && handle.reader != nullptr && node.linked && node.committed &&

@@ -267,18 +267,20 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle) {
         // Where several threads write first, one of them gives the handle its version.
         const MutexLock first_write(first_write_mutex_);
         const HandlePtr now = handles_.find(id);
-        if (now != handle || !handle->has_only_truncated.exchange(false)) {
+        if (now != handle || !handle->has_only_truncated) {
             return now != nullptr ? now : handle;
         }
         const bool can_read = (handle->flags & O_ACCMODE) != O_RDWR || handle->writer->readable();
         const bool is_its_own = handle->version->belongs_to(handle.get(), handle->truncated_at);
         if (handle->version->has_lost_name) {
+            handle->has_only_truncated = false;
             return handle;
         }
         if (handle->node->removed || (is_its_own && can_read)) {
             // It has truncated what it writes: the process that opened it first no longer answers for it.
             handle->version->fate.made(handle->opener);
             handle->writer->begin_anew();
+            handle->has_only_truncated = false;
             return handle;
         }
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -286,6 +288,8 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle) {
         handle->node->shares_inode = own->node->shares_inode = true;
         static_cast<void>(own->version->belongs_to(own.get(), own->truncated_at));
         handles_.replace(id, own);
+        // Who finds the earlier handle waits here until then, and gets the other.
+        handle->has_only_truncated = false;
         renamed = {own->node->parent->id, own->node->name};
     }
     state_.env.kernel_cache.invalidate_entry(renamed.directory, renamed.name);

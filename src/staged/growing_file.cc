@@ -57,6 +57,7 @@ void GrowingFile::begin_anew() {
     if (size_ == 0) {
         starts_over_ = true;
         starts_over_next_ = commit_ != nullptr;
+        overwrite_ = Overwrite::kAllowed;
     }
 }
 

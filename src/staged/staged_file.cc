@@ -58,6 +58,11 @@ void StagedFile::truncate(std::uint64_t size, Done done) {
     enqueue(PendingTruncate{size, std::move(done)});
 }
 
+void StagedFile::begin_anew() {
+    const MutexLock lock(mutex_);
+    overwrite_ = Overwrite::kAllowed;
+}
+
 void StagedFile::commit(CommitReason reason, CommitDone done) {
     enqueue(PendingCommit{reason, std::move(done)});
 }

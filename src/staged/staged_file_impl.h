@@ -38,6 +38,7 @@ public:
     void write(std::uint64_t offset, WriteData data, WriteDone done) override;
     void append(WriteData data, WriteDone done) override;
     void truncate(std::uint64_t size, Done done) override;
+    void begin_anew() override;
     void commit(CommitReason reason, CommitDone done) override;
     void abort(Error why, Done done) override;
     void orphan(Error why, Done done) override;

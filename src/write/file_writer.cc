@@ -115,6 +115,11 @@ void FileWriterImpl::abort(Error why, Done done) {
     deliver(lock);
 }
 
+void FileWriterImpl::begin_anew() {
+    const MutexLock lock(mutex_);
+    overwrite_ = Overwrite::kAllowed;
+}
+
 bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
     const MutexLock lock(mutex_);
     if (failure_ || (committed_ && committed_->key.empty()) || cycle_->upload() || cycle_->is_committing() ||

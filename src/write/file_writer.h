@@ -108,7 +108,7 @@ public:
     virtual void truncate(std::uint64_t size, Done done) = 0;
     // O_TRUNC has found it empty, and the next write is the first after that: whatever has the name by the next commit
     // is replaced.
-    virtual void begin_anew() {}
+    virtual void begin_anew() = 0;
     // Waits for the writes handed over before it; later ones may have to wait for the commit. CommitReason::kFsync
     // before the first write publishes nothing and answers with an object without ETag. One that fails is the failure
     // of the file, but for CommitReason::kPublish where failed() says so.

@@ -46,6 +46,7 @@ public:
     void write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) override;
     void append(WriteData data, WriteDone done) override;
     void truncate(std::uint64_t size, Done done) override;
+    void begin_anew() override;
     void commit(CommitReason reason, CommitDone done) override;
     void abort(Error why, Done done) override;
     bool move_to(std::string key) override { return move_to(std::move(key), Overwrite::kAllowed); }

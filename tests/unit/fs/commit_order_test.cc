@@ -436,5 +436,39 @@ TEST_F(CommitOrderTest, WhoAsksForAFileAsItsDirectoryIsRenamedWritesUnderTheNewN
     }
 }
 
+TEST_F(CommitOrderTest, AMarkerDoesNotFailForAFileThatIsRemovedMeanwhile) {
+    save("marker.tmp", "whole");
+    const Result<CreatedFile> sibling = create("sibling");
+    ASSERT_TRUE(write(sibling->opened.handle, 0, "sibling"));
+    store.hold(Operation::kPut);
+    auto renamed = std::async(std::launch::async, [&] { return rename("marker.tmp", ".metadata"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    auto removed = std::async(std::launch::async, [&] { return unlink("sibling"); });
+    static_cast<void>(removed.wait_for(kForAWhile));
+    store.release(Operation::kPut);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(removed.get());
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/.metadata"});
+}
+
+TEST_F(CommitOrderTest, ASyncThatWaitsWhileItsFileIsRemovedLeavesItReadable) {
+    const NodeId node = save("f", "old");
+    const HandleId handle = open(node, O_RDWR)->handle;
+    ASSERT_TRUE(write(handle, 0, "new"));
+    store.hold(Operation::kRemove);
+    auto removed = std::async(std::launch::async, [&] { return unlink("f"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemove, 1));
+    auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
+    EXPECT_EQ(synced.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kRemove);
+    EXPECT_TRUE(removed.get());
+    EXPECT_TRUE(synced.get());
+    EXPECT_EQ(read(handle).value_or("error"), "new");
+    EXPECT_TRUE(write(handle, 3, "er"));
+    EXPECT_EQ(read(handle).value_or("error"), "newer");
+    EXPECT_TRUE(close(handle));
+    EXPECT_TRUE(store.keys().empty());
+}
+
 }  // namespace
 }  // namespace ckptfs::fs

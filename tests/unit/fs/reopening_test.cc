@@ -309,5 +309,62 @@ TEST_F(FileSystemTest, WhoFoundNothingTheSecondTimeIsNotServedALaterVersionUnask
     EXPECT_EQ(*read(open(lookup("f")->node, O_RDONLY)->handle), "another");
 }
 
+// It has read what was not saved yet, which is the file now.
+TEST_F(FileSystemTest, WhoHasReadWhatWasSavedSinceGoesOnAsAnyReader) {
+    for (const bool renamed : {true, false}) {
+        const NodeId node = save("f", "old-text");
+        const HandleId writer = open(node, O_RDWR)->handle;
+        ASSERT_TRUE(write(writer, 0, "NEW"));
+        const HandleId reader = open(node, O_RDONLY)->handle;
+        EXPECT_EQ(read(reader).value_or("error"), "NEW-text");
+        ASSERT_TRUE(close(writer));
+        if (renamed) {
+            ASSERT_TRUE(rename("f", "g"));
+            EXPECT_EQ(read(reader).value_or("error"), "NEW-text");
+        } else {
+            EXPECT_EQ(errno_of(open(node, O_WRONLY | O_APPEND)), ESTALE);
+            const HandleId appender = open(lookup("f")->node, O_WRONLY | O_APPEND)->handle;
+            ASSERT_TRUE(write(appender, 8, "+1"));
+            ASSERT_TRUE(close(appender));
+            EXPECT_EQ(read(reader).value_or("error"), "NEW-text+1");
+        }
+        ASSERT_TRUE(close(reader));
+        ASSERT_TRUE(unlink(renamed ? "g" : "f"));
+    }
+}
+
+TEST_F(FileSystemTest, WhoHasNotReadYetReadsWhatIsSavedOnceChangesHaveFailed) {
+    const NodeId node = save("f", "old");
+    const HandleId writer = open(node, O_RDWR)->handle;
+    ASSERT_TRUE(write(writer, 0, "newer"));
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    store.inject(Fault{Operation::kPut, "p/f", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    EXPECT_FALSE(fsync(writer));
+    EXPECT_EQ(read(reader).value_or("error"), "old");
+    static_cast<void>(close(writer));
+    EXPECT_EQ(read(reader).value_or("error"), "old");
+    ASSERT_TRUE(close(reader));
+}
+
+// It has joined the empty file of one that made it with O_EXCL, which is told of by the close of that one.
+TEST_F(FileSystemTest, WhoTruncatesAnExclusiveFileReplacesWhatAnotherMountHasSaved) {
+    for (const char* name : {"f", "train.log"}) {
+        for (const int access : {O_WRONLY, O_RDWR}) {
+            const std::string key = std::string("p/") + name;
+            const Result<CreatedFile> made = create(name, access | O_EXCL);
+            store.put_object(key, "of another mount");
+            const Result<OpenedFile> truncated = open(made->entry.node, access | O_TRUNC);
+            ASSERT_TRUE(truncated) << truncated.error().message;
+            ASSERT_TRUE(write(truncated->handle, 0, "anew"));
+            const Status closed = close(truncated->handle);
+            EXPECT_TRUE(closed) << name << ": " << closed.error().message;
+            EXPECT_EQ(store.content(key), "anew");
+            static_cast<void>(close(made->opened.handle));
+            clock.advance(Milliseconds(2000));
+            ASSERT_TRUE(lookup(name) && unlink(name));
+        }
+    }
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
