@@ -13,6 +13,7 @@
 
 #include "support/inline_executor.h"
 #include "support/manual_clock.h"
+#include "support/no_credentials.h"
 #include "support/scripted_transport.h"
 #include "support/stepped_timer.h"
 
@@ -20,12 +21,6 @@ namespace ckptfs::s3 {
 
 using namespace testing;
 namespace {
-
-class NoCredentials final : public CredentialsProvider {
-public:
-    void get(CredentialsReady ready) override { ready(SharedCredentials()); }
-    void refuse(const SharedCredentials&) override {}
-};
 
 constexpr const char* kSource = "x-amz-copy-source-if-match";
 constexpr const char* kGuard = "if-none-match";

@@ -13,6 +13,7 @@
 
 #include "support/inline_executor.h"
 #include "support/manual_clock.h"
+#include "support/no_credentials.h"
 #include "support/scripted_transport.h"
 #include "support/stepped_timer.h"
 
@@ -28,12 +29,6 @@ using ::testing::IsEmpty;
 const std::string kNothingFailed = "<DeleteResult/>";
 // No OpenSSL has a provider of this name: there is no MD5.
 constexpr const char* kNoMd5 = "provider=none";
-
-class NoCredentials final : public CredentialsProvider {
-public:
-    void get(CredentialsReady ready) override { ready(SharedCredentials()); }
-    void refuse(const SharedCredentials&) override {}
-};
 
 HttpResponse refusal(int status, const std::string& code) {
     return {status, {}, "<Error><Code>" + code + "</Code><Message>no</Message></Error>"};

@@ -13,18 +13,13 @@
 
 #include "support/inline_executor.h"
 #include "support/manual_clock.h"
+#include "support/no_credentials.h"
 #include "support/stepped_timer.h"
 
 namespace ckptfs::s3 {
 
 using namespace testing;
 namespace {
-
-class NoCredentials final : public CredentialsProvider {
-public:
-    void get(CredentialsReady ready) override { ready(SharedCredentials()); }
-    void refuse(const SharedCredentials&) override {}
-};
 
 struct Attempt {
     HttpResponse head;

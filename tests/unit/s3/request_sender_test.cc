@@ -14,6 +14,7 @@
 
 #include "support/inline_executor.h"
 #include "support/manual_clock.h"
+#include "support/no_credentials.h"
 #include "support/scripted_transport.h"
 
 namespace ckptfs::s3 {
@@ -47,12 +48,6 @@ private:
     void move_to(SteadyTime time) { clock.move(std::chrono::duration_cast<Milliseconds>(time - clock.now())); }
 
     std::multimap<SteadyTime, std::function<void()>> waiting_;
-};
-
-class NoCredentials final : public CredentialsProvider {
-public:
-    void get(CredentialsReady ready) override { ready(SharedCredentials()); }
-    void refuse(const SharedCredentials&) override {}
 };
 
 // A store of which tests say how it answers each key at each time of the test.

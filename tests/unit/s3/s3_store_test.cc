@@ -11,6 +11,7 @@
 
 #include "support/inline_executor.h"
 #include "support/manual_clock.h"
+#include "support/no_credentials.h"
 #include "support/scripted_transport.h"
 #include "support/stepped_timer.h"
 
@@ -18,12 +19,6 @@ namespace ckptfs::s3 {
 
 using namespace testing;
 namespace {
-
-class NoCredentials final : public CredentialsProvider {
-public:
-    void get(CredentialsReady ready) override { ready(SharedCredentials()); }
-    void refuse(const SharedCredentials&) override {}
-};
 
 HttpResponse refusal(int status, const std::string& code) {
     return {status, {}, "<Error><Code>" + code + "</Code></Error>"};

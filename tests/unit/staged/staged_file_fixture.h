@@ -5,31 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "read/block_cache.h"
 #include "staged/staged_file.h"
+#include "unit/staged/contents.h"
 #include "unit/write/writer_fixture.h"
 
 namespace ckptfs::testing {
-
-inline constexpr char kKey[] = "dir/file";
-
-// Nothing that compresses: where parts begin is known.
-inline std::string bytes(std::uint64_t size, std::uint64_t seed = 0) {
-    std::mt19937_64 random(seed);
-    std::string text(size, '\0');
-    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= size; at += sizeof(std::uint64_t)) {
-        const std::uint64_t bits = random();
-        std::memcpy(text.data() + at, &bits, sizeof bits);
-    }
-    return text;
-}
 
 inline std::string words(std::uint64_t size) {
     std::string text;
