@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
-#include <functional>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
