@@ -143,7 +143,9 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.store.retry_for, parse_duration(v)); }},
     {kStoreSection, "stall-timeout", "", "TIME", "20s",
      "one byte must move within this time, or the attempt is given up",
-     "What crawls while others move is given up within seconds.",
+     "What crawls while others move is given up within seconds. A read that takes far longer than others of its size "
+     "is "
+     "asked again on another connection.",
      [](Config& c, std::string_view v) { return set(c.store.stall_timeout, parse_duration(v)); }},
     {kStoreSection, "max-connections", "", "N", "64 to 192, by processors", "connections to the store at most", "",
      [](Config& c, std::string_view v) { return set(c.store.max_connections, parse_number(v, 1, kMaxConnections)); }},

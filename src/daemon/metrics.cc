@@ -119,6 +119,8 @@ void add_store(Families& families, const MountFigures& figures) {
     families.counter("s3_connections_opened_total", "Connections opened.", figures.http.connections_opened);
     families.counter("s3_retries_total", "Attempts that repeated a request.", store.retries);
     families.counter("s3_slow_downs_total", "Answers that asked for fewer requests.", store.slow_downs);
+    families.counter("s3_late_reads_total", "Reads that were asked again on another connection because they were late.",
+                     store.late_reads);
     families.gauge("s3_requests_in_flight", "Requests sent and not answered yet.", store.in_flight);
     families.gauge("s3_requests_waiting", "Requests that wait to be sent, or to be sent again.", store.waiting);
     families.gauge("s3_requests_limit", "Requests in flight at most, as the store bears it now.",

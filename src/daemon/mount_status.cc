@@ -86,6 +86,9 @@ std::string store_line(const StoreActivity& store) {
     if (store.slow_downs > 0) {
         text += format(", {} answered with slow down", store.slow_downs);
     }
+    if (store.late_reads > 0) {
+        text += format(", {} asked again", counted(store.late_reads, "late read"));
+    }
     return text + "\n";
 }
 
@@ -138,8 +141,13 @@ void set_files(MountStatus& status, const fs::FileSystem& fs) {
 }
 
 void set_store(MountStatus& status, const s3::S3Statistics& store) {
-    status.store = {store.requests,  store.retries, store.slow_downs,
-                    store.in_flight, store.waiting, static_cast<std::uint64_t>(store.concurrency_limit)};
+    status.store = {store.requests,
+                    store.retries,
+                    store.slow_downs,
+                    store.late_reads,
+                    store.in_flight,
+                    store.waiting,
+                    static_cast<std::uint64_t>(store.concurrency_limit)};
 }
 
 void set_cache(MountStatus& status, const ReadStatistics& cache) {

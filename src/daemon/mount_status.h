@@ -54,6 +54,8 @@ struct StoreActivity {
     std::uint64_t retries = 0;
     // Answers that asked for fewer requests (503).
     std::uint64_t slow_downs = 0;
+    // Reads that were asked again on another connection, because others of their size are far sooner.
+    std::uint64_t late_reads = 0;
     std::uint64_t in_flight = 0;
     std::uint64_t waiting = 0;
     // In flight at most, as the store bears it now.

@@ -21,12 +21,17 @@ Traffic traffic_of(const Json& json) {
 }
 
 Json object_of(const StoreActivity& store) {
-    return {{"requests", store.requests},   {"retries", store.retries}, {"slow_downs", store.slow_downs},
-            {"in_flight", store.in_flight}, {"waiting", store.waiting}, {"limit", store.limit}};
+    return {{"requests", store.requests},
+            {"retries", store.retries},
+            {"slow_downs", store.slow_downs},
+            {"late_reads", store.late_reads},
+            {"in_flight", store.in_flight},
+            {"waiting", store.waiting},
+            {"limit", store.limit}};
 }
 
 StoreActivity activity_of(const Json& json) {
-    return {json.at("requests"),  json.at("retries"), json.at("slow_downs"),
+    return {json.at("requests"),  json.at("retries"), json.at("slow_downs"), json.at("late_reads"),
             json.at("in_flight"), json.at("waiting"), json.at("limit")};
 }
 

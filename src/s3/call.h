@@ -17,6 +17,7 @@
 #include "ckptfs/http.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
+#include "s3/late_reads.h"
 #include "s3/requests.h"
 
 namespace ckptfs::s3 {
@@ -58,6 +59,8 @@ struct Call {
     std::function<void(S3Request&)> prepare;
     // Asked before each attempt.
     std::function<HttpHeaders()> attempt_headers;
+    // What it is compared with, where it may be ended and sent again when it is late: reads only.
+    std::optional<LateReads::Kind> kind;
     // As in HttpRequest.
     std::function<bool(const HttpResponse&)> on_head;
     std::function<bool(ByteSpan)> on_body;
@@ -84,6 +87,9 @@ struct Call {
     Milliseconds attempt_timeout{0};
     int attempt = 0;
     int answered_attempt = 0;
+    // The last that was ended because it was late.
+    int late_attempt = 0;
+    int times_late = 0;
 };
 
 using SharedCall = std::shared_ptr<Call>;

@@ -82,8 +82,11 @@ void GetOperation::send() {
     call->request = get_request(request_.key);
     call->retry = retry_;
     call->is_light = request_.range && request_.range->length <= (request_.range->suffix ? kLightEnd : kLightRange);
-    call->attempt_headers = [self] { return self->attempt_headers(); };
     // The call owns these functions and calls them, so its address is good as long as they run.
+    call->attempt_headers = [self, raw = call.get()] {
+        raw->kind = self->kind();
+        return self->attempt_headers();
+    };
     call->on_head = [self, raw = call.get()](const HttpResponse& head) {
         Status taken = self->take_head(head);
         if (!taken) {
@@ -100,6 +103,15 @@ void GetOperation::send() {
     };
     call->done = [self](Result<HttpResponse> outcome) { self->finish(std::move(outcome)); };
     sender_->send(call);
+}
+
+// Whole objects are of any size.
+std::optional<LateReads::Kind> GetOperation::kind() const {
+    if (!request_.range) {
+        return std::nullopt;
+    }
+    const std::uint64_t rest = response_ && response_->length > 0 ? missing().length : request_.range->length;
+    return LateReads::kind_of("GetObject", rest);
 }
 
 HttpHeaders GetOperation::attempt_headers() const {

@@ -13,6 +13,7 @@
 
 #include "ckptfs/object_store.h"
 #include "s3/call.h"
+#include "s3/late_reads.h"
 #include "s3/request_sender.h"
 #include "s3/whole_check.h"
 
@@ -28,6 +29,7 @@ public:
 private:
     void send();
     [[nodiscard]] HttpHeaders attempt_headers() const;
+    [[nodiscard]] std::optional<LateReads::Kind> kind() const;
     [[nodiscard]] Status take_head(const HttpResponse& head);
     [[nodiscard]] Status take_first_head(const HttpResponse& head);
     [[nodiscard]] bool is_another_version(const ObjectInfo& answered) const;

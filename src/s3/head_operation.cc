@@ -29,6 +29,7 @@ void ask_for_object(const std::shared_ptr<RequestSender>& sender, S3Request requ
         return read_info(key, response, *object);
     };
     call->request = std::move(request);
+    call->kind = LateReads::kind_of(call->request.operation, 0);
     call->retry = retry;
     call->is_light = true;
     call->done = [object, done = std::move(done)](Result<HttpResponse> outcome) {

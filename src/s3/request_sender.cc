@@ -14,20 +14,6 @@
 #include "s3/signed_request.h"
 
 namespace ckptfs::s3 {
-namespace {
-
-// Short disturbances are over by then.
-constexpr Milliseconds kTellAfter{1'000};
-constexpr Milliseconds kTellEvery{30'000};
-
-// As long without an answer that shows a store is an outage; what is shorter, backoff alone gets over as fast.
-constexpr Milliseconds kOutage{5'000};
-// After one, those that wait come back spread over this, or sooner where their turn is sooner: the nodes of a job find
-// the store back in the same moment.
-constexpr Milliseconds kComeBackWithin{3'000};
-
-}  // namespace
-
 RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies)
     : transport_(dependencies.transport),
       timer_(dependencies.timer),
@@ -220,6 +206,7 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
         const MutexLock lock(mutex_);
         if (call->answered_attempt < attempt) {
             active_[call.get()] = id;
+            watch_reads();
             cancel = stopping_;
         }
     }
@@ -266,6 +253,7 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
     {
         const MutexLock lock(mutex_);
         call->answered_attempt = attempt;
+        note_read(*call, outcome);
         // Not by a request that never failed: others may fail all the while.
         outage_is_over = outcome && call->retry->has_failed && outage_was_told_ && delayed_.empty();
         outage_was_told_ = outage_was_told_ && !outage_is_over;
@@ -290,6 +278,10 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
         return;
     }
     Error& error = outcome.error();
+    if (was_late(*call, error)) {
+        retry_now(call);
+        return;
+    }
     call->retry->outcome_unknown = call->retry->outcome_unknown || error.outcome_unknown;
     if (call->stops_when_outcome_unknown && error.outcome_unknown) {
         finish(call, std::move(outcome));
@@ -311,173 +303,6 @@ void RequestSender::release_slot(const SharedCall& call, const Result<HttpRespon
         ++statistics_.slow_downs;
         queue_.limit().on_slow_down(call->sent_at, clock_.now());
     }
-}
-
-void RequestSender::recover(const SharedCall& call, Error error) {
-    switch (recovery_of(error)) {
-        case Recovery::kNone:
-            finish(call, failure(std::move(error)));
-            return;
-        case Recovery::kRefreshCredentials:
-            refresh_credentials(call, std::move(error));
-            return;
-        case Recovery::kCorrectClock:
-            correct_clock(call, std::move(error));
-            return;
-        case Recovery::kRetryOnce:
-            if (std::exchange(call->damaged_before, true)) {
-                error.retryable = false;
-                finish(call, failure(std::move(error)));
-                return;
-            }
-            retry_later(call, std::move(error));
-            return;
-        case Recovery::kRetry:
-        case Recovery::kSlowDown:
-            retry_later(call, std::move(error));
-            return;
-    }
-}
-
-void RequestSender::refresh_credentials(const SharedCall& call, Error error) {
-    if (!call->credentials) {
-        error.retryable = false;
-        finish(call, failure(std::move(error)));
-        return;
-    }
-    credentials_.refuse(call->credentials);
-    const bool again = std::exchange(call->refused_credentials, call->credentials) != nullptr;
-    call->credentials_error = error;
-    if (!again) {
-        call->expects_other_credentials = true;
-        retry_now(call);
-        return;
-    }
-    // Others may come late: written by a person or a program that is behind. The store may also have erred. It is not
-    // asked all the time, nor is the source.
-    error.retryable = true;
-    retry_later(call, std::move(error));
-}
-
-void RequestSender::correct_clock(const SharedCall& call, Error error) {
-    if (std::exchange(call->clock_corrected, true) || !call->server_time) {
-        error.retryable = false;
-        finish(call, failure(std::move(error)));
-        return;
-    }
-    const ClockCorrection::Corrected corrected = store_clock_.take(*call->server_time);
-    if (corrected.is_first) {
-        log_warning(
-            format("this machine's clock differs from the store's by {} s; requests are signed with the "
-                   "store's time: synchronise it",
-                   corrected.by.count()));
-    }
-    retry_now(call);
-}
-
-void RequestSender::retry_now(const SharedCall& call) {
-    {
-        const MutexLock lock(mutex_);
-        ++statistics_.retries;
-    }
-    send_once_more(call);
-}
-
-void RequestSender::send_once_more(const SharedCall& call) {
-    if (!call->before_retry) {
-        enqueue(call);
-        return;
-    }
-    // A copy: the call is given another while it runs.
-    const auto before_retry = call->before_retry;
-    before_retry(call);
-    leave();
-}
-
-void RequestSender::retry_later(const SharedCall& call, Error error) {
-    RetryState& retry = *call->retry;
-    const SteadyTime now = clock_.now();
-    ++retry.failed_attempts;
-    retry.has_failed = true;
-    if (!retry.failing_since) {
-        // A stall has been without progress for as long as it took to notice.
-        retry.failing_since = error.errno_value == ETIMEDOUT ? now - call->attempt_timeout : now;
-    }
-    const auto failing_for = std::chrono::duration_cast<Milliseconds>(now - *retry.failing_since);
-    std::optional<Milliseconds> delay;
-    bool dropped = false;
-    bool tell = false;
-    {
-        const MutexLock lock(mutex_);
-        delay = delay_before_retry(policy_, error, retry.failed_attempts, failing_for, random_(), call->retry_after);
-        dropped = stopping_;
-        failing_since_ = failing_since_.value_or(now);
-        if (delay && !dropped) {
-            ++statistics_.retries;
-            tell = is_worth_a_line(failing_for, now);
-            const WaitNumber wait = ++last_wait_;
-            delayed_.emplace(wait, Delayed{call, now + *delay, recovery_of(error) == Recovery::kSlowDown});
-            arm(wait, *delay);
-        }
-    }
-    if (tell) {
-        log_warning(format("{}; tried again for up to {} s", escaped(error.message), policy_.retry_for.count() / 1000));
-    }
-    if (dropped) {
-        finish(call, failure(canceled(*call)));
-        return;
-    }
-    if (!delay) {
-        retry.given_up = true;
-        // An error that new credentials would have mended stays as it is.
-        error.errno_value = recovery_of(error) == Recovery::kRefreshCredentials ? error.errno_value : EIO;
-        error.message += format("; given up after {:.1f} s without progress and {} attempts",
-                                static_cast<double>(failing_for.count()) / 1000.0, retry.failed_attempts);
-        finish(call, failure(std::move(error)));
-    }
-}
-
-void RequestSender::arm(WaitNumber wait, Milliseconds delay) {
-    timer_.after(delay, [weak = weak_from_this(), wait] {
-        if (const auto self = weak.lock()) {
-            self->wake_delayed(wait);
-        }
-    });
-}
-
-void RequestSender::end_outage(SteadyTime now) {
-    const std::optional<SteadyTime> failing_since = std::exchange(failing_since_, std::nullopt);
-    if (!failing_since || now - *failing_since < kOutage) {
-        return;
-    }
-    for (auto& [wait, delayed] : delayed_) {
-        const auto soon = std::chrono::duration_cast<Milliseconds>(kComeBackWithin * random_());
-        if (!delayed.told_to_slow_down && delayed.until > now + soon) {
-            delayed.until = now + soon;
-            arm(wait, soon);
-        }
-    }
-}
-
-bool RequestSender::is_worth_a_line(Milliseconds failing_for, SteadyTime now) {
-    const bool worth_it = failing_for >= kTellAfter && (!told_at_ || now - *told_at_ >= kTellEvery);
-    told_at_ = worth_it ? now : told_at_;
-    outage_was_told_ = outage_was_told_ || worth_it;
-    return worth_it;
-}
-
-void RequestSender::wake_delayed(WaitNumber wait) {
-    SharedCall woken;
-    {
-        const MutexLock lock(mutex_);
-        const auto found = delayed_.find(wait);
-        if (found == delayed_.end()) {
-            return;
-        }
-        woken = std::move(found->second.call);
-        delayed_.erase(found);
-    }
-    send_once_more(woken);
 }
 
 void RequestSender::finish(const SharedCall& call, Result<HttpResponse> outcome) {

@@ -5,7 +5,10 @@
 // the others wait, first come, first served, and those that failed before first of all; those that carry almost
 // no data have places of their own. An operation is given up when no byte has moved for retry_for; time in the queue
 // does not count. The first answer after an outage brings the others' next attempts forward, except where the store
-// asked for patience.
+// asked for patience. A read that is late beside others of its size is ended and sent again on another connection
+// (late_reads.h).
+//
+// request_sender_recovery.cc has what follows a failure, request_sender_reads.cc late reads.
 //
 // Ownership: the dependencies outlive the sender. Held by shared_ptr, since timers and transfers may outlast stop().
 // Threads: all functions may be called from any thread. Callbacks run without locks on an HTTP, timer or executor
@@ -32,6 +35,7 @@
 #include "s3/call.h"
 #include "s3/endpoint.h"
 #include "s3/error_table.h"
+#include "s3/late_reads.h"
 #include "s3/request_queue.h"
 #include "s3/store_habits.h"
 
@@ -53,6 +57,8 @@ struct S3Statistics {
     std::uint64_t requests = 0;
     std::uint64_t retries = 0;
     std::uint64_t slow_downs = 0;
+    // Asked again on another connection.
+    std::uint64_t late_reads = 0;
     std::uint64_t in_flight = 0;
     std::uint64_t waiting = 0;
     int concurrency_limit = 0;
@@ -117,6 +123,12 @@ private:
     void finish(const SharedCall& call, Result<HttpResponse> outcome);
     [[nodiscard]] Error canceled(const Call& call) const;
 
+    void watch_reads() REQUIRES(mutex_);
+    void look_for_late_reads();
+    void note_read(const Call& call, const Result<HttpResponse>& outcome) REQUIRES(mutex_);
+    // The attempt was ended here, to be made again.
+    [[nodiscard]] static bool was_late(const Call& call, const Error& error);
+
     // Dependencies.
     HttpTransport& transport_;
     Timer& timer_;
@@ -147,6 +159,8 @@ private:
     std::optional<SteadyTime> failing_since_ GUARDED_BY(mutex_);
     std::unordered_map<Call*, HttpTransport::Id> active_ GUARDED_BY(mutex_);
     std::uint64_t outstanding_ GUARDED_BY(mutex_) = 0;
+    LateReads late_reads_ GUARDED_BY(mutex_);
+    bool watches_reads_ GUARDED_BY(mutex_) = false;
     bool pumping_ GUARDED_BY(mutex_) = false;
     bool stopping_ GUARDED_BY(mutex_) = false;
     // The latest that a request was answered well with.

@@ -170,9 +170,11 @@ void S3Store::list(ListRequest request, StoreDone<ListResponse> done) {
         }
         done(std::move(page));
     };
-    sender_->send(make_simple_call<ListResponse>(
+    const SharedCall call = make_simple_call<ListResponse>(
         list_request(request), [](const HttpResponse& response) { return parse_list_result(response.body); },
-        std::move(answered)));
+        std::move(answered));
+    call->kind = LateReads::kind_of(call->request.operation, 0);
+    sender_->send(call);
 }
 
 void S3Store::remove(RemoveRequest request, StoreDone<void> done) {

@@ -28,7 +28,7 @@ MountStatus busy() {
     status.reads = {{"run/old.pt", 8 << 20, 2 << 20}};
     status.totals = {50 << 20, 8 << 20, 40 << 20, 7 << 20};
     status.rates = {5 << 20, 0, 4 << 20, 1 << 20};
-    status.store = {70, 3, 0, 9, 2, 64};
+    status.store = {70, 3, 0, 1, 9, 2, 64};
     status.cache_hits = 3;
     status.cache_misses = 1;
     status.memory_used = 300 << 20;
@@ -67,28 +67,29 @@ TEST(MountStatus, ADaemonOfBeforeAnUpgradeIsUnderstood) {
 }
 
 TEST(MountStatus, IsToldInWords) {
-    EXPECT_EQ(status_text(busy()),
-              "s3://bucket/run/ at /mnt/a: ckptfs 1.2.3, pid 77, mounted for 2 h 3 min\n"
-              "safe to stop: no, 1 file not saved yet, 1 rename under way\n"
-              "not written since it was mounted: 2 files\n"
-              "not published, because their writer was killed: 1 file\n"
-              "neither written again nor removed, which holds commit markers back: 2 files\n"
-              "  run/lost.pt: PutObject: AccessDenied\n"
-              "  and 1 that failed before\n"
-              "now: 5.0 MiB/s written, 0.0 read; 4.0 sent to the store, 1.0 received\n"
-              "store: 9 requests in flight of 64 at most, 2 waiting; 70 so far, 3 tried again\n"
-              "memory: 300.0 of 1000.0 MiB (640.0 resident), 100.0 MiB of it read ahead or cached; 75 % of 4 reads "
-              "came from it\n"
-              "open for writing: 3 files\n"
-              "  run/model.pt: 3.0 MiB written, 1.0 MiB in the store, 4 parts in flight\n"
-              "  run/bad.pt: failed: AccessDenied\n"
-              "  and 1 smaller\n"
-              "being read: 2 files\n"
-              "  run/old.pt: 2.0 of 8.0 MiB\n"
-              "  and 1 smaller\n"
-              "renaming: step-1\n"
-              "last problems:\n"
-              "  2026-01-01T00:00:00 warning: slow\n");
+    EXPECT_EQ(
+        status_text(busy()),
+        "s3://bucket/run/ at /mnt/a: ckptfs 1.2.3, pid 77, mounted for 2 h 3 min\n"
+        "safe to stop: no, 1 file not saved yet, 1 rename under way\n"
+        "not written since it was mounted: 2 files\n"
+        "not published, because their writer was killed: 1 file\n"
+        "neither written again nor removed, which holds commit markers back: 2 files\n"
+        "  run/lost.pt: PutObject: AccessDenied\n"
+        "  and 1 that failed before\n"
+        "now: 5.0 MiB/s written, 0.0 read; 4.0 sent to the store, 1.0 received\n"
+        "store: 9 requests in flight of 64 at most, 2 waiting; 70 so far, 3 tried again, 1 late read asked again\n"
+        "memory: 300.0 of 1000.0 MiB (640.0 resident), 100.0 MiB of it read ahead or cached; 75 % of 4 reads "
+        "came from it\n"
+        "open for writing: 3 files\n"
+        "  run/model.pt: 3.0 MiB written, 1.0 MiB in the store, 4 parts in flight\n"
+        "  run/bad.pt: failed: AccessDenied\n"
+        "  and 1 smaller\n"
+        "being read: 2 files\n"
+        "  run/old.pt: 2.0 of 8.0 MiB\n"
+        "  and 1 smaller\n"
+        "renaming: step-1\n"
+        "last problems:\n"
+        "  2026-01-01T00:00:00 warning: slow\n");
 }
 
 TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {

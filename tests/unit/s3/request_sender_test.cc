@@ -16,6 +16,7 @@
 #include "support/manual_clock.h"
 #include "support/no_credentials.h"
 #include "support/scripted_transport.h"
+#include "support/simulated_time.h"
 
 namespace ckptfs::s3 {
 
@@ -23,32 +24,6 @@ using namespace testing;
 namespace {
 
 using std::chrono::seconds;
-
-// Moves the clock from one timer to the next.
-class SimulatedTime final : public Timer {
-public:
-    Id after(Milliseconds delay, std::function<void()> run) override {
-        waiting_.emplace(clock.now() + delay, std::move(run));
-        return waiting_.size();
-    }
-    void cancel(Id) override {}
-
-    void run_until(SteadyTime end) {
-        while (!waiting_.empty() && waiting_.begin()->first <= end) {
-            const auto next = waiting_.extract(waiting_.begin());
-            move_to(next.key());
-            next.mapped()();
-        }
-        move_to(end);
-    }
-
-    ManualClock clock;
-
-private:
-    void move_to(SteadyTime time) { clock.move(std::chrono::duration_cast<Milliseconds>(time - clock.now())); }
-
-    std::multimap<SteadyTime, std::function<void()>> waiting_;
-};
 
 // A store of which tests say how it answers each key at each time of the test.
 class Outage : public ::testing::Test {
