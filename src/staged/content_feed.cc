@@ -11,7 +11,7 @@ namespace {
 
 class Feed : public std::enable_shared_from_this<Feed> {
 public:
-    Feed(WriteEnvironment& environment, FeedSource source, ByteRun run, std::shared_ptr<FileWriter> writer,
+    Feed(WriteEnvironment& environment, FeedSource source, ByteRun run, std::shared_ptr<StreamWriter> writer,
          std::function<void(Status)> done)
         : environment_(environment),
           source_(std::move(source)),
@@ -38,6 +38,10 @@ public:
             done_({});
             return;
         }
+        if (!std::exchange(begun_, true)) {
+            begin();
+            return;
+        }
         environment_.pool.take(MemoryUse::kWrite, [self = shared_from_this(), view](Buffer buffer) {
             self->buffer_ = std::move(buffer);
             self->fill(view);
@@ -49,6 +53,16 @@ private:
         const auto found = std::find_if(source_.kept.begin(), source_.kept.end(),
                                         [this](const FileRange& kept) { return kept.offset == run_.begin; });
         return found == source_.kept.end() ? nullptr : &*found;
+    }
+
+    void begin() {
+        writer_->begin_writing([self = shared_from_this()](const Status& begun) {
+            if (begun) {
+                self->go_on();
+            } else {
+                self->done_(begun);
+            }
+        });
     }
 
     void fill(const ContentView& view) {
@@ -77,14 +91,15 @@ private:
     WriteEnvironment& environment_;
     const FeedSource source_;
     ByteRun run_;
-    const std::shared_ptr<FileWriter> writer_;
+    const std::shared_ptr<StreamWriter> writer_;
     const std::function<void(Status)> done_;
+    bool begun_ = false;
     Buffer buffer_;
 };
 
 }  // namespace
 
-void feed(WriteEnvironment& environment, FeedSource source, ByteRun run, std::shared_ptr<FileWriter> writer,
+void feed(WriteEnvironment& environment, FeedSource source, ByteRun run, std::shared_ptr<StreamWriter> writer,
           std::function<void(Status)> done) {
     std::make_shared<Feed>(environment, std::move(source), run, std::move(writer), std::move(done))->go_on();
 }

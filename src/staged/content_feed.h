@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends what a file being changed holds through a writer, in order and as fast as the writer takes it.
 //
-// Holds one buffer of file data at a time. Zeros are not sent: the writer fills them in.
+// Holds one buffer of file data at a time, and none while the writer fetches what it sends before: that takes memory of
+// the same kind, and this buffer is out of reach for what frees some. Zeros are not sent: the writer fills them in.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "staged/content_view.h"
 #include "write/file_writer.h"
+#include "write/stream_writer.h"
 
 namespace ckptfs {
 
@@ -22,7 +24,7 @@ struct FeedSource {
 };
 
 // The writer's bytes end at `run.begin` or before. `done` runs on any thread.
-void feed(WriteEnvironment& environment, FeedSource source, ByteRun run, std::shared_ptr<FileWriter> writer,
+void feed(WriteEnvironment& environment, FeedSource source, ByteRun run, std::shared_ptr<StreamWriter> writer,
           std::function<void(Status)> done);
 
 }  // namespace ckptfs

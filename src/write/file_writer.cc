@@ -71,6 +71,10 @@ FileWriterImpl::~FileWriterImpl() {
 
 // --- calls from the outside
 
+void FileWriterImpl::begin_writing(Done done) {
+    enqueue(PendingBegin{std::move(done)});
+}
+
 void FileWriterImpl::write(std::uint64_t offset, WriteData data, WriteDone done) {
     enqueue(StreamWrite{{offset, std::move(data), std::move(done)}});
 }
@@ -248,6 +252,9 @@ bool FileWriterImpl::step() {
     if (std::holds_alternative<PendingTruncate>(*pending)) {
         return truncate_step(pending);
     }
+    if (std::holds_alternative<PendingBegin>(*pending)) {
+        return begin_step(pending);
+    }
     pending_.take();
     commit_requested(std::move(std::get<PendingCommit>(*pending)));
     return true;
@@ -261,6 +268,15 @@ void FileWriterImpl::prefer_next_in_order() {
     }
     // Threads that write consecutive ranges may hand them over swapped.
     pending_.prefer<StreamWrite>([end](const StreamWrite& write) { return write.offset == end; });
+}
+
+bool FileWriterImpl::begin_step(const PendingPointer& pending) {
+    if (!cycle_ready()) {
+        return false;
+    }
+    outbox_.add([pending] { std::get<PendingBegin>(*pending).done(Status()); });
+    pending_.take();
+    return true;
 }
 
 bool FileWriterImpl::write_step(const PendingPointer& pending) {

@@ -42,6 +42,7 @@ public:
     FileWriterImpl(const FileWriterImpl&) = delete;
     FileWriterImpl& operator=(const FileWriterImpl&) = delete;
 
+    void begin_writing(Done done) override;
     void write(std::uint64_t offset, WriteData data, WriteDone done) override;
     void write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) override;
     void append(WriteData data, WriteDone done) override;
@@ -75,7 +76,7 @@ private:
         // `data.buffer` counts as file data.
         bool charged = false;
     };
-    using Queue = PendingCalls<StreamWrite, PendingTruncate, PendingCommit>;
+    using Queue = PendingCalls<StreamWrite, PendingTruncate, PendingCommit, PendingBegin>;
     using Pending = Queue::Call;
     using PendingPointer = Queue::Pointer;
 
@@ -95,6 +96,7 @@ private:
     void advance() REQUIRES(mutex_);
     // One step; true when another may follow at once.
     [[nodiscard]] bool step() REQUIRES(mutex_);
+    [[nodiscard]] bool begin_step(const PendingPointer& pending) REQUIRES(mutex_);
     [[nodiscard]] bool write_step(const PendingPointer& pending) REQUIRES(mutex_);
     [[nodiscard]] bool truncate_step(const PendingPointer& pending) REQUIRES(mutex_);
     void prefer_next_in_order() REQUIRES(mutex_);

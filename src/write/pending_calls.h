@@ -38,6 +38,11 @@ struct PendingCommit {
     FileWriter::CommitDone done;
 };
 
+// Waits until writes take memory for nothing but themselves.
+struct PendingBegin {
+    FileWriter::Done done;
+};
+
 template <class... Calls>
 class PendingCalls {
 public:

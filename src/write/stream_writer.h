@@ -27,6 +27,9 @@ public:
     static std::shared_ptr<StreamWriter> create(WriteEnvironment& environment, std::string key, CommittedObject base,
                                                 KeptContent kept, Overwrite overwrite);
 
+    // Fetches what it sends once more of the committed object, as it else does at the first write. For a caller whose
+    // writes come in buffers of MemoryUse::kWrite: what is fetched waits for such buffers, too.
+    virtual void begin_writing(Done done) = 0;
     // As write(), but what would fail the file for its place is given back, and nothing has changed.
     virtual void write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) = 0;
     using FileWriter::move_to;

@@ -28,7 +28,9 @@ inline std::string words(std::uint64_t size) {
 
 class GrowingFileTest : public ::testing::TestWithParam<const char*>, protected WriterFixture {
 public:
-    GrowingFileTest() : WriterFixture(256 * kMiB, {}, GetParam()) { environment.config.staging_dir = disk.path(); }
+    explicit GrowingFileTest(std::uint64_t max_memory = 256 * kMiB) : WriterFixture(max_memory, {}, GetParam()) {
+        environment.config.staging_dir = disk.path();
+    }
     ~GrowingFileTest() override {
         staging.stop();
         executor.stop();
