@@ -158,6 +158,7 @@ private:
         std::uint64_t size = 0;
         bool last_frame_cut = false;
         bool parts_sent = false;
+        bool last_part_taken = false;
         // The last part of a container, all but its tail, which needs to know of all others.
         std::optional<Part> last_part;
         bool tail_sent = false;

@@ -59,7 +59,18 @@ bool UploadCycle::commit_step(std::uint64_t size) {
     }
     if (!std::exchange(commit_->parts_sent, true)) {
         begin_upload();
-        return send(assembler_->take_patched()) && send_last_part();
+        if (!send(assembler_->take_patched())) {
+            return false;
+        }
+    }
+    if (!commit_->last_part_taken) {
+        // The last part of a container leaves behind all others. Until these have the memory that they need, what it
+        // holds stays where it can go to the disk.
+        if (!encoder_->identity() && parts_being_prepared_ > 0) {
+            return false;
+        }
+        commit_->last_part_taken = true;
+        return send_last_part();
     }
     if (last_part_sent() && parts_under_way_ == 0) {
         complete();

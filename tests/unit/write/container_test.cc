@@ -96,6 +96,42 @@ TEST_F(ContainerTest, ManyChangedFramesOfOnePartDoNotWaitForEver) {
     EXPECT_TRUE(file("dir/file") == expected);
 }
 
+// Half of it can be compressed.
+std::string half_noise(unsigned seed) {
+    return noise(kMiB / 2, seed) + std::string(kMiB / 2, 'x');
+}
+
+TEST_F(ContainerTest, ItsLastPartHoldsNoMemoryThatAnEarlierOneWaitsFor) {
+    const auto writer = open();
+    std::string content;
+    const auto write_blocks = [&](unsigned count) {
+        for (unsigned number = 0; number < count; ++number) {
+            const std::string more = half_noise(static_cast<unsigned>(content.size() / kMiB));
+            ASSERT_TRUE(write(*writer, content.size(), more));
+            content += more;
+            ASSERT_TRUE(eventually([this] { return in_use(MemoryUse::kWrite) == 0; }));
+        }
+    };
+    write_blocks(11);
+    ASSERT_TRUE(eventually([&] {
+        relieve(writer, Relief::kSendEarly);
+        return store.calls(Operation::kUploadPart) == 1;
+    }));
+    // The last part: too small to leave early.
+    write_blocks(6);
+    ASSERT_TRUE(write(*writer, 100, "patched"));
+    content.replace(100, 7, "patched");
+    ASSERT_TRUE(eventually([this] { return in_use(MemoryUse::kReceive) == 0; }));
+    std::vector<Buffer> others = take_all(MemoryUse::kEncode);
+    Answer<Result<CommittedObject>> committed;
+    writer->commit(CommitReason::kClose, committed.callback());
+    EXPECT_TRUE(committed.here(kEventually));
+    others.clear();
+    const auto object = committed.get();
+    ASSERT_TRUE(object) << object.error().message;
+    EXPECT_TRUE(file("dir/file") == content) << file("dir/file").substr(0, 200);
+}
+
 // The disk is slow, and answers for frames that are not there any more.
 TEST_F(ContainerTest, AFrameThatIsCutWhileItGoesToTheDiskIsForgotten) {
     const auto writer = open();
