@@ -126,7 +126,8 @@ void UploadCycle::encoded(std::uint64_t sequence, Result<PartFrame>&& result) {
             return;
         }
     }
-    if (spill_when_encoded_ && sequencer_.under_way() == 0) {
+    // What has come does not wait for the rest: that may wait for memory which this holds.
+    if (spill_when_encoded_ && (sequencer_.under_way() == 0 || assembler_->open().bytes_in_memory() > 0)) {
         spill_when_encoded_ = false;
         spill_open();
     }

@@ -132,6 +132,23 @@ TEST_F(ContainerTest, ItsLastPartHoldsNoMemoryThatAnEarlierOneWaitsFor) {
     EXPECT_TRUE(file("dir/file") == content) << file("dir/file").substr(0, 200);
 }
 
+TEST_F(ContainerTest, AFrameDoesNotWaitForMemoryThatTheOneBeforeItHolds) {
+    const auto writer = open();
+    const std::string content = half_noise(1) + half_noise(2) + "more";
+    std::vector<Buffer> others = take_all(MemoryUse::kEncode);
+    ASSERT_FALSE(others.empty());
+    ASSERT_TRUE(write(*writer, 0, content));
+    ASSERT_EQ(waiting(MemoryUse::kEncode), 2U);
+    // All that can go to the disk is the unfinished frame, which comes behind the two.
+    relieve(writer, Relief::kSpillOpen);
+    others.pop_back();
+    EXPECT_TRUE(eventually([this] { return waiting(MemoryUse::kEncode) == 0; }));
+    others.clear();
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(file("dir/file") == content);
+}
+
 // The disk is slow, and answers for frames that are not there any more.
 TEST_F(ContainerTest, AFrameThatIsCutWhileItGoesToTheDiskIsForgotten) {
     const auto writer = open();
