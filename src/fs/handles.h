@@ -39,6 +39,8 @@ struct Handle {
     std::atomic<bool> has_only_truncated = false;
     // No process ever had it.
     std::atomic<bool> is_disowned = false;
+    // Of truncate(2) by name, which no process holds: nothing is written by it. Set once at open.
+    bool is_by_name = false;
     // The connection to the kernel ended before its RELEASE came.
     std::atomic<bool> is_cut_off = false;
     // The process that opened it has truncated the name once more since, and committed that.

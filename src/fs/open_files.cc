@@ -218,6 +218,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     handle->flags = request.flags;
     handle->node = node;
     handle->opener = request.opener;
+    handle->is_by_name = request.is_by_name;
     handle->inode = node->inode;
     handle->truncated_at = (request.flags & O_TRUNC) != 0 ? ++state_.truncations : 0;
     handle->opened_at = state_.truncations;

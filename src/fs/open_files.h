@@ -114,6 +114,8 @@ private:
         bool is_second_try = false;
         // Process; 0 where it cannot be seen.
         pid_t opener = 0;
+        // Of truncate(2), which tells no caller.
+        bool is_by_name = false;
         // Was told to look again, and did.
         bool expected = false;
         // The node's name and version when the store was asked.
@@ -253,14 +255,13 @@ private:
     // What an fsync by this handle has to save.
     [[nodiscard]] Written written_behind(const Handle& handle) const;
     enum class EndOfFile : std::uint8_t { kFailed, kHeldBack };
+    void note_let_go(const Handle& handle) const;
     void release_writer(const HandlePtr& handle, const Reply<void>& reply);
+    [[nodiscard]] static ReleaseAction decide_last_release(const Handle& handle);
     void release_cut_off(const HandlePtr& handle, const Reply<void>& reply);
     void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
     void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                            Reply<void> reply);
-    // Publishes nothing, and says so.
-    void abort_killed(const Handle& handle, std::function<void()> ended);
-    void give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended);
 
     // --- open_files_failures.cc
     // From its first failure on, commit markers have to wait for the file.
@@ -270,6 +271,9 @@ private:
     void note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error);
     // Answers when other mounts can see the failure, and nothing of the file is left in the store, or soon.
     void answer_failed(const Handle& handle, const Error& error, std::function<void()> answer);
+    // Publishes nothing, and says so.
+    void abort_killed(const Handle& handle, std::function<void()> ended);
+    void give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended);
     void commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
     void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                        Reply<void> reply);

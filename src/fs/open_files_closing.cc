@@ -309,22 +309,6 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     }
 }
 
-void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) {
-    give_up(handle, lost_error(*handle.writer), EndOfFile::kHeldBack, std::move(ended));
-}
-
-void OpenFiles::give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended) {
-    log_warning(escaped(why.message));
-    watch(handle.node, handle.writer, handle.opener, end);
-    abort_begins();
-    handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
-        state_.failed.when_recorded(key, [this, ended] {
-            ended();
-            abort_ends();
-        });
-    });
-}
-
 // --- fsync
 
 // POSIX: fsync flushes what the file holds, by any writer and any descriptor.
@@ -385,7 +369,26 @@ void OpenFiles::disown(HandleId id) {
     release(id, [](const Status& /*logged*/) {});
 }
 
+// While it still counts among the writable handles: the one that finds itself the last goes by it.
+void OpenFiles::note_let_go(const Handle& handle) const {
+    if (handle.is_by_name) {
+        return;
+    }
+    // A mapping outlives its descriptors: it ends with no close(2), as its process does or by munmap(2).
+    const bool mapped = handle.version->fate.state(kUnseenProcess, handle.opener).mapped;
+    handle.version->last_let_go =
+        LetGo{handle.opener, mapped ? state_.env.processes.exit_state(handle.opener) : ExitState::kRunning};
+}
+
+// A truncation by name has no opener, which is no sign of a writer that cannot be seen, or is gone: where it is the
+// last, the release before it decides.
+ReleaseAction OpenFiles::decide_last_release(const Handle& handle) {
+    const LetGo last = handle.version->last_let_go.load();
+    return decide_release(handle.version->fate.state(kUnseenProcess, last.opener), handle.is_disowned, last.end);
+}
+
 void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply) {
+    note_let_go(*handle);
     bool last_writer = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -411,10 +414,7 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
         release_cut_off(handle, reply);
         return;
     }
-    const VersionState version = handle->version->fate.state(kUnseenProcess, handle->opener);
-    // A mapping outlives its descriptors: it ends with no close(2), as its process does or by munmap(2).
-    const ExitState opener = version.mapped ? state_.env.processes.exit_state(handle->opener) : ExitState::kRunning;
-    if (decide_release(version, handle->is_disowned, opener) == ReleaseAction::kAbort) {
+    if (decide_last_release(*handle) == ReleaseAction::kAbort) {
         abort_killed(*handle, [this, handle, reply] { finish_release(handle, {}, reply); });
         return;
     }

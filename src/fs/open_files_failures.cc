@@ -68,6 +68,22 @@ void OpenFiles::answer_failed(const Handle& handle, const Error& error, std::fun
     });
 }
 
+void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) {
+    give_up(handle, lost_error(*handle.writer), EndOfFile::kHeldBack, std::move(ended));
+}
+
+void OpenFiles::give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended) {
+    log_warning(escaped(why.message));
+    watch(handle.node, handle.writer, handle.opener, end);
+    abort_begins();
+    handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
+        state_.failed.when_recorded(key, [this, ended] {
+            ended();
+            abort_ends();
+        });
+    });
+}
+
 void OpenFiles::allow_marker(const std::string& marker_key, const std::string& source_key, Reply<void> reply) {
     commit_siblings(marker_key, source_key, [this, marker_key, reply = std::move(reply)](const Status& committed) {
         if (committed) {

@@ -287,6 +287,7 @@ Result<std::optional<HandleId>> OpenFiles::open_by_name(const NodeTable::Lock& l
     OpenRequest request;
     request.node = node;
     request.flags = O_RDWR;
+    request.is_by_name = true;
     // What is being written goes on while the mount ends.
     if (node->writer != nullptr) {
         return add_handle(lock, request, node->writer, nullptr).handle;

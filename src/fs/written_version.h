@@ -2,6 +2,8 @@
 // What the handles of one version that is being written share besides its FileWriter.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "ckptfs/processes.h"
 #include "fs/version_fate.h"
 
 namespace ckptfs::fs {
@@ -64,6 +67,12 @@ private:
     std::vector<std::function<void()>> waiting_ GUARDED_BY(mutex_);
 };
 
+// Of a handle that was let go of: which process had opened it, and how that one was ending.
+struct LetGo {
+    pid_t opener = kUnseenProcess;
+    ExitState end = ExitState::kRunning;
+};
+
 struct WrittenVersion {
     // Counted in opens with O_TRUNC on this mount (SharedState::truncations).
     using Moment = std::uint64_t;
@@ -92,6 +101,8 @@ struct WrittenVersion {
     std::atomic<bool> has_lost_name = false;
     // When the first handle to write without having truncated was opened; 0 before that.
     std::atomic<Moment> joined_at = 0;
+    // Of those that a process had: the last. What a mapping has left is published, or not, for that one.
+    std::atomic<LetGo> last_let_go = LetGo{};
 
     // Another open has truncated the name while this was empty, and has joined it. Should that one write a version of
     // its own, made at this moment, it cuts this one away.

@@ -187,12 +187,12 @@ protected:
             }
         });
     }
-    Status write(HandleId handle, std::uint64_t offset, const std::string& text) {
+    Status write(HandleId handle, std::uint64_t offset, const std::string& text, bool is_page_cache = false) {
         return answer<void>([&](auto reply) {
             Buffer buffer = *pool->try_take(MemoryUse::kReceive);
             std::memcpy(buffer.data(), text.data(), text.size());
             const ByteSpan data(buffer.data(), text.size());
-            fs->write(handle, offset, WriteData{std::move(buffer), data}, Caller{kProcess, 0, 0}, reply);
+            fs->write(handle, offset, WriteData{std::move(buffer), data}, Caller{kProcess, 0, 0, is_page_cache}, reply);
         });
     }
     Status flush(HandleId handle, pid_t process = kProcess) {

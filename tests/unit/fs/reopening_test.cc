@@ -136,6 +136,31 @@ TEST_F(Reopened, IsKnownUntilItsCreateIsAnswered) {
     EXPECT_TRUE(close((*created)->opened.handle));
 }
 
+// A mapping has outlived its descriptor, and ends while the file is truncated: its RELEASE is not the last one then.
+TEST_F(FileSystemTest, ATruncationByNameThatIsTheLastDecidesAboutAMappingAsItsReleaseWould) {
+    for (const bool is_killed : {false, true}) {
+        const Result<CreatedFile> file = create("f", O_RDWR);
+        const HandleId handle = file->opened.handle;
+        ASSERT_TRUE(write(handle, 0, "before") && flush(handle));
+        ASSERT_TRUE(write(handle, 0, "after, mapped", true));
+        processes.killed = is_killed ? kProcess : 0;
+        std::promise<void> released;
+        staging->post([until = released.get_future().share()] { until.wait(); });
+        AttributeChange change;
+        change.size = 5;
+        const Result<Attributes> cut = answer<Attributes>([&](auto reply) {
+            fs->setattr(file->entry.node, std::nullopt, change, reply);
+            EXPECT_TRUE(release(handle));
+            released.set_value();
+        });
+        EXPECT_EQ(errno_of(cut), is_killed ? EIO : 0);
+        EXPECT_EQ(store.content("p/f"), is_killed ? "before" : "after");
+        EXPECT_EQ(fs->uploads().size(), 0U);
+        processes.killed = 0;
+        ASSERT_TRUE(lookup("f") && unlink("f"));
+    }
+}
+
 // The kernel may believe the size of what was given up, and would read too little, or zeros.
 TEST_F(FileSystemTest, WhoOpensWhatWasGivenUpAtAnotherSizeIsToLookAgain) {
     for (const std::string text : {"", "longer than it was"}) {
