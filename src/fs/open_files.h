@@ -228,6 +228,14 @@ private:
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
 
     // --- open_files_io.cc
+    struct KeyToCommit {
+        std::string key;
+        // It is a commit marker, and may appear.
+        bool is_allowed = false;
+    };
+    [[nodiscard]] bool publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const;
+    void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const KeyToCommit& to,
+                           CommitReason reason, Reply<void> reply);
     [[nodiscard]] bool is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const;
     // What its process has replaced since is not changed by it any more, and its close tells, too.
     [[nodiscard]] static Failure refuse_given_up(Handle& handle);
@@ -260,8 +268,6 @@ private:
     [[nodiscard]] static ReleaseAction decide_last_release(const Handle& handle);
     void release_cut_off(const HandlePtr& handle, const Reply<void>& reply);
     void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
-    void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
-                           Reply<void> reply);
 
     // --- open_files_failures.cc
     // From its first failure on, commit markers have to wait for the file.
@@ -275,8 +281,8 @@ private:
     void abort_killed(const Handle& handle, std::function<void()> ended);
     void give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended);
     void commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
-    void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
-                       Reply<void> reply);
+    void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
+                       CommitReason reason, Reply<void> reply);
     void note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended);
     void answer_drain();
     // Of files with nothing to save, which the kernel does not release any more: an upload that was begun is ended.

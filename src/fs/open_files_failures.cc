@@ -117,12 +117,11 @@ void OpenFiles::commit_siblings(const std::string& marker_key, const std::string
     all->one_more({});
 }
 
-void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
-                              Reply<void> reply) {
-    const std::string key = writer->key();
-    allow_marker(key, key, [this, node, writer, reason, reply = std::move(reply)](Status allowed) {
+void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
+                              CommitReason reason, Reply<void> reply) {
+    allow_marker(key, key, [this, node, writer, key, reason, reply = std::move(reply)](Status allowed) {
         if (allowed) {
-            commit_when_first(node, writer, reason, reply);
+            commit_when_first(node, writer, {key, true}, reason, reply);
             return;
         }
         log_error(escaped(allowed.error().message));

@@ -73,29 +73,34 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
     change->settle();
 }
 
+bool OpenFiles::publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const {
+    const bool publishes = writer.dirty() && !(saves_only_writes(reason) && writer.pristine());
+    return publishes && gate_.is_marker(key);
+}
+
 void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                                 Reply<void> reply) {
-    const bool publishes = writer->dirty() && !(saves_only_writes(reason) && writer->pristine());
-    if (publishes && gate_.is_marker(writer->key())) {
-        commit_marker(node, writer, reason, std::move(reply));
+    const std::string key = writer->key();
+    if (publishes_marker(*writer, key, reason)) {
+        commit_marker(node, writer, key, reason, std::move(reply));
     } else {
-        commit_when_first(node, writer, reason, std::move(reply));
+        commit_when_first(node, writer, {key, false}, reason, std::move(reply));
     }
 }
 
-void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
-                                  Reply<void> reply) {
-    const std::string key = writer->key();
-    const KeyOrder::Place place = state_.key_order.enter({key});
-    state_.key_order.when_first(place, [this, node, writer, reason, key, place, reply = std::move(reply)] {
+void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const KeyToCommit& to,
+                                  CommitReason reason, Reply<void> reply) {
+    const KeyOrder::Place place = state_.key_order.enter({to.key});
+    state_.key_order.when_first(place, [this, node, writer, to, reason, place, reply = std::move(reply)] {
         const auto leave = [this, place] { state_.key_order.leave(place); };
-        if (writer->key() == key) {
+        if (writer->key() == to.key && (to.is_allowed || !publishes_marker(*writer, to.key, reason))) {
             commit(node, writer, reason, reply, leave);
             return;
         }
-        // Renamed meanwhile: there is another line to wait in.
+        // Renamed meanwhile, there is another line to wait in. At a marker's name there is the gate before it, also for
+        // what had nothing to save when it came. Not asked from here: what it saves first may wait for this place.
         leave();
-        commit_when_first(node, writer, reason, reply);
+        commit_in_order(node, writer, reason, reply);
     });
 }
 

@@ -290,6 +290,43 @@ TEST_F(FailedSiblingsTest, AnOrdinaryCommitIsFourRequestsMore) {
     EXPECT_EQ(store.calls(), ordinary + 4);
 }
 
+// The gate stood open when the rename asked.
+TEST_F(FailedSiblingsTest, WhatIsSyncedWhileItsFileBecomesAMarkerWaitsForWhatFailsMeanwhile) {
+    const HandleId handle = create("m.tmp")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "one") && fsync(handle));
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [&] { return rename("m.tmp", ".metadata"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    EXPECT_TRUE(write(handle, 3, "two"));
+    auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
+    EXPECT_EQ(synced.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+    fail_shard();
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_EQ(errno_of(synced.get()), EIO);
+    EXPECT_EQ(store.content("p/.metadata"), "one");
+    EXPECT_EQ(errno_of(close(handle)), EIO);
+}
+
+// When the sync came there was nothing to save.
+TEST_F(FailedSiblingsTest, WhatIsWrittenToAMarkerWhileItsSyncWaitsIsHeldBackToo) {
+    const HandleId handle = create(".metadata")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "one") && fsync(handle));
+    store.hold(Operation::kCopy);
+    store.inject({Operation::kCopy, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    auto renamed = std::async(std::launch::async, [&] { return rename(".metadata", "m"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
+    EXPECT_EQ(synced.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+    EXPECT_TRUE(write(handle, 3, "two"));
+    fail_shard();
+    store.release(Operation::kCopy);
+    EXPECT_FALSE(renamed.get());
+    EXPECT_EQ(errno_of(synced.get()), EIO);
+    EXPECT_EQ(store.content("p/.metadata"), "one");
+    EXPECT_EQ(errno_of(close(handle)), EIO);
+}
+
 TEST_F(FailedSiblingsTest, AnOpenFileOfThisMountIsSavedBeforeTheMarker) {
     const HandleId handle = create("shard")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "so far"));
