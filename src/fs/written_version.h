@@ -68,7 +68,8 @@ private:
 };
 
 // Of a handle that was let go of: which process had opened it, and how that one was ending.
-struct LetGo {
+// As one word: clang calls a library for an atomic struct that is aligned to less than its size.
+struct alignas(8) LetGo {
     pid_t opener = kUnseenProcess;
     ExitState end = ExitState::kRunning;
 };
