@@ -194,7 +194,8 @@ class Rules(OpenRules):
                 # What it opened was replaced, and the name has another inode now.
                 gone |= {"ESTALE"}
             # "The content that the file began from goes with its name", and of what replaced it nothing was written.
-            gone |= {"EIO"} if file.path is None and file.abandoned else set()
+            nothing_before = file.path is None or ABSENT in self.names[file.path].may
+            gone |= {"EIO", "ESTALE"} if file.abandoned and nothing_before else set()
             self.refused(call, result, *writing, *gone, *self.may_conflict(file))
         elif file.path is None and (file.ordered or file.appended_to):
             pass  # "What is written to it leads nowhere."

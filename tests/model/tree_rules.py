@@ -6,7 +6,7 @@ import time
 from calls import Call
 from marker_rules import MARKER, MarkerRules
 from pattern import pattern
-from reference import ABSENT, BATCHED, TTL, Outcome
+from reference import ABSENT, BATCHED, CREATES, TTL, Outcome
 
 
 class Model(MarkerRules):
@@ -15,6 +15,11 @@ class Model(MarkerRules):
     def quiet_below(self, directory: str) -> bool:
         return (not any(self.names[path].active for path in self.below(directory))
                 and not any(file.busy and file.path and file.path.startswith(directory + "/") for file in self.files()))
+
+    def is_made_below(self, directory: str) -> bool:
+        """By an open under way: whether it finds the directory before or after a rename decides what its name will be."""
+        return any(call.step["do"] == "open" and call.step["flags"] in CREATES
+                   and call.step["path"].startswith(directory + "/") for call in self.calls.values())
 
     def mkdir_ready(self, step):
         return step["path"] not in self.lost_directories
@@ -153,7 +158,7 @@ class Model(MarkerRules):
     def rename_tree_ready(self, step):
         path, other = step["path"], step["other"]
         return (path in self.directories and other not in self.directories | self.lost_directories and path != other
-                and self.quiet_below(path) and self.quiet_below(other)
+                and self.quiet_below(path) and self.quiet_below(other) and not self.is_made_below(path)
                 and all(self.names[each].may == {ABSENT} for each in self.below(other))
                 and not any(file.path and file.path.startswith(other + "/") for file in self.files())
                 and not any(self.names[each].at_rest for each in self.below(path)))
