@@ -383,18 +383,18 @@ std::vector<NodePtr> NodeTable::with_writers(const Lock&) const {
     return writing;
 }
 
-std::vector<NodePtr> NodeTable::files_below(const Lock& lock, const NodePtr& directory) const {
-    std::vector<NodePtr> files;
+std::vector<NodePtr> NodeTable::objects_below(const Lock& lock, const NodePtr& directory) const {
+    std::vector<NodePtr> objects;
     for (const auto& [name, child] : directory->children) {
         const NodePtr node = find(lock, child->id);
-        if (node->type == FileType::kFile) {
-            files.push_back(node);
+        if (node->type == FileType::kFile || node->type == FileType::kSymlink) {
+            objects.push_back(node);
         } else {
-            const std::vector<NodePtr> below = files_below(lock, node);
-            files.insert(files.end(), below.begin(), below.end());
+            const std::vector<NodePtr> below = objects_below(lock, node);
+            objects.insert(objects.end(), below.begin(), below.end());
         }
     }
-    return files;
+    return objects;
 }
 
 }  // namespace ckptfs::fs

@@ -254,8 +254,8 @@ public:
     void stop_following(const Lock& lock, const NodePtr& node) REQUIRES(node_table);
     [[nodiscard]] static std::vector<NodePtr> followers(const Lock&, const Node& node) REQUIRES(node_table);
     [[nodiscard]] std::vector<NodePtr> with_writers(const Lock&) const REQUIRES(node_table);
-    // All file nodes that have a name below the directory.
-    [[nodiscard]] std::vector<NodePtr> files_below(const Lock& lock, const NodePtr& directory) const
+    // All files and symbolic links that have a name below the directory.
+    [[nodiscard]] std::vector<NodePtr> objects_below(const Lock& lock, const NodePtr& directory) const
         REQUIRES(node_table);
     [[nodiscard]] std::size_t size(const Lock&) const REQUIRES(node_table) { return nodes_.size(); }
     // Sockets and FIFOs that have a name.

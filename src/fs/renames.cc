@@ -398,12 +398,12 @@ void Renames::note_moved_directory(const Move& move, const Copies& copies) {
             return !state_.nodes.is_below(lock, *node, *move.node);
         };
         std::erase_if(overtaken, lies_elsewhere);
-        std::vector<std::pair<NodePtr, std::string>> files;
-        for (const NodePtr& node : state_.nodes.files_below(lock, move.node)) {
-            files.emplace_back(node, state_.key(lock, *node));
+        std::vector<std::pair<NodePtr, std::string>> objects;
+        for (const NodePtr& node : state_.nodes.objects_below(lock, move.node)) {
+            objects.emplace_back(node, state_.key(lock, *node));
         }
         state_.nodes.move(lock, move.node, move.new_parent, move.new_name);
-        for (const auto& [node, old_key] : files) {
+        for (const auto& [node, old_key] : objects) {
             const auto copied = copies.find(old_key);
             if (copied != copies.end()) {
                 tell_writers.push_back(note_moved_file(lock, node, copied->second));
@@ -439,7 +439,7 @@ Status Renames::commit_writers_below(const Move& move) {
     std::vector<std::string> marker_keys;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        for (const NodePtr& node : state_.nodes.files_below(lock, move.node)) {
+        for (const NodePtr& node : state_.nodes.objects_below(lock, move.node)) {
             if (node->writer == nullptr) {
                 continue;
             }

@@ -124,10 +124,12 @@ TEST_F(NodeTableTest, KnowsWhatLiesBelow) {
     const NodePtr directory = add(lock, table.root(), "d", FileType::kDirectory);
     const NodePtr inner = add(lock, directory, "e", FileType::kDirectory);
     const NodePtr file = add(lock, inner, "f", FileType::kFile);
+    const NodePtr link = add(lock, inner, "l", FileType::kSymlink);
+    add(lock, inner, "s", FileType::kSocket);
     add(lock, table.root(), "g", FileType::kFile);
     EXPECT_TRUE(table.is_below(lock, *inner, *directory));
     EXPECT_FALSE(table.is_below(lock, *directory, *inner));
-    EXPECT_EQ(table.files_below(lock, directory), std::vector<NodePtr>{file});
+    EXPECT_EQ(table.objects_below(lock, directory), (std::vector<NodePtr>{file, link}));
 }
 
 }  // namespace

@@ -119,6 +119,20 @@ TEST_F(SymlinksTest, RenameMovesIt) {
     EXPECT_EQ(readlink(moved->node).value(), "a");
 }
 
+// The copy has an ETag of its own.
+TEST_F(SymlinksTest, IsReadAfterItsDirectoryWasRenamed) {
+    put_link("p/d/link", "a");
+    put_link("p/d/deep/link", "b");
+    const NodeId directory = lookup("d")->node;
+    const NodeId link = lookup("link", directory)->node;
+    const NodeId deep = lookup("link", lookup("deep", directory)->node)->node;
+    ASSERT_TRUE(rename("d", "e"));
+    EXPECT_EQ(readlink(link).value_or("?"), "a");
+    EXPECT_EQ(readlink(deep).value_or("?"), "b");
+    EXPECT_EQ(lookup("link", lookup("e")->node)->node, link);
+    EXPECT_EQ(getattr(link)->size, 1U);
+}
+
 TEST(SymlinkObject, HostileOnesAreFilesOrErrors) {
     const PutRequest made = symlink_object("p/link", "target");
     ObjectInfo object;
