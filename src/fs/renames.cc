@@ -108,16 +108,21 @@ Status Renames::check_target(Move& move) {
     if (move.no_replace && (target->object || target->is_directory)) {
         return failure(EEXIST, move.new_key + " exists");
     }
-    if (!is_directory || !target->is_directory) {
+    if (!is_directory) {
         return {};
     }
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr there = state_.nodes.child(lock, move.new_parent, move.new_name);
-        if (there != nullptr && NodeTable::holds_special(lock, *there)) {
+        // What the bucket does not show yet would be published over what is renamed.
+        if (there != nullptr && (NodeTable::holds_special(lock, *there) || NodeTable::holds_writer(lock, *there))) {
             return failure(ENOTEMPTY, move.new_key + " is not empty");
         }
     }
+    return target->is_directory ? check_is_empty(move) : Status{};
+}
+
+Status Renames::check_is_empty(Move& move) {
     ListRequest list;
     list.prefix = move.new_key + "/";
     list.max_keys = 2;

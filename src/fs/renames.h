@@ -61,6 +61,8 @@ private:
     Status rename_now(const Request& request);
     Result<Move> resolve(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name);
     Status check_target(Move& move);
+    // The directory that is to be replaced, as the bucket shows it.
+    Status check_is_empty(Move& move);
     Status rename_file(const Move& move);
     // Done where the file could be published under its new name at once.
     Result<bool> publish_under_new_name(const Move& move);

@@ -264,6 +264,23 @@ TEST_F(FileSystemTest, ADirectoryIsNotRenamedOntoOneThatHoldsSomething) {
     EXPECT_EQ(errno_of(rename("c", "b")), ENOTEMPTY);
 }
 
+TEST_F(FileSystemTest, ADirectoryIsNotRenamedOntoOneThatHoldsAFileThatIsNotSavedYet) {
+    const NodeId source = mkdir("a")->node;
+    const HandleId kept = create("file", O_WRONLY, source)->opened.handle;
+    ASSERT_TRUE(write(kept, 0, "renamed"));
+    ASSERT_TRUE(close(kept));
+    const NodeId target = mkdir("b")->node;
+    const HandleId handle = create("file", O_WRONLY, target)->opened.handle;
+    EXPECT_EQ(errno_of(rename("a", "b")), ENOTEMPTY) << "nothing was written to it";
+    ASSERT_TRUE(write(handle, 0, "of the other"));
+    EXPECT_EQ(errno_of(rename("a", "b")), ENOTEMPTY);
+    ASSERT_TRUE(unlink("file", target));
+    EXPECT_TRUE(rename("a", "b")) << "what has no name is in no directory";
+    EXPECT_TRUE(write(handle, 12, "leads nowhere"));
+    EXPECT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/b/file"), "renamed");
+}
+
 // Another mount has just replaced it: the pages that the kernel has are of another version than what was renamed.
 TEST_F(FileSystemTest, ARenameTakesNoPagesOfAnOldVersionAlong) {
     for (const char* name : {"old", "new"}) {
