@@ -142,6 +142,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
             state_.contents.remember(writer->key(), object->etag, {FileType::kFile, object->size});
             if (!object->etag.empty()) {
                 state_.leftovers.forget(writer->key());
+                state_.leftovers.published(writer->key(), object->etag, version);
             }
             note_committed(node, *object, only_appended);
             if (!object->etag.empty()) {

@@ -11,7 +11,12 @@ Status remove_pinned(ObjectStore& store, const std::string& key, const std::stri
     return wait_for<void>([&](auto done) { store.remove({key, etag}, done); });
 }
 
-// The ETag that is there; empty for none.
+bool is_another_version(const Status& removed) {
+    return !removed && removed.error().errno_value == ESTALE;
+}
+
+}  // namespace
+
 Result<std::string> current_etag(ObjectStore& store, const std::string& key) {
     const Result<ObjectInfo> object = wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });
     if (object) {
@@ -19,12 +24,6 @@ Result<std::string> current_etag(ObjectStore& store, const std::string& key) {
     }
     return object.error().errno_value == ENOENT ? Result<std::string>(std::string()) : failure(object.error());
 }
-
-bool is_another_version(const Status& removed) {
-    return !removed && removed.error().errno_value == ESTALE;
-}
-
-}  // namespace
 
 Status remove_version(ObjectStore& store, const std::string& key, const std::string& etag) {
     Status removed = remove_pinned(store, key, etag);

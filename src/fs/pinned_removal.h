@@ -10,6 +10,9 @@
 
 namespace ckptfs::fs {
 
+// Of what is there; empty for none.
+Result<std::string> current_etag(ObjectStore& store, const std::string& key);
+
 // Removes only this version; success also where another one is there, or none.
 Status remove_version(ObjectStore& store, const std::string& key, const std::string& etag);
 

@@ -142,16 +142,12 @@ Status Renames::check_is_empty(Move& move) {
 // --- files
 
 Status Renames::rename_file(const Move& move) {
-    const Result<bool> published = publish_under_new_name(move);
-    if (!published) {
-        return failure(published.error());
+    Result<bool> done = publish_under_new_name(move);
+    if (done && !*done) {
+        done = remove_if_left_over(move);
     }
-    if (*published) {
-        return {};
-    }
-    const std::optional<ObjectVersion> known = committed_version(*move.node);
-    if (known && state_.leftovers.has(move.old_key, known->etag, move.new_key)) {
-        return remove_leftover(move, known->etag);
+    if (!done || *done) {
+        return done ? Status{} : failure(done.error());
     }
     const Result<Copied> copied =
         copy_object(state_.env.store, move.old_key, move.new_key, CopyOptions{move.no_replace});
@@ -235,17 +231,17 @@ Result<bool> Renames::publish_under_new_name(const Move& move) {
     if (!version->renames.begin()) {
         return failure(writer->failed().value_or(lost_error(*writer)));
     }
-    Result<bool> published = publish_under_new_name(move, writer, *version);
+    Result<bool> published = publish_under_new_name(move, writer, version);
     version->renames.end();
     return published;
 }
 
 Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared_ptr<FileWriter>& writer,
-                                             const WrittenVersion& version) {
+                                             const std::shared_ptr<WrittenVersion>& version) {
     if (const std::optional<Error> failed = writer->failed()) {
         return failure(*failed);
     }
-    if (version.fate.left_by_killed_writer()) {
+    if (version->fate.left_by_killed_writer()) {
         return failure(lost_error(*writer));
     }
     const std::optional<ObjectVersion> in_bucket = committed_version(*move.node);
@@ -268,19 +264,38 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     for (const std::shared_ptr<FileWriter>& other : replaced) {
         open_files_.orphan(other);
     }
-    if (in_bucket) {
-        if (const Status removed = remove_leftover(move, in_bucket->etag); !removed) {
-            return failure(removed.error());
-        }
+    if (!in_bucket) {
+        return true;
     }
-    return true;
+    const std::optional<ObjectVersion> now = committed_version(*move.node);
+    const Status removed =
+        remove_leftover(move, {in_bucket->etag, move.new_key, now ? now->etag : std::string(), version});
+    return removed ? Result<bool>(true) : failure(removed.error());
 }
 
-Status Renames::remove_leftover(const Move& move, const std::string& etag) {
-    Status removed = remove_version(state_.env.store, move.old_key, etag);
+Result<bool> Renames::remove_if_left_over(const Move& move) {
+    const std::optional<ObjectVersion> known = committed_version(*move.node);
+    const auto left = known ? state_.leftovers.find(move.old_key, known->etag, move.new_key) : std::nullopt;
+    if (!left) {
+        return false;
+    }
+    const Result<std::string> there = current_etag(state_.env.store, move.new_key);
+    if (!there) {
+        return failure(there.error());
+    }
+    if (there->empty() || *there != left->published) {
+        state_.leftovers.forget(move.old_key);
+        return false;
+    }
+    const Status removed = remove_leftover(move, *left);
+    return removed ? Result<bool>(true) : failure(removed.error());
+}
+
+Status Renames::remove_leftover(const Move& move, const LeftoverName& left) {
+    Status removed = remove_version(state_.env.store, move.old_key, left.etag);
     state_.leftovers.forget(move.old_key);
     if (!removed) {
-        state_.leftovers.add(move.old_key, etag, move.new_key);
+        state_.leftovers.add(move.old_key, left);
     }
     if (removed) {
         // The kernel takes the target for what was removed, until it looks again.

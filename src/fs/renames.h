@@ -67,10 +67,12 @@ private:
     // Done where the file could be published under its new name at once.
     Result<bool> publish_under_new_name(const Move& move);
     Result<bool> publish_under_new_name(const Move& move, const std::shared_ptr<FileWriter>& writer,
-                                        const WrittenVersion& version);
+                                        const std::shared_ptr<WrittenVersion>& version);
     // What stayed under the old name where a file was published under its new one. The same rename, tried again,
-    // removes it: it is an earlier version, and is not to replace the later one.
-    Status remove_leftover(const Move& move, const std::string& etag);
+    // removes it where the new name still has the file: it is an earlier version, and is not to replace the later one.
+    Status remove_leftover(const Move& move, const LeftoverName& left);
+    // False, and no change, where there is none.
+    Result<bool> remove_if_left_over(const Move& move);
     [[nodiscard]] std::optional<ObjectVersion> committed_version(const Node& node) const;
     // The node is this version, and the name leads to it.
     void note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name, const Copied& copied);

@@ -408,22 +408,73 @@ TEST_F(FileSystemTest, ADirectoryOfWhatIsBeingWrittenIsThere) {
     EXPECT_EQ(store.content("p/d/new"), "text");
 }
 
-// What was left of a failed rename was removed by hand, and is made again with the same bytes.
-TEST_F(FileSystemTest, ARenameOfWhatOnlyLooksLikeALeftoverCopiesIt) {
+// A rename that publishes "two" as f, and leaves "one" as f.tmp.
+class ALeftover : public FileSystemTest {
+protected:
+    void leave() {
+        save("f.tmp", "one");
+        handle = open(lookup("f.tmp")->node, O_RDWR)->handle;
+        ASSERT_TRUE(write(handle, 0, "two"));
+        store.inject({Operation::kRemove, "p/f.tmp", store_error(EACCES, "AccessDenied", 403), 0, 100, false});
+        EXPECT_FALSE(rename("f.tmp", "f"));
+        store.clear_faults();
+        ASSERT_EQ(store.content("p/f"), "two");
+        ASSERT_EQ(store.content("p/f.tmp"), "one");
+    }
+    void close_and_wait() {
+        static_cast<void>(close(handle));
+        clock.advance(Milliseconds(1001));
+    }
+    HandleId handle = 0;
+};
+
+// It was removed by hand, and is made again with the same bytes.
+TEST_F(ALeftover, IsCopiedWhereItOnlyLooksLikeOne) {
     store.make_etags_of_content();
-    save("f.tmp", "one");
-    const HandleId handle = open(lookup("f.tmp")->node, O_RDWR)->handle;
-    ASSERT_TRUE(write(handle, 0, "two"));
-    store.inject({Operation::kRemove, "p/f.tmp", store_error(EACCES, "AccessDenied", 403), 0, 100, false});
-    EXPECT_FALSE(rename("f.tmp", "f"));
-    store.clear_faults();
-    static_cast<void>(close(handle));
-    ASSERT_EQ(store.content("p/f"), "two");
-    clock.advance(Milliseconds(1001));
+    leave();
+    close_and_wait();
     ASSERT_TRUE(lookup("f.tmp") && unlink("f.tmp"));
     save("f.tmp", "one");
     ASSERT_TRUE(rename("f.tmp", "f"));
     EXPECT_EQ(store.content("p/f"), "one");
+}
+
+TEST_F(ALeftover, DoesNotReplaceWhatWasWrittenSince) {
+    leave();
+    ASSERT_TRUE(write(handle, 3, " and three"));
+    ASSERT_TRUE(fsync(handle));
+    ASSERT_TRUE(rename("f.tmp", "f"));
+    close_and_wait();
+    EXPECT_EQ(store.keys(), Names{"p/f"});
+    EXPECT_EQ(store.content("p/f"), "two and three");
+}
+
+TEST_F(ALeftover, IsCopiedWhereTheNewNameIsFree) {
+    leave();
+    close_and_wait();
+    ASSERT_TRUE(rename("f", "f.bak"));
+    ASSERT_TRUE(rename("f.tmp", "f"));
+    EXPECT_EQ(store.content("p/f"), "one");
+    EXPECT_EQ(store.content("p/f.bak"), "two");
+    EXPECT_FALSE(store.exists("p/f.tmp"));
+}
+
+TEST_F(ALeftover, IsCopiedWhereTheNewNameWasRemoved) {
+    leave();
+    close_and_wait();
+    ASSERT_TRUE(unlink("f"));
+    ASSERT_TRUE(rename("f.tmp", "f"));
+    EXPECT_EQ(store.content("p/f"), "one");
+    EXPECT_FALSE(store.exists("p/f.tmp"));
+}
+
+TEST_F(ALeftover, IsCopiedOverWhatAnotherMountHasWritten) {
+    leave();
+    close_and_wait();
+    store.put_object("p/f", "of another");
+    ASSERT_TRUE(rename("f.tmp", "f"));
+    EXPECT_EQ(store.content("p/f"), "one");
+    EXPECT_FALSE(store.exists("p/f.tmp"));
 }
 
 }  // namespace
