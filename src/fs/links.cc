@@ -12,6 +12,10 @@
 namespace ckptfs::fs {
 
 void Links::link(NodeId id, NodeId new_parent, std::string new_name, Reply<Entry> reply) {
+    if (const Status allowed = lookups_.may_be_taken(new_parent, new_name); !allowed) {
+        reply(failure(allowed.error()));
+        return;
+    }
     std::vector<NameInDirectory> names = {{new_parent, new_name}};
     {
         const NodeTable::Lock lock = state_.nodes.lock();

@@ -135,7 +135,14 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
 void Lookups::find(std::string key, Reply<FoundName> reply) {
     // Of the longest keys there are no directories.
     const bool may_be_directory = key.size() < kMaxKeyBytes;
-    auto inquiry = std::make_shared<Inquiry>(std::move(reply), may_be_directory ? 2 : 1);
+    auto inquiry = std::make_shared<Inquiry>(
+        [this, key, reply = std::move(reply)](Result<FoundName> found) {
+            if (found) {
+                hidden_.found(key, found->is_hidden, state_.env.clock.now());
+            }
+            reply(std::move(found));
+        },
+        may_be_directory ? 2 : 1);
     ListRequest list;
     list.prefix = key + "/";
     list.max_keys = 1;
@@ -250,6 +257,20 @@ void Lookups::found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, 
     if (const NodePtr node = state_.nodes.child(lock, parent, name)) {
         state_.nodes.unlink(lock, node);
     }
+}
+
+Status Lookups::may_be_taken(const NodeTable::Lock& lock, const Node& parent, const std::string& name) const {
+    const std::string key = state_.key(lock, parent) + name;
+    if (hidden_.has(key, state_.env.clock.now())) {
+        return failure(EBUSY, key + ": a rename of this directory is not finished");
+    }
+    return {};
+}
+
+Status Lookups::may_be_taken(NodeId parent, const std::string& name) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const Result<NodePtr> directory = state_.directory(lock, parent);
+    return directory ? may_be_taken(lock, **directory, name) : Status{};
 }
 
 void Lookups::report_hidden(const std::string& key) {

@@ -13,6 +13,7 @@
 #include <unordered_set>
 
 #include "base/mutex.h"
+#include "fs/hidden_names.h"
 #include "fs/rename_repairs.h"
 #include "fs/shared_state.h"
 #include "fs/unlink_batches.h"
@@ -51,6 +52,10 @@ public:
     // A process wants to do something other than unlink it.
     void look_at_failed_name(const NodeTable::Lock& lock, const NodePtr& node) REQUIRES(node_table);
     void report_hidden(const std::string& key);
+    // EBUSY where a directory's rename hides the name, as the lookup has found that the kernel made for this.
+    [[nodiscard]] Status may_be_taken(const NodeTable::Lock& lock, const Node& parent, const std::string& name) const
+        REQUIRES(node_table);
+    [[nodiscard]] Status may_be_taken(NodeId parent, const std::string& name) const;
     // A listing showed this file.
     void note_listed(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked) {
         batches_.listed().add(directory, name, version, asked);
@@ -82,6 +87,7 @@ private:
     SharedState& state_;
     RenameRepairs& repairs_;
     UnlinkBatches& batches_;
+    HiddenNames hidden_;
 
     Mutex reported_mutex_;
     // Bounded: beyond it keys go unreported.

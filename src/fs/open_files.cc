@@ -89,21 +89,11 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             created = failure(valid.error());
         } else if (const NodePtr node = state_.nodes.child(lock, *parent, name);
                    node == nullptr || !(node->is_known_here() || state_.is_fresh(lock, *node))) {
-            static_cast<void>(is_second_try(lock, caller.thread, parent_id, name));
             OpenRequest request;
-            request.node = state_.nodes.link_new(lock, *parent, name, FileType::kFile);
-            state_.note_names_changed(lock, **parent);
             request.flags = flags;
             request.opener = process;
             request.thread = caller.thread;
-            request.node->checked = state_.env.clock.now();
-            const std::string key = state_.key(lock, *request.node);
-            CreatedFile file;
-            file.opened = add_handle(lock, request, state_.make_writer(key, flags, std::nullopt), nullptr);
-            request.node->version->fate.made(process);
-            handles_.find(file.opened.handle)->has_only_truncated = (flags & O_TRUNC) != 0;
-            file.entry = state_.entry(lock, *request.node);
-            created = file;
+            created = make_file(lock, request, *parent, name);
         } else if ((flags & O_EXCL) != 0) {
             created = failure(EEXIST, name + " exists");
         } else {
@@ -130,6 +120,24 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             reply(std::move(file));
         });
     }
+}
+
+Result<CreatedFile> OpenFiles::make_file(const NodeTable::Lock& lock, OpenRequest& request, const NodePtr& parent,
+                                         const std::string& name) {
+    if (const Status allowed = lookups_.may_be_taken(lock, *parent, name); !allowed) {
+        return failure(allowed.error());
+    }
+    static_cast<void>(is_second_try(lock, request.thread, parent->id, name));
+    request.node = state_.nodes.link_new(lock, parent, name, FileType::kFile);
+    state_.note_names_changed(lock, *parent);
+    request.node->checked = state_.env.clock.now();
+    const std::string key = state_.key(lock, *request.node);
+    CreatedFile file;
+    file.opened = add_handle(lock, request, state_.make_writer(key, request.flags, std::nullopt), nullptr);
+    request.node->version->fate.made(request.opener);
+    handles_.find(file.opened.handle)->has_only_truncated = (request.flags & O_TRUNC) != 0;
+    file.entry = state_.entry(lock, *request.node);
+    return file;
 }
 
 bool OpenFiles::waits_for_its_name(const NodeTable::Lock& /*lock*/, const Node& node, std::function<void()> run) {

@@ -133,6 +133,8 @@ private:
     using OpenRequestPtr = std::shared_ptr<OpenRequest>;
 
     [[nodiscard]] Status may_write() const;
+    Result<CreatedFile> make_file(const NodeTable::Lock& lock, OpenRequest& request, const NodePtr& parent,
+                                  const std::string& name) REQUIRES(node_table);
     void open_for_reading(const OpenRequestPtr& request);
     [[nodiscard]] static bool may_be_released(const FileWriter& writer, const OpenRequest& request);
     void open_for_writing(const OpenRequestPtr& request);

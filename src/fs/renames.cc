@@ -18,7 +18,9 @@ namespace ckptfs::fs {
 
 void Renames::rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                      Reply<void> reply) {
-    const Request request{parent, std::move(name), new_parent, std::move(new_name), flags};
+    Request request{parent, std::move(name), new_parent, std::move(new_name), flags, {}};
+    // Before it waits for its turn.
+    request.may_be_taken = lookups_.may_be_taken(new_parent, request.new_name);
     answer_in_order<void>(state_, {{parent, request.name}, {new_parent, request.new_name}}, std::move(reply),
                           [this, request] { return rename_now(request); });
 }
@@ -38,10 +40,14 @@ Status Renames::rename_now(const Request& request) {
     if (move->old_key == move->new_key) {
         return {};
     }
+    const bool is_directory = move->node->type == FileType::kDirectory;
+    if (const Status possible = is_directory ? Status{} : request.may_be_taken; !possible) {
+        return possible;
+    }
     if (const Status possible = check_target(*move); !possible) {
         return possible;
     }
-    const Status renamed = move->node->type == FileType::kDirectory ? rename_directory(*move) : rename_file(*move);
+    const Status renamed = is_directory ? rename_directory(*move) : rename_file(*move);
     if (!renamed) {
         return renamed;
     }
@@ -51,7 +57,7 @@ Status Renames::rename_now(const Request& request) {
         state_.note_names_changed(lock, *move->old_parent);
         state_.note_names_changed(lock, *move->new_parent);
     }
-    if (move->node->type != FileType::kDirectory) {
+    if (!is_directory) {
         end_overtaken(*move);
     }
     lookups_.forget_listed(move->old_parent->id, request.name);
@@ -91,8 +97,8 @@ Result<Renames::Move> Renames::resolve(NodeId parent, const std::string& name, N
     return move;
 }
 
-// The kernel has just looked the target up and refuses a file over a directory and the reverse by itself; the bucket is
-// asked only where that is not enough.
+// The kernel has just looked the target up and refuses a file over a directory and the reverse by itself, and what that
+// lookup found hidden is refused to a file before; the bucket is asked only where that is not enough.
 Status Renames::check_target(Move& move) {
     const bool is_directory = move.node->type == FileType::kDirectory;
     if (!move.no_replace && !is_directory) {

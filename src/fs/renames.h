@@ -43,6 +43,8 @@ private:
         NodeId new_parent = 0;
         std::string new_name;
         unsigned flags = 0;
+        // Where it is a file's: directories ask again.
+        Status may_be_taken;
     };
     struct Move {
         NodePtr node;

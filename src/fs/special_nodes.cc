@@ -14,6 +14,10 @@ namespace ckptfs::fs {
 
 void SpecialNodes::make(NodeId parent, std::string name, FileType type, SpecialAttributes attributes,
                         Reply<Entry> reply) {
+    if (const Status allowed = lookups_.may_be_taken(parent, name); !allowed) {
+        reply(failure(allowed.error()));
+        return;
+    }
     attributes.modified = state_.env.clock.wall_now();
     // After what this mount is making or removing under the name.
     answer_in_order<Entry>(state_, {{parent, name}}, std::move(reply), [this, parent, name, type, attributes] {

@@ -14,6 +14,10 @@
 namespace ckptfs::fs {
 
 void Symlinks::create(NodeId parent, std::string name, std::string target, Reply<Entry> reply) {
+    if (const Status allowed = lookups_.may_be_taken(parent, name); !allowed) {
+        reply(failure(allowed.error()));
+        return;
+    }
     answer_in_order<Entry>(state_, {{parent, name}}, std::move(reply),
                            [this, parent, name, target] { return create_now(parent, name, target); });
 }

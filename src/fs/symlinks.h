@@ -15,7 +15,7 @@ class Symlinks {
 public:
     Symlinks(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
 
-    // EEXIST where another mount or client was first.
+    // EEXIST where another mount or client was first, EBUSY where a directory's rename hides the name.
     void create(NodeId parent, std::string name, std::string target, Reply<Entry> reply);
     // ESTALE where the link has been replaced.
     void read(NodeId node, Reply<std::string> reply);

@@ -301,9 +301,16 @@ def test_a_hidden_name_cannot_be_made(mount, simulator, prefix, in_background):
         (other / "new").mkdir()
     assert refused.value.errno == errno.EBUSY
     (other / "third").mkdir()
-    with pytest.raises(OSError) as refused:
-        os.rename(other / "third", other / "new")
-    assert refused.value.errno == errno.EBUSY
+    (other / "file").write_bytes(b"x")
+    for take in (lambda: os.rename(other / "third", other / "new"),
+                 lambda: os.rename(other / "file", other / "new"),
+                 lambda: (other / "new").write_bytes(b"x"),
+                 lambda: (other / "new").symlink_to("file"),
+                 lambda: os.mkfifo(other / "new")):
+        with pytest.raises(OSError) as refused:
+            take()
+        assert refused.value.errno == errno.EBUSY
     (other / "third").rmdir()
+    (other / "file").unlink()
     renaming.result(timeout=30)
     check_one_is_whole(other, simulator, prefix, "new")

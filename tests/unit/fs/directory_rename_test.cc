@@ -292,6 +292,33 @@ TEST_F(DirectoryRenameTest, ARepairThatIsLateDeletesNothingThatWasMadeSince) {
     EXPECT_EQ(store.content("p/new/a"), "of another");
 }
 
+TEST_F(DirectoryRenameTest, WhatIsHiddenIsTakenByNothingElse) {
+    const NodeId file = save("file.partial", "x");
+    HookedStore mortal(store, [&](int) { return store.exists("p/new/a") ? Fate::kFails : Fate::kPasses; });
+    ASSERT_FALSE(rename_with(mortal));
+    // As the kernel does first.
+    const auto look = [this] { EXPECT_EQ(errno_of(lookup("new")), ENOENT); };
+    look();
+    // What looks into the marker meanwhile lists nothing.
+    const int lists = store.calls(Operation::kList);
+    EXPECT_EQ(errno_of(create("new")), EBUSY);
+    EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) { fs->symlink(kRootNode, "new", "a", reply); })), EBUSY);
+    EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) { fs->link(file, kRootNode, "new", {kProcess}, reply); })), EBUSY);
+    EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) {
+                  fs->make_special(kRootNode, "new", FileType::kFifo, 0600, Caller{kProcess, 0, 0}, reply);
+              })),
+              EBUSY);
+    EXPECT_EQ(errno_of(rename("file.partial", "new")), EBUSY);
+    EXPECT_EQ(store.calls(Operation::kList), lists) << "the kernel's lookup is enough";
+    EXPECT_EQ(errno_of(mkdir("new")), EBUSY);
+    EXPECT_FALSE(store.exists("p/new"));
+
+    ASSERT_TRUE(repaired());
+    look();
+    EXPECT_TRUE(rename("file.partial", "new"));
+    EXPECT_EQ(store.content("p/new"), "x");
+}
+
 TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {
     store.put_object("p/other/", std::string(kDirectoryMarkerSize, 'x'));
     store.put_object("p/other/file", "x");
