@@ -31,8 +31,11 @@ public:
     using Orphan = std::function<void(const std::shared_ptr<FileWriter>&)>;
     void rmdir(NodeId parent, std::string name, Orphan orphan, Reply<void> reply);
     void unlink(NodeId parent, std::string name, Orphan orphan, Reply<void> reply);
-    // The failure of removals from the directory that were acknowledged before they were made; reported once.
-    [[nodiscard]] std::optional<Error> take_failure(NodeId directory) { return batches_.take_failure(directory); }
+    // The failure of removals from the directory, or from one below it, that were acknowledged before they were made;
+    // reported once. The key ends with '/'.
+    [[nodiscard]] std::optional<Error> take_failure_below(const std::string& directory_key) {
+        return batches_.take_failure_below(directory_key);
+    }
 
     void open(NodeId node, Reply<HandleId> reply);
     void read(HandleId handle, std::uint64_t offset, std::size_t max_entries, bool with_attributes,

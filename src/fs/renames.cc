@@ -381,7 +381,8 @@ std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, c
 // --- directories
 
 Status Renames::rename_directory(const Move& move) {
-    if (std::optional<Error> failed = directories_.take_failure(move.node->id)) {
+    // Also of one below: its failure is kept under a key that the rename would take from it.
+    if (std::optional<Error> failed = directories_.take_failure_below(move.old_key + "/")) {
         return failure(std::move(*failed));
     }
     const FileSystemEnvironment& env = state_.env;

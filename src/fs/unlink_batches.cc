@@ -129,12 +129,20 @@ std::optional<Error> UnlinkBatches::take_failure(NodeId directory) {
     }
     const MutexLock lock(mutex_);
     const auto found = failures_.find(key);
-    if (found == failures_.end()) {
-        return std::nullopt;
-    }
-    std::optional<Error> failure = std::move(found->second);
-    failures_.erase(found);
-    return failure;
+    return found == failures_.end() ? std::nullopt : std::optional(take(found));
+}
+
+std::optional<Error> UnlinkBatches::take_failure_below(const std::string& directory_key) {
+    const MutexLock lock(mutex_);
+    const auto found = failures_.lower_bound(directory_key);
+    return found == failures_.end() || !found->first.starts_with(directory_key) ? std::nullopt
+                                                                                : std::optional(take(found));
+}
+
+Error UnlinkBatches::take(Failures::iterator told) {
+    Error error = std::move(told->second);
+    failures_.erase(told);
+    return error;
 }
 
 // --- waiting

@@ -16,6 +16,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,8 @@ public:
     [[nodiscard]] bool removes(NodeId directory, const std::string& name);
     // Of an earlier batch; told once.
     std::optional<Error> take_failure(NodeId directory);
+    // The same, of any directory whose key begins so: one of several.
+    std::optional<Error> take_failure_below(const std::string& directory_key);
     // As fsync(2): waits for what is on its way, and tells of what failed.
     void sync(NodeId directory, Reply<void> reply);
     // Sends what waits there and calls back when the store has answered.
@@ -78,6 +81,8 @@ private:
         std::vector<std::function<void()>> waiting;
     };
     using BatchPtr = std::shared_ptr<Batch>;
+    // By the key of the directory: the kernel may forget it in between.
+    using Failures = std::map<std::string, Error>;
 
     // Empty where another batch is to be opened.
     std::optional<Added> add_to_last(NodeId directory, const std::string& name, const std::string& etag)
@@ -90,6 +95,7 @@ private:
     // None where all are gone, or are other versions by now.
     std::optional<Error> first_failure(const Batch& batch, std::vector<DeleteFailure>& failures);
     void settle(const BatchPtr& batch, const std::optional<Error>& failed);
+    Error take(Failures::iterator told) REQUIRES(mutex_);
 
     SharedState& state_;
     std::function<void(const NodePtr&)> deleted_ = [](const NodePtr&) {};
@@ -100,8 +106,7 @@ private:
     RemovalRuns runs_ GUARDED_BY(mutex_);
     // The first may be on its way; the last is open until then or until it is full.
     std::unordered_map<NodeId, std::deque<BatchPtr>> batches_ GUARDED_BY(mutex_);
-    // By the key of the directory: the kernel may forget it in between.
-    std::unordered_map<std::string, Error> failures_ GUARDED_BY(mutex_);
+    Failures failures_ GUARDED_BY(mutex_);
     std::vector<std::function<void()>> waiting_for_all_ GUARDED_BY(mutex_);
     bool stopping_ GUARDED_BY(mutex_) = false;
 

@@ -188,6 +188,24 @@ TEST_F(UnlinkBatchesTest, AFailureIsToldByRmdir) {
     EXPECT_TRUE(store.exists("p/dir/" + file(99)));
 }
 
+TEST_F(UnlinkBatchesTest, AFailureIsToldByTheRenameOfADirectoryAbove) {
+    store.put_object("p/top/", "");
+    store.put_object("p/top/dir/", "");
+    for (int i = 0; i < 20; ++i) {
+        store.put_object("p/top/dir/" + file(i), "x");
+    }
+    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const NodeId below = lookup("dir", lookup("top")->node)->node;
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_TRUE(lookup(file(i), below));
+        ASSERT_TRUE(unlink(file(i), below));
+    }
+    EXPECT_EQ(errno_of(rename("top", "other")), EACCES);
+    EXPECT_TRUE(store.exists("p/top/dir/" + file(19)));
+    EXPECT_TRUE(rename("top", "other"));
+    EXPECT_TRUE(store.exists("p/other/dir/" + file(19)));
+}
+
 TEST_F(UnlinkBatchesTest, AnImpliedDirectoryOutlivesItsLastName) {
     for (int i = 0; i < 30; ++i) {
         store.put_object("p/implied/" + file(i), "x");
