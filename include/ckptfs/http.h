@@ -44,6 +44,9 @@ struct HttpRequest {
     // Time without one byte moved in either direction, from the moment the request leaves the transport's queue.
     // Not a limit on the whole request.
     std::chrono::milliseconds stall_timeout{20'000};
+    // Time for the whole answer, from the moment the request has been sent: bytes that say nothing can come for ever.
+    // 0: no limit.
+    std::chrono::milliseconds answer_timeout{0};
     std::chrono::milliseconds connect_timeout{5'000};
     // A body that crawls while those of other requests move, the rest of which may be asked for on another connection:
     // ends with ECONNABORTED.
@@ -85,9 +88,10 @@ public:
     using Done = std::function<void(Result<HttpResponse>)>;
 
     virtual ~HttpTransport() = default;
-    // The Result holds an Error only where no complete response arrived: ETIMEDOUT (stall), ECONNREFUSED, EHOSTUNREACH
-    // (name or route), ECONNRESET (reset, truncated body), ECONNABORTED (it crawled), EPROTO (TLS: message says which
-    // check failed), ECANCELED. Error::outcome_unknown is set as soon as any byte of the request may have left.
+    // The Result holds an Error only where no complete response arrived: ETIMEDOUT (stall, or an answer
+    // without end), ECONNREFUSED, EHOSTUNREACH (name or route), ECONNRESET (reset, truncated body), ECONNABORTED (it
+    // crawled), EPROTO (TLS: message says which check failed), ECANCELED. Error::outcome_unknown is set as soon as any
+    // byte of the request may have left.
     virtual Id send(HttpRequest request, Done done) = 0;
     virtual void cancel(Id id) = 0;
     [[nodiscard]] virtual HttpStatistics statistics() const = 0;

@@ -232,16 +232,28 @@ CurlEasy Transfer::release_handle() {
 
 bool Transfer::check_progress(SteadyTime now) {
     const std::int64_t moved = moved_bytes();
-    if (moved != last_moved_) {
-        last_moved_ = moved;
-        last_progress_ = now;
-        return true;
+    was_overdue_ = is_overdue(now, moved);
+    if (was_overdue_ || moved == last_moved_) {
+        return !was_overdue_ && now - last_progress_ < request_.stall_timeout;
     }
-    return now - last_progress_ < request_.stall_timeout;
+    last_moved_ = moved;
+    last_progress_ = now;
+    return true;
+}
+
+// Blanks are progress while a store works at a Complete, and may go on when nothing works any more.
+bool Transfer::is_overdue(SteadyTime now, std::int64_t moved) {
+    const bool is_sent = head_complete_ || moved >= static_cast<std::int64_t>(request_.body.size());
+    if (is_sent && !answer_due_ && request_.answer_timeout > Milliseconds(0)) {
+        answer_due_ = now + request_.answer_timeout;
+    }
+    return answer_due_ && now >= *answer_due_;
 }
 
 Milliseconds Transfer::progress_interval() const {
-    return std::max(Milliseconds(1), request_.stall_timeout / 4);
+    const bool is_limited = request_.answer_timeout > Milliseconds(0);
+    const Milliseconds answer = is_limited ? request_.answer_timeout : request_.stall_timeout;
+    return std::max(Milliseconds(1), std::min(request_.stall_timeout, answer) / 4);
 }
 
 // Other answers may come in dribs by design: blanks while a store works at a Complete or a copy.
@@ -351,7 +363,9 @@ void Transfer::fail_stalled() {
     error.errno_value = ETIMEDOUT;
     error.retryable = true;
     error.outcome_unknown = request_started();
-    error.message = format("{}: no byte moved for {} ms", authority_, request_.stall_timeout.count());
+    error.message = was_overdue_
+                        ? format("{}: the answer did not end within {} ms", authority_, request_.answer_timeout.count())
+                        : format("{}: no byte moved for {} ms", authority_, request_.stall_timeout.count());
     fail(std::move(error));
 }
 

@@ -52,9 +52,9 @@ public:
     // transfer.
     void socket_used(curl_socket_t socket) { socket_ = socket; }
     void socket_removed(curl_socket_t socket) { socket_ = socket == socket_ ? CURL_SOCKET_BAD : socket_; }
-    // False once no byte has moved for the request's stall timeout.
+    // False once no byte has moved for the request's stall timeout, or its answer has taken longer than it may.
     bool check_progress(SteadyTime now);
-    // How long until check_progress() is worth another call: a quarter of the stall timeout.
+    // How long until check_progress() is worth another call: a quarter of the shorter timeout.
     [[nodiscard]] Milliseconds progress_interval() const;
     // Its rate is one of sending.
     [[nodiscard]] bool sends_body() const { return !request_.body.empty(); }
@@ -96,6 +96,7 @@ private:
     // A body is on its way that is large enough to tell a rate.
     [[nodiscard]] bool moves_body() const;
     [[nodiscard]] std::int64_t moved_bytes() const;
+    [[nodiscard]] bool is_overdue(SteadyTime now, std::int64_t moved);
     [[nodiscard]] bool request_started() const;
 
     const HttpTransport::Id id_;
@@ -127,6 +128,9 @@ private:
     std::int64_t last_moved_ = 0;
     SteadyTime last_progress_{};
     SteadyTime started_{};
+    // Empty until the request has been sent.
+    std::optional<SteadyTime> answer_due_;
+    bool was_overdue_ = false;
     // Empty until a body is seen to move.
     std::optional<RateWindow> window_begun_;
 };

@@ -14,6 +14,13 @@
 #include "s3/signed_request.h"
 
 namespace ckptfs::s3 {
+namespace {
+
+// For a whole answer. Amazon S3 works at a Complete or a copy for minutes.
+constexpr std::chrono::minutes kLongestAnswer{15};
+
+}  // namespace
+
 RequestSender::RequestSender(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies)
     : transport_(dependencies.transport),
       timer_(dependencies.timer),
@@ -223,6 +230,10 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
     HttpRequest http = signed_request(call->request, call->attempt_headers ? call->attempt_headers() : HttpHeaders{},
                                       endpoint_, call->credentials, store_clock_.now(), payload_hash);
     http.stall_timeout = call->attempt_timeout;
+    if (!call->on_body) {
+        // What is handed on as it comes has a length. All else is waited for, by changes of the same key as well.
+        http.answer_timeout = std::max<Milliseconds>(policy_.retry_for, kLongestAnswer);
+    }
     http.connect_timeout = std::min(http.connect_timeout, call->attempt_timeout);
     // What is read goes on where it ended; what is sent begins anew, which is worth it once.
     http.ends_when_crawling = call->on_body || call->attempt == 1;

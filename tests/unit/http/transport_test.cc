@@ -241,6 +241,34 @@ TEST(Transport, AStalledResponseTimesOut) {
     EXPECT_LT(took, seconds(2));
 }
 
+TEST(Transport, AnAnswerThatDoesNotEndTimesOut) {
+    std::promise<void> over;
+    RawServer server([until = over.get_future().share()](RawConnection& connection) {
+        connection.read_request();
+        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        while (until.wait_for(milliseconds(50)) != std::future_status::ready) {
+            connection.send("1\r\n \r\n");
+        }
+    });
+    const auto transport = make_transport();
+    HttpRequest request = get_request(server.url("/k?uploadId=u"));
+    request.method = "POST";
+    request.body = Payload::from_string("<CompleteMultipartUpload/>");
+    request.stall_timeout = milliseconds(5000);
+    request.answer_timeout = milliseconds(400);
+    const auto begin = steady_clock::now();
+    const Outcome outcome = exchange(*transport, std::move(request));
+    const auto took = steady_clock::now() - begin;
+    over.set_value();
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_EQ(outcome.error().errno_value, ETIMEDOUT);
+    EXPECT_TRUE(outcome.error().retryable);
+    EXPECT_TRUE(outcome.error().outcome_unknown);
+    EXPECT_THAT(outcome.error().message, HasSubstr("did not end"));
+    EXPECT_GE(took, milliseconds(400));
+    EXPECT_LT(took, seconds(5));
+}
+
 TEST(Transport, ASlowResponseThatMovesIsLeftAlone) {
     RawServer server([](RawConnection& connection) {
         connection.read_request();

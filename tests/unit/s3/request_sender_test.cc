@@ -101,6 +101,20 @@ TEST_F(Outage, AnAnswerThatRefusesEndsItToo) {
     EXPECT_EQ(ended_.size(), 20U);
 }
 
+TEST_F(Outage, OnlyAnAnswerThatIsHandedOnAsItComesMayTakeAnyTime) {
+    answer([](const std::string&, Milliseconds) { return 200; });
+    send("waited-for");
+    auto call = std::make_shared<Call>();
+    call->request = head_request("handed-on");
+    call->on_body = [](ByteSpan) { return true; };
+    call->done = [](const Result<HttpResponse>&) {};
+    sender_->send(call);
+    const std::vector<HttpRequest> asked = transport_.asked();
+    ASSERT_EQ(asked.size(), 2U);
+    EXPECT_EQ(asked[0].answer_timeout, std::chrono::minutes(15));
+    EXPECT_EQ(asked[1].answer_timeout, Milliseconds(0));
+}
+
 TEST_F(Outage, ThoseToldToSlowDownKeepTheirWaits) {
     answer([](const std::string& url, Milliseconds time) {
         const bool is_first = url.ends_with("first");
