@@ -55,6 +55,7 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
     if (!parent) {
         return failure(parent.error());
     }
+    lookups_.forget_listed(parent_id, name);
     const NodePtr node = lookups_.found_directory(lock, *parent, name, true);
     state_.note_names_changed(lock, **parent);
     state_.note_names_changed(lock, *node);

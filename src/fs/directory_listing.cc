@@ -202,11 +202,24 @@ void DirectoryListing::find_contents() {
 }
 
 void DirectoryListing::note_page() {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const std::string directory_key = state_.key(lock, *directory_);
     for (const Listed& listed : page_) {
-        if (!listed.is_directory && listed.content_is_known && !listed.version.etag.empty()) {
+        const bool is_file = !listed.is_directory && listed.content_is_known && !listed.version.etag.empty();
+        if (is_file && listed.key == directory_key + listed.name && !is_overtaken(lock, listed)) {
             lookups_.note_listed(directory_->id, listed.name, listed.version, started_);
         }
     }
+}
+
+bool DirectoryListing::is_newer(const NodeTable::Lock& /*lock*/, const NodePtr& present) const {
+    return present != nullptr &&
+           (present->writer != nullptr || is_special(present->type) || present->checked > started_);
+}
+
+bool DirectoryListing::is_overtaken(const NodeTable::Lock& lock, const Listed& listed) const {
+    return NodeTable::was_removed_since(lock, *directory_, listed.name, page_removal_) ||
+           is_newer(lock, state_.nodes.child(lock, directory_, listed.name));
 }
 
 void DirectoryListing::finish() {
@@ -270,9 +283,7 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
         return entry;
     }
     NodePtr node = present;
-    // What this mount did or learned since the listing began is newer.
-    const bool newer =
-        node != nullptr && (node->writer != nullptr || is_special(node->type) || node->checked > started_);
+    const bool newer = is_newer(lock, node);
     if (!newer) {
         node = listed.is_directory
                    ? lookups_.found_directory(lock, directory_, listed.name, node != nullptr && node->has_marker)

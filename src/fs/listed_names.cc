@@ -28,6 +28,24 @@ void ListedNames::forget(NodeId directory, const std::string& name) {
     }
 }
 
+void ListedNames::forget_all(NodeId directory) {
+    const MutexLock lock(mutex_);
+    for (Directory& each : directories_) {
+        if (each.id == directory) {
+            each.names.clear();
+        }
+    }
+}
+
+std::vector<NodeId> ListedNames::directories() const {
+    const MutexLock lock(mutex_);
+    std::vector<NodeId> ids;
+    for (const Directory& each : directories_) {
+        ids.push_back(each.id);
+    }
+    return ids;
+}
+
 std::optional<ObjectVersion> ListedNames::find(NodeId directory, const std::string& name, SteadyTime since) const {
     const MutexLock lock(mutex_);
     for (const Directory& each : directories_) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/mutex.h"
 #include "ckptfs/clock.h"
@@ -21,7 +22,10 @@ class ListedNames {
 public:
     // `asked`: when the listing was.
     void add(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked);
+    // This mount has changed the name, or all of the directory's.
     void forget(NodeId directory, const std::string& name);
+    void forget_all(NodeId directory);
+    [[nodiscard]] std::vector<NodeId> directories() const;
     // Files only; nothing for what was listed before `since`.
     [[nodiscard]] std::optional<ObjectVersion> find(NodeId directory, const std::string& name, SteadyTime since) const;
 

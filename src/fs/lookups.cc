@@ -273,6 +273,15 @@ Status Lookups::may_be_taken(NodeId parent, const std::string& name) const {
     return directory ? may_be_taken(lock, **directory, name) : Status{};
 }
 
+void Lookups::forget_listed_below(const NodeTable::Lock& lock, const Node& directory) {
+    for (const NodeId id : batches_.listed().directories()) {
+        const NodePtr node = state_.nodes.find(lock, id);
+        if (node != nullptr && (node.get() == &directory || state_.nodes.is_below(lock, *node, directory))) {
+            batches_.listed().forget_all(id);
+        }
+    }
+}
+
 void Lookups::report_hidden(const std::string& key) {
     {
         MutexLock lock(reported_mutex_);

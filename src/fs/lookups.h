@@ -60,7 +60,11 @@ public:
     void note_listed(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked) {
         batches_.listed().add(directory, name, version, asked);
     }
+    // Else the version from before is unlinked, and another one stays: for each commit, and whatever gives the name to
+    // something else.
     void forget_listed(NodeId directory, const std::string& name) { batches_.listed().forget(directory, name); }
+    // The directory was renamed: what it and those below hold are copies by now.
+    void forget_listed_below(const NodeTable::Lock& lock, const Node& directory) REQUIRES(node_table);
     // The marker object of a directory, as a list shows it.
     [[nodiscard]] bool hides(const ObjectInfo& marker) const { return repairs_.hides(marker); }
 

@@ -182,6 +182,9 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
             return;
         }
         counters_.committed(object.size, object.stored_size);
+        if (node->parent != nullptr) {
+            lookups_.forget_listed(node->parent->id, node->name);
+        }
         node->committed = ObjectVersion{object.etag, object.size, object.stored_size, object.modified};
         node->reader = nullptr;
         // By all of its writers, or by those that have written since the commit before.

@@ -48,6 +48,8 @@ Status Renames::rename_now(const Request& request) {
         return possible;
     }
     const Status renamed = is_directory ? rename_directory(*move) : rename_file(*move);
+    // Also where it failed: it may have been half done.
+    forget_listed(*move);
     if (!renamed) {
         return renamed;
     }
@@ -60,9 +62,18 @@ Status Renames::rename_now(const Request& request) {
     if (!is_directory) {
         end_overtaken(*move);
     }
-    lookups_.forget_listed(move->old_parent->id, request.name);
     directories_.keep_when_empty(move->old_parent);
     return {};
+}
+
+void Renames::forget_listed(const Move& move) {
+    if (move.node->type == FileType::kDirectory) {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        lookups_.forget_listed_below(lock, *move.node);
+        return;
+    }
+    lookups_.forget_listed(move.old_parent->id, move.old_name);
+    lookups_.forget_listed(move.new_parent->id, move.new_name);
 }
 
 Result<Renames::Move> Renames::resolve(NodeId parent, const std::string& name, NodeId new_parent,

@@ -65,6 +65,8 @@ private:
     Status check_target(Move& move);
     // The directory that is to be replaced, as the bucket shows it.
     Status check_is_empty(Move& move);
+    // What a list has shown of the names is from before.
+    void forget_listed(const Move& move);
     Status rename_file(const Move& move);
     // Done where the file could be published under its new name at once.
     Result<bool> publish_under_new_name(const Move& move);

@@ -130,6 +130,33 @@ TEST_F(UnlinkBatchesTest, WhatAnotherMountWroteMeanwhileStays) {
     EXPECT_TRUE(lookup(file(17), directory));
 }
 
+TEST_F(UnlinkBatchesTest, WhatThisMountWroteSinceItListedTheDirectoryIsRemoved) {
+    const NodeId written = lookup(file(18), directory)->node;
+    const Result<OpenedFile> opened = open(written, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(opened);
+    ASSERT_TRUE(write(opened->handle, 0, "new"));
+    ASSERT_TRUE(close(opened->handle));
+    fs->forget(written, 1);
+    const Result<CreatedFile> made = create("other", O_WRONLY, directory);
+    ASSERT_TRUE(write(made->opened.handle, 0, "new"));
+    ASSERT_TRUE(close(made->opened.handle));
+    ASSERT_TRUE(rename("other", file(19), 0, directory));
+    fs->forget(made->entry.node, 1);
+    EXPECT_EQ(store.content("p/dir/" + file(18)), "new");
+    EXPECT_EQ(store.content("p/dir/" + file(19)), "new");
+    remove_all(0, 20);
+    EXPECT_TRUE(sync_directory());
+    EXPECT_FALSE(store.exists("p/dir/" + file(18)));
+    EXPECT_FALSE(store.exists("p/dir/" + file(19)));
+}
+
+TEST_F(UnlinkBatchesTest, WhatARenameOfTheDirectoryCopiedIsRemoved) {
+    ASSERT_TRUE(rename("dir", "moved"));
+    remove_all(0, 20);
+    EXPECT_TRUE(sync_directory());
+    EXPECT_FALSE(store.exists("p/moved/" + file(18)));
+}
+
 TEST_F(UnlinkBatchesTest, AStoreThatRefusesTheVersionItShowsIsTold) {
     store.change_removals([](RemoveRequest& request) { request.if_match += request.if_match.empty() ? "" : "?"; });
     remove_all(0, 20);
