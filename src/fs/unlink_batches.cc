@@ -21,8 +21,29 @@ constexpr Milliseconds kSendAfter{50};
 constexpr std::size_t kMaxBatches = 2;
 constexpr std::size_t kMaxFailures = 1000;
 constexpr std::size_t kLooksAtOnce = 16;
+// The store's time is known to 5 s, and told to the second. What is left is for an upload of kQuicklySent, which may be
+// dated by its beginning.
+constexpr std::chrono::seconds kSurelyBefore{20};
+// A mount puts no more as one object.
+constexpr std::uint64_t kQuicklySent = std::uint64_t{8} << 20;
+
+// On Amazon S3 and most others it ends with the number of parts then.
+bool has_come_in_parts(const std::string& etag) {
+    const std::size_t last = etag.find_last_not_of("0123456789\"");
+    return last != std::string::npos && etag[last] == '-';
+}
 
 }  // namespace
+
+// Amazon S3 dates what has come in parts by the beginning of its upload.
+OtherVersion judge_other_version(const ObjectInfo& object, WallTime unlinked) {
+    if (object.last_modified > unlinked - kSurelyBefore) {
+        return OtherVersion::kCameLater;
+    }
+    const bool may_have_taken_long =
+        object.size > kQuicklySent || has_come_in_parts(object.etag) || object.last_modified == WallTime{};
+    return may_have_taken_long ? OtherVersion::kUnknown : OtherVersion::kWasThere;
+}
 
 UnlinkBatches::UnlinkBatches(SharedState& state) : state_(state) {
     thread_ = start_thread("unlink-batch", [this] { work(); });
@@ -65,6 +86,7 @@ UnlinkBatches::Added UnlinkBatches::add(const NodePtr& directory, const std::str
     if (!state_.deletes->honoured()) {
         return Added::kNo;
     }
+    const Removal removal{etag, state_.env.clock.wall_now()};
     std::string key;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -74,12 +96,12 @@ UnlinkBatches::Added UnlinkBatches::add(const NodePtr& directory, const std::str
     if (stopping_ || state_.draining) {
         return Added::kNo;
     }
-    const std::optional<Added> added = add_to_last(directory->id, name, etag);
-    return added ? *added : open_with(directory, key, name, etag);
+    const std::optional<Added> added = add_to_last(directory->id, name, removal);
+    return added ? *added : open_with(directory, key, name, removal);
 }
 
 std::optional<UnlinkBatches::Added> UnlinkBatches::add_to_last(NodeId directory, const std::string& name,
-                                                               const std::string& etag) {
+                                                               const Removal& removal) {
     const auto found = batches_.find(directory);
     if (found == batches_.end()) {
         return std::nullopt;
@@ -92,7 +114,7 @@ std::optional<UnlinkBatches::Added> UnlinkBatches::add_to_last(NodeId directory,
     if (!state_.key_order.add_if_alone(last.place, last.key + name)) {
         return Added::kNo;
     }
-    last.names.emplace(name, etag);
+    last.names.emplace(name, removal);
     if (last.names.size() == kMaxNames) {
         last.due = SteadyTime{};
         changed_.notify_all();
@@ -101,12 +123,12 @@ std::optional<UnlinkBatches::Added> UnlinkBatches::add_to_last(NodeId directory,
 }
 
 UnlinkBatches::Added UnlinkBatches::open_with(const NodePtr& directory, const std::string& key, const std::string& name,
-                                              const std::string& etag) {
+                                              const Removal& removal) {
     const std::optional<KeyOrder::Place> place = state_.key_order.enter_if_alone(key + name);
     if (!place) {
         return Added::kNo;
     }
-    Batch batch{directory, *place, key, {{name, etag}}, std::chrono::steady_clock::now() + kSendAfter, false, {}};
+    Batch batch{directory, *place, key, {{name, removal}}, std::chrono::steady_clock::now() + kSendAfter, false, {}};
     batches_[directory->id].push_back(std::make_shared<Batch>(std::move(batch)));
     changed_.notify_all();
     return Added::kYes;
@@ -251,8 +273,8 @@ void UnlinkBatches::work() {
 
 void UnlinkBatches::send(const BatchPtr& batch) {
     std::vector<RemoveRequest> requests;
-    for (const auto& [name, etag] : batch->names) {
-        requests.emplace_back(batch->key + name, etag);
+    for (const auto& [name, removal] : batch->names) {
+        requests.emplace_back(batch->key + name, removal.etag);
     }
     state_.env.store.remove_many(std::move(requests), [this, batch](Result<std::vector<DeleteFailure>> failures) {
         // What follows asks the store again.
@@ -281,23 +303,51 @@ std::optional<Error> UnlinkBatches::first_failure(const Batch& batch, std::vecto
     if (other_versions != failures.begin()) {
         return std::move(failures.front().error);
     }
-    // Another mount has written them since; it is looked whether that is so.
-    const Status removed =
-        for_each_in_parallel(failures.size(), kLooksAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
-            const std::string& key = failures[index].key;
-            const auto name = batch.names.find(key.substr(std::min(batch.key.size(), key.size())));
-            const std::string etag = name == batch.names.end() ? "" : name->second;
-            state_.env.store.head(key, [&failures, index, etag, done = std::move(done)](Result<ObjectInfo> object) {
-                if (object ? object->etag != etag : object.error().errno_value == ENOENT) {
-                    done({});
-                    return;
-                }
-                Error error = object ? failures[index].error : std::move(object.error());
-                error.errno_value = object ? EIO : error.errno_value;
-                done(failure(std::move(error)));
-            });
-        });
+    // Another mount has written them; it is looked whether that is so, and when.
+    const Status removed = for_each_in_parallel(
+        failures.size(), kLooksAtOnce,
+        [&](std::size_t index, const std::function<void(Status)>& done) { look_at(batch, failures[index], done); });
     return removed ? std::nullopt : std::optional(removed.error());
+}
+
+void UnlinkBatches::look_at(const Batch& batch, const DeleteFailure& failed, std::function<void(Status)> done) {
+    const auto name = batch.names.find(failed.key.substr(std::min(batch.key.size(), failed.key.size())));
+    const Removal removal = name == batch.names.end() ? Removal{} : name->second;
+    state_.env.store.head(failed.key, [this, failed, removal, done = std::move(done)](Result<ObjectInfo> object) {
+        if (!object) {
+            const bool is_gone = object.error().errno_value == ENOENT;
+            done(is_gone ? Status{} : failure(std::move(object.error())));
+            return;
+        }
+        if (object->etag == removal.etag) {
+            Error error = failed.error;
+            error.errno_value = EIO;
+            done(failure(std::move(error)));
+            return;
+        }
+        object->key = failed.key;
+        switch (judge_other_version(*object, removal.unlinked)) {
+            case OtherVersion::kCameLater:
+                done({});
+                return;
+            case OtherVersion::kWasThere:
+                remove_other(*object, done);
+                return;
+            case OtherVersion::kUnknown:
+                done(failure(EIO, failed.key +
+                                      ": another mount has written it, maybe before it was removed here; if it "
+                                      "is not wanted, remove it again"));
+                return;
+        }
+    });
+}
+
+void UnlinkBatches::remove_other(const ObjectInfo& object, const std::function<void(Status)>& done) {
+    state_.env.store.remove({object.key, object.etag}, [done](Status removed) {
+        // By now there is yet another one, which came later.
+        const bool is_replaced = !removed && removed.error().errno_value == ESTALE;
+        done(is_replaced ? Status{} : std::move(removed));
+    });
 }
 
 void UnlinkBatches::settle(const BatchPtr& batch, const std::optional<Error>& failed) {

@@ -3,9 +3,10 @@
 //
 // Only where a run of removals is under way (removal_runs.h), and only where the store honours conditional deletes:
 // each removal is pinned to the version that was unlinked, so that what another mount commits before the batch arrives
-// stays. A batch has its names to itself from the moment at which they join it: what this mount does to them later
-// waits for it, and so do lookups of them, listings, fsync(2), removal and renaming of the directory. What could not be
-// deleted is there again, and the failure is told once: by the next fsync of that directory, or removal in or of it.
+// stays. What it had committed before, while a list was believed here, goes as well (judge_other_version()). A batch
+// has its names to itself from the moment at which they join it: what this mount does to them later waits for it, and
+// so do lookups of them, listings, fsync(2), removal and renaming of the directory. What could not be deleted is there
+// again, and the failure is told once: by the next fsync of that directory, or removal in or of it.
 //
 // Bounded: a directory has one batch on its way and one that is filled; those that come with more wait for the first.
 // Every wait ends because every request to the store does.
@@ -30,6 +31,11 @@
 #include "fs/shared_state.h"
 
 namespace ckptfs::fs {
+
+enum class OtherVersion : std::uint8_t { kCameLater, kWasThere, kUnknown };
+// Of a version that is there instead of the one that was unlinked: was it there when unlink(2) was answered?
+// `unlinked`: shortly before that, by the store's time.
+[[nodiscard]] OtherVersion judge_other_version(const ObjectInfo& object, WallTime unlinked);
 
 class UnlinkBatches {
 public:
@@ -69,13 +75,16 @@ public:
     [[nodiscard]] std::vector<std::string> not_made();
 
 private:
+    struct Removal {
+        std::string etag;
+        WallTime unlinked{};
+    };
     struct Batch {
         NodePtr directory;
         KeyOrder::Place place = 0;
         // Of the directory.
         std::string key;
-        // With their ETags.
-        std::unordered_map<std::string, std::string> names;
+        std::unordered_map<std::string, Removal> names;
         SteadyTime due{};
         bool is_sent = false;
         std::vector<std::function<void()>> waiting;
@@ -85,15 +94,18 @@ private:
     using Failures = std::map<std::string, Error>;
 
     // Empty where another batch is to be opened.
-    std::optional<Added> add_to_last(NodeId directory, const std::string& name, const std::string& etag)
+    std::optional<Added> add_to_last(NodeId directory, const std::string& name, const Removal& removal)
         REQUIRES(mutex_);
-    Added open_with(const NodePtr& directory, const std::string& key, const std::string& name, const std::string& etag)
+    Added open_with(const NodePtr& directory, const std::string& key, const std::string& name, const Removal& removal)
         REQUIRES(mutex_);
     void work();
     void send(const BatchPtr& batch);
     void answered(const BatchPtr& batch, Result<std::vector<DeleteFailure>> failures);
-    // None where all are gone, or are other versions by now.
+    // None where all are gone, or are later versions by now.
     std::optional<Error> first_failure(const Batch& batch, std::vector<DeleteFailure>& failures);
+    // Another version has the name: removes it if it was there before.
+    void look_at(const Batch& batch, const DeleteFailure& failed, std::function<void(Status)> done);
+    void remove_other(const ObjectInfo& object, const std::function<void(Status)>& done);
     void settle(const BatchPtr& batch, const std::optional<Error>& failed);
     Error take(Failures::iterator told) REQUIRES(mutex_);
 

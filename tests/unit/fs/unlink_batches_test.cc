@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removals in batches, as the kernel and the store see them.
+#include "fs/unlink_batches.h"
+
 #include <algorithm>
 
 #include "file_system_fixture.h"
@@ -62,6 +64,13 @@ protected:
         for (int i = from; i < to; ++i) {
             ASSERT_TRUE(remove(i)) << i;
         }
+    }
+    // Another mount's version, by the store's time.
+    void replace(int i, std::chrono::seconds ago) {
+        const auto ahead = std::chrono::system_clock::now() - clock.wall_now() + ago;
+        store.advance_clock(-std::chrono::duration_cast<Milliseconds>(ahead));
+        store.put_object("p/dir/" + file(i), "new");
+        store.advance_clock(std::chrono::duration_cast<Milliseconds>(ahead));
     }
     Status sync_directory() {
         return answer<void>([&](auto reply) { fs->sync_directory(directory, reply); });
@@ -128,6 +137,62 @@ TEST_F(UnlinkBatchesTest, WhatAnotherMountWroteMeanwhileStays) {
     EXPECT_EQ(store.content("p/dir/" + file(17)), "new");
     EXPECT_FALSE(store.exists("p/dir/" + file(18)));
     EXPECT_TRUE(lookup(file(17), directory));
+}
+
+TEST_F(UnlinkBatchesTest, WhatAnotherMountHadWrittenBeforeIsRemoved) {
+    store.make_etags_of_content();
+    replace(18, std::chrono::seconds(25));
+    replace(19, std::chrono::seconds(0));
+    remove_all(0, 20);
+    EXPECT_TRUE(sync_directory());
+    EXPECT_FALSE(store.exists("p/dir/" + file(18))) << "it was there when it was unlinked";
+    EXPECT_TRUE(store.exists("p/dir/" + file(19))) << "it may have come since";
+}
+
+TEST_F(UnlinkBatchesTest, WhatAnotherMountWroteAfterTheLookAtItStays) {
+    store.make_etags_of_content();
+    replace(18, std::chrono::seconds(25));
+    // Sixteen go alone: the removal after those is the one of the version that was there.
+    remove_all(0, 16);
+    store.hold(Operation::kRemove);
+    remove_all(16, 20);
+    std::promise<Status> synced;
+    fs->sync_directory(directory, [&](Status status) { synced.set_value(std::move(status)); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemove, 1));
+    store.put_object("p/dir/" + file(18), "newer");
+    store.release(Operation::kRemove);
+    EXPECT_TRUE(synced.get_future().get());
+    EXPECT_EQ(store.content("p/dir/" + file(18)), "newer");
+}
+
+// The fake's ETags look like those of objects that came in parts.
+TEST_F(UnlinkBatchesTest, WhatMayHaveBeenUploadedForLongStaysAndIsTold) {
+    replace(18, std::chrono::seconds(25));
+    remove_all(0, 20);
+    EXPECT_EQ(errno_of(sync_directory()), EIO);
+    EXPECT_EQ(store.content("p/dir/" + file(18)), "new");
+    EXPECT_TRUE(remove(18));
+    EXPECT_TRUE(sync_directory());
+    EXPECT_FALSE(store.exists("p/dir/" + file(18)));
+}
+
+TEST(OtherVersions, AreJudgedByTheirTimeAndByHowLongTheirUploadMayHaveTaken) {
+    const WallTime unlinked{std::chrono::hours(1000)};
+    const auto judge = [&](std::chrono::seconds ago, const std::string& etag, std::uint64_t size) {
+        ObjectInfo object;
+        object.last_modified = unlinked - ago;
+        object.etag = etag;
+        object.size = size;
+        return judge_other_version(object, unlinked);
+    };
+    using std::chrono::seconds;
+    EXPECT_EQ(judge(seconds(20), "\"a1\"", 1), OtherVersion::kWasThere);
+    EXPECT_EQ(judge(seconds(19), "\"a1\"", 1), OtherVersion::kCameLater);
+    EXPECT_EQ(judge(seconds(-5), "\"a1-3\"", 1), OtherVersion::kCameLater);
+    EXPECT_EQ(judge(seconds(3600), "\"a1-3\"", 1), OtherVersion::kUnknown);
+    EXPECT_EQ(judge(seconds(3600), "\"a1\"", (8U << 20) + 1), OtherVersion::kUnknown);
+    EXPECT_EQ(judge(seconds(3600), "\"1-a\"", 1), OtherVersion::kWasThere);
+    EXPECT_EQ(judge(std::chrono::hours(1000), "\"a1\"", 1), OtherVersion::kUnknown) << "the store has not dated it";
 }
 
 TEST_F(UnlinkBatchesTest, WhatThisMountWroteSinceItListedTheDirectoryIsRemoved) {
