@@ -83,6 +83,9 @@ public:
                 self->environment_.journal.begun(*upload);
             }
             const bool lost = self->environment_.answers.answered(intent.key);
+            if (upload && lost) {
+                self->environment_.journal.intent_answered(intent);
+            }
             self->created(intent, lost || (!upload && may_have_taken_effect(upload.error())));
             done(std::move(upload));
         });
@@ -97,8 +100,11 @@ public:
         }
         for (const UploadIntent& each : intents) {
             const UploadIntent ours = environment_.journal.intend(each.key, each.asked);
+            if (each.file_ended) {
+                environment_.journal.intent_answered(ours);
+            }
             const MutexLock lock(mutex_);
-            if (Key* key = add(ours)) {
+            if (Key* key = add(ours); key != nullptr && !each.file_ended) {
                 key->untold = true;
                 key->last_asked = std::max(key->last_asked, ours.asked);
             }

@@ -8,7 +8,8 @@
 // whose first part takes longer, and which finds its upload ended, begins another one (write/upload.h).
 //
 // Those of a mount that was killed are all that tells other mounts that its file is unfinished: they stay until others
-// have been told of the file. Where that fails it is tried again with each look.
+// have been told of the file. Where that fails it is tried again with each look. Where another answer to the same
+// request came, the upload that it named stood for the file: that one tells of it, or it was saved.
 //
 // A request whose answer was lost may take effect late: its key is looked at again after a minute, and when the mount
 // ends. Until then its intent stays in the journal, for the next mount.

@@ -68,6 +68,38 @@ std::optional<UploadIntent> parse_intent(std::string_view text) {
     return UploadIntent{decoded(text.substr(1)), WallTime(std::chrono::seconds(*seconds)), 0};
 }
 
+struct OpenLines {
+    std::map<std::string, UploadIntent, std::less<>> intents;
+    std::map<std::string, UploadId> uploads;
+    std::set<std::string> objects;
+};
+
+void parse_line(std::string_view line, OpenLines& open) {
+    const std::size_t space = line.find(' ');
+    if (line.starts_with('?') && space != std::string_view::npos) {
+        if (std::optional<UploadIntent> intent = parse_intent(line.substr(space + 1))) {
+            open.intents[std::string(line.substr(1, space - 1))] = std::move(*intent);
+        }
+    } else if (line.starts_with('=')) {
+        if (const auto answered = open.intents.find(line.substr(1)); answered != open.intents.end()) {
+            answered->second.file_ended = true;
+        }
+    } else if (line.starts_with('!')) {
+        if (const auto ended = open.intents.find(line.substr(1)); ended != open.intents.end()) {
+            open.intents.erase(ended);
+        }
+    } else if (line.starts_with('+') && space != std::string_view::npos) {
+        const std::string id = decoded(line.substr(1, space - 1));
+        open.uploads[id] = {decoded(line.substr(space + 1)), id};
+    } else if (line.starts_with('-')) {
+        open.uploads.erase(decoded(line.substr(1)));
+    } else if (line.starts_with('>')) {
+        open.objects.insert(decoded(line.substr(1)));
+    } else if (line.starts_with('<')) {
+        open.objects.erase(decoded(line.substr(1)));
+    }
+}
+
 bool is_locked_by_us(const FileDescriptor& file, const std::string& path) {
     struct stat opened {};
     struct stat named {};
@@ -157,40 +189,22 @@ std::string journal_place(const std::string& host, const std::string& source, co
 }
 
 JournalContents parse_journal(std::string_view text) {
-    std::map<std::string, UploadIntent, std::less<>> intents;
-    std::map<std::string, UploadId> open;
-    std::set<std::string> objects;
+    OpenLines open;
     for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-        const std::string_view line = text.substr(0, end);
+        parse_line(text.substr(0, end), open);
         text.remove_prefix(end + 1);
-        const std::size_t space = line.find(' ');
-        if (line.starts_with('?') && space != std::string_view::npos) {
-            if (std::optional<UploadIntent> intent = parse_intent(line.substr(space + 1))) {
-                intents[std::string(line.substr(1, space - 1))] = std::move(*intent);
-            }
-        } else if (line.starts_with('!')) {
-            if (const auto ended = intents.find(line.substr(1)); ended != intents.end()) {
-                intents.erase(ended);
-            }
-        } else if (line.starts_with('+') && space != std::string_view::npos) {
-            const std::string id = decoded(line.substr(1, space - 1));
-            open[id] = {decoded(line.substr(space + 1)), id};
-        } else if (line.starts_with('-')) {
-            open.erase(decoded(line.substr(1)));
-        } else if (line.starts_with('>')) {
-            objects.insert(decoded(line.substr(1)));
-        } else if (line.starts_with('<')) {
-            objects.erase(decoded(line.substr(1)));
-        }
     }
     JournalContents contents;
-    for (auto& [number, intent] : intents) {
-        contents.intents.push_back(std::move(intent));
-    }
-    for (auto& [id, upload] : open) {
+    std::set<std::string> unfinished;
+    for (auto& [id, upload] : open.uploads) {
+        unfinished.insert(upload.key);
         contents.uploads.push_back(std::move(upload));
     }
-    contents.objects.assign(objects.begin(), objects.end());
+    for (auto& [number, intent] : open.intents) {
+        intent.file_ended = intent.file_ended && !unfinished.contains(intent.key);
+        contents.intents.push_back(std::move(intent));
+    }
+    contents.objects.assign(open.objects.begin(), open.objects.end());
     return contents;
 }
 
@@ -279,6 +293,15 @@ UploadIntent MountJournal::intend(const std::string& key, WallTime asked) {
     open_.emplace(format("?{}", number), line);
     append(line);
     return {key, asked, number};
+}
+
+void MountJournal::intent_answered(const UploadIntent& intent) {
+    const std::string line = format("={}\n", intent.number);
+    const MutexLock lock(mutex_);
+    if (const auto open = open_.find(format("?{}", intent.number)); open != open_.end()) {
+        open->second += line;
+        append(line);
+    }
 }
 
 void MountJournal::intent_ended(const UploadIntent& intent) {

@@ -3,9 +3,9 @@
 // place can end it after a kill: uploads, hidden objects, and the records of renames.
 //
 // A lock on the file says that its mount lives. The file is a line an event: "?NUMBER SECONDS KEY" before an upload is
-// asked for and "!NUMBER" when it is known what became of that; "+ID KEY" and "-ID" of uploads, ">KEY" and "<KEY" of
-// objects; a last line that was torn is passed over. It is not synced: it survives the process, and of the
-// machine what the kernel had written.
+// asked for, "=NUMBER" when one has begun though an answer was lost, and "!NUMBER" when it is known what became of all
+// that were asked for; "+ID KEY" and "-ID" of uploads, ">KEY" and "<KEY" of objects; a last line that was torn is
+// passed over. It is not synced: it survives the process, and of the machine what the kernel had written.
 //
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
 #pragma once
@@ -44,6 +44,8 @@ struct UploadIntent {
     WallTime asked{};
     // Within one journal.
     std::uint64_t number = 0;
+    // One began, and none of this key is open: its file was saved, or failed while its mount could tell others.
+    bool file_ended = false;
 };
 
 struct JournalContents {
@@ -81,6 +83,8 @@ public:
     MountJournal& operator=(const MountJournal&) = delete;
 
     [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked);
+    // Once the upload that has begun is noted: from then on that one tells of the file.
+    void intent_answered(const UploadIntent& intent);
     void intent_ended(const UploadIntent& intent);
     void begun(const UploadId& upload);
     void ended(const UploadId& upload);

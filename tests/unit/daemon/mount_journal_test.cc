@@ -258,6 +258,85 @@ TEST_F(JournaledObjects, AreFilesWithoutANameToo) {
     EXPECT_TRUE(objects().empty());
 }
 
+// An upload whose creation was answered once and lost once: the first answer was lost, and both began.
+class TwiceBegunUploads : public JournaledObjects {
+protected:
+    UploadId create(const std::string& key) {
+        CreateUploadRequest request;
+        request.key = key;
+        store_.create_upload(request, [](const Result<UploadId>& lost) { EXPECT_TRUE(lost); });
+        UploadId upload;
+        store_.hold(testing::Operation::kCreateUpload);
+        journaled_.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
+        s3::Attempt attempt;
+        attempt.operation = "CreateMultipartUpload";
+        attempt.key = key;
+        attempt.outcome_unknown = true;
+        answers_.ended(attempt);
+        store_.release(testing::Operation::kCreateUpload);
+        return upload;
+    }
+    void save(const UploadId& upload) {
+        std::vector<UploadedPart> parts;
+        journaled_.upload_part({upload, 1, Payload::from_string("part"), 0},
+                               [&](Result<UploadedPart> part) { parts.push_back(part.value()); });
+        journaled_.complete_upload({upload, parts, "", 4},
+                                   [](const Result<PutResponse>& saved) { EXPECT_TRUE(saved); });
+    }
+    // This mount is killed: what the next one tells others of, with what it finds in the journal.
+    std::vector<std::string> told_by_the_next_mount() {
+        const std::unique_ptr<MountJournal> journal = MountJournal::in_memory();
+        testing::SteppedTimer timer;
+        LostAnswers answers;
+        LostUploads lost({store_, timer, clock_, *journal, answers});
+        std::vector<std::string> told;
+        lost.adopt(parse_journal(content_of(made_->path())).intents,
+                   [&](const std::string& key, WallTime /*asked*/, const StoreDone<void>& done) {
+                       told.push_back(key);
+                       done({});
+                   });
+        clock_.move(std::chrono::seconds(3));
+        timer.run();
+        return told;
+    }
+};
+
+TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatWasSaved) {
+    save(create("run/a.pt.tmp"));
+    ASSERT_EQ(parse_journal(content_of(made_->path())).intents.size(), 1U);
+    store_.remove("run/a.pt.tmp", [](const Status& renamed) { EXPECT_TRUE(renamed); });
+    EXPECT_TRUE(told_by_the_next_mount().empty());
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatWasGivenUp) {
+    journaled_.abort_upload(create("run/a.pt.tmp"), [](const Status& ended) { EXPECT_TRUE(ended); });
+    EXPECT_TRUE(told_by_the_next_mount().empty());
+}
+
+TEST_F(TwiceBegunUploads, TellOfAFileThatIsNotSaved) {
+    save(create("run/a.pt"));
+    create("run/a.pt");
+    EXPECT_EQ(parse_journal(content_of(made_->path())).uploads.size(), 1U);
+    EXPECT_EQ(told_by_the_next_mount(), std::vector<std::string>{"run/a.pt"});
+}
+
+TEST_F(MountJournalTest, OfAnIntentThatWasAnsweredNothingIsLeftOnceItsUploadHasEnded) {
+    const auto intent = [](std::string_view text) { return parse_journal(text).intents.at(0); };
+    EXPECT_FALSE(intent("?1 17 a\n+id a\n").file_ended);
+    EXPECT_FALSE(intent("?1 17 a\n+id a\n=1\n").file_ended);
+    EXPECT_TRUE(intent("?1 17 a\n+id a\n=1\n-id\n").file_ended);
+    EXPECT_TRUE(parse_journal("=1\n?1 17 a\n=1\n!1\n").intents.empty());
+    const auto made = journal();
+    const UploadIntent answered = made->intend("run/kept", WallTime(std::chrono::seconds(17)));
+    made->intent_answered(answered);
+    for (int i = 0; i < 20'000; ++i) {
+        made->object_begun("run/" + std::to_string(i));
+        made->object_ended("run/" + std::to_string(i));
+    }
+    EXPECT_TRUE(intent(content_of(made->path())).file_ended) << "after the file was rewritten";
+}
+
 TEST_F(JournaledObjects, AreOverWhereSomebodyElseHasEndedThem) {
     made_->object_begun(record_);
     get(record_);
