@@ -2,7 +2,8 @@
 // A store whose uploads, from before they are asked for, and objects below .ckptfs/ that a mount has to end, are
 // written down in a journal as they begin and end: hidden files, and the records of renames.
 //
-// Ownership: store, journal and `lost` outlive it, and the journal every callback. Threads: as in ObjectStore.
+// Ownership: store, journal, `lost` and `aborts` outlive it, and the journal every callback. Threads: as in
+// ObjectStore.
 #pragma once
 
 #include <cerrno>
@@ -14,16 +15,19 @@
 #include "ckptfs/object_store.h"
 #include "daemon/lost_uploads.h"
 #include "daemon/mount_journal.h"
+#include "daemon/upload_aborts.h"
 
 namespace ckptfs {
 
 class JournaledStore final : public ObjectStore {
 public:
     // `prefix`: of the mount's keys.
-    JournaledStore(ObjectStore& store, MountJournal& journal, LostUploads& lost, const std::string& prefix)
+    JournaledStore(ObjectStore& store, MountJournal& journal, LostUploads& lost, UploadAborts& aborts,
+                   const std::string& prefix)
         : store_(store),
           journal_(journal),
           lost_(lost),
+          aborts_(aborts),
           records_(prefix + std::string(kRenamesPrefix)),
           hidden_(prefix + std::string(kTemporaryPrefix)) {}
 
@@ -35,9 +39,7 @@ public:
         note_begun(upload.key);
         store_.complete_upload(std::move(request), ending(std::move(upload), std::move(done)));
     }
-    void abort_upload(UploadId upload, StoreDone<void> done) override {
-        store_.abort_upload(upload, ending(upload, std::move(done)));
-    }
+    void abort_upload(UploadId upload, StoreDone<void> done) override { aborts_.abort(upload, std::move(done)); }
 
     void head(std::string key, StoreDone<ObjectInfo> done) override { store_.head(std::move(key), std::move(done)); }
     void get(GetRequest request, StoreDone<GetResponse> done) override {
@@ -108,8 +110,15 @@ public:
     void find_part_copy(std::string key, std::function<void()> found) override {
         store_.find_part_copy(std::move(key), std::move(found));
     }
+    // Without those that are to be ended, and could not be: no file comes of them.
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override {
-        store_.list_uploads(std::move(prefix), std::move(done));
+        store_.list_uploads(
+            std::move(prefix), [&aborts = aborts_, done = std::move(done)](Result<std::vector<OpenUpload>> uploads) {
+                if (uploads) {
+                    std::erase_if(*uploads, [&aborts](const OpenUpload& each) { return aborts.is_left(each.upload); });
+                }
+                done(std::move(uploads));
+            });
     }
     void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override {
         store_.list_parts(std::move(upload), std::move(done));
@@ -127,13 +136,12 @@ private:
         }
     }
     // Whatever did not succeed may still be there.
-    template <class T>
-    StoreDone<T> ending(UploadId upload, StoreDone<T> done) {
-        return [&journal = journal_, upload = std::move(upload), done = std::move(done)](Result<T> result) {
-            if (result) {
+    StoreDone<PutResponse> ending(UploadId upload, StoreDone<PutResponse> done) {
+        return [&journal = journal_, upload = std::move(upload), done = std::move(done)](Result<PutResponse> saved) {
+            if (saved) {
                 journal.ended(upload);
             }
-            done(std::move(result));
+            done(std::move(saved));
         };
     }
 
@@ -150,6 +158,7 @@ private:
     ObjectStore& store_;
     MountJournal& journal_;
     LostUploads& lost_;
+    UploadAborts& aborts_;
     const std::string records_;
     const std::string hidden_;
 };

@@ -114,7 +114,8 @@ ObjectStore& Machinery::journaled_store() {
         journal_ = std::move(*journal);
     }
     lost_.reset(new LostUploads({client_->store(), *timer_, client_->clock(), *journal_, lost_answers_}));
-    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, *lost_, config_.store.prefix);
+    aborts_ = std::make_unique<UploadAborts>(client_->store(), *timer_, *journal_);
+    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, *lost_, *aborts_, config_.store.prefix);
     return *journaled_;
 }
 
@@ -122,10 +123,14 @@ void Machinery::say_goodbye() {
     if (heartbeat_ == nullptr) {
         return;
     }
+    const auto aborted = std::make_shared<std::promise<void>>();
     const auto ended = std::make_shared<std::promise<void>>();
     const auto gone = std::make_shared<std::promise<void>>();
+    const auto deadline = std::chrono::steady_clock::now() + kGoodbyeFor;
+    aborts_->stop([aborted] { aborted->set_value(); });
     lost_->stop([ended] { ended->set_value(); });
-    ended->get_future().wait_for(kGoodbyeFor);
+    aborted->get_future().wait_until(deadline);
+    ended->get_future().wait_until(deadline);
     heartbeat_->stop([gone] { gone->set_value(); });
     gone->get_future().wait_for(kGoodbyeFor);
     heartbeat_.reset();
@@ -197,6 +202,7 @@ Machinery::~Machinery() {
     // It calls the file system, which goes first.
     if (lost_ != nullptr) {
         lost_->stop(nullptr);
+        aborts_->stop(nullptr);
     }
     // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
     if (client_ != nullptr) {

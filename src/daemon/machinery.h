@@ -25,6 +25,7 @@
 #include "daemon/mount_journal.h"
 #include "daemon/periodic.h"
 #include "daemon/store_client.h"
+#include "daemon/upload_aborts.h"
 #include "fs/file_system.h"
 #include "read/block_cache.h"
 #include "read/file_reader.h"
@@ -46,8 +47,8 @@ public:
     Result<fs::FileSystem*> start_file_system(fs::KernelCache& kernel_cache);
     // Those that an earlier mount of this source at this place had begun when it was killed.
     void end_leftover_uploads();
-    // Ends what was begun without an answer, and removes this mount's heartbeat. Waits for the store, for a
-    // few seconds at most.
+    // Ends what was begun without an answer, tries once more to end what could not be, and removes this mount's
+    // heartbeat. Waits for the store, for a few seconds at most.
     void say_goodbye();
 
     [[nodiscard]] BufferPool& pool() { return *pool_; }
@@ -82,6 +83,7 @@ private:
     LostAnswers lost_answers_;
     std::unique_ptr<StoreClient> client_;
     std::unique_ptr<LostUploads> lost_;
+    std::unique_ptr<UploadAborts> aborts_;
     std::unique_ptr<ObjectStore> journaled_;
     std::unique_ptr<Codec> codec_;
     std::unique_ptr<BlockCache> cache_;

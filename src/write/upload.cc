@@ -30,12 +30,8 @@ Upload::Upload(ObjectStore& store, UploadTarget target)
 
 Upload::~Upload() {
     if (id_ && !closed_) {
-        store_.abort_upload(*id_, [key = target_.key](const Status& status) {
-            if (!status) {
-                log_warning(format("{}: the abandoned upload could not be ended: {}", escaped(key),
-                                   escaped(status.error().message)));
-            }
-        });
+        // The mount's store tells of one that could not be ended, and tries it again.
+        store_.abort_upload(*id_, [](const Status& /*ended*/) {});
     }
 }
 
@@ -316,7 +312,8 @@ void Upload::end_now() {
     outbox_.add([self = shared_from_this(), id = *id_] {
         self->store_.abort_upload(id, [self](const Status& status) {
             MutexLock lock(self->mutex_);
-            // Not retried: the store client has already done so for as long as it was told to.
+            // Not retried here: the store client has already done so for as long as it was told to, and the mount's
+            // store goes on.
             self->closed_ = true;
             for (Done& done : self->aborting_) {
                 self->outbox_.add([done = std::move(done), status] { done(status); });

@@ -174,7 +174,8 @@ TEST_F(MountJournalTest, IsKeptByTheStoreItself) {
     const auto made = journal();
     LostAnswers answers;
     LostUploads lost({store, timer, clock, *made, answers});
-    JournaledStore journaled(store, *made, lost, "run/");
+    UploadAborts aborts(store, timer, *made);
+    JournaledStore journaled(store, *made, lost, aborts, "run/");
     UploadId upload;
     CreateUploadRequest request;
     request.key = "run/a.pt";
@@ -228,7 +229,8 @@ protected:
     testing::SteppedTimer timer_;
     LostAnswers answers_;
     LostUploads lost_{{store_, timer_, clock_, *made_, answers_}};
-    JournaledStore journaled_{store_, *made_, lost_, "run/"};
+    UploadAborts aborts_{store_, timer_, *made_};
+    JournaledStore journaled_{store_, *made_, lost_, aborts_, "run/"};
 };
 
 TEST_F(JournaledObjects, BeginWithTheirRecordsAndEndWithThem) {

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/upload_aborts.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+// The client has tried for minutes before the first.
+constexpr Milliseconds kFirstPause{5'000};
+constexpr Milliseconds kLongestPause{60'000};
+
+bool is_refused(const Error& error) {
+    return error.errno_value == EACCES || error.errno_value == EOPNOTSUPP;
+}
+
+}  // namespace
+
+class UploadAborts::Tries : public std::enable_shared_from_this<Tries> {
+public:
+    Tries(ObjectStore& store, Timer& timer, MountJournal& journal) : store_(store), timer_(timer), journal_(journal) {}
+
+    void abort(const UploadId& upload, StoreDone<void> done) {
+        {
+            const MutexLock lock(mutex_);
+            ++under_way_;
+        }
+        send(upload, std::move(done));
+    }
+
+    [[nodiscard]] bool is_left(const UploadId& upload) const {
+        const MutexLock lock(mutex_);
+        return left_.contains(upload.id);
+    }
+
+    void stop(std::function<void()> ended) {
+        std::vector<Timer::Id> waiting;
+        std::vector<UploadId> again;
+        {
+            const MutexLock lock(mutex_);
+            stopping_ = true;
+            for (auto& [id, each] : left_) {
+                if (const Timer::Id timer = std::exchange(each.waiting, 0); timer != 0) {
+                    waiting.push_back(timer);
+                    again.push_back(each.upload);
+                }
+            }
+            if (ended) {
+                // And one for this call.
+                under_way_ += again.size() + 1;
+                ended_ = ended;
+            }
+        }
+        for (const Timer::Id timer : waiting) {
+            timer_.cancel(timer);
+        }
+        if (ended) {
+            for (const UploadId& upload : again) {
+                send(upload, [](const Status& /*told before*/) {});
+            }
+            one_less();
+        }
+    }
+
+private:
+    struct Left {
+        UploadId upload;
+        Milliseconds pause{};
+        // 0 while it is being tried.
+        Timer::Id waiting = 0;
+    };
+
+    void send(const UploadId& upload, StoreDone<void> done) {
+        store_.abort_upload(upload, [self = shared_from_this(), upload, done = std::move(done)](Status ended) {
+            if (ended) {
+                self->journal_.ended(upload);
+            }
+            if (ended) {
+                self->forget(upload);
+            } else if (is_refused(ended.error())) {
+                log_info(format("{}: its upload is left to a lifecycle rule of the bucket: {}", escaped(upload.key),
+                                escaped(ended.error().message)));
+                self->forget(upload);
+            } else {
+                self->keep(upload, ended.error());
+            }
+            done(std::move(ended));
+            self->one_less();
+        });
+    }
+
+    // Of several requests for one upload, as while its parts are in flight, another may have failed.
+    void forget(const UploadId& upload) {
+        Timer::Id waiting = 0;
+        {
+            const MutexLock lock(mutex_);
+            if (const auto found = left_.find(upload.id); found != left_.end()) {
+                waiting = found->second.waiting;
+                left_.erase(found);
+            }
+        }
+        if (waiting != 0) {
+            timer_.cancel(waiting);
+        }
+    }
+
+    void keep(const UploadId& upload, const Error& error) {
+        bool is_first = false;
+        bool is_last = false;
+        {
+            const MutexLock lock(mutex_);
+            const auto [found, is_new] = left_.try_emplace(upload.id, Left{upload, kFirstPause, 0});
+            is_first = is_new;
+            is_last = stopping_;
+            Left& left = found->second;
+            if (!stopping_ && left.waiting == 0) {
+                left.waiting =
+                    timer_.after(left.pause, [self = shared_from_this(), upload] { self->try_again(upload); });
+                left.pause = std::min(left.pause * 2, kLongestPause);
+            }
+        }
+        if (is_first) {
+            log_warning(format("{}: its upload could not be aborted and stays for now; {}: {}", escaped(upload.key),
+                               is_last ? "the next mount here ends it" : "it is tried again", escaped(error.message)));
+        }
+    }
+
+    void try_again(const UploadId& upload) {
+        {
+            const MutexLock lock(mutex_);
+            const auto found = left_.find(upload.id);
+            if (stopping_ || found == left_.end()) {
+                return;
+            }
+            found->second.waiting = 0;
+            ++under_way_;
+        }
+        send(upload, [](const Status& /*told before*/) {});
+    }
+
+    void one_less() {
+        std::function<void()> ended;
+        {
+            const MutexLock lock(mutex_);
+            if (--under_way_ == 0) {
+                ended = std::exchange(ended_, nullptr);
+            }
+        }
+        if (ended) {
+            ended();
+        }
+    }
+
+    ObjectStore& store_;
+    Timer& timer_;
+    MountJournal& journal_;
+    mutable Mutex mutex_;
+    // By their IDs.
+    std::map<std::string, Left> left_ GUARDED_BY(mutex_);
+    std::size_t under_way_ GUARDED_BY(mutex_) = 0;
+    bool stopping_ GUARDED_BY(mutex_) = false;
+    std::function<void()> ended_ GUARDED_BY(mutex_);
+};
+
+UploadAborts::UploadAborts(ObjectStore& store, Timer& timer, MountJournal& journal)
+    : tries_(std::make_shared<Tries>(store, timer, journal)) {}
+
+UploadAborts::~UploadAborts() {
+    tries_->stop(nullptr);
+}
+
+void UploadAborts::abort(const UploadId& upload, StoreDone<void> done) {
+    tries_->abort(upload, std::move(done));
+}
+
+bool UploadAborts::is_left(const UploadId& upload) const {
+    return tries_->is_left(upload);
+}
+
+void UploadAborts::stop(std::function<void()> ended) {
+    tries_->stop(std::move(ended));
+}
+
+}  // namespace ckptfs
