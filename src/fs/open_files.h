@@ -289,9 +289,10 @@ private:
     void answer_drain();
     // Of files with nothing to save, which the kernel does not release any more: an upload that was begun is ended.
     void end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& writers);
-    // What is left of a killed writer's file in the store is removed before the mount ends.
+    // What is left of a failed or killed writer's file in the store is removed before the mount ends.
     void abort_begins();
     void abort_ends();
+    void drain_after_abort(const std::shared_ptr<FileWriter>& writer);
 
     SharedState& state_;
     Lookups& lookups_;

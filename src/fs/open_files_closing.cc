@@ -423,6 +423,7 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
 }
 
 void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply) {
+    drain_after_abort(handle->writer);
     std::string vanished;
     NodeId parent = 0;
     {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which open files a mount waits for at its end, and how it gives up what it cannot wait for.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/globs.h"
@@ -44,6 +45,17 @@ void OpenFiles::abort_ends() {
         --aborts_;
     }
     answer_drain();
+}
+
+// Before its node forgets the writer: from then on nothing else tells that its upload is still being ended.
+void OpenFiles::drain_after_abort(const std::shared_ptr<FileWriter>& writer) {
+    if (writer == nullptr) {
+        return;
+    }
+    if (std::optional<Error> failed = writer->failed()) {
+        abort_begins();
+        writer->abort(std::move(*failed), [this](const Status& /*ended*/) { abort_ends(); });
+    }
 }
 
 void OpenFiles::drain(Reply<void> reply) {

@@ -163,9 +163,14 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
             ended();
             return;
         }
+        // Before the answer, upon which a release goes on.
+        abort_begins();
         reply(failure(object.error()));
         // It may have been given up while its last request was in flight.
-        writer->abort(std::move(object.error()), [ended](const Status&) { ended(); });
+        writer->abort(std::move(object.error()), [this, ended](const Status&) {
+            ended();
+            abort_ends();
+        });
     });
 }
 

@@ -5,6 +5,7 @@
 #include <future>
 
 #include "file_system_fixture.h"
+#include "fs/failed_siblings.h"
 
 namespace ckptfs::fs {
 
@@ -83,6 +84,33 @@ TEST_F(FileSystemTest, DrainEndsTheUploadOfWhatIsNotReleasedOnceDisconnected) {
     EXPECT_EQ(store.open_uploads(), 0);
     EXPECT_EQ(store.content("p/f"), "content");
     static_cast<void>(release(earlier));
+}
+
+TEST_F(FileSystemTest, DrainWaitsForTheEndOfAFailedFilesUpload) {
+    store.hold(Operation::kAbortUpload);
+    Fault fault;
+    fault.operation = Operation::kUploadPart;
+    fault.error = store_error(EIO, "InternalError", 500);
+    store.inject(fault);
+    const HandleId handle = create("f")->opened.handle;
+    for (std::uint64_t block = 0; block < 24; ++block) {
+        static_cast<void>(write(handle, block << 20, std::string(std::size_t{1} << 20, 'x')));
+    }
+    ASSERT_TRUE(store.wait_until_held(Operation::kAbortUpload, 1));
+    // The close does not wait for as long as the store takes.
+    EXPECT_FALSE(answer<void>([&](auto reply) {
+        fs->flush(handle, Caller{kProcess, 0, 0}, reply);
+        timer.run(FailedSiblings::kLongestWait);
+    }));
+    EXPECT_TRUE(release(handle));
+    std::promise<void> drained;
+    std::future<void> done = drained.get_future();
+    fs->drain([&](const Status&) { drained.set_value(); });
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    EXPECT_EQ(store.open_uploads(), 1);
+    store.release(Operation::kAbortUpload);
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    EXPECT_EQ(store.open_uploads(), 0);
 }
 
 TEST_F(FileSystemTest, DrainWaitsForARename) {
