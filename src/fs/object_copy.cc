@@ -23,6 +23,9 @@ namespace {
 constexpr std::size_t kPartsAtOnce = 32;
 // Of the same bytes, until two agree.
 constexpr int kMostFetches = 4;
+// Another mount may take an upload whose first part takes long for one that is lost. What ends it again and again is
+// nothing to race with.
+constexpr int kMostAnew = 3;
 
 ObjectVersion version_of_copy(const ObjectInfo& source, const PutResponse& response) {
     return ObjectVersion{response.etag, source.size, source.size, response.last_modified};
@@ -169,9 +172,8 @@ Result<std::vector<UploadedPart>> send_parts(ObjectStore& store, const ObjectInf
 using MakeParts = Result<std::vector<UploadedPart>>(ObjectStore& store, const ObjectInfo& source,
                                                     const UploadId& upload);
 
-Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                     CopyOptions options, MakeParts& make_parts) {
-    const std::string write_id = random_uuid();
+CreateUploadRequest describe_copy(const ObjectInfo& source, const std::string& destination,
+                                  const std::string& write_id) {
     CreateUploadRequest create;
     create.key = destination;
     create.metadata = source.metadata;
@@ -180,29 +182,46 @@ Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& sourc
     create.content_encoding = source.content_encoding;
     create.storage_class = source.storage_class;
     create.other_headers = source.other_headers;
-    const Result<UploadId> upload = wait_for<UploadId>([&](auto done) { store.create_upload(create, done); });
-    if (!upload) {
-        return failure(upload.error());
-    }
-    Result<std::vector<UploadedPart>> parts = make_parts(store, source, *upload);
-    Result<PutResponse> response = failure(EIO, "not copied");
-    if (parts) {
-        CompleteRequest complete;
-        complete.upload = *upload;
-        complete.parts = std::move(*parts);
-        complete.write_id = write_id;
-        complete.size = source.size;
-        complete.if_none_match = options.no_replace;
-        response = wait_for<PutResponse>([&](auto done) { store.complete_upload(complete, done); });
-    } else {
-        response = failure(std::move(parts.error()));
-    }
+    return create;
+}
+
+// The failure before it is the one to report; what cannot be ended now is tried again by the mount's store.
+void end_upload(ObjectStore& store, const UploadId& upload) {
+    static_cast<void>(wait_for<void>([&](auto done) { store.abort_upload(upload, done); }));
+}
+
+Result<ObjectVersion> complete_copy(ObjectStore& store, const ObjectInfo& source, CompleteRequest complete) {
+    const Result<PutResponse> response =
+        wait_for<PutResponse>([&](auto done) { store.complete_upload(complete, done); });
     if (!response) {
-        // The first failure is the one to report; gc finds an upload that could not be ended.
-        static_cast<void>(wait_for<void>([&](auto done) { store.abort_upload(*upload, done); }));
-        return failure(std::move(response.error()));
+        end_upload(store, complete.upload);
+        return failure(response.error());
     }
     return version_of_copy(source, *response);
+}
+
+Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                                     CopyOptions options, MakeParts& make_parts) {
+    const std::string write_id = random_uuid();
+    const CreateUploadRequest create = describe_copy(source, destination, write_id);
+    for (int begun_anew = 0;; ++begun_anew) {
+        const Result<UploadId> upload = wait_for<UploadId>([&](auto done) { store.create_upload(create, done); });
+        if (!upload) {
+            return failure(upload.error());
+        }
+        Result<std::vector<UploadedPart>> parts = make_parts(store, source, *upload);
+        if (parts) {
+            return complete_copy(store, source,
+                                 {*upload, std::move(*parts), write_id, source.size, options.no_replace});
+        }
+        end_upload(store, *upload);
+        // The source is still there, and nothing of the copy is visible: it can be begun anew, however far it was.
+        if (parts.error().s3_code != "NoSuchUpload" || begun_anew == kMostAnew) {
+            return failure(std::move(parts.error()));
+        }
+        log_info(format("{}: the upload of its copy was aborted by another client; starting a new one",
+                        escaped(destination)));
+    }
 }
 
 Result<ObjectVersion> copy_by_request(ObjectStore& store, const ObjectInfo& source, const std::string& destination,

@@ -4,8 +4,8 @@
 // whole process, or one part that is larger.
 //
 // The source is pinned by its ETag, so that one version is copied. A multipart copy carries no metadata by
-// itself: it is read from the source and set again. On failure nothing is left behind. Threads: blocks; for the
-// blocking executor.
+// itself: it is read from the source and set again. One whose upload another client ends is begun anew. On failure
+// nothing is left behind. Threads: blocks; for the blocking executor.
 #pragma once
 
 #include <string>

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/object_copy.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "fs/copy_plan.h"
+#include "support/fake_store.h"
+#include "support/pattern.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+class ObjectCopyTest : public ::testing::Test {
+protected:
+    ObjectCopyTest() { store_.put_object("p/old", content_); }
+
+    Result<Copied> copy() { return copy_object(store_, "p/old", "p/new", CopyOptions{}); }
+    void refuse_parts(const std::string& s3_code) {
+        Fault fault;
+        fault.operation = Operation::kUploadPartCopy;
+        fault.error = store_error(EIO, s3_code, 404);
+        fault.times = 100;
+        store_.inject(fault);
+    }
+
+    // Copied in two parts.
+    const std::string content_ = pattern(kMultipartCopyThreshold);
+    FakeStore store_;
+};
+
+TEST_F(ObjectCopyTest, OneWhoseUploadAnotherClientEndsIsBegunAnew) {
+    store_.hold(Operation::kUploadPartCopy);
+    auto copied = std::async(std::launch::async, [&] { return copy(); });
+    ASSERT_TRUE(store_.wait_until_held(Operation::kUploadPartCopy, 2));
+    store_.list_uploads("p/", [&](const Result<std::vector<OpenUpload>>& open) {
+        store_.abort_upload(open.value().at(0).upload, [](const Status& ended) { EXPECT_TRUE(ended); });
+    });
+    store_.release(Operation::kUploadPartCopy);
+    const Result<Copied> result = copied.get();
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_EQ(result->copy.etag, store_.info("p/new").etag);
+    EXPECT_TRUE(store_.content("p/new") == content_);
+    EXPECT_EQ(store_.calls(Operation::kCreateUpload), 2);
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(ObjectCopyTest, OneWhoseUploadsAreEndedAgainAndAgainFails) {
+    refuse_parts("NoSuchUpload");
+    const Result<Copied> result = copy();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().s3_code, "NoSuchUpload");
+    EXPECT_EQ(store_.calls(Operation::kCreateUpload), 4);
+    EXPECT_EQ(store_.open_uploads(), 0);
+    EXPECT_FALSE(store_.exists("p/new"));
+}
+
+TEST_F(ObjectCopyTest, OneThatFailsForAnotherReasonIsNotBegunAnew) {
+    refuse_parts("InternalError");
+    EXPECT_FALSE(copy());
+    EXPECT_EQ(store_.calls(Operation::kCreateUpload), 1);
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
