@@ -8,6 +8,8 @@
 // While it is under way no file is committed under either name: what is synced meanwhile waits, and goes to the new
 // one.
 //
+// renames_directories.cc has what is done for directories alone.
+//
 // Threads: rename() may be called from any thread; the work waits for the store on the blocking executor.
 #pragma once
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of directories: see fs/renames.h.
+#include <utility>
+
+#include "base/store_wait.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "fs/directory_rename.h"
+#include "fs/renames.h"
+
+namespace ckptfs::fs {
+
+Status Renames::rename_directory(const Move& move) {
+    // Also of one below: its failure is kept under a key that the rename would take from it.
+    if (std::optional<Error> failed = directories_.take_failure_below(move.old_key + "/")) {
+        return failure(std::move(*failed));
+    }
+    const FileSystemEnvironment& env = state_.env;
+    DirectoryRename rename(env.store, env.clock, env.names.rename_repair_after,
+                           {env.prefix, move.old_key + "/", move.new_key + "/", move.replaced_marker});
+    set_moving(*move.node, true);
+    std::vector<FailedRecord> failures;
+    // Known when it comes to removing the source.
+    static_cast<void>(state_.deletes->honoured());
+    Status renamed = rename.run({[&] { return commit_writers_below(move); },
+                                 [&](const std::vector<ObjectInfo>& sources) {
+                                     Result<std::vector<FailedRecord>> found = gate_.failures_below(move.old_key + "/");
+                                     if (!found) {
+                                         return Status(failure(std::move(found.error())));
+                                     }
+                                     failures = std::move(*found);
+                                     return gate_.check_tree(move.old_key + "/", sources);
+                                 },
+                                 [&](const Copies& copies) { note_moved_directory(move, copies); },
+                                 [&] { return state_.deletes->honoured(); }});
+    set_moving(*move.node, false);
+    if (renamed) {
+        gate_.move_failures(failures, move.old_key + "/", move.new_key + "/");
+    }
+    return renamed;
+}
+
+void Renames::set_moving(Node& directory, bool moving) {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    directory.moving = moving;
+}
+
+void Renames::note_moved_directory(const Move& move, const Copies& copies) {
+    std::vector<std::function<void()>> tell_writers;
+    std::vector<NodePtr> overtaken;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        overtaken = state_.nodes.overtaken(lock);
+        const auto lies_elsewhere = [&](const NodePtr& node) REQUIRES(node_table) {
+            return !state_.nodes.is_below(lock, *node, *move.node);
+        };
+        std::erase_if(overtaken, lies_elsewhere);
+        std::vector<std::pair<NodePtr, std::string>> objects;
+        for (const NodePtr& node : state_.nodes.objects_below(lock, move.node)) {
+            objects.emplace_back(node, state_.key(lock, *node));
+        }
+        state_.nodes.move(lock, move.node, move.new_parent, move.new_name);
+        for (const auto& [node, old_key] : objects) {
+            const auto copied = copies.find(old_key);
+            if (copied != copies.end()) {
+                tell_writers.push_back(note_moved_file(lock, node, copied->second));
+            } else if (node->writer != nullptr) {
+                tell_writers.push_back(note_moved_writer(
+                    lock, *node, "its directory was renamed while it was being uploaded under the old name"));
+            }
+        }
+    }
+    for (const std::function<void()>& tell : tell_writers) {
+        tell();
+    }
+    open_files_.end_versions(overtaken);
+}
+
+// Commit markers after all else, and only where nothing else has failed.
+Status Renames::commit_writers_below(const Move& move) {
+    Writing writing;
+    Writing markers;
+    std::vector<std::string> marker_keys;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        for (const NodePtr& node : state_.nodes.objects_below(lock, move.node)) {
+            if (node->writer == nullptr) {
+                continue;
+            }
+            std::string key = state_.key(lock, *node);
+            if (gate_.is_marker(key) && node->writer->dirty()) {
+                markers.emplace_back(node, node->writer);
+                marker_keys.push_back(std::move(key));
+            } else {
+                writing.emplace_back(node, node->writer);
+            }
+        }
+    }
+    if (Status committed = commit_all(writing); !committed || markers.empty()) {
+        return committed;
+    }
+    if (Status allowed = gate_.check_markers(move.old_key + "/", marker_keys); !allowed) {
+        return allowed;
+    }
+    return commit_all(markers);
+}
+
+Status Renames::commit_all(const Writing& writing) {
+    return for_each_in_parallel(writing.size(), writing.size(),
+                                [&](std::size_t index, std::function<void(Status)> done) {
+                                    const auto& [node, writer] = writing[index];
+                                    start_commit(node, writer, std::move(done));
+                                });
+}
+
+}  // namespace ckptfs::fs
