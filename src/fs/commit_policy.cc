@@ -17,6 +17,7 @@ namespace {
 constexpr std::string_view kHost = "host: ";
 constexpr std::string_view kReason = "reason: ";
 constexpr std::string_view kEtagBefore = "etag-before: ";
+constexpr std::string_view kUnanswered = "unanswered: ";
 
 constexpr std::array<std::string_view, 5> kTemporaryEndings{".tmp", ".temp", ".part", ".partial", ".incomplete"};
 // mkstemp(3) and its relatives put this many letters and digits behind a dot.
@@ -28,6 +29,9 @@ std::string record_text(const FailedRecord& record) {
     std::string text = format("{}{}\n{}{}\n", kHost, escaped(record.host), kReason, escaped(record.reason));
     if (record.etag_before) {
         text += format("{}{}\n", kEtagBefore, escaped(*record.etag_before));
+    }
+    for (const std::string& write_id : record.unanswered) {
+        text += format("{}{}\n", kUnanswered, escaped(write_id));
     }
     return text;
 }
@@ -44,6 +48,8 @@ FailedRecord parse_record(std::string_view text) {
             record.reason = line.substr(kReason.size());
         } else if (line.starts_with(kEtagBefore)) {
             record.etag_before = line.substr(kEtagBefore.size());
+        } else if (line.starts_with(kUnanswered)) {
+            record.unanswered.emplace_back(line.substr(kUnanswered.size()));
         }
     }
     return record;
@@ -87,11 +93,17 @@ bool is_temporary_name(std::string_view name) {
                        [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) != 0; });
 }
 
+bool is_left_by_failed(const std::vector<std::string>& unanswered, const ObjectInfo& object) {
+    const auto id = object.metadata.find(kWriteIdMetadata);
+    return id != object.metadata.end() &&
+           std::find(unanswered.begin(), unanswered.end(), id->second) != unanswered.end();
+}
+
 bool still_failed(const FailedRecord& record, const NameState& state, WallTime now, Milliseconds ttl) {
     if (now - record.failed > ttl || state.directory_made > record.failed) {
         return false;
     }
-    if (!state.object) {
+    if (!state.object || is_left_by_failed(record.unanswered, *state.object)) {
         return true;
     }
     // Within one second only the version tells, and of a large object the time is that at which its upload began.

@@ -27,6 +27,8 @@ struct FailedRecord {
     std::string reason;
     // The version that stayed; empty where there was none. Absent where it is not known.
     std::optional<std::string> etag_before;
+    // Commits of the file that failed, by kWriteIdMetadata: one whose answer was lost may have taken effect.
+    std::vector<std::string> unanswered{};
     // When the record was written.
     WallTime failed{};
     // That failed to write it, where it was one of this mount.
@@ -67,6 +69,8 @@ struct NameState {
     WallTime directory_made{};
 };
 
+// Whether this object is what the writer that failed has left.
+[[nodiscard]] bool is_left_by_failed(const std::vector<std::string>& unanswered, const ObjectInfo& object);
 // False once the file was written again, its directory was made anew, or `ttl` has passed.
 [[nodiscard]] bool still_failed(const FailedRecord& record, const NameState& state, WallTime now, Milliseconds ttl);
 // Whether an upload that another mount began may still be a file in the making; false for what a dead mount left and

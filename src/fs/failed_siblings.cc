@@ -255,17 +255,19 @@ void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
     record.host = host_of(entry);
     record.reason = entry.file.reason;
     record.etag_before = entry.file.etag_before;
-    outbox_.add(
-        [this, key, failure_number = entry.failure_number, before = record.etag_before, text = record_text(record)] {
-            if (!before) {
-                put_record(key, failure_number, text);
-                return;
-            }
-            store_.head(key, [this, key, failure_number, before = *before, text](const Result<ObjectInfo>& object) {
-                object && object->etag != before ? made_good_elsewhere(key, failure_number)
-                                                 : put_record(key, failure_number, text);
-            });
+    record.unanswered = entry.file.unanswered;
+    outbox_.add([this, key, failure_number = entry.failure_number, record = std::move(record)] {
+        if (!record.etag_before) {
+            put_record(key, failure_number, record_text(record));
+            return;
+        }
+        store_.head(key, [this, key, failure_number, record](const Result<ObjectInfo>& object) {
+            const bool is_anothers =
+                object && object->etag != *record.etag_before && !is_left_by_failed(record.unanswered, *object);
+            is_anothers ? made_good_elsewhere(key, failure_number)
+                        : put_record(key, failure_number, record_text(record));
         });
+    });
 }
 
 void FailedSiblings::put_record(const std::string& key, int failure_number, const std::string& text) {
@@ -392,13 +394,8 @@ std::vector<FailedRecord> FailedSiblings::below(const std::string& directory) co
 }
 
 FailedRecord FailedSiblings::record_of(const Entry& entry) const {
-    return FailedRecord{entry.file.key,
-                        host_of(entry),
-                        entry.file.reason,
-                        entry.file.etag_before,
-                        entry.failed,
-                        entry.file.process,
-                        ""};
+    return FailedRecord{entry.file.key,        host_of(entry), entry.file.reason,  entry.file.etag_before,
+                        entry.file.unanswered, entry.failed,   entry.file.process, ""};
 }
 
 UnwrittenFiles FailedSiblings::unwritten(std::size_t most) const {

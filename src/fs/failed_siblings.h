@@ -44,6 +44,8 @@ struct FailedFile {
     pid_t process = 0;
     // Where it failed on another machine, and its directory was renamed here.
     std::string host{};
+    // Commits of it that failed: what one of them has left all the same is not what another has written.
+    std::vector<std::string> unanswered{};
 };
 
 // A rename that succeeded.

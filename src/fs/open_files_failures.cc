@@ -41,6 +41,7 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
     file.key = writer.key();
     file.reason = error.message;
     file.process = opener;
+    file.unanswered = writer.unanswered_commits();
     if (may_be_missing(file.key, state_.env.write.config)) {
         return;
     }

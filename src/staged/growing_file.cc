@@ -161,6 +161,15 @@ bool GrowingFile::may_have_committed() const {
     return !failed_commits_.empty();
 }
 
+std::vector<std::string> GrowingFile::unanswered_commits() const {
+    const MutexLock lock(mutex_);
+    std::vector<std::string> ids;
+    for (const FailedCommit& commit : failed_commits_) {
+        ids.push_back(commit.write_id);
+    }
+    return ids;
+}
+
 std::uint64_t GrowingFile::sent_again() const {
     const MutexLock lock(mutex_);
     if (!committed_ || kept_ == 0) {
@@ -385,6 +394,9 @@ void GrowingFile::stop(Error error) {
     }
     pending_.refuse_all(*failure_, outbox_);
     if (commit_) {
+        if (commit_->writer && commit_->writer->failed()) {
+            note_failed(*commit_);
+        }
         std::move(commit_->waiting.begin(), commit_->waiting.end(), std::back_inserter(waiting_));
         end_writer(commit_->writer, *failure_);
         commit_.reset();

@@ -217,12 +217,7 @@ void GrowingFile::failed(const CommitPointer& commit, Error error) {
         failure_ended(commit, error);
         return;
     }
-    if (std::string id = commit->writer->write_id(); !id.empty()) {
-        failed_commits_.push_back({std::move(id), commit->size, commit->unchanged});
-        if (failed_commits_.size() > kMostFailed) {
-            failed_commits_.erase(failed_commits_.begin());
-        }
-    }
+    note_failed(*commit);
     // Not so where what was staged could not be read, or another version is there.
     commit->is_logged = commit->writer->failed().has_value();
     outbox_.add([keep = self(), commit, error = std::move(error)] {
@@ -235,6 +230,18 @@ void GrowingFile::failed(const CommitPointer& commit, Error error) {
             keep->deliver(lock);
         });
     });
+}
+
+void GrowingFile::note_failed(const Commit& commit) {
+    std::string id = commit.writer->write_id();
+    // It may have been told by its writer before.
+    if (id.empty() || (!failed_commits_.empty() && failed_commits_.back().write_id == id)) {
+        return;
+    }
+    failed_commits_.push_back({std::move(id), commit.size, commit.unchanged});
+    if (failed_commits_.size() > kMostFailed) {
+        failed_commits_.erase(failed_commits_.begin());
+    }
 }
 
 void GrowingFile::failure_ended(const CommitPointer& commit, const Error& error) {

@@ -49,6 +49,7 @@ public:
     [[nodiscard]] std::optional<Error> failed() const override;
     [[nodiscard]] WriterProgress progress() const override;
     [[nodiscard]] bool may_have_committed() const override;
+    [[nodiscard]] std::vector<std::string> unanswered_commits() const override;
     [[nodiscard]] std::uint64_t sent_again() const override;
 
 private:
@@ -152,6 +153,7 @@ private:
     void publish(const CommitPointer& commit) REQUIRES(mutex_);
     void succeeded(const Commit& commit, const CommittedObject& object) REQUIRES(mutex_);
     void failed(const CommitPointer& commit, Error error) REQUIRES(mutex_);
+    void note_failed(const Commit& commit) REQUIRES(mutex_);
     void failure_ended(const CommitPointer& commit, const Error& error) REQUIRES(mutex_);
     void release_staged() REQUIRES(mutex_);
     void keep_fetched(StreamWriter& writer, std::uint64_t end) REQUIRES(mutex_);

@@ -178,6 +178,17 @@ WriterProgress StagedFile::progress() const {
     return progress;
 }
 
+std::vector<std::string> StagedFile::unanswered_commits() const {
+    const MutexLock lock(mutex_);
+    std::vector<std::string> ids = unanswered_;
+    if (stream_) {
+        // It tells of its failure before the file knows.
+        const std::vector<std::string> present = stream_->unanswered_commits();
+        ids.insert(ids.end(), present.begin(), present.end());
+    }
+    return ids;
+}
+
 // --- the queue
 
 void StagedFile::deliver(MutexLock& lock) {
@@ -367,6 +378,8 @@ void StagedFile::stop(Error error) {
     for (CommitDone& done : std::exchange(commit_done_, {})) {
         outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
     }
+    note_unanswered(stream_);
+    note_unanswered(committer_);
     end_writer(std::exchange(stream_, nullptr), std::exchange(hiding_at_, std::nullopt));
     end_writer(std::exchange(committer_, nullptr));
     for (const std::string& key : std::exchange(temporaries_, {})) {
@@ -401,6 +414,13 @@ void StagedFile::end_writer(const std::shared_ptr<FileWriter>& writer, const std
             keep->ended(status);
         });
     });
+}
+
+void StagedFile::note_unanswered(const std::shared_ptr<StreamWriter>& writer) {
+    if (writer) {
+        const std::vector<std::string> ids = writer->unanswered_commits();
+        unanswered_.insert(unanswered_.end(), ids.begin(), ids.end());
+    }
 }
 
 void StagedFile::remove_temporary(const std::string& key) {

@@ -132,6 +132,7 @@ bool StagedFile::commit_without_copies(const Error& error) {
     outbox_.add([key = key_] {
         log_warning(format("{}: the store could not copy the unchanged ranges; uploading them", escaped(key)));
     });
+    note_unanswered(committer_);
     commit_whole();
     return true;
 }
@@ -149,6 +150,7 @@ void StagedFile::published(Result<CommittedObject> object) {
         start_from(std::move(*object));
         stream_ = nullptr;
         committer_ = nullptr;
+        unanswered_.clear();
         dirty_ = false;
         overwrite_ = Overwrite::kAllowed;
         for (const std::string& key : std::exchange(temporaries_, {})) {

@@ -54,6 +54,7 @@ public:
     [[nodiscard]] bool pristine() const override;
     [[nodiscard]] std::optional<Error> failed() const override;
     [[nodiscard]] WriterProgress progress() const override;
+    [[nodiscard]] std::vector<std::string> unanswered_commits() const override;
 
 private:
     struct PendingRead {
@@ -108,6 +109,8 @@ private:
     // And removes the hidden object that the writer may be completing.
     void end_writer(const std::shared_ptr<FileWriter>& writer, const std::optional<std::string>& hidden = std::nullopt)
         REQUIRES(mutex_);
+    // Before the writer is given up for a failure.
+    void note_unanswered(const std::shared_ptr<StreamWriter>& writer) REQUIRES(mutex_);
     void remove_temporary(const std::string& key) REQUIRES(mutex_);
     void ended(const Status& status) EXCLUDES(mutex_);
     void answer_aborts() REQUIRES(mutex_);
@@ -185,6 +188,8 @@ private:
     bool committing_ GUARDED_BY(mutex_) = false;
     std::vector<CommitDone> commit_done_ GUARDED_BY(mutex_);
     std::shared_ptr<StreamWriter> committer_ GUARDED_BY(mutex_);
+    // Of writers that are gone.
+    std::vector<std::string> unanswered_ GUARDED_BY(mutex_);
     // It copies what lies between changes.
     bool keeps_runs_ GUARDED_BY(mutex_) = false;
     // It has been published; something has to be removed before that is told.

@@ -186,6 +186,13 @@ std::string FileWriterImpl::write_id() const {
     return write_id_;
 }
 
+std::vector<std::string> FileWriterImpl::unanswered_commits() const {
+    const MutexLock lock(mutex_);
+    // What is given up while its last request is in flight is not one of them: that request will be answered.
+    const bool is_unanswered = failure_ && failure_->outcome_unknown && !write_id_.empty();
+    return is_unanswered ? std::vector<std::string>{write_id_} : std::vector<std::string>();
+}
+
 std::string FileWriterImpl::key() const {
     const MutexLock lock(mutex_);
     return key_;

@@ -56,6 +56,7 @@ void FileWriterImpl::published(Result<PutResponse> result) {
     object.stored_size = cycle_->stored_size();
     object.modified = result->last_modified == WallTime() ? environment_.clock.wall_now() : result->last_modified;
     committed_ = object;
+    write_id_.clear();
     CommittedFrames frames{cycle_->encoder(), {}};
     if (!frames.plain()) {
         frames.records = cycle_->take_records();

@@ -65,6 +65,7 @@ public:
     [[nodiscard]] bool pristine() const override;
     [[nodiscard]] std::optional<Error> failed() const override;
     [[nodiscard]] WriterProgress progress() const override;
+    [[nodiscard]] std::vector<std::string> unanswered_commits() const override;
 
     [[nodiscard]] StuckMemory stuck_memory() const override;
     void relieve(Relief relief) override;
@@ -195,7 +196,7 @@ private:
     bool copies_known_ GUARDED_BY(mutex_) = false;
     // The way to the next commit; never null.
     std::shared_ptr<UploadCycle> cycle_ GUARDED_BY(mutex_);
-    // Of the latest upload.
+    // Of the latest upload, until it is published.
     std::string write_id_ GUARDED_BY(mutex_);
     // Waiters of the commit under way.
     std::vector<CommitDone> commit_done_ GUARDED_BY(mutex_);

@@ -40,7 +40,8 @@ public:
     virtual void when_fetched(std::function<void(std::uint64_t offset, Slice bytes)> told) = 0;
     // Of what was committed last, where that is known.
     [[nodiscard]] virtual std::optional<CommittedFrames> committed_frames() const = 0;
-    // By which the object of the commit that began last is known (kWriteIdMetadata); empty before.
+    // By which the object of the commit that began last is known (kWriteIdMetadata), while that has not succeeded;
+    // empty before, and after.
     [[nodiscard]] virtual std::string write_id() const = 0;
     // Right after a commit: what was committed stays where it is; the next commit starts from it and goes to `key`.
     virtual void go_on_at(std::string key, Overwrite overwrite) = 0;

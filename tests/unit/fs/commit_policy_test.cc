@@ -55,6 +55,16 @@ TEST(StillFailed, WhereTheVersionBeforeIsNotKnownOnlyTimeTells) {
     EXPECT_FALSE(still_failed(record(std::nullopt), object("\"2\"", kFailed + seconds(1)), kNow, kTtl));
 }
 
+TEST(StillFailed, WhereACommitThatFailedHasTakenEffect) {
+    FailedRecord failed = record("\"1\"");
+    failed.unanswered = {"id 1", "id 2"};
+    NameState state = object("\"2\"", kFailed + seconds(1));
+    state.object->metadata[kWriteIdMetadata] = "id 2";
+    EXPECT_TRUE(still_failed(failed, state, kNow, kTtl));
+    state.object->metadata[kWriteIdMetadata] = "id 3";
+    EXPECT_FALSE(still_failed(failed, state, kNow, kTtl));
+}
+
 TEST(StillFailed, NotWhereItsDirectoryWasMadeAnew) {
     NameState state;
     state.directory_made = kFailed;
@@ -86,10 +96,12 @@ TEST(RecordText, SaysWhatItWasGiven) {
     FailedRecord written = record("\"1\"");
     written.host = "node7";
     written.reason = "a line\nand what looks like\nhost: another";
+    written.unanswered = {"id 1", "id 2"};
     const FailedRecord read = parse_record(record_text(written));
     EXPECT_EQ(read.host, "node7");
     EXPECT_EQ(read.reason, "a line\\x0aand what looks like\\x0ahost: another");
     EXPECT_EQ(read.etag_before, "\"1\"");
+    EXPECT_EQ(read.unanswered, written.unanswered);
     EXPECT_EQ(parse_record(record_text(record(""))).etag_before, "");
 }
 

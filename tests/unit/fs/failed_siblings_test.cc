@@ -135,6 +135,25 @@ TEST_F(FailedSiblingsTest, TheFailureOfWhoReplacedItStaysRecorded) {
     EXPECT_EQ(errno_of(commit()), EIO);
 }
 
+// For good: that to the look at the key as well.
+TEST_F(FailedSiblingsTest, WhatACommitLeavesWhoseAnswerWasLostMakesNothingGood) {
+    Error lost = store_error(EIO, "", 0);
+    lost.outcome_unknown = true;
+    for (const int flags : {O_WRONLY, O_RDWR, O_WRONLY | O_APPEND}) {
+        const std::string name = "shard" + std::to_string(flags);
+        const HandleId handle = create(name, flags)->opened.handle;
+        ASSERT_TRUE(write(handle, 0, "half"));
+        store.inject({Operation::kPut, "p/" + name, lost, 0, 1, true});
+        EXPECT_EQ(errno_of(fsync(handle)), EIO);
+        EXPECT_EQ(errno_of(close(handle)), EIO);
+        EXPECT_EQ(store.content("p/" + name), "half");
+        EXPECT_TRUE(store.exists("p/.ckptfs/failed/" + name));
+        EXPECT_EQ(errno_of(commit()), EIO);
+        store.put_object("p/" + name, "what another mount has saved since");
+        EXPECT_TRUE(commit());
+    }
+}
+
 // The clock of this machine is that of the fixture, years behind the store's.
 TEST_F(FailedSiblingsTest, AFailureCountsInADirectoryThatWasMadeByTheStoresLaterClock) {
     const NodeId step = mkdir("step")->node;
