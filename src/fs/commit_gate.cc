@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
+#include "fs/directory_marker.h"
 #include "fs/tree_copy.h"
 #include "staged/hidden_key.h"
 
@@ -332,7 +333,7 @@ NameState CommitGate::state_of(const std::string& key, const std::string& direct
     state.object = states.at(key);
     for (const std::string& above : directories_above(key, directory)) {
         if (const auto found = states.find(above); found != states.end() && found->second) {
-            state.directory_made = std::max(state.directory_made, found->second->last_modified);
+            state.directory_made = std::max(state.directory_made, directory_made(*found->second));
         }
     }
     return state;

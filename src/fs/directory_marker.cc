@@ -33,6 +33,8 @@ static_assert(kKeysAt + 2 * kMaxKeyBytes <= kDirectoryMarkerSize);
 constexpr unsigned kReplacesEmptyDirectory = 1;
 constexpr unsigned kSourceWasImplied = 2;
 constexpr std::size_t kHashDigits = 16;
+// A century far enough away that no clock overflows, in milliseconds.
+constexpr std::uint64_t kLatest = std::uint64_t{1} << 42;
 
 // Keys have at most 1,024 bytes. A longer ETag is not written down.
 std::uint16_t size_u16(std::string_view key) {
@@ -128,8 +130,6 @@ std::optional<DirectoryMarker> parse_marker(std::string_view bytes) {
     marker.prefix = marker.source.substr(0, prefix_size);
     marker.rename_id = bytes.substr(kRenameIdAt, kUuidSize);
     marker.writer_id = bytes.substr(kWriterIdAt, kUuidSize);
-    // A century far enough away that no clock overflows.
-    constexpr std::uint64_t kLatest = std::uint64_t{1} << 42;
     const std::uint64_t time = load_u64(at + kTimeAt);
     marker.written = WallTime(Milliseconds(static_cast<std::int64_t>(std::min(time, kLatest))));
     const bool prefix_ends = marker.prefix.empty() || marker.prefix.ends_with('/');
@@ -139,6 +139,20 @@ std::optional<DirectoryMarker> parse_marker(std::string_view bytes) {
         return std::nullopt;
     }
     return marker;
+}
+
+std::string made_text(WallTime made) {
+    const auto since_epoch = std::chrono::duration_cast<Milliseconds>(made.time_since_epoch());
+    return std::to_string(std::max(Milliseconds(0), since_epoch).count());
+}
+
+WallTime directory_made(const ObjectInfo& marker) {
+    const auto made = marker.metadata.find(kMadeMetadata);
+    const auto time = made == marker.metadata.end() ? std::nullopt : whole_number<std::uint64_t>(made->second);
+    if (!time || *time > kLatest) {
+        return marker.last_modified;
+    }
+    return std::min(WallTime(Milliseconds(static_cast<std::int64_t>(*time))), marker.last_modified);
 }
 
 bool marks(const DirectoryMarker& marker, std::string_view key) {

@@ -6,6 +6,10 @@
 // has the same layout; it decides whether the rename took effect, and its age shows whether a process still works on
 // it. The list of names says which keys the rename moves.
 //
+// A marker that a rename writes for a directory that was there before says so in its metadata, with the time at which
+// the directory was made: else it would look as if it had been made anew, and what had failed in it before would count
+// as gone (commit_policy.h).
+//
 // What is parsed here comes from a bucket and may hold anything.
 #pragma once
 
@@ -17,6 +21,7 @@
 #include <vector>
 
 #include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
 
 namespace ckptfs::fs {
 
@@ -59,6 +64,12 @@ inline constexpr std::size_t kDirectoryMarkerSize = 3211;
 // Nothing for other bytes, and for keys that no rename could have: outside the prefix, in the control directory, one
 // within the other.
 [[nodiscard]] std::optional<DirectoryMarker> parse_marker(std::string_view bytes);
+
+// User metadata of a marker: when its directory was made, in milliseconds since 1970 by the store's clock.
+inline constexpr const char* kMadeMetadata = "ckptfs-made";
+[[nodiscard]] std::string made_text(WallTime made);
+// By a directory's marker object, whatever its state. The epoch: not known, long ago.
+[[nodiscard]] WallTime directory_made(const ObjectInfo& marker);
 
 // The marker belongs at this key.
 [[nodiscard]] bool marks(const DirectoryMarker& marker, std::string_view key);

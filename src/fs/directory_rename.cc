@@ -86,8 +86,8 @@ Status DirectoryRename::begin(const DirectoryRenameSteps& steps) {
     if (Status prepared = steps.prepare(); !prepared) {
         return prepared;
     }
-    if (Status listed = list_source(); !listed) {
-        return listed;
+    if (Status looked = look_at_source(); !looked) {
+        return looked;
     }
     if (Status allowed = steps.allow(sources_); !allowed) {
         return allowed;
@@ -97,6 +97,30 @@ Status DirectoryRename::begin(const DirectoryRenameSteps& steps) {
         std::this_thread::sleep_for(kRecordLead - since);
     }
     return {};
+}
+
+Status DirectoryRename::look_at_source() {
+    const auto head = [this](const std::string& key) {
+        return ask<ObjectInfo>([&](auto done) { store_.head(key, done); });
+    };
+    // A list does not tell metadata. What is replaced between the answers is found out when it is written over.
+    std::future<Result<ObjectInfo>> source = head(move_.source);
+    std::future<Result<ObjectInfo>> destination =
+        move_.replaced_marker.empty() ? std::future<Result<ObjectInfo>>() : head(move_.destination);
+    Status listed = list_source();
+    const Result<ObjectInfo> source_marker = source.get();
+    if (listed && !source_marker && source_marker.error().errno_value != ENOENT) {
+        listed = failure(source_marker.error());
+    }
+    source_made_ = source_marker ? directory_made(*source_marker) : WallTime{};
+    if (destination.valid()) {
+        const Result<ObjectInfo> destination_marker = destination.get();
+        if (listed && !destination_marker) {
+            return told(destination_marker.error(), move_.destination);
+        }
+        destination_made_ = destination_marker ? std::optional(directory_made(*destination_marker)) : std::nullopt;
+    }
+    return listed;
 }
 
 Status DirectoryRename::list_source() {
@@ -120,8 +144,8 @@ Status DirectoryRename::list_source() {
 Status DirectoryRename::hide_destination() {
     std::future<Status> names_written =
         ask<void>([&](auto done) { write_names(store_, names_key(record_.rename()), names(), done); });
-    Result<std::string> hidden =
-        write_marker(store_, move_.destination, marker(MarkerState::kPending), move_.replaced_marker);
+    Result<std::string> hidden = write_marker(store_, move_.destination, marker(MarkerState::kPending),
+                                              move_.replaced_marker, destination_made_);
     Status written = names_written.get();
     if (!hidden) {
         return told(std::move(hidden.error()), move_.destination);
@@ -140,7 +164,8 @@ Status DirectoryRename::hide_source() {
         return taken_over(move_.source);
     }
     source_was_implied_ = source_marker_.empty();
-    Result<std::string> hidden = write_marker(store_, move_.source, marker(MarkerState::kMoved), source_marker_);
+    Result<std::string> hidden =
+        write_marker(store_, move_.source, marker(MarkerState::kMoved), source_marker_, source_made_);
     if (!hidden) {
         return told(std::move(hidden.error()), move_.source);
     }

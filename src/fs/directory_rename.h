@@ -19,6 +19,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,8 @@ private:
     // Up to the decision.
     Status fill_destination(const DirectoryRenameSteps& steps);
     Status begin(const DirectoryRenameSteps& steps);
+    // And when the two directories were made.
+    Status look_at_source();
     Status list_source();
     Status hide_destination();
     Status copy();
@@ -95,6 +98,10 @@ private:
     std::string source_marker_;
     bool source_was_implied_ = false;
     std::string destination_marker_;
+    // The epoch where there was no marker to tell.
+    WallTime source_made_{};
+    // Where it replaces an empty directory.
+    std::optional<WallTime> destination_made_;
     Copies copies_;
 };
 

@@ -36,13 +36,17 @@ Result<Fetched> fetch(ObjectStore& store, const std::string& key, std::uint64_t 
     return fetched;
 }
 
-Result<std::string> write(ObjectStore& store, const std::string& key, std::string body, const std::string& seen) {
+Result<std::string> write(ObjectStore& store, const std::string& key, std::string body, const std::string& seen,
+                          std::optional<WallTime> made) {
     PutRequest request;
     request.key = key;
     request.body = Payload::from_string(std::move(body));
     request.content_type = "application/x-directory";
     // Identifies a write of ours whose reply was lost.
     request.metadata[kWriteIdMetadata] = random_uuid();
+    if (made) {
+        request.metadata[kMadeMetadata] = made_text(*made);
+    }
     request.if_match = seen;
     request.if_none_match = seen.empty();
     Result<PutResponse> written = wait_for<PutResponse>([&](auto done) { store.put(request, done); });
@@ -70,6 +74,7 @@ Result<StoredMarker> read_marker(ObjectStore& store, const Clock& clock, const s
     StoredMarker stored;
     stored.marker = parse_marker(fetched->bytes);
     stored.etag = object.etag;
+    stored.made = directory_made(object);
     stored.age = std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(now - object.last_modified));
     return stored;
 }
@@ -86,12 +91,13 @@ Result<std::optional<std::vector<MovedName>>> read_names(ObjectStore& store, con
 }
 
 Result<std::string> write_marker(ObjectStore& store, const std::string& key, const DirectoryMarker& marker,
-                                 const std::string& seen) {
-    return write(store, key, encode_marker(marker), seen);
+                                 const std::string& seen, std::optional<WallTime> made) {
+    return write(store, key, encode_marker(marker), seen, made);
 }
 
-Result<std::string> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen) {
-    return write(store, key, {}, seen);
+Result<std::string> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen,
+                                       std::optional<WallTime> made) {
+    return write(store, key, {}, seen, made);
 }
 
 void write_names(ObjectStore& store, const std::string& key, const std::vector<MovedName>& names,

@@ -23,6 +23,8 @@ struct StoredMarker {
     std::string etag;
     // By the store's own clock, to the second.
     Milliseconds age{0};
+    // When its directory was made, of the marker of a directory.
+    WallTime made{};
 };
 
 // ENOENT where there is no object.
@@ -31,11 +33,12 @@ Result<StoredMarker> read_marker(ObjectStore& store, const Clock& clock, const s
 Result<std::optional<std::vector<MovedName>>> read_names(ObjectStore& store, const std::string& key);
 
 // `seen`: the ETag of what is replaced; empty: there must be nothing. ESTALE, EEXIST or ENOENT where there is something
-// else. Returns the new ETag.
+// else. Returns the new ETag. `made`: when the directory was, which is not now.
 Result<std::string> write_marker(ObjectStore& store, const std::string& key, const DirectoryMarker& marker,
-                                 const std::string& seen);
+                                 const std::string& seen, std::optional<WallTime> made = std::nullopt);
 // An ordinary directory's.
-Result<std::string> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen);
+Result<std::string> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen,
+                                       std::optional<WallTime> made = std::nullopt);
 // Does not block.
 void write_names(ObjectStore& store, const std::string& key, const std::vector<MovedName>& names, StoreDone<void> done);
 

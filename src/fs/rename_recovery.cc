@@ -16,8 +16,8 @@ namespace {
 // What lies below one of the two directories.
 struct Tree {
     bool has_marker = false;
-    // The marker is this rename's, and this is its ETag.
-    std::optional<std::string> hidden_by;
+    // The marker, where it is this rename's.
+    std::optional<StoredMarker> hidden_by;
     // All other keys.
     std::vector<ObjectInfo> objects;
 };
@@ -51,9 +51,7 @@ Result<Tree> look_at(ObjectStore& store, const Clock& clock, const DirectoryMark
             if (!marker) {
                 return failure(std::move(marker.error()));
             }
-            if (*marker) {
-                tree.hidden_by = std::move((*marker)->etag);
-            }
+            tree.hidden_by = std::move(*marker);
         }
     }
     return tree;
@@ -96,13 +94,13 @@ Status remove_copied(ObjectStore& store, const std::string& directory, const Tre
     return remove_all(store, keys);
 }
 
-// Of a directory whose keys are gone.
-Status remove_marker(ObjectStore& store, const std::string& key, const std::string& etag, bool keep_directory) {
+// Of a directory whose keys are gone, unless it is to stay. What failed there before the rename has failed still.
+Status remove_marker(ObjectStore& store, const std::string& key, const StoredMarker& marker, bool keep_directory) {
     if (keep_directory) {
-        const Result<std::string> shown = write_empty_marker(store, key, etag);
+        const Result<std::string> shown = write_empty_marker(store, key, marker.etag, marker.made);
         return shown ? Status{} : failure(shown.error());
     }
-    return remove_version(store, key, etag);
+    return remove_version(store, key, marker.etag);
 }
 
 }  // namespace
@@ -115,7 +113,7 @@ Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker
     if (!*marker) {
         return {};
     }
-    return remove_marker(store, rename.source, (*marker)->etag, !(*marker)->marker->source_was_implied);
+    return remove_marker(store, rename.source, **marker, !(*marker)->marker->source_was_implied);
 }
 
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
@@ -155,7 +153,7 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
         return failure(destination.error());
     }
     if (destination->hidden_by) {
-        if (const auto shown = write_empty_marker(store, rename.destination, *destination->hidden_by); !shown) {
+        if (const auto shown = write_empty_marker(store, rename.destination, destination->hidden_by->etag); !shown) {
             return failure(shown.error());
         }
     }

@@ -58,6 +58,22 @@ TEST(DirectoryMarkerTest, HasTheBytesOfTheManual) {
     EXPECT_EQ(bytes.find_first_not_of('\0', 125), std::string::npos);
 }
 
+TEST(DirectoryMarkerTest, TellsWhenItsDirectoryWasMade) {
+    const WallTime made(Milliseconds(1'700'000'000'123));
+    ObjectInfo object;
+    object.last_modified = made + std::chrono::hours(1);
+    EXPECT_EQ(directory_made(object), object.last_modified);
+    object.metadata[kMadeMetadata] = made_text(made);
+    EXPECT_EQ(object.metadata[kMadeMetadata], "1700000000123");
+    EXPECT_EQ(directory_made(object), made);
+    object.metadata[kMadeMetadata] = made_text(WallTime{});
+    EXPECT_EQ(directory_made(object), WallTime{});
+    for (const char* text : {"", "-1", "1700000000123 ", "99999999999999", "999999999999999999999999", "never"}) {
+        object.metadata[kMadeMetadata] = text;
+        EXPECT_EQ(directory_made(object), object.last_modified) << text;
+    }
+}
+
 TEST(DirectoryMarkerTest, BelongsAtOneKey) {
     EXPECT_TRUE(marks(marker(MarkerState::kPending), "jobs/deep/step/"));
     EXPECT_TRUE(marks(marker(MarkerState::kMoved), "jobs/step.tmp/"));

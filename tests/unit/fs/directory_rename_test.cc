@@ -67,20 +67,29 @@ protected:
     }
 
     // Meets what is unfinished until it is repaired.
-    bool repaired() {
+    bool repaired(const std::string& records = "/.ckptfs/") {
         store.advance_clock(kRepairAfter + Milliseconds(1000));
-        return eventually([this] {
+        return eventually([&] {
             clock.advance(kRepairAfter);
             static_cast<void>(lookup("old"));
             static_cast<void>(lookup("new"));
             static_cast<void>(list());
-            return no_records();
+            const Names keys = store.keys();
+            return std::none_of(keys.begin(), keys.end(),
+                                [&](const std::string& key) { return key.find(records) != std::string::npos; });
         });
     }
-    bool no_records() {
-        const Names keys = store.keys();
-        return std::none_of(keys.begin(), keys.end(),
-                            [](const std::string& key) { return key.find("/.ckptfs/") != std::string::npos; });
+
+    // Of a file that another mount could not write.
+    void add_failure() {
+        store.put_object("p/.ckptfs/failed/old/shard", "host: node7\nreason: no room\netag-before: \n");
+    }
+    int commit_marker_in(const std::string& name) {
+        clock.advance(Milliseconds(1001));
+        const NodeId directory = lookup(name)->node;
+        const HandleId marker = create("m.tmp", O_WRONLY, directory)->opened.handle;
+        EXPECT_TRUE(write(marker, 0, "metadata") && close(marker));
+        return errno_of(rename("m.tmp", ".metadata", 0, directory));
     }
 
     // By another process, whose clock stands still.
@@ -317,6 +326,17 @@ TEST_F(DirectoryRenameTest, WhatIsHiddenIsTakenByNothingElse) {
     look();
     EXPECT_TRUE(rename("file.partial", "new"));
     EXPECT_EQ(store.content("p/new"), "x");
+}
+
+TEST_F(DirectoryRenameTest, WhatFailedBeforeARenameThatARepairUndoesHoldsTheMarkerBack) {
+    add_failure();
+    HookedStore mortal(store, [this](int /*request*/) {
+        return may_hide_directory(store.info("p/old/").size) ? Fate::kFails : Fate::kPasses;
+    });
+    EXPECT_FALSE(rename_with(mortal));
+    ASSERT_TRUE(repaired("/.ckptfs/rename"));
+    EXPECT_EQ(commit_marker_in("old"), EIO);
+    EXPECT_FALSE(store.exists("p/old/.metadata"));
 }
 
 TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {

@@ -15,16 +15,27 @@ constexpr const char* kRecord = "p/.ckptfs/failed/shard";
 
 class FailedSiblingsTest : public FileSystemTest {
 protected:
-    // Of the data file only, unless `also` names another key.
-    void fail_shard() {
-        store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
-        const HandleId handle = create("shard")->opened.handle;
+    // `path`: of its directory.
+    void fail_shard(const std::string& path = "", NodeId directory = kRootNode) {
+        store.inject({Operation::kPut, "p/" + path + "shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        const HandleId handle = create("shard", O_WRONLY, directory)->opened.handle;
         ASSERT_TRUE(write(handle, 0, "content"));
         EXPECT_EQ(errno_of(close(handle)), EIO);
     }
     Status commit() {
         save("m.tmp", "metadata");
         return rename("m.tmp", ".metadata");
+    }
+    void write_marker(NodeId directory) {
+        const HandleId marker = create("m.tmp", O_WRONLY, directory)->opened.handle;
+        ASSERT_TRUE(write(marker, 0, "metadata") && close(marker));
+    }
+    // It is undone after the source was hidden.
+    void fail_rename(const std::string& from, const std::string& to) {
+        store.inject({Operation::kPut, "p/" + from + "/", store_error(EIO, "InternalError", 500), 0, 1, true});
+        EXPECT_EQ(errno_of(rename(from, to)), EIO);
+        EXPECT_TRUE(store.exists("p/" + from + "/"));
+        EXPECT_EQ(store.content("p/" + from + "/"), "");
     }
     void tick() { timer.run(FailedSiblings::kTick); }
 };
@@ -216,6 +227,30 @@ TEST_F(FailedSiblingsTest, WhatFailedOnAnotherMountMovesWithItsDirectory) {
         }
         clock.advance(Milliseconds(2000));
     }
+}
+
+TEST_F(FailedSiblingsTest, ARenameOfItsDirectoryThatIsUndoneMakesNothingGood) {
+    const NodeId step = mkdir("step")->node;
+    fail_shard("step/", step);
+    write_marker(step);
+    for (int tries = 0; tries < 2; ++tries) {
+        fail_rename("step", "done");
+        EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, step)), EIO);
+        EXPECT_FALSE(store.exists("p/step/.metadata"));
+    }
+    ASSERT_TRUE(rename("step", "done"));
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, lookup("done")->node)), EIO);
+    EXPECT_FALSE(store.exists("p/done/.metadata"));
+}
+
+TEST_F(FailedSiblingsTest, ARenameOverItsDirectoryThatIsUndoneMakesNothingGood) {
+    const NodeId done = mkdir("done")->node;
+    fail_shard("done/", done);
+    ASSERT_TRUE(mkdir("step"));
+    fail_rename("step", "done");
+    write_marker(done);
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, done)), EIO);
+    EXPECT_FALSE(store.exists("p/done/.metadata"));
 }
 
 // This mount does not hear of what others save, nor of what they fail to save after that.
