@@ -99,25 +99,36 @@ Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& 
 
 void CommitGate::move_failures(const std::vector<FailedRecord>& failures, const std::string& from,
                                const std::string& to) {
-    for (const FailedRecord& record : failures) {
-        FailedFile file;
-        file.key = to + record.key.substr(from.size());
-        file.reason = record.reason;
-        file.process = record.process;
-        // A record that does not say is not this machine's either.
-        file.host = record.record_etag.empty() ? "" : record.host.empty() ? "another machine" : record.host;
-        // The copy of the version that stayed.
-        const Result<ObjectInfo> object =
-            wait_for<ObjectInfo>([&](auto done) { state_.env.store.head(file.key, done); });
-        if (object || object.error().errno_value == ENOENT) {
-            file.etag_before = object ? object->etag : "";
-        }
-        const std::string key = file.key;
-        state_.failed.add(std::move(file));
-        static_cast<void>(
-            wait_for<void>([&](auto done) { state_.failed.when_recorded(key, [done] { done(Status()); }); }));
-        if (!record.record_etag.empty() && !state_.failed.is_untold(key)) {
-            discard(record);
+    std::vector<FailedFile> files(failures.size());
+    static_cast<void>(for_each_in_parallel(
+        failures.size(), kRequestsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+            const FailedRecord& record = failures[index];
+            FailedFile& file = files[index];
+            file.key = to + record.key.substr(from.size());
+            file.reason = record.reason;
+            file.process = record.process;
+            // A record that does not say is not this machine's either.
+            file.host = record.record_etag.empty() ? "" : record.host.empty() ? "another machine" : record.host;
+            state_.env.store.head(file.key, [&file, done = std::move(done)](const Result<ObjectInfo>& object) {
+                // The copy of the version that stayed.
+                if (object || object.error().errno_value == ENOENT) {
+                    file.etag_before = object ? object->etag : "";
+                }
+                done({});
+            });
+        }));
+    std::vector<std::future<Status>> recorded;
+    for (const FailedFile& file : files) {
+        // Of a directory that is replaced.
+        state_.failed.clear(file.key, [] {});
+        state_.failed.add(file);
+        recorded.push_back(
+            ask<void>([&](auto done) { state_.failed.when_recorded(file.key, [done] { done(Status()); }); }));
+    }
+    for (std::size_t index = 0; index < files.size(); ++index) {
+        static_cast<void>(recorded[index].get());
+        if (!failures[index].record_etag.empty() && !state_.failed.is_untold(files[index].key)) {
+            discard(failures[index]);
         }
     }
 }

@@ -38,7 +38,8 @@ public:
     Status check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects);
     // What failed below `directory`, on any mount, and was not made good. Blocks.
     Result<std::vector<FailedRecord>> failures_below(const std::string& directory);
-    // The directory has been renamed: they go with it. Blocks until the bucket says so, or the wait was long.
+    // The directory is renamed: they go with it, and what failed before under their new names is forgotten. Blocks
+    // until the bucket says so, or the wait was long.
     void move_failures(const std::vector<FailedRecord>& failures, const std::string& from, const std::string& to);
     // For markers below `directory`, which is listed once. Blocks.
     Status check_markers(const std::string& directory, const std::vector<std::string>& markers);

@@ -60,7 +60,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
         }
         return decided;
     }
-    const Result<bool> shown = show_destination();
+    const Result<bool> shown = show_destination(steps.move_failures());
     if (!shown) {
         return failure(shown.error());
     }
@@ -79,7 +79,7 @@ Status DirectoryRename::fill_destination(const DirectoryRenameSteps& steps) {
             done = (this->*step)();
         }
     }
-    return done;
+    return done ? steps.note_failures() : done;
 }
 
 Status DirectoryRename::begin(const DirectoryRenameSteps& steps) {
@@ -224,8 +224,21 @@ Status DirectoryRename::copy_what_changed() {
     return {};
 }
 
-Result<bool> DirectoryRename::show_destination() {
-    const Result<std::string> shown = write_empty_marker(store_, move_.destination, destination_marker_);
+// Younger than the records that were just written, it would make those files good: the directory counts as made when it
+// was hidden.
+Result<std::string> DirectoryRename::write_shown_marker(bool with_failures) {
+    if (!with_failures) {
+        return write_empty_marker(store_, move_.destination, destination_marker_);
+    }
+    const Result<ObjectInfo> hidden = wait_for<ObjectInfo>([this](auto done) { store_.head(move_.destination, done); });
+    if (!hidden) {
+        return failure(hidden.error());
+    }
+    return write_empty_marker(store_, move_.destination, destination_marker_, hidden->last_modified);
+}
+
+Result<bool> DirectoryRename::show_destination(bool with_failures) {
+    const Result<std::string> shown = write_shown_marker(with_failures);
     if (shown) {
         return true;
     }

@@ -5,8 +5,8 @@
 //   2. the destination's marker, pending: hidden from now on; and the names that move
 //   3. all copies
 //   4. the source's marker, moved: hidden from now on; what was changed in it meanwhile is copied, too
-//   5. the record, committed: the rename has taken effect, whatever happens; then the destination's marker, empty:
-//   shown
+//   5. the record, committed: the rename has taken effect, whatever happens; then the records of what failed below the
+//   source, for the destination; then the destination's marker, empty: shown
 //   6. the source is deleted, its marker last of all, then the record
 //
 // Up to 5 a failure leads back: the source is shown and the copies are deleted. Afterwards it leads forward. When this
@@ -55,6 +55,10 @@ struct DirectoryRenameSteps {
     std::function<void(const Copies&)> committed;
     // Whether the store is known to honour conditional deletes.
     std::function<bool()> may_pin = [] { return false; };
+    // The source is hidden: notes what has failed there.
+    std::function<Status()> note_failures = [] { return Status(); };
+    // The rename is decided: they get their new names before other mounts see the destination. Whether there were any.
+    std::function<bool()> move_failures = [] { return false; };
 };
 
 class DirectoryRename {
@@ -76,7 +80,8 @@ private:
     Status hide_source();
     Status copy_what_changed();
     // False where another mount does so, and all that follows.
-    Result<bool> show_destination();
+    Result<bool> show_destination(bool with_failures);
+    Result<std::string> write_shown_marker(bool with_failures);
     void go_back(bool pinned);
     // Others may be at it as well, or have been.
     Status go_back_when_lost(bool pinned);

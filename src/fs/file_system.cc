@@ -47,13 +47,13 @@ class AssembledFileSystem final : public FileSystem {
 public:
     explicit AssembledFileSystem(FileSystemEnvironment environment)
         : state_(std::move(environment)),
-          repairs_(state_),
+          gate_(state_),
+          repairs_(state_, gate_),
           batches_(state_),
           lookups_(state_, repairs_, batches_),
           directories_(state_, lookups_, repairs_, batches_),
           symlinks_(state_, lookups_),
           specials_(state_, lookups_),
-          gate_(state_),
           open_files_(state_, lookups_, gate_),
           extended_(state_),
           renames_(state_, lookups_, directories_, open_files_, gate_),
@@ -239,13 +239,13 @@ private:
     }
 
     SharedState state_;
+    CommitGate gate_;
     RenameRepairs repairs_;
     UnlinkBatches batches_;
     Lookups lookups_;
     Directories directories_;
     Symlinks symlinks_;
     SpecialNodes specials_;
-    CommitGate gate_;
     OpenFiles open_files_;
     ExtendedAttributes extended_;
     Renames renames_;

@@ -74,6 +74,7 @@ Result<StoredMarker> read_marker(ObjectStore& store, const Clock& clock, const s
     StoredMarker stored;
     stored.marker = parse_marker(fetched->bytes);
     stored.etag = object.etag;
+    stored.modified = object.last_modified;
     stored.made = directory_made(object);
     stored.age = std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(now - object.last_modified));
     return stored;

@@ -23,6 +23,7 @@ struct StoredMarker {
     std::string etag;
     // By the store's own clock, to the second.
     Milliseconds age{0};
+    WallTime modified{};
     // When its directory was made, of the marker of a directory.
     WallTime made{};
 };

@@ -146,14 +146,19 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
                          others_remain || rename.replaces_empty_directory);
 }
 
-Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
-              bool pinned) {
+Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names, bool pinned,
+              const std::function<Status()>& move_failures) {
     const Result<Tree> destination = look_at(store, clock, rename, rename.destination);
     if (!destination) {
         return failure(destination.error());
     }
     if (destination->hidden_by) {
-        if (const auto shown = write_empty_marker(store, rename.destination, destination->hidden_by->etag); !shown) {
+        if (Status moved = move_failures(); !moved) {
+            return moved;
+        }
+        // It counts as made when it was hidden: before the records that were just written, or were by who renamed it.
+        const StoredMarker& hidden = *destination->hidden_by;
+        if (const auto shown = write_empty_marker(store, rename.destination, hidden.etag, hidden.modified); !shown) {
             return failure(shown.error());
         }
     }

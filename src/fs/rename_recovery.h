@@ -8,6 +8,7 @@
 // Threads: block; for the holder of the rename's record.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,8 +29,9 @@ using NameList = std::optional<std::vector<MovedName>>;
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
                  bool pinned);
 // The destination is shown, the source deleted; what was committed there since it was copied stays, and shows it again.
-Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
-              bool pinned);
+// `move_failures`: gives what failed below the source its new name, while both are hidden.
+Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names, bool pinned,
+              const std::function<Status()>& move_failures);
 
 // The source's marker, if it is this rename's, becomes an ordinary one.
 Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename);

@@ -196,8 +196,21 @@ Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action) {
         return failure(names.error());
     }
     const bool pinned = state_.deletes->find_out();
-    return action == RepairAction::kFinish ? finish(store, state_.env.clock, rename, *names, pinned)
-                                           : roll_back(store, state_.env.clock, rename, *names, pinned);
+    if (action != RepairAction::kFinish) {
+        return roll_back(store, state_.env.clock, rename, *names, pinned);
+    }
+    return finish(store, state_.env.clock, rename, *names, pinned, [&] { return move_failures(rename); });
+}
+
+Status RenameRepairs::move_failures(const DirectoryMarker& rename) {
+    const Result<std::vector<FailedRecord>> failures = gate_.failures_below(rename.source);
+    if (!failures) {
+        return failure(failures.error());
+    }
+    gate_.move_failures(*failures, rename.source, rename.destination);
+    // Those of this mount that have been made good.
+    state_.failed.directory_renamed(rename.source, rename.destination, [] {});
+    return {};
 }
 
 }  // namespace ckptfs::fs

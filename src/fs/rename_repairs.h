@@ -19,6 +19,7 @@
 
 #include "base/mutex.h"
 #include "ckptfs/object_store.h"
+#include "fs/commit_gate.h"
 #include "fs/marker_objects.h"
 #include "fs/repair_policy.h"
 #include "fs/shared_state.h"
@@ -27,7 +28,7 @@ namespace ckptfs::fs {
 
 class RenameRepairs {
 public:
-    explicit RenameRepairs(SharedState& state) : state_(state) {}
+    RenameRepairs(SharedState& state, CommitGate& gate) : state_(state), gate_(gate) {}
     ~RenameRepairs();
     RenameRepairs(const RenameRepairs&) = delete;
     RenameRepairs& operator=(const RenameRepairs&) = delete;
@@ -54,9 +55,11 @@ private:
     [[nodiscard]] Status repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,
                                 const RepairDecision& decision);
     [[nodiscard]] Status end(const DirectoryMarker& rename, RepairAction action);
+    [[nodiscard]] Status move_failures(const DirectoryMarker& rename);
     [[nodiscard]] bool is_record(const std::string& key) const;
 
     SharedState& state_;
+    CommitGate& gate_;
 
     Mutex mutex_;
     // All bounded.

@@ -389,8 +389,6 @@ std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, c
     return [] {};
 }
 
-// --- directories
-
 std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const Node& node, std::string_view what) {
     return [writer = node.writer, key = state_.key(lock, node), what] {
         const std::string old_key = writer->key();

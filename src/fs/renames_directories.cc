@@ -19,24 +19,29 @@ Status Renames::rename_directory(const Move& move) {
     DirectoryRename rename(env.store, env.clock, env.names.rename_repair_after,
                            {env.prefix, move.old_key + "/", move.new_key + "/", move.replaced_marker});
     set_moving(*move.node, true);
+    const std::string from = move.old_key + "/";
     std::vector<FailedRecord> failures;
+    DirectoryRenameSteps steps;
+    steps.prepare = [&] { return commit_writers_below(move); };
+    steps.allow = [&](const std::vector<ObjectInfo>& sources) { return gate_.check_tree(from, sources); };
+    steps.committed = [&](const Copies& copies) { note_moved_directory(move, copies); };
+    steps.may_pin = [&] { return state_.deletes->honoured(); };
+    steps.note_failures = [&] {
+        Result<std::vector<FailedRecord>> found = gate_.failures_below(from);
+        if (!found) {
+            return Status(failure(std::move(found.error())));
+        }
+        failures = std::move(*found);
+        return Status();
+    };
+    steps.move_failures = [&] {
+        gate_.move_failures(failures, from, move.new_key + "/");
+        return !failures.empty();
+    };
     // Known when it comes to removing the source.
     static_cast<void>(state_.deletes->honoured());
-    Status renamed = rename.run({[&] { return commit_writers_below(move); },
-                                 [&](const std::vector<ObjectInfo>& sources) {
-                                     Result<std::vector<FailedRecord>> found = gate_.failures_below(move.old_key + "/");
-                                     if (!found) {
-                                         return Status(failure(std::move(found.error())));
-                                     }
-                                     failures = std::move(*found);
-                                     return gate_.check_tree(move.old_key + "/", sources);
-                                 },
-                                 [&](const Copies& copies) { note_moved_directory(move, copies); },
-                                 [&] { return state_.deletes->honoured(); }});
+    Status renamed = rename.run(steps);
     set_moving(*move.node, false);
-    if (renamed) {
-        gate_.move_failures(failures, move.old_key + "/", move.new_key + "/");
-    }
     return renamed;
 }
 

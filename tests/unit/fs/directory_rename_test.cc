@@ -80,6 +80,15 @@ protected:
         });
     }
 
+    bool is_decided() {
+        const Names keys = store.keys();
+        return std::any_of(keys.begin(), keys.end(), [this](const std::string& key) {
+            const std::string record = recorded_paths("p/", key) ? store.content(key) : "";
+            const auto read = parse_marker(record);
+            return read && read->state == MarkerState::kCommitted;
+        });
+    }
+
     // Of a file that another mount could not write.
     void add_failure() {
         store.put_object("p/.ckptfs/failed/old/shard", "host: node7\nreason: no room\netag-before: \n");
@@ -337,6 +346,17 @@ TEST_F(DirectoryRenameTest, WhatFailedBeforeARenameThatARepairUndoesHoldsTheMark
     ASSERT_TRUE(repaired("/.ckptfs/rename"));
     EXPECT_EQ(commit_marker_in("old"), EIO);
     EXPECT_FALSE(store.exists("p/old/.metadata"));
+}
+
+TEST_F(DirectoryRenameTest, WhatFailedBeforeARenameThatARepairFinishesHoldsTheMarkerBackUnderItsNewName) {
+    add_failure();
+    HookedStore mortal(store, [this](int /*request*/) { return is_decided() ? Fate::kFails : Fate::kPasses; });
+    EXPECT_FALSE(rename_with(mortal));
+    ASSERT_TRUE(repaired("/.ckptfs/rename"));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/new/shard"));
+    EXPECT_TRUE(eventually([this] { return !store.exists("p/.ckptfs/failed/old/shard"); }));
+    EXPECT_EQ(commit_marker_in("new"), EIO);
+    EXPECT_FALSE(store.exists("p/new/.metadata"));
 }
 
 TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {

@@ -229,6 +229,31 @@ TEST_F(FailedSiblingsTest, WhatFailedOnAnotherMountMovesWithItsDirectory) {
     }
 }
 
+TEST_F(FailedSiblingsTest, WhatFailedHasItsNewNameBeforeOtherMountsSeeTheDirectory) {
+    const NodeId step = mkdir("step")->node;
+    store.put_object("p/.ckptfs/failed/step/shard", "host: node7\nreason: no room\netag-before: \n");
+    write_marker(step);
+    store.hold(Operation::kRemoveMany);
+    auto renamed = std::async(std::launch::async, [&] { return rename("step", "done"); });
+    EXPECT_TRUE(eventually([&] { return store.exists("p/done/") && store.content("p/done/").empty(); }));
+    switch_mounts();
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, lookup("done")->node)), EIO);
+    EXPECT_FALSE(store.exists("p/done/.metadata"));
+    switch_mounts();
+    store.release(Operation::kRemoveMany);
+    EXPECT_TRUE(renamed.get());
+}
+
+TEST_F(FailedSiblingsTest, WhatFailedTakesThePlaceOfWhatFailedInADirectoryThatIsReplaced) {
+    fail_shard("done/", mkdir("done")->node);
+    fail_shard("step/", mkdir("step")->node);
+    ASSERT_TRUE(rename("step", "done"));
+    const NodeId done = lookup("done")->node;
+    write_marker(done);
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, done)), EIO);
+    EXPECT_FALSE(store.exists("p/done/.metadata"));
+}
+
 TEST_F(FailedSiblingsTest, ARenameOfItsDirectoryThatIsUndoneMakesNothingGood) {
     const NodeId step = mkdir("step")->node;
     fail_shard("step/", step);

@@ -146,11 +146,20 @@ protected:
     }
     static constexpr pid_t kProcess = 100;
 
-    FileSystemTest() {
+    FileSystemTest() : fs(make_mount("here")) {}
+
+    std::unique_ptr<FileSystem> make_mount(const std::string& host) {
         NameConfig names;
         names.metadata_ttl = Milliseconds(1000);
-        fs = FileSystem::create(FileSystemEnvironment{store, *blocking, clock, timer, processes, kernel_cache, *codec,
-                                                      write_environment, read_environment, names, "p/", "here"});
+        return FileSystem::create(FileSystemEnvironment{store, *blocking, clock, timer, processes, kernel_cache, *codec,
+                                                        write_environment, read_environment, names, "p/", host});
+    }
+    // What is called from now on is called on another mount of the same prefix; the next time, on the first one again.
+    void switch_mounts() {
+        if (other == nullptr) {
+            other = make_mount("there");
+        }
+        fs.swap(other);
     }
 
     template <class T, class Start>
@@ -272,6 +281,7 @@ protected:
     ReadEnvironment read_environment{store, *pool, *executor, clock, *codec, cache, ReadConfig{}};
     std::unique_ptr<Executor> blocking = make_blocking_executor(4);
     std::unique_ptr<FileSystem> fs;
+    std::unique_ptr<FileSystem> other;
 };
 
 }  // namespace ckptfs::fs
