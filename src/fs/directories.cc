@@ -7,6 +7,7 @@
 #include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "fs/directory_listing.h"
+#include "fs/directory_marker.h"
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
 #include "fs/pinned_removal.h"
@@ -68,12 +69,15 @@ bool Directories::is_hidden(const std::string& key) {
     return found && found->is_hidden;
 }
 
-Status Directories::put_marker(const std::string& key) {
+Status Directories::put_marker(const std::string& key, std::optional<WallTime> made) {
     PutRequest request;
     request.key = key;
     request.content_type = "application/x-directory";
     // Lets mkdir recognise its own marker when the reply was lost.
     request.metadata[kWriteIdMetadata] = random_uuid();
+    if (made) {
+        request.metadata[kMadeMetadata] = made_text(*made);
+    }
     request.if_none_match = true;
     const Result<PutResponse> made = wait_for<PutResponse>([&](auto done) { state_.env.store.put(request, done); });
     if (!made) {
@@ -323,7 +327,8 @@ void Directories::keep_when_empty(const NodePtr& directory, bool soon) {
         first = below->objects.empty() ? "" : below->objects.front().key;
     }
     if (first.empty()) {
-        if (const Status made = put_marker(list.prefix); !made && made.error().errno_value != EEXIST) {
+        // It was there before, so that what has failed in it has failed still.
+        if (const Status made = put_marker(list.prefix, WallTime{}); !made && made.error().errno_value != EEXIST) {
             give_up(made.error());
             return;
         }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -69,7 +70,7 @@ private:
     // A commit or a rename that was on its way has brought the name back.
     Status unlink_again(const Unlink& unlink);
     void end_unlink(const Unlink& unlink, const Status& status);
-    Status put_marker(const std::string& key);
+    Status put_marker(const std::string& key, std::optional<WallTime> made = std::nullopt);
     // A rename that is not finished has a marker there.
     bool is_hidden(const std::string& key);
 

@@ -278,6 +278,18 @@ TEST_F(FailedSiblingsTest, ARenameOverItsDirectoryThatIsUndoneMakesNothingGood) 
     EXPECT_FALSE(store.exists("p/done/.metadata"));
 }
 
+// Other tools make directories without one.
+TEST_F(FailedSiblingsTest, AMarkerThatKeepsADirectoryMakesNothingGood) {
+    store.put_object("p/step/other", "content");
+    const NodeId step = lookup("step")->node;
+    fail_shard("step/", step);
+    ASSERT_TRUE(lookup("other", step) && unlink("other", step));
+    EXPECT_TRUE(store.exists("p/step/"));
+    write_marker(step);
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, step)), EIO);
+    EXPECT_FALSE(store.exists("p/step/.metadata"));
+}
+
 // This mount does not hear of what others save, nor of what they fail to save after that.
 TEST_F(FailedSiblingsTest, ALaterFailureOfAnotherMountIsNotCoveredByAnEarlierOneHere) {
     fail_shard();
