@@ -79,11 +79,8 @@ Status Directories::put_marker(const std::string& key, std::optional<WallTime> m
         request.metadata[kMadeMetadata] = made_text(*made);
     }
     request.if_none_match = true;
-    const Result<PutResponse> made = wait_for<PutResponse>([&](auto done) { state_.env.store.put(request, done); });
-    if (!made) {
-        return failure(made.error());
-    }
-    return {};
+    const Result<PutResponse> written = wait_for<PutResponse>([&](auto done) { state_.env.store.put(request, done); });
+    return written ? Status{} : failure(written.error());
 }
 
 void Directories::rmdir(NodeId parent, std::string name, Orphan orphan, Reply<void> reply) {

@@ -156,10 +156,10 @@ protected:
     }
     // What is called from now on is called on another mount of the same prefix; the next time, on the first one again.
     void switch_mounts() {
-        if (other == nullptr) {
-            other = make_mount("there");
+        if (other_mount == nullptr) {
+            other_mount = make_mount("there");
         }
-        fs.swap(other);
+        fs.swap(other_mount);
     }
 
     template <class T, class Start>
@@ -281,7 +281,7 @@ protected:
     ReadEnvironment read_environment{store, *pool, *executor, clock, *codec, cache, ReadConfig{}};
     std::unique_ptr<Executor> blocking = make_blocking_executor(4);
     std::unique_ptr<FileSystem> fs;
-    std::unique_ptr<FileSystem> other;
+    std::unique_ptr<FileSystem> other_mount;
 };
 
 }  // namespace ckptfs::fs
