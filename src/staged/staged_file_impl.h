@@ -150,7 +150,8 @@ private:
     // --- staged_file_reads.cc
     void serve(ContentView view, std::uint64_t offset, ReadDone done);
     void read_base(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size, ReadDone done);
-    // A commit of this file may have replaced the base that was read: then what is there now is read, else this fails.
+    // A commit of this file may have replaced the base that was read: then what is there now is read, once the commit
+    // has ended; else this fails.
     void read_again(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size, const Error& why,
                     ReadDone done);
 

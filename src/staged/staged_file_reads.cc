@@ -84,6 +84,11 @@ void StagedFile::read_again(const std::shared_ptr<BaseReader>& base, std::uint64
     if (why.errno_value == ESTALE) {
         const MutexLock lock(mutex_);
         is_replaced_by_own = base_ && base_->reader != base;
+        // The store may have carried out a commit whose answer is not here yet. Its end goes on with the queue.
+        if (!is_replaced_by_own && committing_ && !failure_) {
+            pending_.add(std::make_shared<Pending>(PendingRead{offset, size, std::move(done)}));
+            return;
+        }
     }
     if (is_replaced_by_own) {
         read(offset, size, std::move(done));

@@ -66,17 +66,15 @@ void FakeStore::perform(Operation operation, const std::string& key, std::functi
     run_or_queue(operation, [this, operation, key, take_effect = std::move(take_effect), done = std::move(done)] {
         std::unique_lock lock(mutex_);
         const std::optional<Fault> fault = due_fault(operation, key);
-        if (fault && !fault->after_effect) {
-            lock.unlock();
-            done(failure(fault->error));
+        const bool takes_effect = !fault || fault->after_effect;
+        Result<T> effect = takes_effect ? take_effect() : Result<T>(failure(fault->error));
+        Result<T> answer = fault ? Result<T>(failure(fault->error)) : std::move(effect);
+        if (holding_answers_.contains(operation)) {
+            held_[operation].push_back([done, answer = std::move(answer)] { done(answer); });
+            held_changed_.notify_all();
             return;
         }
-        Result<T> answer = take_effect();
         lock.unlock();
-        if (fault) {
-            done(failure(fault->error));
-            return;
-        }
         done(std::move(answer));
     });
 }

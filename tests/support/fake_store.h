@@ -80,6 +80,8 @@ public:
     void clear_faults();
     // Calls of this operation wait until release(operation).
     void hold(Operation operation);
+    // They take effect, and only their answers wait until then. Not for kGet.
+    void hold_answers(Operation operation);
     void release(Operation operation);
     // Only the first of them; there is one.
     void release_one(Operation operation);
@@ -164,6 +166,7 @@ private:
     std::vector<Fault> faults_;
     std::map<Operation, int> calls_;
     std::set<Operation> holding_;
+    std::set<Operation> holding_answers_;
     std::map<Operation, std::vector<Step>> held_;
     std::condition_variable held_changed_;
     std::size_t body_piece_ = std::size_t{64} << 10;

@@ -21,11 +21,17 @@ void FakeStore::hold(Operation operation) {
     holding_.insert(operation);
 }
 
+void FakeStore::hold_answers(Operation operation) {
+    std::lock_guard lock(mutex_);
+    holding_answers_.insert(operation);
+}
+
 void FakeStore::release(Operation operation) {
     std::vector<Step> steps;
     {
         std::lock_guard lock(mutex_);
         holding_.erase(operation);
+        holding_answers_.erase(operation);
         steps.swap(held_[operation]);
     }
     for (Step& step : steps) {

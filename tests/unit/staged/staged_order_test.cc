@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <future>
+#include <latch>
+#include <memory>
 #include <string>
 
 #include "unit/staged/staged_file_fixture.h"
@@ -11,7 +13,17 @@
 namespace ckptfs::testing {
 namespace {
 
-class StagedOrderTest : public StagedFileTest {};
+class StagedOrderTest : public StagedFileTest {
+protected:
+    // What was posted before has been done then, as every thread is here.
+    void finish_tasks() {
+        const auto all = std::make_shared<std::latch>(kExecutorThreads + 1);
+        for (int i = 0; i < kExecutorThreads; ++i) {
+            executor.post([all] { all->arrive_and_wait(); });
+        }
+        all->arrive_and_wait();
+    }
+};
 INSTANTIATE_TEST_SUITE_P(Codecs, StagedOrderTest, ::testing::Values("none", "auto"));
 
 TEST_P(StagedOrderTest, ATruncationDoesNotForgetThatTheStreamHasFailed) {
@@ -52,6 +64,42 @@ TEST_P(StagedOrderTest, AReadOfOldAndNewBytesSpansACommit) {
     const Result<Payload> read = answer.get();
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_TRUE(read->to_string() == text.substr(6 * kMiB + kMiB / 2, kMiB));
+}
+
+// 12 MiB are copied, so that this is an upload, and what is read was not read for it.
+TEST_P(StagedOrderTest, AReadWaitsForItsOwnCommitWhoseAnswerIsOnItsWay) {
+    std::string text = bytes(16 * kMiB);
+    const auto staged = open_staged(save(text), Streaming::kNever);
+    const std::string before = store.info(kKey).etag;
+    change(*staged, text, 12 * kMiB, bytes(4096, 1));
+    store.hold_answers(Operation::kCompleteUpload);
+    Answer<Result<CommittedObject>> committed;
+    staged->commit(CommitReason::kFsync, committed.callback());
+    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    ASSERT_NE(store.info(kKey).etag, before);
+    Answer<Result<Payload>> unchanged;
+    Answer<Result<Payload>> mixed;
+    staged->read(3 * kMiB, kMiB, unchanged.callback());
+    staged->read(11 * kMiB + kMiB / 2, kMiB, mixed.callback());
+    finish_tasks();
+    store.release(Operation::kCompleteUpload);
+    EXPECT_TRUE(committed.get());
+    const Result<Payload> one = unchanged.get();
+    ASSERT_TRUE(one) << one.error().message;
+    EXPECT_TRUE(one->to_string() == text.substr(3 * kMiB, kMiB));
+    const Result<Payload> other = mixed.get();
+    ASSERT_TRUE(other) << other.error().message;
+    EXPECT_TRUE(other->to_string() == text.substr(11 * kMiB + kMiB / 2, kMiB));
+}
+
+TEST_P(StagedOrderTest, AReadOfWhatAnotherMountHasReplacedDoesNotWaitForTheNextCommit) {
+    const std::string text = bytes(16 * kMiB);
+    const auto staged = open_staged(save(text), Streaming::kNever);
+    ASSERT_TRUE(write(*staged, 12 * kMiB, bytes(4096, 1)));
+    store.put_object(kKey, "what another mount has saved");
+    const Result<std::string> read_back = read(*staged, 3 * kMiB, kMiB);
+    ASSERT_FALSE(read_back);
+    EXPECT_EQ(read_back.error().errno_value, ESTALE);
 }
 
 }  // namespace

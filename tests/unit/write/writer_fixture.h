@@ -182,7 +182,8 @@ struct WriterFixture {
     std::unique_ptr<BufferPool> pool;
     FakeStore store;
     // Last: its threads use everything above until they are joined.
-    ThreadPool executor{"test", 3};
+    static constexpr int kExecutorThreads = 3;
+    ThreadPool executor{"test", kExecutorThreads};
     ThreadPool staging{"staging", 2};
     WriteEnvironment environment;
 };
