@@ -216,6 +216,8 @@ private:
         int reopens = 0;
         Reply<Payload> reply;
     };
+    // Of the writer that makes changes, or of what is in the bucket.
+    void read_what_is_seen(const std::shared_ptr<Reading>& reading);
     void read_with(const std::shared_ptr<Reading>& reading);
     bool reopen_and_read(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader);
     void reopened(const std::shared_ptr<Reading>& reading, const std::string& key,

@@ -40,14 +40,30 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
         reply(cannot_read_back());
     } else if (is_unreadable(*handle)) {
         handle->writer->size() == 0 ? reply(Payload()) : reply(cannot_read_back());
-    } else if (const std::shared_ptr<FileWriter> writer = changing(*handle)) {
-        writer->read(offset, size, [this, reply = std::move(reply)](Result<Payload> data) {
-            counters_.read(data ? data->size() : 0);
-            reply(std::move(data));
-        });
     } else {
-        read_with(std::make_shared<Reading>(Reading{handle, offset, size, 0, std::move(reply)}));
+        read_what_is_seen(std::make_shared<Reading>(Reading{handle, offset, size, 0, std::move(reply)}));
     }
+}
+
+void OpenFiles::read_what_is_seen(const std::shared_ptr<Reading>& reading) {
+    const std::shared_ptr<FileWriter> writer = changing(*reading->handle);
+    if (writer == nullptr) {
+        read_with(reading);
+        return;
+    }
+    const auto answer = [this, reading, asked = writer.get()](Result<Payload> data) {
+        const bool gone = !data && data.error().errno_value == ESTALE;
+        // Once it is saved and closed a writer is not told of a rename, which takes away what it has read.
+        if (gone && reading->handle->writer == nullptr && reading->reopens < kMostReopens &&
+            changing(*reading->handle).get() != asked) {
+            ++reading->reopens;
+            read_what_is_seen(reading);
+            return;
+        }
+        counters_.read(data ? data->size() : 0);
+        reading->reply(std::move(data));
+    };
+    writer->read(reading->offset, reading->size, answer);
 }
 
 // It has joined a writer that keeps nothing to read. The version before would not show what was changed, and a mapping

@@ -358,6 +358,31 @@ TEST_F(FileSystemTest, WhoHasReadWhatWasSavedSinceGoesOnAsAnyReader) {
     }
 }
 
+// Nothing but what is read is fetched: what is kept of the file is copied.
+TEST_F(FileSystemTest, AReadThatIsUnderWayFollowsWhatIsSavedAndRenamed) {
+    std::string content(std::size_t{8} << 20, 'a');
+    const std::size_t middle = std::size_t{3} << 20;
+    content[middle] = 'm';
+    store.put_object("p/f", content);
+    const NodeId node = lookup("f")->node;
+    const HandleId writer = open(node, O_RDWR)->handle;
+    ASSERT_TRUE(write(writer, std::size_t{7} << 20, std::string(std::size_t{1} << 20, 'b')));
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    store.hold(Operation::kGet);
+    auto under_way = std::async(std::launch::async, [&] { return read(reader, middle, 5); });
+    const bool is_under_way = store.wait_until_held(Operation::kGet, 1);
+    const Status closed = close(writer);
+    const Status renamed = rename("f", "g");
+    store.release(Operation::kGet);
+    const Result<std::string> got = under_way.get();
+    EXPECT_TRUE(is_under_way);
+    EXPECT_TRUE(closed);
+    EXPECT_TRUE(renamed);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(*got, "maaaa");
+    ASSERT_TRUE(close(reader));
+}
+
 TEST_F(FileSystemTest, WhoHasNotReadYetReadsWhatIsSavedOnceChangesHaveFailed) {
     const NodeId node = save("f", "old");
     const HandleId writer = open(node, O_RDWR)->handle;
