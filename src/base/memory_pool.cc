@@ -2,6 +2,7 @@
 #include "base/memory_pool.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -50,6 +51,11 @@ std::size_t index_of(MemoryUse use) {
 
 }  // namespace
 
+WholePages whole_pages(std::uintptr_t address, std::size_t size, std::size_t page_size) {
+    const std::size_t offset = (page_size - address % page_size) % page_size;
+    return size < offset ? WholePages() : WholePages{offset, (size - offset) / page_size * page_size};
+}
+
 Result<std::unique_ptr<MemoryPool>> MemoryPool::create(const MemoryShares& shares, Executor* executor, Timer* timer) {
     const std::size_t size = shares.total * kBufferSize;
     void* const memory =
@@ -69,6 +75,7 @@ MemoryPool::MemoryPool(std::byte* memory, const MemoryShares& shares, Executor* 
       timer_(timer),
       shares_(shares),
       memory_(memory),
+      page_size_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
       cold_(shares.total),
       least_free_(shares.total) {
     free_.reserve(shares_.total);
@@ -149,7 +156,9 @@ std::size_t MemoryPool::release_unused() {
     MutexLock lock(mutex_);
     const std::size_t unused = std::exchange(least_free_, free_.size());
     while (cold_ < std::min(unused, least_free_)) {
-        if (madvise(free_[cold_], kBufferSize, MADV_DONTNEED) != 0) {
+        // Pages that hold a neighbour's bytes as well stay.
+        const WholePages pages = whole_pages(reinterpret_cast<std::uintptr_t>(free_[cold_]), kBufferSize, page_size_);
+        if (pages.size > 0 && madvise(free_[cold_] + pages.offset, pages.size, MADV_DONTNEED) != 0) {
             log_debug(format("unused memory stays: {}", std::strerror(errno)));
             break;
         }

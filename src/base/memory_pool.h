@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory budget of a mount as one mapping cut into equal, page-aligned buffers.
+// The memory budget of a mount as one mapping cut into equal buffers. They begin with a page where pages have 4 KiB;
+// larger ones, as of some AArch64 kernels, may belong to two buffers.
 //
 // A page costs nothing until it is first used, and the buffer that was freed last is handed out first, so that a mount
 // that needs little touches little. What was not needed lately goes back to the system (release_unused). Shares between
@@ -35,6 +36,16 @@
 #include "ckptfs/status.h"
 
 namespace ckptfs {
+
+// The pages that lie wholly in `size` bytes from `address`: all that can be given to the system without what lies
+// beside them. Counted from `address`.
+struct WholePages {
+    std::size_t offset = 0;
+    std::size_t size = 0;
+
+    friend bool operator==(const WholePages&, const WholePages&) = default;
+};
+[[nodiscard]] WholePages whole_pages(std::uintptr_t address, std::size_t size, std::size_t page_size);
 
 class MemoryPool final : public BufferPool {
 public:
@@ -96,6 +107,7 @@ private:
     // Constant.
     const MemoryShares shares_;
     std::byte* const memory_;
+    const std::size_t page_size_;
 
     // Mutable.
     mutable Mutex mutex_;

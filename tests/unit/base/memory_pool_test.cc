@@ -140,6 +140,26 @@ TEST(MemoryPool, ReleasesWhatWasNotNeededSinceTheLastTime) {
     }
 }
 
+// Larger pages than 4 KiB: the first and the last of a buffer may hold bytes of its neighbours, which are not given
+// away.
+TEST(MemoryPool, ReleasesNoPageOfWhichANeighbourHasAPart) {
+    constexpr std::size_t kSize = BufferPool::kBufferSize;
+    EXPECT_EQ(whole_pages(16 * kSize, kSize, 4096), (WholePages{0, kSize}));
+    for (const std::size_t page : {std::size_t{16} << 10, std::size_t{64} << 10}) {
+        for (std::uintptr_t index = 0; index < 40; ++index) {
+            const std::uintptr_t begin = page * 1000 + index * kSize;
+            const WholePages pages = whole_pages(begin, kSize, page);
+            EXPECT_EQ((begin + pages.offset) % page, 0U);
+            EXPECT_EQ(pages.size % page, 0U);
+            EXPECT_LE(pages.offset + pages.size, kSize);
+            EXPECT_LT(pages.offset, page);
+            EXPECT_LT(kSize - pages.offset - pages.size, page);
+        }
+    }
+    EXPECT_EQ(whole_pages(4096, 8192, 65536).size, 0U);
+    EXPECT_EQ(whole_pages(65536, 8192, 65536).size, 0U);
+}
+
 TEST(MemoryPool, WhatWasReleasedIsTakenLast) {
     const auto pool = pool_of(without_reserves(4));
     { touch(take_all(*pool, MemoryUse::kWrite)); }
