@@ -61,6 +61,8 @@ struct GetRequest {
     // nothing is known, a HEAD afterwards tells whether it was the version.
     std::optional<std::uint64_t> if_size{};
     WallTime if_modified{};
+    // The end of an object, for which an open(2) waits: it does not queue behind file data.
+    bool for_open = false;
     // Bytes in order, from the first byte of the range. After a broken connection the store resumes where it stopped
     // (pinned by the ETag it has seen), so that no byte is delivered twice. Returning false cancels.
     std::function<bool(ByteSpan)> on_body;

@@ -10,13 +10,20 @@
 
 namespace ckptfs {
 
-void fetch_range(ObjectStore& store, std::string key, std::string etag, ByteRange range,
-                 std::function<void(Result<FetchedRange>)> done) {
-    const auto bytes = std::make_shared<std::string>();
+namespace {
+
+GetRequest pinned(std::string key, std::string etag, const ByteRange& range) {
     GetRequest request;
-    request.key = key;
+    request.key = std::move(key);
     request.range = range;
     request.if_match = std::move(etag);
+    return request;
+}
+
+void fetch(ObjectStore& store, GetRequest request, std::function<void(Result<FetchedRange>)> done) {
+    const auto bytes = std::make_shared<std::string>();
+    const std::string key = request.key;
+    const ByteRange range = *request.range;
     request.on_body = [bytes, range](ByteSpan more) {
         if (more.size() > range.length - bytes->size()) {
             return false;
@@ -43,6 +50,13 @@ void fetch_range(ObjectStore& store, std::string key, std::string etag, ByteRang
     });
 }
 
+}  // namespace
+
+void fetch_range(ObjectStore& store, std::string key, std::string etag, ByteRange range,
+                 std::function<void(Result<FetchedRange>)> done) {
+    fetch(store, pinned(std::move(key), std::move(etag), range), std::move(done));
+}
+
 ByteRange last_bytes(std::uint64_t object_size, std::uint64_t length) {
     const std::uint64_t there = std::min(length, object_size);
     return ByteRange{object_size - there, there, false};
@@ -56,7 +70,9 @@ void fetch_whole_tail(ObjectStore& store, const Codec& codec, FetchedRange tail,
         return;
     }
     const ObjectInfo& object = tail.object;
-    fetch_range(store, object.key, object.etag, last_bytes(object.size, needed), std::move(done));
+    GetRequest request = pinned(object.key, object.etag, last_bytes(object.size, needed));
+    request.for_open = true;
+    fetch(store, std::move(request), std::move(done));
 }
 
 }  // namespace ckptfs

@@ -27,6 +27,7 @@ public:
         request.key = key_;
         request.range = range;
         request.if_match = etag_;
+        request.for_open = true;
         request.on_body = [self = shared_from_this()](ByteSpan bytes) { return self->take(bytes); };
         store_.get(std::move(request), [self = shared_from_this(), range](Result<GetResponse> result) {
             self->got(range, std::move(result));

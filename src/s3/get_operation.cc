@@ -15,7 +15,7 @@ namespace {
 
 // Less than a read of data.
 constexpr std::uint64_t kLightRange = std::uint64_t{64} << 10;
-// Every open(2) waits for one.
+// The seek table of a file of 85 GiB.
 constexpr std::uint64_t kLightEnd = std::uint64_t{1} << 20;
 
 Failure unusable(int errno_value, std::string message, bool retryable) {
@@ -81,7 +81,7 @@ void GetOperation::send() {
     const auto self = shared_from_this();
     call->request = get_request(request_.key);
     call->retry = retry_;
-    call->is_light = request_.range && request_.range->length <= (request_.range->suffix ? kLightEnd : kLightRange);
+    call->is_light = request_.range && request_.range->length <= (request_.for_open ? kLightEnd : kLightRange);
     // The call owns these functions and calls them, so its address is good as long as they run.
     call->attempt_headers = [self, raw = call.get()] {
         raw->kind = self->kind();

@@ -72,6 +72,7 @@ TEST(OpenFile, StoreWithoutSuffixRangesIsAskedForTheSize) {
               content.substr(content.size() - 100));
     EXPECT_EQ(reading.store.calls(Operation::kHead), 1);
     EXPECT_EQ(reading.store.ranges().size(), 2U);
+    EXPECT_EQ(reading.store.requests_for_open(), 2);
 }
 
 TEST(OpenFile, MissingObject) {

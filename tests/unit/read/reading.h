@@ -58,6 +58,7 @@ public:
             if (request.range) {
                 ranges_.push_back(*request.range);
             }
+            for_open_ += request.for_open ? 1 : 0;
         }
         if (refuse_suffix_ranges && request.range && request.range->suffix) {
             done(failure(store_error(EINVAL, "InvalidRange", 416)));
@@ -76,6 +77,11 @@ public:
         std::lock_guard lock(mutex_);
         return ranges_;
     }
+    // Requests that go before those for file data.
+    [[nodiscard]] int requests_for_open() const {
+        std::lock_guard lock(mutex_);
+        return for_open_;
+    }
     void forget_ranges() {
         std::lock_guard lock(mutex_);
         ranges_.clear();
@@ -88,6 +94,7 @@ public:
 private:
     mutable std::mutex mutex_;
     std::vector<ByteRange> ranges_;
+    int for_open_ = 0;
 };
 
 class ManualClock : public Clock {

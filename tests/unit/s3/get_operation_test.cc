@@ -32,6 +32,7 @@ struct Attempt {
 class Streams final : public HttpTransport {
 public:
     Id send(HttpRequest request, Done done) override {
+        last_was_light = request.is_light;
         for (const auto& [name, value] : request.headers) {
             if (name == "range") {
                 ranges.push_back(value);
@@ -61,6 +62,7 @@ public:
 
     std::deque<Attempt> attempts;
     std::vector<std::string> ranges;
+    bool last_was_light = false;
 };
 
 class Gets : public ::testing::Test {
@@ -85,10 +87,13 @@ protected:
                 ""};
     }
     Result<GetResponse> get(std::uint64_t offset, std::uint64_t length) {
-        std::optional<Result<GetResponse>> answer;
         GetRequest request;
-        request.key = "k";
         request.range = ByteRange{offset, length, false};
+        return get(std::move(request));
+    }
+    Result<GetResponse> get(GetRequest request) {
+        std::optional<Result<GetResponse>> answer;
+        request.key = "k";
         request.if_match = "\"one\"";
         request.on_body = [this](ByteSpan bytes) {
             got_ += as_text(bytes);
@@ -145,6 +150,31 @@ TEST_F(Gets, AShorterVersionBehindABrokenBodyIsAnotherVersion) {
     const Result<GetResponse> answer = get(0, 10);
     ASSERT_FALSE(answer);
     EXPECT_EQ(answer.error().errno_value, ESTALE);
+}
+
+// By what it is for: stores that refuse a suffix, and tables that do not fit into one, are asked for plain ranges.
+TEST_F(Gets, WhatAnOpenWaitsForDoesNotQueueBehindFileData) {
+    constexpr std::uint64_t kKiB = 1024;
+    struct Case {
+        ByteRange range;
+        bool for_open;
+        bool is_light;
+    };
+    const std::vector<Case> cases{
+        {{0, 64 * kKiB, false}, false, true},       {{0, 64 * kKiB + 1, false}, false, false},
+        {{0, 256 * kKiB, true}, true, true},        {{99, 256 * kKiB, false}, true, true},
+        {{0, 1024 * kKiB, false}, true, true},      {{0, 1024 * kKiB + 1, false}, true, false},
+        {{4096, 1024 * kKiB, false}, false, false},
+    };
+    for (const Case& each : cases) {
+        transport_.attempts.push_back(
+            Attempt{{404, {}, ""}, "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>"});
+        GetRequest request;
+        request.range = each.range;
+        request.for_open = each.for_open;
+        EXPECT_FALSE(get(std::move(request)));
+        EXPECT_EQ(transport_.last_was_light, each.is_light) << each.range.length << (each.for_open ? " to open" : "");
+    }
 }
 
 }  // namespace
