@@ -5,10 +5,12 @@
 // (the last is shorter), each encoded on its own, so that frames are encoded and decoded in parallel and a read touches
 // only the frames it needs; behind them a tail says where each lies (ckptfs-format(5)).
 //
-// Threads: everything here is immutable; all functions may be called from any number of threads at once.
+// Threads: everything here is immutable, but for who gives up tables; all functions may be called from any number of
+// threads at once.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -158,8 +160,12 @@ public:
     // How many of its last bytes layout() needs of an object, as far as these (its last) tell; EIO where they are
     // damaged. Never more than the object has.
     virtual Result<std::uint64_t> tail_needed(const ObjectInfo& object, const Payload& tail) const = 0;
-    // From what the first requests on an object returned: its description and its last bytes.
+    // From what the first requests on an object returned: its description and its last bytes. ENOMEM where the tables
+    // that are held leave no room for its own.
     virtual Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload& tail) const = 0;
+    // `give` drops layouts that are only kept for later; layout() calls it before it says ENOMEM. Nothing: none is
+    // called any more, nor is one under way.
+    virtual void when_tables_are_short(std::function<void()> /*give*/) const {}
 
     // EIO where the object is described as what it cannot be: what looks at its size alone would take it for plain.
     [[nodiscard]] virtual Status check_description(const ObjectInfo& /*object*/) const { return {}; }

@@ -5,12 +5,14 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/globs.h"
+#include "base/mutex.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/format.h"
@@ -108,23 +110,58 @@ private:
     const ContainerFormat format_;
 };
 
-// What the tables of all files that are open take. Threads: all functions may be called from any thread.
+// What the tables of all files that are open take, and of others while there is room. Threads: all functions may be
+// called from any thread.
 class TableBudget : public std::enable_shared_from_this<TableBudget> {
 public:
     explicit TableBudget(std::uint64_t most) : most_(most) {}
 
     // Held until the last copy is gone; null where there is no room.
     [[nodiscard]] std::shared_ptr<void> take(std::uint64_t bytes) {
+        std::shared_ptr<void> taken = try_take(bytes);
+        if (taken == nullptr) {
+            ask();
+            taken = try_take(bytes);
+        }
+        return taken;
+    }
+    void when_short(std::function<void()> give) {
+        MutexLock lock(mutex_);
+        // What the one before refers to may be destroyed next.
+        idle_.wait(lock, [this]() REQUIRES(mutex_) { return asking_ == 0; });
+        give_ = std::move(give);
+    }
+
+private:
+    [[nodiscard]] std::shared_ptr<void> try_take(std::uint64_t bytes) {
         if (used_.fetch_add(bytes) + bytes > most_) {
             used_.fetch_sub(bytes);
             return nullptr;
         }
         return {this, [budget = shared_from_this(), bytes](void* /*budget*/) { budget->used_.fetch_sub(bytes); }};
     }
+    void ask() {
+        std::function<void()> give;
+        {
+            const MutexLock lock(mutex_);
+            if (give_ == nullptr) {
+                return;
+            }
+            give = give_;
+            ++asking_;
+        }
+        give();
+        const MutexLock lock(mutex_);
+        --asking_;
+        idle_.notify_all();
+    }
 
-private:
     const std::uint64_t most_;
     std::atomic<std::uint64_t> used_ = 0;
+    Mutex mutex_;
+    Condition idle_;
+    std::function<void()> give_ GUARDED_BY(mutex_);
+    int asking_ GUARDED_BY(mutex_) = 0;
 };
 
 class ContainerLayout final : public FrameLayout {
@@ -285,6 +322,8 @@ public:
         return std::make_shared<const ContainerLayout>(object.key, std::move(*table), container.coding.checksum,
                                                        std::move(memory));
     }
+
+    void when_tables_are_short(std::function<void()> give) const override { tables_->when_short(std::move(give)); }
 
     [[nodiscard]] Status check_description(const ObjectInfo& object) const override {
         return is_container(object) ? check_container(object) : Status();

@@ -383,6 +383,18 @@ std::vector<NodePtr> NodeTable::with_writers(const Lock&) const {
     return writing;
 }
 
+std::vector<std::shared_ptr<FileReader>> NodeTable::take_idle_readers(const Lock&) const {
+    std::vector<std::shared_ptr<FileReader>> idle;
+    for (const auto& [id, node] : nodes_) {
+        // One that is expected to be opened is about to be needed.
+        if (node->reader != nullptr && node->reader->checks_bytes() && node->open_handles == 0 &&
+            node->expected.empty()) {
+            idle.push_back(std::exchange(node->reader, nullptr));
+        }
+    }
+    return idle;
+}
+
 std::vector<NodePtr> NodeTable::objects_below(const Lock& lock, const NodePtr& directory) const {
     std::vector<NodePtr> objects;
     for (const auto& [name, child] : directory->children) {

@@ -254,6 +254,8 @@ public:
     void stop_following(const Lock& lock, const NodePtr& node) REQUIRES(node_table);
     [[nodiscard]] static std::vector<NodePtr> followers(const Lock&, const Node& node) REQUIRES(node_table);
     [[nodiscard]] std::vector<NodePtr> with_writers(const Lock&) const REQUIRES(node_table);
+    // Those that hold a seek table, of files that no handle has open any more.
+    [[nodiscard]] std::vector<std::shared_ptr<FileReader>> take_idle_readers(const Lock&) const REQUIRES(node_table);
     // All files and symbolic links that have a name below the directory.
     [[nodiscard]] std::vector<NodePtr> objects_below(const Lock& lock, const NodePtr& directory) const
         REQUIRES(node_table);

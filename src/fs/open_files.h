@@ -45,9 +45,14 @@ public:
                      [this](const NodePtr& node, const std::shared_ptr<FileWriter>& writer, Reply<void> ended) {
                          commit_in_order(node, writer, CommitReason::kPublish, std::move(ended));
                      }),
-          waits_(state.env.timer) {}
+          waits_(state.env.timer) {
+        state_.env.codec.when_tables_are_short([this] { give_up_tables(); });
+    }
     // Inspections and waits ask for one another.
-    ~OpenFiles() { waits_.stop(); }
+    ~OpenFiles() {
+        state_.env.codec.when_tables_are_short(nullptr);
+        waits_.stop();
+    }
     OpenFiles(const OpenFiles&) = delete;
     OpenFiles& operator=(const OpenFiles&) = delete;
 
@@ -206,6 +211,8 @@ private:
     void begin_reading(const NodeTable::Lock&, Handle& handle) const REQUIRES(node_table);
     // It has read of what a commit of this mount has replaced since.
     static bool is_of_earlier_version(const NodeTable::Lock& lock, Handle& handle) REQUIRES(node_table);
+    // Of files that are closed: kept as long as there is room, since an open then costs a HEAD only.
+    void give_up_tables();
     // Others that have the file open keep what they have, or see it grow.
     void show_growth(const NodePtr& follower);
     struct Reading {

@@ -15,6 +15,7 @@
 
 #include "ckptfs/log.h"
 #include "fs/open_files.h"
+#include "read/block_cache.h"
 
 namespace ckptfs::fs {
 
@@ -303,6 +304,16 @@ void OpenFiles::show_growth(const NodePtr& follower) {
 }
 
 // --- opening
+
+void OpenFiles::give_up_tables() {
+    {
+        // Freed without the lock.
+        std::vector<std::shared_ptr<FileReader>> idle;
+        const NodeTable::Lock lock = state_.nodes.lock();
+        idle = state_.nodes.take_idle_readers(lock);
+    }
+    state_.env.read.cache.forget_closed();
+}
 
 void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
     std::optional<Result<OpenedFile>> answer;

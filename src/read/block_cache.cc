@@ -72,7 +72,10 @@ BlockCache::~BlockCache() = default;
 std::shared_ptr<CachedVersion> BlockCache::version(const ObjectInfo& object,
                                                    std::shared_ptr<const FrameLayout> layout) {
     const MutexLock lock(mutex_);
-    forget_unused_versions();
+    if (versions_.size() >= sweep_at_) {
+        forget_empty_versions();
+        sweep_at_ = std::max<std::size_t>(versions_.size() * 2, 64);
+    }
     std::shared_ptr<CachedVersion>& known = versions_[version_name(object, *layout)];
     if (known == nullptr) {
         known = std::make_shared<CachedVersion>(object, std::move(layout));
@@ -82,15 +85,51 @@ std::shared_ptr<CachedVersion> BlockCache::version(const ObjectInfo& object,
     return known;
 }
 
-void BlockCache::forget_unused_versions() {
-    if (versions_.size() < sweep_at_) {
-        return;
-    }
+void BlockCache::forget_empty_versions() {
     std::erase_if(versions_, [](const auto& entry) {
         const auto& version = entry.second;
         return version.use_count() == 1 && version->blocks.empty() && version->tail == nullptr;
     });
-    sweep_at_ = std::max<std::size_t>(versions_.size() * 2, 64);
+}
+
+std::shared_ptr<CachedVersion> BlockCache::known_container(const ObjectInfo& object) {
+    const MutexLock lock(mutex_);
+    const auto found = std::find_if(versions_.begin(), versions_.end(), [&object](const auto& entry) {
+        const CachedVersion& version = *entry.second;
+        return version.key == object.key && version.etag == object.etag && version.stored_size == object.size &&
+               !version.layout->identity();
+    });
+    // Without an ETag it may be another one.
+    if (object.etag.empty() || found == versions_.end()) {
+        return nullptr;
+    }
+    found->second->gone.reset();
+    return found->second;
+}
+
+void BlockCache::forget_closed() {
+    // Their buffers go back without the mutex.
+    std::vector<std::shared_ptr<CachedVersion>> closed;
+    std::vector<std::shared_ptr<CachedBlock>> blocks;
+    const MutexLock lock(mutex_);
+    std::erase_if(versions_, [&](const auto& entry) {
+        const std::shared_ptr<CachedVersion>& version = entry.second;
+        // What fetches a block has the version, too.
+        if (version.use_count() > 1 || version->layout->identity()) {
+            return false;
+        }
+        for (const auto& [index, block] : version->blocks) {
+            blocks.push_back(block);
+        }
+        if (version->tail != nullptr) {
+            blocks.push_back(version->tail);
+        }
+        closed.push_back(version);
+        return true;
+    });
+    for (const std::shared_ptr<CachedBlock>& block : blocks) {
+        evict(*block);
+    }
 }
 
 void BlockCache::keep_tail(CachedVersion& version, std::uint64_t offset, std::uint32_t bytes, Buffer buffer) {
@@ -335,6 +374,7 @@ void BlockCache::forget_unused(SteadyTime then) {
         const MutexLock lock(mutex_);
         victim = order_.unused_since(then);
         if (victim == nullptr) {
+            forget_empty_versions();
             return;
         }
         evict(*victim);

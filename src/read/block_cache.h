@@ -76,6 +76,10 @@ public:
     // --- versions
     // The one that is known already, with its blocks, or a new one.
     std::shared_ptr<CachedVersion> version(const ObjectInfo& object, std::shared_ptr<const FrameLayout> layout);
+    // The one of this container that is known already, with its seek table; or null.
+    std::shared_ptr<CachedVersion> known_container(const ObjectInfo& object);
+    // Gives up the containers that no reader has open, with their tables and blocks.
+    void forget_closed();
     // `bytes` of the object from `offset`, as the first request brought them in `buffer`.
     void keep_tail(CachedVersion& version, std::uint64_t offset, std::uint32_t bytes, Buffer buffer);
     // Blocks that are not there can never be fetched again.
@@ -114,7 +118,7 @@ public:
     // Nearly as many requests are ahead as there may be.
     [[nodiscard]] bool is_crowded() const { return requests_ahead_.load() * 4 >= max_requests_ahead_ * 3; }
 
-    // Gives up the blocks that no read has asked for since `then`.
+    // Gives up the blocks that no read has asked for since `then`, and versions without a reader or blocks.
     void forget_unused(SteadyTime then);
 
     // --- fetches
@@ -157,7 +161,7 @@ private:
         REQUIRES(mutex_);
     [[nodiscard]] std::shared_ptr<CachedBlock> create(CachedVersion& version, std::uint64_t index,
                                                       std::vector<Buffer>& spare) REQUIRES(mutex_);
-    void forget_unused_versions() REQUIRES(mutex_);
+    void forget_empty_versions() REQUIRES(mutex_);
 
     // Takes what the read still needs, as far as there is memory; true when it has been attached.
     [[nodiscard]] bool attach_now(Wanted& wanted);

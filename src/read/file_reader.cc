@@ -131,19 +131,31 @@ Payload bytes_of(const ObjectTail& tail) {
     return bytes;
 }
 
+Result<std::shared_ptr<CachedVersion>> version_of(ReadEnvironment& environment, const ObjectInfo& object,
+                                                  const Payload& end) {
+    auto layout = environment.codec.layout(object, end);
+    if (layout) {
+        return environment.cache.version(object, std::move(*layout));
+    }
+    // What is open already needs no second table.
+    if (auto known = layout.error().errno_value == ENOMEM ? environment.cache.known_container(object) : nullptr) {
+        return known;
+    }
+    return failure(std::move(layout).error());
+}
+
 Result<std::shared_ptr<FileReader>> make_reader(ReadEnvironment& environment, ObjectTail tail, const Payload& end) {
-    auto layout = environment.codec.layout(tail.object, end);
-    if (!layout) {
-        return failure(std::move(layout).error());
+    auto version = version_of(environment, tail.object, end);
+    if (!version) {
+        return failure(std::move(version).error());
     }
     if (environment.codec.may_have_lost_description(tail.object, end)) {
         log_warning(format("{} is read as it is stored: {}", escaped(tail.object.key), kLostDescription));
     }
-    auto version = environment.cache.version(tail.object, std::move(*layout));
     if (tail.size > 0) {
-        environment.cache.keep_tail(*version, tail.offset, tail.size, std::move(tail.buffer));
+        environment.cache.keep_tail(**version, tail.offset, tail.size, std::move(tail.buffer));
     }
-    return std::make_shared<VersionReader>(environment, std::move(tail.object), std::move(version));
+    return std::make_shared<VersionReader>(environment, std::move(tail.object), std::move(*version));
 }
 
 // The table of a large file does not fit into the first request.

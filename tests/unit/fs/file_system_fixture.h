@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <future>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -146,7 +147,9 @@ protected:
     }
     static constexpr pid_t kProcess = 100;
 
-    FileSystemTest() : fs(make_mount("here")) {}
+    // `table_memory`: the budget of which seek tables may take their share.
+    explicit FileSystemTest(std::uint64_t table_memory = std::numeric_limits<std::uint64_t>::max())
+        : codec(std::move(*make_codec({"none", {}}, table_memory))), fs(make_mount("here")) {}
 
     std::unique_ptr<FileSystem> make_mount(const std::string& host) {
         NameConfig names;
@@ -275,7 +278,7 @@ protected:
     HandTimer timer;
     ToldProcesses processes;
     NotedKernelCache kernel_cache;
-    std::unique_ptr<Codec> codec = std::move(*make_codec({"none", {}}));
+    std::unique_ptr<Codec> codec;
     BlockCache cache{*pool, clock};
     WriteEnvironment write_environment{store, *pool, *executor, *staging, clock, *codec, WriteConfig{}};
     ReadEnvironment read_environment{store, *pool, *executor, clock, *codec, cache, ReadConfig{}};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "read/reading.h"
+#include "support/large_table.h"
 
 namespace ckptfs::testing {
 namespace {
@@ -154,6 +155,57 @@ TEST(ReadMemory, GivesUpWhatNoReadHasAskedForLately) {
     EXPECT_EQ(payload.to_string(), content.substr(3 * kMiB, kMiB));
     // It is fetched again.
     ASSERT_EQ(Reading::read(*reader, stream, kMiB, kMiB).value(), content.substr(kMiB, kMiB));
+}
+
+// Of compressed files; two have room.
+class SeekTables : public ::testing::Test {
+protected:
+    SeekTables() {
+        const LargeTable table = large_table();
+        for (const char* key : {"a", "b", "c"}) {
+            reading.store.put_object(key, table.content, table.metadata);
+        }
+    }
+    Result<std::shared_ptr<FileReader>> open(const std::string& key) {
+        Awaited<std::shared_ptr<FileReader>> opened;
+        FileReader::open(environment, key, "", false, opened.callback());
+        return opened.get();
+    }
+
+    Reading reading;
+    const std::unique_ptr<Codec> codec = make_codec({"auto", {}}, kMemoryForTwoTables).value();
+    ReadEnvironment environment{
+        reading.store, reading.pool, reading.executor, reading.clock, *codec, reading.cache, {}};
+};
+
+TEST_F(SeekTables, OfClosedFilesMakeRoomForOthers) {
+    codec->when_tables_are_short([this] { reading.cache.forget_closed(); });
+    for (const char* key : {"a", "b", "c", "a"}) {
+        const auto reader = open(key);
+        ASSERT_TRUE(reader) << key << ": " << reader.error().message;
+    }
+    // The end of the object and the rest of its table.
+    EXPECT_EQ(reading.store.requests_for_open(), 4 * 2);
+}
+
+TEST_F(SeekTables, OfOpenFilesLeaveRoomForNoneButTheirOwn) {
+    codec->when_tables_are_short([this] { reading.cache.forget_closed(); });
+    auto first = open("a");
+    const auto second = open("b");
+    ASSERT_TRUE(first);
+    ASSERT_TRUE(second);
+    EXPECT_EQ(open("c").error().errno_value, ENOMEM);
+    EXPECT_TRUE(open("a"));
+    first = failure(ENOENT, "closed");
+    EXPECT_TRUE(open("c"));
+}
+
+TEST_F(SeekTables, AreGivenUpWhenNobodyHasReadLately) {
+    for (const char* key : {"a", "b", "c"}) {
+        ASSERT_TRUE(open(key)) << key;
+        reading.clock.advance(std::chrono::seconds(60));
+        reading.cache.forget_unused(reading.clock.now() - std::chrono::seconds(30));
+    }
 }
 
 TEST(ReadMemory, StaysWithinItsBlocks) {
