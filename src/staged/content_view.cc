@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staged/content_view.h"
 
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -15,26 +16,24 @@ public:
         : disk_(disk), view_(std::move(view)), target_(target), done_(std::move(done)) {}
 
     // On the disk's executor.
-    void go_on() {
-        for (; next_ < view_.pieces.size(); ++next_) {
-            const ContentPiece& piece = view_.pieces[next_];
+    void begin() {
+        for (const ContentPiece& piece : view_.pieces) {
             const MutableByteSpan target = place(piece);
-            switch (piece.source) {
-                case ByteSource::kZeros:
-                    std::memset(target.data(), 0, target.size());
-                    break;
-                case ByteSource::kStaged:
-                    if (Status read = view_.staged->read(piece.begin, target); !read) {
-                        done_(std::move(read));
-                        return;
-                    }
-                    break;
-                case ByteSource::kBase:
-                    read_base(piece.begin, target);
+            if (piece.source == ByteSource::kZeros) {
+                std::memset(target.data(), 0, target.size());
+            } else if (piece.source == ByteSource::kStaged) {
+                if (Status read = view_.staged->read(piece.begin, target); !read) {
+                    done_(std::move(read));
                     return;
+                }
             }
         }
-        done_({});
+        const ByteRun base = extent(ByteSource::kBase);
+        if (base.begin < base.end) {
+            read_base(base);
+        } else {
+            done_({});
+        }
     }
 
 private:
@@ -42,42 +41,58 @@ private:
         return target_.subspan(piece.begin - view_.pieces.front().begin, piece.end - piece.begin);
     }
 
-    void read_base(std::uint64_t offset, MutableByteSpan target) {
-        auto here = [self = shared_from_this(), target](Result<Payload> bytes) {
-            self->base_here(target, std::move(bytes));
-        };
+    // From the first piece of this source to the end of the last.
+    [[nodiscard]] ByteRun extent(ByteSource source) const {
+        ByteRun run;
+        for (const ContentPiece& piece : view_.pieces) {
+            if (piece.source == source) {
+                run = {run.end == 0 ? piece.begin : run.begin, piece.end};
+            }
+        }
+        return run;
+    }
+
+    // By one read, with what is changed in between: pieces would be read one after the other, and each that is to be
+    // sent would be compared by a request of its own.
+    void read_base(const ByteRun& run) {
+        const auto size = static_cast<std::size_t>(run.end - run.begin);
+        auto here = [self = shared_from_this(), run](Result<Payload> bytes) { self->base_here(run, std::move(bytes)); };
         if (view_.is_sent) {
-            view_.base->read_to_write(offset, target.size(), std::move(here));
+            view_.base->read_to_write(run.begin, size, std::move(here));
         } else {
-            view_.base->read(offset, target.size(), std::move(here));
+            view_.base->read(run.begin, size, std::move(here));
         }
     }
 
-    void base_here(MutableByteSpan target, Result<Payload> bytes) {
-        disk_.post([self = shared_from_this(), target, bytes = std::move(bytes)] {
-            if (!bytes) {
-                self->done_(failure(bytes.error()));
-            } else if (bytes->copy_to(0, target) != target.size()) {
-                self->done_(failure(EIO, format("{} bytes came instead of {}", bytes->size(), target.size())));
-            } else {
-                ++self->next_;
-                self->go_on();
-            }
+    void base_here(const ByteRun& run, Result<Payload> bytes) {
+        disk_.post([self = shared_from_this(), run, bytes = std::move(bytes)] {
+            self->done_(bytes ? self->take_base(run, *bytes) : failure(bytes.error()));
         });
+    }
+
+    [[nodiscard]] Status take_base(const ByteRun& run, const Payload& bytes) const {
+        if (bytes.size() != run.end - run.begin) {
+            return failure(EIO, format("{} bytes came instead of {}", bytes.size(), run.end - run.begin));
+        }
+        for (const ContentPiece& piece : view_.pieces) {
+            if (piece.source == ByteSource::kBase) {
+                bytes.copy_to(piece.begin - run.begin, place(piece));
+            }
+        }
+        return {};
     }
 
     Executor& disk_;
     const ContentView view_;
     const MutableByteSpan target_;
     const std::function<void(Status)> done_;
-    std::size_t next_ = 0;
 };
 
 }  // namespace
 
 void read_content(Executor& disk, ContentView view, MutableByteSpan target, std::function<void(Status)> done) {
     auto assembly = std::make_shared<Assembly>(disk, std::move(view), target, std::move(done));
-    disk.post([assembly = std::move(assembly)] { assembly->go_on(); });
+    disk.post([assembly = std::move(assembly)] { assembly->begin(); });
 }
 
 }  // namespace ckptfs

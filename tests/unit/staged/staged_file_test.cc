@@ -65,6 +65,21 @@ TEST_P(StagedFileTest, WhatLiesBetweenTwoChangesIsCopiedInTheStore) {
     expect_nothing_else_is_left();
 }
 
+// A mapping that changed pages here and there: a request for each gap would be waited for before the next.
+TEST_P(StagedFileTest, WhatLiesBetweenManyChangesOfAFrameIsFetchedAtOnce) {
+    std::string text = bytes(20 * kMiB);
+    const auto staged = open_staged(save(text), Streaming::kNever);
+    constexpr std::uint64_t kPage = 4096;
+    for (std::uint64_t index = 0; index < 64; ++index) {
+        change(*staged, text, 8 * kMiB + index * 2 * kPage, bytes(kPage, index + 1));
+    }
+    store.reset_calls();
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_TRUE(saved() == text);
+    // Of five frames, and what is read ahead of them.
+    EXPECT_LE(store.calls(Operation::kGet), 20);
+}
+
 // As h5py does: the header says where the file ends.
 TEST_P(StagedFileTest, AFileThatGrowsBehindAChangedHeaderSendsWhatIsNew) {
     std::string text = bytes(30 * kMiB + 5);
