@@ -17,15 +17,18 @@ public:
 
     // On the disk's executor.
     void begin() {
+        // By one read, which checks each page once; over what lies in between goes what belongs there.
+        const ByteRun staged = extent(ByteSource::kStaged);
+        if (staged.begin < staged.end) {
+            if (Status read = view_.staged->read(staged.begin, place(staged)); !read) {
+                done_(std::move(read));
+                return;
+            }
+        }
         for (const ContentPiece& piece : view_.pieces) {
-            const MutableByteSpan target = place(piece);
             if (piece.source == ByteSource::kZeros) {
-                std::memset(target.data(), 0, target.size());
-            } else if (piece.source == ByteSource::kStaged) {
-                if (Status read = view_.staged->read(piece.begin, target); !read) {
-                    done_(std::move(read));
-                    return;
-                }
+                const MutableByteSpan zeros = place({piece.begin, piece.end});
+                std::memset(zeros.data(), 0, zeros.size());
             }
         }
         const ByteRun base = extent(ByteSource::kBase);
@@ -37,8 +40,8 @@ public:
     }
 
 private:
-    [[nodiscard]] MutableByteSpan place(const ContentPiece& piece) const {
-        return target_.subspan(piece.begin - view_.pieces.front().begin, piece.end - piece.begin);
+    [[nodiscard]] MutableByteSpan place(const ByteRun& run) const {
+        return target_.subspan(run.begin - view_.pieces.front().begin, run.end - run.begin);
     }
 
     // From the first piece of this source to the end of the last.
@@ -76,7 +79,7 @@ private:
         }
         for (const ContentPiece& piece : view_.pieces) {
             if (piece.source == ByteSource::kBase) {
-                bytes.copy_to(piece.begin - run.begin, place(piece));
+                bytes.copy_to(piece.begin - run.begin, place({piece.begin, piece.end}));
             }
         }
         return {};
