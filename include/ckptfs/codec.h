@@ -147,8 +147,19 @@ public:
                           MutableByteSpan target) const = 0;
 };
 
+// Memory for the seek table of one object. It is there from before the table is fetched until the object has been
+// opened, or that has failed. One thread at a time.
+class TableRoom {
+public:
+    virtual ~TableRoom() = default;
+    // The memory, once; null, and it is given back, where it is not for so many bytes.
+    [[nodiscard]] virtual std::shared_ptr<void> take(std::uint64_t bytes) = 0;
+};
+
 class Codec {
 public:
+    using RoomTaken = std::function<void(Result<std::shared_ptr<TableRoom>>)>;
+
     virtual ~Codec() = default;
     // For a new object under this key.
     [[nodiscard]] virtual std::shared_ptr<const FrameEncoder> encoder(const std::string& key) const = 0;
@@ -160,11 +171,21 @@ public:
     // How many of its last bytes layout() needs of an object, as far as these (its last) tell; EIO where they are
     // damaged. Never more than the object has.
     virtual Result<std::uint64_t> tail_needed(const ObjectInfo& object, const Payload& tail) const = 0;
+    // For as many, before they are fetched: waits while others hold room. ENOMEM where the tables of all files that are
+    // open leave none; null where none is counted. `taken` is called exactly once, on any thread.
+    virtual void take_room(const ObjectInfo& /*object*/, std::uint64_t /*bytes*/, RoomTaken taken) const {
+        taken(std::shared_ptr<TableRoom>());
+    }
     // From what the first requests on an object returned: its description and its last bytes. ENOMEM where the tables
     // that are held leave no room for its own.
     virtual Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload& tail) const = 0;
-    // `give` drops layouts that are only kept for later; layout() calls it before it says ENOMEM. Nothing: none is
-    // called any more, nor is one under way.
+    // The same in room that was taken, if any was.
+    virtual Result<std::shared_ptr<const FrameLayout>> layout_in(const std::shared_ptr<TableRoom>& /*room*/,
+                                                                 const ObjectInfo& object, const Payload& tail) const {
+        return layout(object, tail);
+    }
+    // `give` drops layouts that are only kept for later; it is called before ENOMEM is said. Nothing: none is called any
+    // more, nor is one under way.
     virtual void when_tables_are_short(std::function<void()> /*give*/) const {}
 
     // EIO where the object is described as what it cannot be: what looks at its size alone would take it for plain.

@@ -69,10 +69,20 @@ void fetch_whole_tail(ObjectStore& store, const Codec& codec, FetchedRange tail,
         done(std::move(tail));
         return;
     }
-    const ObjectInfo& object = tail.object;
-    GetRequest request = pinned(object.key, object.etag, last_bytes(object.size, needed));
-    request.for_open = true;
-    fetch(store, std::move(request), std::move(done));
+    codec.take_room(tail.object, needed, [&store, object = tail.object, needed, done = std::move(done)](auto room) {
+        if (!room) {
+            done(failure(std::move(room.error())));
+            return;
+        }
+        GetRequest request = pinned(object.key, object.etag, last_bytes(object.size, needed));
+        request.for_open = true;
+        fetch(store, std::move(request), [room = std::move(*room), done](Result<FetchedRange> end) {
+            if (end) {
+                end->room = room;
+            }
+            done(std::move(end));
+        });
+    });
 }
 
 }  // namespace ckptfs

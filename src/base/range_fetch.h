@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "ckptfs/codec.h"
@@ -15,6 +16,8 @@ namespace ckptfs {
 struct FetchedRange {
     ObjectInfo object;
     Payload bytes;
+    // Of a whole tail that had to be fetched, for Codec::layout_in().
+    std::shared_ptr<TableRoom> room = nullptr;
 };
 
 // `range` says how much at most; a suffix longer than the object gives all of it. EIO where the store sends something
@@ -25,8 +28,8 @@ void fetch_range(ObjectStore& store, std::string key, std::string etag, ByteRang
 // The last `length` bytes of an object of this size, without asking the store to count from the end: some refuse that.
 [[nodiscard]] ByteRange last_bytes(std::uint64_t object_size, std::uint64_t length);
 
-// As many of an object's last bytes as Codec::layout() needs, where `tail` are some. They are asked for once: where
-// they are damaged, layout() says why.
+// As many of an object's last bytes as Codec::layout() needs, where `tail` are some; in room that is taken before. They
+// are asked for once: where they are damaged, layout() says why.
 void fetch_whole_tail(ObjectStore& store, const Codec& codec, FetchedRange tail,
                       std::function<void(Result<FetchedRange>)> done);
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <functional>
 #include <memory>
@@ -12,7 +11,6 @@
 #include <vector>
 
 #include "base/globs.h"
-#include "base/mutex.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/format.h"
@@ -21,6 +19,7 @@
 #include "codec/frame_coding.h"
 #include "codec/plain.h"
 #include "codec/reference_index.h"
+#include "codec/table_budget.h"
 
 namespace ckptfs {
 namespace {
@@ -108,60 +107,6 @@ private:
     }
 
     const ContainerFormat format_;
-};
-
-// What the tables of all files that are open take, and of others while there is room. Threads: all functions may be
-// called from any thread.
-class TableBudget : public std::enable_shared_from_this<TableBudget> {
-public:
-    explicit TableBudget(std::uint64_t most) : most_(most) {}
-
-    // Held until the last copy is gone; null where there is no room.
-    [[nodiscard]] std::shared_ptr<void> take(std::uint64_t bytes) {
-        std::shared_ptr<void> taken = try_take(bytes);
-        if (taken == nullptr) {
-            ask();
-            taken = try_take(bytes);
-        }
-        return taken;
-    }
-    void when_short(std::function<void()> give) {
-        MutexLock lock(mutex_);
-        // What the one before refers to may be destroyed next.
-        idle_.wait(lock, [this]() REQUIRES(mutex_) { return asking_ == 0; });
-        give_ = std::move(give);
-    }
-
-private:
-    [[nodiscard]] std::shared_ptr<void> try_take(std::uint64_t bytes) {
-        if (used_.fetch_add(bytes) + bytes > most_) {
-            used_.fetch_sub(bytes);
-            return nullptr;
-        }
-        return {this, [budget = shared_from_this(), bytes](void* /*budget*/) { budget->used_.fetch_sub(bytes); }};
-    }
-    void ask() {
-        std::function<void()> give;
-        {
-            const MutexLock lock(mutex_);
-            if (give_ == nullptr) {
-                return;
-            }
-            give = give_;
-            ++asking_;
-        }
-        give();
-        const MutexLock lock(mutex_);
-        --asking_;
-        idle_.notify_all();
-    }
-
-    const std::uint64_t most_;
-    std::atomic<std::uint64_t> used_ = 0;
-    Mutex mutex_;
-    Condition idle_;
-    std::function<void()> give_ GUARDED_BY(mutex_);
-    int asking_ GUARDED_BY(mutex_) = 0;
 };
 
 class ContainerLayout final : public FrameLayout {
@@ -256,6 +201,12 @@ ByteSpan in_one_piece(const Payload& bytes, std::string& storage) {
     return as_bytes(storage);
 }
 
+Failure no_room(const std::string& key) {
+    return failure(ENOMEM, format("{}: the seek tables of all files that are open take more than a quarter of "
+                                  "--max-memory; close files, or raise it",
+                                  escaped(key)));
+}
+
 class MountCodec final : public Codec {
 public:
     // `format`: of new files; nothing where they are plain.
@@ -291,7 +242,16 @@ public:
         std::string storage;
         return small_table_size(object, in_one_piece(tail, storage));
     }
+    void take_room(const ObjectInfo& object, std::uint64_t bytes, RoomTaken taken) const override {
+        tables_->take_room(bytes, [key = object.key, taken = std::move(taken)](std::shared_ptr<TableRoom> room) {
+            taken(room != nullptr ? Result<std::shared_ptr<TableRoom>>(std::move(room)) : no_room(key));
+        });
+    }
     Result<std::shared_ptr<const FrameLayout>> layout(const ObjectInfo& object, const Payload& tail) const override {
+        return layout_in(nullptr, object, tail);
+    }
+    Result<std::shared_ptr<const FrameLayout>> layout_in(const std::shared_ptr<TableRoom>& room,
+                                                         const ObjectInfo& object, const Payload& tail) const override {
         if (!is_container(object)) {
             return make_plain_layout(object);
         }
@@ -304,11 +264,12 @@ public:
         if (!size_of_table) {
             return failure(size_of_table.error());
         }
-        std::shared_ptr<void> memory = tables_->take(*size_of_table);
+        std::shared_ptr<void> memory = room != nullptr ? room->take(*size_of_table) : nullptr;
         if (memory == nullptr) {
-            return failure(ENOMEM, format("{}: the seek tables of all files that are open take more than a quarter of "
-                                          "--max-memory; close files, or raise it",
-                                          escaped(object.key)));
+            memory = tables_->take(*size_of_table);
+        }
+        if (memory == nullptr) {
+            return no_room(object.key);
         }
         const ContainerFormat& container = *find_format(object);
         Result<FrameTable> table = FrameTable::parse(end, object.size, container.references);

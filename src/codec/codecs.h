@@ -14,8 +14,8 @@
 namespace ckptfs {
 
 // EINVAL for a --compress that is not known. An object whose seek table takes more than an eighth of `max_memory`
-// cannot be read (EFBIG); its size can. Nor can one where the tables of all files that are open take more than a
-// quarter (ENOMEM), and more than 32 MiB. Codec::when_tables_are_short says who gives up those of others.
+// cannot be read (EFBIG); its size can. Nor can one where the tables of all files that are open, or being opened, take
+// more than a quarter (ENOMEM), and more than 32 MiB. Codec::when_tables_are_short says who gives up those of others.
 [[nodiscard]] Result<std::unique_ptr<Codec>> make_codec(
     const CodecConfig& config, std::uint64_t max_memory = std::numeric_limits<std::uint64_t>::max());
 

@@ -131,42 +131,50 @@ Payload bytes_of(const ObjectTail& tail) {
     return bytes;
 }
 
-Result<std::shared_ptr<CachedVersion>> version_of(ReadEnvironment& environment, const ObjectInfo& object,
-                                                  const Payload& end) {
-    auto layout = environment.codec.layout(object, end);
-    if (layout) {
-        return environment.cache.version(object, std::move(*layout));
+std::shared_ptr<FileReader> make_reader(ReadEnvironment& environment, ObjectTail tail,
+                                        std::shared_ptr<CachedVersion> version) {
+    if (tail.size > 0) {
+        environment.cache.keep_tail(*version, tail.offset, tail.size, std::move(tail.buffer));
     }
-    // What is open already needs no second table.
-    if (auto known = layout.error().errno_value == ENOMEM ? environment.cache.known_container(object) : nullptr) {
-        return known;
-    }
-    return failure(std::move(layout).error());
+    return std::make_shared<VersionReader>(environment, std::move(tail.object), std::move(version));
 }
 
-Result<std::shared_ptr<FileReader>> make_reader(ReadEnvironment& environment, ObjectTail tail, const Payload& end) {
-    auto version = version_of(environment, tail.object, end);
-    if (!version) {
-        return failure(std::move(version).error());
+Result<std::shared_ptr<FileReader>> read_layout(ReadEnvironment& environment, ObjectTail tail,
+                                                const FetchedRange& end) {
+    auto layout = environment.codec.layout_in(end.room, tail.object, end.bytes);
+    if (!layout) {
+        return failure(std::move(layout).error());
     }
-    if (environment.codec.may_have_lost_description(tail.object, end)) {
+    if (environment.codec.may_have_lost_description(tail.object, end.bytes)) {
         log_warning(format("{} is read as it is stored: {}", escaped(tail.object.key), kLostDescription));
     }
-    if (tail.size > 0) {
-        environment.cache.keep_tail(**version, tail.offset, tail.size, std::move(tail.buffer));
-    }
-    return std::make_shared<VersionReader>(environment, std::move(tail.object), std::move(*version));
+    auto version = environment.cache.version(tail.object, std::move(*layout));
+    return make_reader(environment, std::move(tail), std::move(version));
 }
 
 // The table of a large file does not fit into the first request.
 void make_reader_with_table(ReadEnvironment& environment, ObjectTail tail, FileReader::Opened done) {
+    // What is open already needs no second table.
+    if (auto known = environment.cache.known_container(tail.object)) {
+        done(make_reader(environment, std::move(tail), std::move(known)));
+        return;
+    }
     const auto held = std::make_shared<ObjectTail>(std::move(tail));
     fetch_whole_tail(environment.store, environment.codec, {held->object, bytes_of(*held)},
                      [&environment, held, done = std::move(done)](Result<FetchedRange> end) {
-                         if (end) {
-                             done(make_reader(environment, std::move(*held), end->bytes));
-                         } else {
+                         if (!end) {
                              done(failure(read_error(std::move(end.error()), held->object.key)));
+                             return;
+                         }
+                         const bool is_large = end->bytes.size() > held->size;
+                         auto make = [&environment, held, done, end = std::move(*end)] {
+                             done(read_layout(environment, std::move(*held), end));
+                         };
+                         // Other transfers of an HTTP thread would wait for so many entries.
+                         if (is_large) {
+                             environment.executor.post_urgent(std::move(make));
+                         } else {
+                             make();
                          }
                      });
 }
@@ -198,7 +206,7 @@ void FileReader::open(ReadEnvironment& environment, std::string key, std::string
         ObjectTail empty;
         empty.object.key = std::move(key);
         empty.object.etag = std::move(etag);
-        done(make_reader(environment, std::move(empty), {}));
+        done(read_layout(environment, std::move(empty), {}));
         return;
     }
     open_from_tail(environment, key, etag, false, std::move(done));

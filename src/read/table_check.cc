@@ -62,7 +62,7 @@ void here(CachedVersion& version, Result<std::shared_ptr<const FrameLayout>> lay
 void read(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& version) {
     const auto parse = [&environment, version](Result<FetchedRange> end) {
         environment.executor.post([&environment, version, end = std::move(end)] {
-            here(*version, end ? environment.codec.layout(end->object, end->bytes)
+            here(*version, end ? environment.codec.layout_in(end->room, end->object, end->bytes)
                                : Result<std::shared_ptr<const FrameLayout>>(failure(end.error())));
         });
     };

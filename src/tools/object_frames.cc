@@ -53,7 +53,7 @@ Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std
     if (!tail) {
         return failure(std::move(tail.error()));
     }
-    auto layout = codec.layout(tail->object, tail->bytes);
+    auto layout = codec.layout_in(tail->room, tail->object, tail->bytes);
     if (!layout) {
         const bool known = !frame_checksum_name(codec.format_name(tail->object)).empty();
         return known ? damaged(std::move(layout.error())) : failure(std::move(layout.error()));

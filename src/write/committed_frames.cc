@@ -50,7 +50,7 @@ namespace {
 void read_table(ObjectStore& store, const Codec& codec, const std::string& key, const CommittedObject& committed,
                 std::function<void(Result<CommittedFrames>)> done) {
     const auto parse = [&codec, key, size = committed.size](const FetchedRange& end) -> Result<CommittedFrames> {
-        const auto layout = codec.layout(end.object, end.bytes);
+        const auto layout = codec.layout_in(end.room, end.object, end.bytes);
         if (!layout) {
             return failure(layout.error());
         }

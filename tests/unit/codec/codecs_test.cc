@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codec/container.h"
@@ -41,6 +43,18 @@ Stored stored(const std::string& content) {
     stored.object.metadata = encoder->metadata(std::nullopt);
     stored.object.content_encoding = encoder->content_encoding();
     return stored;
+}
+
+// The end of a file of 1 TB: its table takes 12 MB, and there is room for 32 MiB.
+Stored large_table() {
+    const auto encoder = codec("auto")->encoder("run/model.pt");
+    const std::vector<FrameRecord> records(1'000'000, FrameRecord{20, 0, false});
+    Stored large;
+    large.bytes = encoder->tail(records, records.size() * kFrameSize).to_string();
+    large.object.key = "run/model.pt";
+    large.object.size = records.size() * 20 + large.bytes.size();
+    large.object.metadata = encoder->metadata(std::nullopt);
+    return large;
 }
 
 TEST(Codecs, KnowTheirNames) {
@@ -143,26 +157,58 @@ TEST(Codecs, RefuseATableThatTakesMoreThanAnEighthOfTheBudget) {
 }
 
 TEST(Codecs, RefuseTablesThatTogetherTakeMoreThanTheirShare) {
-    const auto encoder = codec("auto")->encoder("run/model.pt");
-    // 12 MB, of a file of 1 TB; there is room for 32 MiB.
-    const std::vector<FrameRecord> records(1'000'000, FrameRecord{20, 0, false});
-    const Payload tail = encoder->tail(records, records.size() * kFrameSize);
-    ObjectInfo object;
-    object.key = "run/model.pt";
-    object.size = records.size() * 20 + tail.size();
-    object.metadata = encoder->metadata(std::nullopt);
-    const auto reader = std::move(make_codec({"auto", {}}, 8 * tail.size()).value());
-    auto first = reader->layout(object, tail);
+    const Stored file = large_table();
+    const auto reader = std::move(make_codec({"auto", {}}, 8 * file.bytes.size()).value());
+    auto first = reader->layout(file.object, file.tail());
     ASSERT_TRUE(first) << first.error().message;
-    const auto second = reader->layout(object, tail);
+    const auto second = reader->layout(file.object, file.tail());
     ASSERT_TRUE(second);
-    const auto third = reader->layout(object, tail);
+    const auto third = reader->layout(file.object, file.tail());
     ASSERT_FALSE(third);
     EXPECT_EQ(third.error().errno_value, ENOMEM);
     EXPECT_NE(third.error().message.find("--max-memory"), std::string::npos);
     // That of a file that is closed makes room.
     first = failure(ENOENT, "closed");
-    EXPECT_TRUE(reader->layout(object, tail));
+    EXPECT_TRUE(reader->layout(file.object, file.tail()));
+}
+
+TEST(Codecs, GiveRoomForATableBeforeItIsFetched) {
+    const Stored file = large_table();
+    const auto reader = std::move(make_codec({"auto", {}}, 8 * file.bytes.size()).value());
+    const std::uint64_t needed = reader->tail_needed(file.object, file.tail()).value();
+    std::vector<std::shared_ptr<TableRoom>> rooms;
+    int refused = 0;
+    const auto take = [&] {
+        reader->take_room(file.object, needed, [&](Result<std::shared_ptr<TableRoom>> room) {
+            if (room) {
+                rooms.push_back(std::move(*room));
+            } else {
+                EXPECT_EQ(room.error().errno_value, ENOMEM);
+                ++refused;
+            }
+        });
+    };
+    const auto end_first = [&] {
+        auto room = std::move(rooms.front());
+        rooms.erase(rooms.begin());
+        room = nullptr;
+    };
+    take();
+    take();
+    take();
+    EXPECT_EQ(rooms.size(), 2U) << "the third waits for them";
+    const auto first = reader->layout_in(rooms.front(), file.object, file.tail());
+    ASSERT_TRUE(first) << first.error().message;
+    end_first();
+    EXPECT_EQ(rooms.size(), 1U) << "what the first has is kept";
+    end_first();
+    ASSERT_EQ(rooms.size(), 1U) << "what the second had is free again";
+    const auto third = reader->layout_in(rooms.front(), file.object, file.tail());
+    ASSERT_TRUE(third) << third.error().message;
+    take();
+    EXPECT_EQ(refused, 0) << "the third may still give it back";
+    end_first();
+    EXPECT_EQ(refused, 1);
 }
 
 }  // namespace
