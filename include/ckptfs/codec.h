@@ -184,8 +184,8 @@ public:
                                                                  const ObjectInfo& object, const Payload& tail) const {
         return layout(object, tail);
     }
-    // `give` drops layouts that are only kept for later; it is called before ENOMEM is said. Nothing: none is called any
-    // more, nor is one under way.
+    // `give` drops layouts that are only kept for later; it is called before ENOMEM is said. Nothing: none is called
+    // any more, nor is one under way.
     virtual void when_tables_are_short(std::function<void()> /*give*/) const {}
 
     // EIO where the object is described as what it cannot be: what looks at its size alone would take it for plain.
