@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "ckptfs/clock.h"
 
@@ -33,7 +34,9 @@ public:
         std::string operation;
         int size = 0;
 
-        friend auto operator<=>(const Kind&, const Kind&) = default;
+        friend bool operator<(const Kind& a, const Kind& b) {
+            return std::tie(a.operation, a.size) < std::tie(b.operation, b.size);
+        }
     };
     [[nodiscard]] static Kind kind_of(std::string operation, std::uint64_t bytes);
 
