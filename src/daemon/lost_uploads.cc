@@ -26,8 +26,9 @@ bool may_have_taken_effect(const Error& error) {
     return error.outcome_unknown || error.errno_value == ECANCELED;
 }
 
+// Not where credentials have expired: others come.
 bool cannot_be_asked(const Error& error) {
-    return error.errno_value == EACCES || error.errno_value == EOPNOTSUPP;
+    return !error.retryable && (error.errno_value == EACCES || error.errno_value == EOPNOTSUPP);
 }
 
 void tell_none(const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {

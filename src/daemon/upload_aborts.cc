@@ -19,8 +19,9 @@ namespace {
 constexpr Milliseconds kFirstPause{5'000};
 constexpr Milliseconds kLongestPause{60'000};
 
+// Not where credentials have expired: others come.
 bool is_refused(const Error& error) {
-    return error.errno_value == EACCES || error.errno_value == EOPNOTSUPP;
+    return !error.retryable && (error.errno_value == EACCES || error.errno_value == EOPNOTSUPP);
 }
 
 }  // namespace

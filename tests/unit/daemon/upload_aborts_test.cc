@@ -113,6 +113,19 @@ TEST_F(UploadAbortsTest, WhatIsNotAllowedIsNotTriedAgain) {
     EXPECT_TRUE(journal_->is_open(upload)) << "for the next mount";
 }
 
+TEST_F(UploadAbortsTest, CredentialsThatHaveExpiredAreNotAMissingRight) {
+    const UploadId upload = create();
+    Fault expired;
+    expired.operation = Operation::kAbortUpload;
+    expired.error = testing::store_error(EACCES, "ExpiredToken", 400);
+    expired.error.retryable = true;
+    store_.inject(expired);
+    EXPECT_FALSE(abort(upload));
+    EXPECT_TRUE(aborts_.is_left(upload));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 0U);
+}
+
 TEST_F(UploadAbortsTest, TheEndOfTheMountTriesOnceMore) {
     const UploadId upload = create();
     const UploadId hanging = create("run/hanging.pt");
