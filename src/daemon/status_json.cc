@@ -31,7 +31,7 @@ Json object_of(const StoreActivity& store) {
 }
 
 StoreActivity activity_of(const Json& json) {
-    return {json.at("requests"),  json.at("retries"), json.at("slow_downs"), json.at("late_reads"),
+    return {json.at("requests"),  json.at("retries"), json.at("slow_downs"), json.value("late_reads", std::uint64_t{0}),
             json.at("in_flight"), json.at("waiting"), json.at("limit")};
 }
 
