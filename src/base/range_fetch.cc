@@ -62,6 +62,21 @@ ByteRange last_bytes(std::uint64_t object_size, std::uint64_t length) {
     return ByteRange{object_size - there, there, false};
 }
 
+void fetch_tail_in(std::shared_ptr<TableRoom> room, ObjectStore& store, const ObjectInfo& object, std::uint64_t length,
+                   std::function<void(Result<FetchedRange>)> done) {
+    GetRequest request = pinned(object.key, object.etag, last_bytes(object.size, length));
+    request.for_open = true;
+    fetch(store, std::move(request),
+          [room = std::move(room), done = std::move(done)](Result<FetchedRange> end) mutable {
+              // Not when the request is destroyed: who waits for it is called by its end.
+              if (end) {
+                  end->room = std::move(room);
+              }
+              room = nullptr;
+              done(std::move(end));
+          });
+}
+
 void fetch_whole_tail(ObjectStore& store, const Codec& codec, FetchedRange tail,
                       std::function<void(Result<FetchedRange>)> done) {
     const std::uint64_t needed = codec.tail_needed(tail.object, tail.bytes).value_or(0);
@@ -70,18 +85,11 @@ void fetch_whole_tail(ObjectStore& store, const Codec& codec, FetchedRange tail,
         return;
     }
     codec.take_room(tail.object, needed, [&store, object = tail.object, needed, done = std::move(done)](auto room) {
-        if (!room) {
+        if (room) {
+            fetch_tail_in(std::move(*room), store, object, needed, done);
+        } else {
             done(failure(std::move(room.error())));
-            return;
         }
-        GetRequest request = pinned(object.key, object.etag, last_bytes(object.size, needed));
-        request.for_open = true;
-        fetch(store, std::move(request), [room = std::move(*room), done](Result<FetchedRange> end) {
-            if (end) {
-                end->room = room;
-            }
-            done(std::move(end));
-        });
     });
 }
 

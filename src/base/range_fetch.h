@@ -28,6 +28,10 @@ void fetch_range(ObjectStore& store, std::string key, std::string etag, ByteRang
 // The last `length` bytes of an object of this size, without asking the store to count from the end: some refuse that.
 [[nodiscard]] ByteRange last_bytes(std::uint64_t object_size, std::uint64_t length);
 
+// The last `length` bytes, a seek table among them, in room that was taken for it.
+void fetch_tail_in(std::shared_ptr<TableRoom> room, ObjectStore& store, const ObjectInfo& object, std::uint64_t length,
+                   std::function<void(Result<FetchedRange>)> done);
+
 // As many of an object's last bytes as Codec::layout() needs, where `tail` are some; in room that is taken before. They
 // are asked for once: where they are damaged, layout() says why.
 void fetch_whole_tail(ObjectStore& store, const Codec& codec, FetchedRange tail,

@@ -153,30 +153,52 @@ Result<std::shared_ptr<FileReader>> read_layout(ReadEnvironment& environment, Ob
 }
 
 // The table of a large file does not fit into the first request.
-void make_reader_with_table(ReadEnvironment& environment, ObjectTail tail, FileReader::Opened done) {
-    // What is open already needs no second table.
-    if (auto known = environment.cache.known_container(tail.object)) {
-        done(make_reader(environment, std::move(tail), std::move(known)));
+void make_reader_with_table(ReadEnvironment& environment, ObjectTail tail, std::uint64_t needed,
+                            FileReader::Opened done) {
+    const auto held = std::make_shared<ObjectTail>(std::move(tail));
+    auto fetched = [&environment, held, done](Result<FetchedRange> end) {
+        if (!end) {
+            done(failure(read_error(std::move(end.error()), held->object.key)));
+            return;
+        }
+        // Other transfers of an HTTP thread would wait for so many entries.
+        environment.executor.post_urgent([&environment, held, done, end = std::move(*end)] {
+            done(read_layout(environment, std::move(*held), end));
+        });
+    };
+    // What is open needs no second table; it may have been opened while this waited for room.
+    const auto is_known = [&environment, held, done] {
+        auto known = environment.cache.known_container(held->object);
+        if (known == nullptr) {
+            return false;
+        }
+        done(make_reader(environment, std::move(*held), std::move(known)));
+        return true;
+    };
+    if (is_known()) {
         return;
     }
-    const auto held = std::make_shared<ObjectTail>(std::move(tail));
-    fetch_whole_tail(environment.store, environment.codec, {held->object, bytes_of(*held)},
-                     [&environment, held, done = std::move(done)](Result<FetchedRange> end) {
-                         if (!end) {
-                             done(failure(read_error(std::move(end.error()), held->object.key)));
-                             return;
-                         }
-                         const bool is_large = end->bytes.size() > held->size;
-                         auto make = [&environment, held, done, end = std::move(*end)] {
-                             done(read_layout(environment, std::move(*held), end));
-                         };
-                         // Other transfers of an HTTP thread would wait for so many entries.
-                         if (is_large) {
-                             environment.executor.post_urgent(std::move(make));
-                         } else {
-                             make();
-                         }
-                     });
+    environment.codec.take_room(held->object, needed, [&environment, held, needed, is_known, fetched](auto room) {
+        if (is_known()) {
+            return;
+        }
+        if (room) {
+            fetch_tail_in(std::move(*room), environment.store, held->object, needed, fetched);
+        } else {
+            fetched(failure(std::move(room.error())));
+        }
+    });
+}
+
+void make_reader_of_tail(ReadEnvironment& environment, ObjectTail tail, FileReader::Opened done) {
+    const Payload bytes = bytes_of(tail);
+    const std::uint64_t needed = environment.codec.tail_needed(tail.object, bytes).value_or(0);
+    if (needed > bytes.size()) {
+        make_reader_with_table(environment, std::move(tail), needed, std::move(done));
+        return;
+    }
+    const FetchedRange end{tail.object, bytes};
+    done(read_layout(environment, std::move(tail), end));
 }
 
 void open_from_tail(ReadEnvironment& environment, const std::string& key, const std::string& etag, bool again,
@@ -187,15 +209,15 @@ void open_from_tail(ReadEnvironment& environment, const std::string& key, const 
                          done(failure(std::move(tail).error()));
                          return;
                      }
-                     make_reader_with_table(environment, std::move(*tail),
-                                            [&environment, key, etag, again, done](auto reader) {
-                                                if (!reader && reader.error().damaged && !again) {
-                                                    // Damaged, perhaps only in transit.
-                                                    open_from_tail(environment, key, etag, true, done);
-                                                } else {
-                                                    done(std::move(reader));
-                                                }
-                                            });
+                     make_reader_of_tail(environment, std::move(*tail),
+                                         [&environment, key, etag, again, done](auto reader) {
+                                             if (!reader && reader.error().damaged && !again) {
+                                                 // Damaged, perhaps only in transit.
+                                                 open_from_tail(environment, key, etag, true, done);
+                                             } else {
+                                                 done(std::move(reader));
+                                             }
+                                         });
                  });
 }
 

@@ -85,6 +85,25 @@ TEST_F(LargeTables, OfOneFileThatManyOpenAtOnceAreNotTooMany) {
         ASSERT_TRUE(reader) << reader.error().message;
         EXPECT_EQ((*reader)->size(), kFrames * kFrameSize);
     }
+    // Those that waited found it open.
+    EXPECT_EQ(store.calls(Operation::kGet), kOpens + 2);
+}
+
+// A container whose description was lost is read as it is stored, also beside who opened it before.
+TEST_F(LargeTables, OneThatIsOpenIsNotWhatHasLostItsDescription) {
+    store.make_etags_of_content();
+    put("k");
+    Opened described;
+    open(large, "k", described);
+    const auto held = described.get();
+    ASSERT_TRUE(held);
+    const std::string stored = store.content("k");
+    store.put_object("k", stored);
+    Opened bare;
+    open(large, "k", bare);
+    const auto reader = bare.get();
+    ASSERT_TRUE(reader);
+    EXPECT_EQ((*reader)->size(), stored.size());
 }
 
 TEST_F(LargeTables, ThatCannotBeFetchedGiveTheirRoomBack) {
