@@ -65,12 +65,4 @@ bool LateReads::is_late(const Kind& kind, Milliseconds since) const {
            since >= std::max(times->quantile(kSlow) * kTimesSlow, times->quantile(kUsual) * kTimesUsual);
 }
 
-bool LateReads::may_ask_again() {
-    if (allowance_ < 1) {
-        return false;
-    }
-    allowance_ -= 1;
-    return true;
-}
-
 }  // namespace ckptfs::s3

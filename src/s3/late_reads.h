@@ -43,8 +43,9 @@ public:
     void answered(const Kind& kind, Milliseconds took);
     // One that has been under way so long.
     [[nodiscard]] bool is_late(const Kind& kind, Milliseconds since) const;
-    // Takes one from the allowance; false where none is left.
-    [[nodiscard]] bool may_ask_again();
+    [[nodiscard]] bool has_allowance() const { return allowance_ >= 1; }
+    // Takes one from it.
+    void ask_again() { allowance_ -= 1; }
 
 private:
     class Times {

@@ -213,13 +213,19 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
         const MutexLock lock(mutex_);
         if (call->answered_attempt < attempt) {
             active_[call.get()] = id;
-            watch_reads();
+            if (call->kind) {
+                watch_reads();
+            }
             cancel = stopping_;
         }
     }
     if (cancel) {
         transport_.cancel(id);
     }
+}
+
+Milliseconds RequestSender::longest_answer() const {
+    return std::max<Milliseconds>(policy_.retry_for, kLongestAnswer);
 }
 
 HttpRequest RequestSender::attempt_request(const SharedCall& call) {
@@ -232,7 +238,7 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
     http.stall_timeout = call->attempt_timeout;
     if (!call->on_body) {
         // What is handed on as it comes has a length. All else is waited for, by changes of the same key as well.
-        http.answer_timeout = std::max<Milliseconds>(policy_.retry_for, kLongestAnswer);
+        http.answer_timeout = longest_answer();
     }
     http.connect_timeout = std::min(http.connect_timeout, call->attempt_timeout);
     // What is read goes on where it ended; what is sent begins anew, which is worth it once.

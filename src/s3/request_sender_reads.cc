@@ -29,6 +29,10 @@ void RequestSender::watch_reads() {
 }
 
 void RequestSender::look_for_late_reads() {
+    // The transport outlives what stop() waits for.
+    if (!enter()) {
+        return;
+    }
     std::vector<HttpTransport::Id> late;
     {
         const MutexLock lock(mutex_);
@@ -41,7 +45,8 @@ void RequestSender::look_for_late_reads() {
             }
             any = true;
             const auto since = std::chrono::duration_cast<Milliseconds>(now - call->sent_at);
-            if (late_reads_.is_late(*call->kind, since) && late_reads_.may_ask_again()) {
+            if (late_reads_.has_allowance() && late_reads_.is_late(*call->kind, since)) {
+                late_reads_.ask_again();
                 call->late_attempt = call->attempt;
                 ++call->times_late;
                 ++statistics_.late_reads;
@@ -55,6 +60,7 @@ void RequestSender::look_for_late_reads() {
     for (const HttpTransport::Id id : late) {
         transport_.cancel(id);
     }
+    leave();
 }
 
 void RequestSender::note_read(const Call& call, const Result<HttpResponse>& outcome) {

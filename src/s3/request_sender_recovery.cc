@@ -105,14 +105,19 @@ void RequestSender::send_once_more(const SharedCall& call) {
     leave();
 }
 
+// A stall has been without progress for as long as it took to notice; an answer that does not end, from its beginning.
+Milliseconds RequestSender::noticed_after(const Call& call, SteadyTime now) const {
+    const auto since = std::chrono::duration_cast<Milliseconds>(now - call.sent_at);
+    return since >= longest_answer() ? since : call.attempt_timeout;
+}
+
 void RequestSender::retry_later(const SharedCall& call, Error error) {
     RetryState& retry = *call->retry;
     const SteadyTime now = clock_.now();
     ++retry.failed_attempts;
     retry.has_failed = true;
     if (!retry.failing_since) {
-        // A stall has been without progress for as long as it took to notice.
-        retry.failing_since = error.errno_value == ETIMEDOUT ? now - call->attempt_timeout : now;
+        retry.failing_since = error.errno_value == ETIMEDOUT ? now - noticed_after(*call, now) : now;
     }
     const auto failing_for = std::chrono::duration_cast<Milliseconds>(now - *retry.failing_since);
     std::optional<Milliseconds> delay;

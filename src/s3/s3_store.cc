@@ -25,6 +25,9 @@ namespace {
 // Complete and copies may work for minutes. Amazon S3 sends blanks meanwhile, others send nothing.
 constexpr int kSlowAnswerFactor = 3;
 
+// Bytes of a list, by which it is compared with others.
+constexpr std::uint64_t kListedKey = 512;
+
 constexpr const char* kSourceIfMatch = "x-amz-copy-source-if-match";
 
 RequestDefaults defaults_of(const StoreConfig& config) {
@@ -173,7 +176,8 @@ void S3Store::list(ListRequest request, StoreDone<ListResponse> done) {
     const SharedCall call = make_simple_call<ListResponse>(
         list_request(request), [](const HttpResponse& response) { return parse_list_result(response.body); },
         std::move(answered));
-    call->kind = LateReads::kind_of(call->request.operation, 0);
+    // A look at a name is no page.
+    call->kind = LateReads::kind_of(call->request.operation, static_cast<std::uint64_t>(request.max_keys) * kListedKey);
     sender_->send(call);
 }
 

@@ -13,6 +13,7 @@
 #include "s3/get_operation.h"
 #include "s3/head_operation.h"
 #include "s3/request_sender.h"
+#include "s3/s3_store.h"
 #include "support/inline_executor.h"
 #include "support/no_credentials.h"
 #include "support/scripted_transport.h"
@@ -50,6 +51,9 @@ public:
     [[nodiscard]] bool holds(Id id) const { return held_.contains(id); }
     [[nodiscard]] std::string range_of(Id id) const { return header_of(held_.at(id).request, "range"); }
 
+    void answer_list(Id id) {
+        end(id, HttpResponse{200, {}, "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"});
+    }
     void answer_head(Id id) { end(id, head("0-9")); }
     // The bytes from `first` on, of which only so many come for now.
     void begin_body(Id id, std::uint64_t first, std::uint64_t count) {
@@ -212,6 +216,35 @@ TEST_F(HangingReads, OfWhichAllAreLateAreMostlyLeftAlone) {
     }
     pass(seconds(10));
     EXPECT_EQ(transport_.last() - before, 40U + LateReads::kAtOnce);
+}
+
+// A page of a list takes longer than the look at a name.
+TEST(LateReadsOfLists, PagesAreNotComparedWithLooksAtNames) {
+    SimulatedTime time;
+    HeldTransport transport(time);
+    InlineExecutor executor;
+    NoCredentials credentials;
+    StoreConfig config;
+    config.bucket = "bucket";
+    config.no_sign_request = true;
+    S3Store store(config, Endpoint{"http", "store", "/bucket", "us-east-1"},
+                  S3Dependencies{transport, time, time.clock, executor, credentials, [] { return 0.5; }});
+    const auto list = [&](int keys) {
+        ListRequest request;
+        request.max_keys = keys;
+        store.list(std::move(request), [](const Result<ListResponse>&) {});
+    };
+    for (int each = 0; each < 20; ++each) {
+        list(1);
+        time.run_until(time.clock.now() + milliseconds(20));
+        transport.answer_list(transport.last());
+    }
+    list(1000);
+    time.run_until(time.clock.now() + milliseconds(400));
+    EXPECT_EQ(transport.canceled, 0);
+    list(1);
+    time.run_until(time.clock.now() + milliseconds(400));
+    EXPECT_EQ(transport.canceled, 1);
 }
 
 TEST_F(HangingReads, AreCanceledWhenTheMountEnds) {
