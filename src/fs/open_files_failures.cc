@@ -24,6 +24,14 @@ void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& wr
                 note_failed(*failed, *its_writer, opener, error);
             }
         });
+    // Until the record is in the bucket, what is left of the file there tells other mounts that it is missing.
+    writer->before_ending([this, weak_writer = std::weak_ptr(writer)](std::function<void()> then) {
+        if (const std::shared_ptr<FileWriter> its_writer = weak_writer.lock()) {
+            state_.failed.when_recorded(its_writer->key(), std::move(then));
+        } else {
+            then();
+        }
+    });
 }
 
 // The page cache has taken them on their way here. From now on reads get the version before.

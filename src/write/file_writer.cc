@@ -171,6 +171,11 @@ void FileWriterImpl::when_failed(std::function<void(const Error&)> told) {
     when_failed_ = std::move(told);
 }
 
+void FileWriterImpl::before_ending(Wait wait) {
+    const MutexLock lock(mutex_);
+    before_ending_ = std::move(wait);
+}
+
 void FileWriterImpl::when_fetched(std::function<void(std::uint64_t offset, Slice bytes)> told) {
     const MutexLock lock(mutex_);
     when_fetched_ = std::move(told);

@@ -95,6 +95,8 @@ public:
     using CommitDone = std::function<void(Result<CommittedObject>)>;
     using Done = std::function<void(Status)>;
     using ReadDone = std::function<void(Result<Payload>)>;
+    // Calls `then` once, now or later.
+    using Wait = std::function<void(std::function<void()> then)>;
 
     // `base` is empty for a new or truncated file.
     static std::shared_ptr<FileWriter> create(WriteEnvironment& environment, std::string key,
@@ -130,6 +132,10 @@ public:
     // Called once the file fails or is aborted, before any caller gets that answer, also where no caller waits for an
     // answer; at most once, and not from within this call. Replaces what was set before.
     virtual void when_failed(std::function<void(const Error&)> told) = 0;
+    // Called, after the above, before anything that a failed file has in the store is ended or removed there: by it
+    // other mounts see that the file is missing, until they are told in another way. May be called more than once; what
+    // ends while the file has not failed does not wait. Replaces what was set before.
+    virtual void before_ending(Wait /*wait*/) {}
 
     // Whether what was written can be read before it is committed.
     [[nodiscard]] virtual bool readable() const { return false; }

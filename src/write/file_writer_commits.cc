@@ -116,21 +116,30 @@ void FileWriterImpl::end_upload(std::shared_ptr<Upload> upload) {
         return;
     }
     ++ending_;
-    outbox_.add([keep = self(), upload = std::move(upload)] {
-        upload->abort([keep](const Status& status) {
-            MutexLock lock(keep->mutex_);
-            if (!status) {
-                keep->ending_status_ = status;
-            }
-            if (--keep->ending_ == 0) {
-                for (Done& done : keep->aborted_) {
-                    keep->outbox_.add([done = std::move(done), answer = keep->ending_status_] { done(answer); });
-                }
-                keep->aborted_.clear();
-            }
-            keep->deliver(lock);
-        });
+    auto end = [keep = self(), upload] { upload->abort([keep](const Status& status) { keep->upload_ended(status); }); };
+    if (!failure_ || !before_ending_) {
+        outbox_.add(std::move(end));
+        return;
+    }
+    // Its memory does not wait.
+    outbox_.add([upload = std::move(upload), wait = before_ending_, end = std::move(end)] {
+        upload->give_up();
+        wait(end);
     });
+}
+
+void FileWriterImpl::upload_ended(const Status& status) {
+    MutexLock lock(mutex_);
+    if (!status) {
+        ending_status_ = status;
+    }
+    if (--ending_ == 0) {
+        for (Done& done : aborted_) {
+            outbox_.add([done = std::move(done), answer = ending_status_] { done(answer); });
+        }
+        aborted_.clear();
+    }
+    deliver(lock);
 }
 
 }  // namespace ckptfs

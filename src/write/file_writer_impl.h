@@ -58,6 +58,7 @@ public:
     [[nodiscard]] std::optional<CommittedFrames> committed_frames() const override;
     [[nodiscard]] std::string write_id() const override;
     void when_failed(std::function<void(const Error&)> told) override;
+    void before_ending(Wait wait) override;
 
     [[nodiscard]] std::string key() const override;
     [[nodiscard]] std::uint64_t size() const override;
@@ -159,6 +160,7 @@ private:
     [[nodiscard]] std::shared_ptr<Upload> new_upload(Metadata metadata, std::string content_encoding) override
         REQUIRES(mutex_);
     void end_upload(std::shared_ptr<Upload> upload) override REQUIRES(mutex_);
+    void upload_ended(const Status& status) EXCLUDES(mutex_);
     [[nodiscard]] CopySource committed_source() const override REQUIRES(mutex_);
     bool resume(const WeakCycle& cycle, const std::function<void(UploadCycle&)>& change) override EXCLUDES(mutex_);
 
@@ -174,6 +176,7 @@ private:
     bool charging_ GUARDED_BY(mutex_) = false;
     std::optional<Error> failure_ GUARDED_BY(mutex_);
     std::function<void(const Error&)> when_failed_ GUARDED_BY(mutex_);
+    Wait before_ending_ GUARDED_BY(mutex_);
     std::function<void(std::uint64_t offset, Slice bytes)> when_fetched_ GUARDED_BY(mutex_);
 
     // What is in the bucket, and how much of it the next commit keeps.

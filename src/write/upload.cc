@@ -225,17 +225,28 @@ void Upload::complete(std::uint64_t size, Published done) {
     outbox_.deliver(lock);
 }
 
-void Upload::abort(Done done) {
+void Upload::give_up() {
     const auto self = shared_from_this();
     MutexLock lock(mutex_);
+    send_no_more();
+    outbox_.deliver(lock);
+}
+
+void Upload::send_no_more() {
     if (!failure_) {
         Error error;
         error.errno_value = ECANCELED;
         error.message = format("{}: the upload was given up", escaped(target_.key));
         failure_ = std::move(error);
     }
-    aborting_.push_back(std::move(done));
     answer_waiting_parts();
+}
+
+void Upload::abort(Done done) {
+    const auto self = shared_from_this();
+    MutexLock lock(mutex_);
+    send_no_more();
+    aborting_.push_back(std::move(done));
     end_before_quiet();
     go_on_when_quiet();
     outbox_.deliver(lock);

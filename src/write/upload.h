@@ -61,6 +61,9 @@ public:
     // Waits for the parts in flight.
     // `size`: of the whole object; parts that add up to another one are not published.
     void complete(std::uint64_t size, Published done);
+    // Nothing more is sent or published, and what waits to be sent is freed at once; what is in the store stays until
+    // abort().
+    void give_up();
     // Ends what is not yet completed: at once, so that parts in flight need not be waited for, and again after them,
     // because S3 may keep a part that was in flight (AbortMultipartUpload in the Amazon S3 API). `done` comes when
     // nothing is in flight and nothing of it is left in the store; an object that was published meanwhile stays.
@@ -93,6 +96,7 @@ private:
     void start_part(int number) REQUIRES(mutex_);
     void keep_failure(const Error& error) REQUIRES(mutex_);
     void answer_waiting_parts() REQUIRES(mutex_);
+    void send_no_more() REQUIRES(mutex_);
     void go_on_when_quiet() REQUIRES(mutex_);
     void complete_now() REQUIRES(mutex_);
     void end_now() REQUIRES(mutex_);

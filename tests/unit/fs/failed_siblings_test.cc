@@ -30,6 +30,17 @@ protected:
         const HandleId marker = create("m.tmp", O_WRONLY, directory)->opened.handle;
         ASSERT_TRUE(write(marker, 0, "metadata") && close(marker));
     }
+    // Other mounts are not told of it before the store lets PUTs go; parts of it are there.
+    HandleId fail_upload(const std::string& name, int flags) {
+        store.inject({Operation::kUploadPart, "", store_error(EACCES, "AccessDenied", 403), 1, 1, false});
+        store.hold(Operation::kPut);
+        const HandleId handle = create(name, flags)->opened.handle;
+        for (std::uint64_t block = 0; block < 40; ++block) {
+            static_cast<void>(write(handle, block << 20, std::string(std::size_t{1} << 20, 'a')));
+        }
+        EXPECT_TRUE(store.wait_until_held(Operation::kPut, 1));
+        return handle;
+    }
     // It is undone after the source was hidden.
     void fail_rename(const std::string& from, const std::string& to) {
         store.inject({Operation::kPut, "p/" + from + "/", store_error(EIO, "InternalError", 500), 0, 1, true});
@@ -90,6 +101,33 @@ TEST_F(FailedSiblingsTest, CloseWaitsForTheRecordButNotForEver) {
         static_cast<void>(release(handle));
     }
     store.release(Operation::kPut);
+}
+
+TEST_F(FailedSiblingsTest, AnUploadThatFailedIsEndedOnceOtherMountsAreTold) {
+    save("m.tmp", "metadata");
+    const HandleId handle = fail_upload("shard", O_WRONLY);
+    switch_mounts();
+    const Status refused = rename("m.tmp", ".metadata");
+    ASSERT_EQ(errno_of(refused), EIO);
+    EXPECT_NE(refused.error().message.find("is being written by another mount"), std::string::npos)
+        << refused.error().message;
+    switch_mounts();
+    EXPECT_EQ(store.open_uploads(), 1);
+    store.release(Operation::kPut);
+    EXPECT_TRUE(eventually([&] { return store.open_uploads() == 0; }));
+    EXPECT_TRUE(store.exists(kRecord));
+    EXPECT_EQ(errno_of(close(handle)), EIO);
+}
+
+TEST_F(FailedSiblingsTest, AnUploadThatFailedIsEndedThoughOtherMountsCannotBeTold) {
+    const HandleId handle = fail_upload("shard", O_WRONLY);
+    EXPECT_TRUE(eventually([&] {
+        timer.run(FailedSiblings::kLongestWait);
+        return store.open_uploads() == 0;
+    }));
+    EXPECT_FALSE(store.exists(kRecord));
+    store.release(Operation::kPut);
+    EXPECT_EQ(errno_of(close(handle)), EIO);
 }
 
 TEST_F(FailedSiblingsTest, WithoutTheStoreItIsRememberedAndToldLater) {

@@ -212,6 +212,27 @@ TEST_F(UploadTest, AbortEndsTheUploadAtOnceAndAgainAfterWhatIsInFlight) {
     EXPECT_EQ(store_.open_uploads(), 0);
 }
 
+TEST_F(UploadTest, WhatIsGivenUpStaysInTheStoreUntilItIsAborted) {
+    send(1, "one");
+    store_.hold(Operation::kUploadPart);
+    send(2, "two");
+    send(2, "too");
+    upload_->complete(6, answers_.publish());
+    upload_->give_up();
+    // What was to be sent next is not kept for longer.
+    ASSERT_EQ(answers_.parts.size(), 2U);
+    EXPECT_FALSE(answers_.parts[1]);
+    store_.release(Operation::kUploadPart);
+    ASSERT_EQ(answers_.published.size(), 1U);
+    EXPECT_FALSE(answers_.published[0]);
+    EXPECT_EQ(store_.calls(Operation::kCompleteUpload), 0);
+    EXPECT_EQ(store_.calls(Operation::kAbortUpload), 0);
+    EXPECT_EQ(store_.open_uploads(), 1);
+    upload_->abort(answers_.abort());
+    EXPECT_EQ(answers_.aborted.size(), 1U);
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
 TEST_F(UploadTest, AbortBeforeTheUploadExistsEndsItOnceItDoes) {
     store_.hold(Operation::kCreateUpload);
     send(1, "one");
