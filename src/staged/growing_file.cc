@@ -118,6 +118,11 @@ void GrowingFile::when_failed(std::function<void(const Error&)> told) {
     when_failed_ = std::move(told);
 }
 
+void GrowingFile::before_ending(Wait wait) {
+    const MutexLock lock(mutex_);
+    before_ending_ = std::move(wait);
+}
+
 std::string GrowingFile::key() const {
     const MutexLock lock(mutex_);
     return key_;
@@ -392,6 +397,9 @@ void GrowingFile::stop(Error error) {
     if (when_failed_) {
         outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
     }
+    for (std::function<void()>& end : std::exchange(undecided_, {})) {
+        end_when_told(std::move(end));
+    }
     pending_.refuse_all(*failure_, outbox_);
     if (commit_) {
         if (commit_->writer && commit_->writer->failed()) {
@@ -417,6 +425,14 @@ void GrowingFile::end_writer(const std::shared_ptr<FileWriter>& writer, Error wh
         writer->when_failed(nullptr);
         writer->abort(why, [keep](const Status& status) { keep->ended(status); });
     });
+}
+
+void GrowingFile::end_when_told(std::function<void()> end) {
+    if (before_ending_) {
+        outbox_.add([wait = before_ending_, end = std::move(end)] { wait(end); });
+    } else {
+        outbox_.add(std::move(end));
+    }
 }
 
 void GrowingFile::ended(const Status& status) {

@@ -102,17 +102,25 @@ Status GrowingFile::check_version(const Result<ObjectInfo>& object) {
 }
 
 std::shared_ptr<StreamWriter> GrowingFile::make_writer(std::uint64_t begin) {
+    std::shared_ptr<StreamWriter> writer;
     if (begin == 0) {
-        return StreamWriter::create(environment_, key_, std::nullopt, overwrite_);
+        writer = StreamWriter::create(environment_, key_, std::nullopt, overwrite_);
+    } else if (frames_) {
+        writer = StreamWriter::create(environment_, key_, *committed_, KeptContent{*frames_, begin, {}}, overwrite_);
+    } else {
+        writer = StreamWriter::create(environment_, key_, committed_, overwrite_);
+        if (begin < committed_->size) {
+            // Errors are reported by what follows.
+            outbox_.add([writer, begin] { writer->truncate(begin, [](const Status&) {}); });
+        }
     }
-    if (frames_) {
-        return StreamWriter::create(environment_, key_, *committed_, KeptContent{*frames_, begin, {}}, overwrite_);
-    }
-    auto writer = StreamWriter::create(environment_, key_, committed_, overwrite_);
-    if (begin < committed_->size) {
-        // Errors are reported by what follows.
-        outbox_.add([writer, begin] { writer->truncate(begin, [](const Status&) {}); });
-    }
+    writer->before_ending([weak = std::weak_ptr(self()), ending = writer.get()](std::function<void()> end) {
+        if (const auto file = weak.lock()) {
+            file->writer_ends(ending, std::move(end));
+        } else {
+            end();
+        }
+    });
     return writer;
 }
 
@@ -181,7 +189,7 @@ void GrowingFile::publish(const CommitPointer& commit) {
         writer->commit(CommitReason::kClose, [keep, commit](Result<CommittedObject> object) {
             MutexLock lock(keep->mutex_);
             if (commit == keep->commit_) {
-                object ? keep->succeeded(*commit, *object) : keep->failed(commit, std::move(object.error()));
+                object ? keep->succeeded(*commit, *object) : keep->failed(commit, object.error());
             }
             keep->deliver(lock);
         });
@@ -212,24 +220,22 @@ void GrowingFile::succeeded(const Commit& commit, const CommittedObject& object)
     start_commit();
 }
 
-void GrowingFile::failed(const CommitPointer& commit, Error error) {
-    if (!commit->writer) {
-        failure_ended(commit, error);
-        return;
+void GrowingFile::failed(const CommitPointer& commit, const Error& error) {
+    if (commit->writer) {
+        note_failed(*commit);
     }
-    note_failed(*commit);
-    // Not so where what was staged could not be read, or another version is there.
-    commit->is_logged = commit->writer->failed().has_value();
-    outbox_.add([keep = self(), commit, error = std::move(error)] {
-        commit->writer->when_failed(nullptr);
-        commit->writer->abort(error, [keep, commit, error](const Status&) {
-            MutexLock lock(keep->mutex_);
-            if (commit == keep->commit_) {
-                keep->failure_ended(commit, error);
-            }
-            keep->deliver(lock);
-        });
-    });
+    const bool is_waited_for =
+        std::any_of(commit->waiting.begin(), commit->waiting.end(),
+                    [](const PendingCommit& waiting) { return waiting.reason != CommitReason::kPublish; });
+    if (is_waited_for || commit->streamed || is_final(error)) {
+        // Not so where what was staged could not be read, or another version is there.
+        const bool is_logged = commit->writer && commit->writer->failed();
+        is_logged ? stop(error) : fail(error);
+    } else if (commit->writer) {
+        give_up(commit, error);
+    } else {
+        publish_later(commit, error);
+    }
 }
 
 void GrowingFile::note_failed(const Commit& commit) {
@@ -244,14 +250,23 @@ void GrowingFile::note_failed(const Commit& commit) {
     }
 }
 
-void GrowingFile::failure_ended(const CommitPointer& commit, const Error& error) {
-    const bool is_waited_for =
-        std::any_of(commit->waiting.begin(), commit->waiting.end(),
-                    [](const PendingCommit& waiting) { return waiting.reason != CommitReason::kPublish; });
-    if (is_waited_for || commit->streamed || is_final(error)) {
-        commit->is_logged ? stop(error) : fail(error);
-        return;
+void GrowingFile::give_up(const CommitPointer& commit, const Error& error) {
+    commit->is_given_up = true;
+    for (std::function<void()>& end : std::exchange(undecided_, {})) {
+        outbox_.add(std::move(end));
     }
+    outbox_.add([keep = self(), commit, error] {
+        commit->writer->abort(error, [keep, commit, error](const Status&) {
+            MutexLock lock(keep->mutex_);
+            if (commit == keep->commit_) {
+                keep->publish_later(commit, error);
+            }
+            keep->deliver(lock);
+        });
+    });
+}
+
+void GrowingFile::publish_later(const CommitPointer& commit, const Error& error) {
     outbox_.add([line = format("{} is published later, with all that was written to it: {}", escaped(key_),
                                escaped(error.message))] { log_warning(line); });
     for (const PendingCommit& waiting : commit->waiting) {
@@ -260,6 +275,18 @@ void GrowingFile::failure_ended(const CommitPointer& commit, const Error& error)
     publish_failed_ = true;
     commit_.reset();
     start_commit();
+}
+
+void GrowingFile::writer_ends(const FileWriter* writer, std::function<void()> end) {
+    MutexLock lock(mutex_);
+    if (failure_) {
+        end_when_told(std::move(end));
+    } else if (commit_ && writer == commit_->writer.get() && !commit_->is_given_up) {
+        undecided_.push_back(std::move(end));
+    } else {
+        outbox_.add(std::move(end));
+    }
+    deliver(lock);
 }
 
 // --- what is staged

@@ -41,6 +41,7 @@ public:
     bool move_to(std::string key) override;
     void committed_moved(std::string key, CommittedObject copy) override;
     void when_failed(std::function<void(const Error&)> told) override;
+    void before_ending(Wait wait) override;
 
     [[nodiscard]] std::string key() const override;
     [[nodiscard]] std::uint64_t size() const override;
@@ -72,8 +73,8 @@ private:
         bool streamed = false;
         // Something was changed since it began.
         bool outdated = false;
-        // Its writer has failed, and has logged that.
-        bool is_logged = false;
+        // It has failed, the file has not, and the next one sends all of it again.
+        bool is_given_up = false;
     };
     using CommitPointer = std::shared_ptr<Commit>;
 
@@ -123,6 +124,8 @@ private:
     // Without a line in the log: the caller, or the code that found it out, has reported it.
     void stop(Error error) REQUIRES(mutex_);
     void end_writer(const std::shared_ptr<FileWriter>& writer, Error why) REQUIRES(mutex_);
+    // Of a file that has failed: runs what ends something of it in the store.
+    void end_when_told(std::function<void()> end) REQUIRES(mutex_);
     void ended(const Status& status) EXCLUDES(mutex_);
     void answer_aborts() REQUIRES(mutex_);
     void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
@@ -152,9 +155,12 @@ private:
     void send(const CommitPointer& commit) REQUIRES(mutex_);
     void publish(const CommitPointer& commit) REQUIRES(mutex_);
     void succeeded(const Commit& commit, const CommittedObject& object) REQUIRES(mutex_);
-    void failed(const CommitPointer& commit, Error error) REQUIRES(mutex_);
+    void failed(const CommitPointer& commit, const Error& error) REQUIRES(mutex_);
     void note_failed(const Commit& commit) REQUIRES(mutex_);
-    void failure_ended(const CommitPointer& commit, const Error& error) REQUIRES(mutex_);
+    void give_up(const CommitPointer& commit, const Error& error) REQUIRES(mutex_);
+    void publish_later(const CommitPointer& commit, const Error& error) REQUIRES(mutex_);
+    // Its writer fails before the file does, if that fails: its upload is ended as the file decides.
+    void writer_ends(const FileWriter* writer, std::function<void()> end) EXCLUDES(mutex_);
     void release_staged() REQUIRES(mutex_);
     void keep_fetched(StreamWriter& writer, std::uint64_t end) REQUIRES(mutex_);
     void kept_fetched(Fetched& fetched, std::uint64_t size, const Status& status) REQUIRES(mutex_);
@@ -171,6 +177,7 @@ private:
     bool busy_ GUARDED_BY(mutex_) = false;
     std::optional<Error> failure_ GUARDED_BY(mutex_);
     std::function<void(const Error&)> when_failed_ GUARDED_BY(mutex_);
+    Wait before_ending_ GUARDED_BY(mutex_);
 
     // What is in the bucket, and how many bytes of it are those of the file.
     std::optional<CommittedObject> committed_ GUARDED_BY(mutex_);
@@ -196,6 +203,8 @@ private:
     std::shared_ptr<StreamWriter> stream_ GUARDED_BY(mutex_);
 
     CommitPointer commit_ GUARDED_BY(mutex_);
+    // Ends of its upload, while it is open whether the file fails with it.
+    std::vector<std::function<void()>> undecided_ GUARDED_BY(mutex_);
     std::vector<PendingCommit> waiting_ GUARDED_BY(mutex_);
 
     // Writers that are being ended, and the waiters for that.

@@ -141,6 +141,11 @@ void StagedFile::when_failed(std::function<void(const Error&)> told) {
     when_failed_ = std::move(told);
 }
 
+void StagedFile::before_ending(Wait wait) {
+    const MutexLock lock(mutex_);
+    before_ending_ = std::move(wait);
+}
+
 std::string StagedFile::key() const {
     const MutexLock lock(mutex_);
     return key_;
@@ -378,6 +383,9 @@ void StagedFile::stop(Error error) {
     for (CommitDone& done : std::exchange(commit_done_, {})) {
         outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
     }
+    for (std::function<void()>& end : std::exchange(undecided_, {})) {
+        end_when_told(std::move(end));
+    }
     note_unanswered(stream_);
     note_unanswered(committer_);
     end_writer(std::exchange(stream_, nullptr), std::exchange(hiding_at_, std::nullopt));
@@ -425,7 +433,7 @@ void StagedFile::note_unanswered(const std::shared_ptr<StreamWriter>& writer) {
 
 void StagedFile::remove_temporary(const std::string& key) {
     ++ending_;
-    outbox_.add([keep = self(), key] {
+    auto removal = [keep = self(), key] {
         keep->environment_.write.store.remove(key, [keep, key](const Status& status) {
             if (!status) {
                 log_warning(
@@ -433,7 +441,20 @@ void StagedFile::remove_temporary(const std::string& key) {
             }
             keep->ended(status);
         });
-    });
+    };
+    if (failure_) {
+        end_when_told(std::move(removal));
+    } else {
+        outbox_.add(std::move(removal));
+    }
+}
+
+void StagedFile::end_when_told(std::function<void()> end) {
+    if (before_ending_) {
+        outbox_.add([wait = before_ending_, end = std::move(end)] { wait(end); });
+    } else {
+        outbox_.add(std::move(end));
+    }
 }
 
 void StagedFile::ended(const Status& status) {

@@ -19,6 +19,7 @@ std::shared_ptr<StreamWriter> StagedFile::open_writer(const std::string& key, st
         start = base_->object;
     }
     auto writer = StreamWriter::create(environment_.write, key, std::move(start), overwrite_);
+    decide_end_of(*writer);
     outbox_.add([writer, prefix, cut = prefix < content_.base_size(), size = content_.size()] {
         // Errors are reported by what follows.
         const auto ignore = [](const Status&) {};
@@ -30,6 +31,29 @@ std::shared_ptr<StreamWriter> StagedFile::open_writer(const std::string& key, st
         }
     });
     return writer;
+}
+
+void StagedFile::decide_end_of(StreamWriter& writer) {
+    writer.before_ending([weak = std::weak_ptr(self()), ending = &writer](std::function<void()> end) {
+        if (const auto file = weak.lock()) {
+            file->writer_ends(ending, std::move(end));
+        } else {
+            end();
+        }
+    });
+}
+
+void StagedFile::writer_ends(const FileWriter* writer, std::function<void()> end) {
+    MutexLock lock(mutex_);
+    // A stream that fails has told that by now.
+    if (failure_ || writer == stream_.get()) {
+        end_when_told(std::move(end));
+    } else if (writer == committer_.get()) {
+        undecided_.push_back(std::move(end));
+    } else {
+        outbox_.add(std::move(end));
+    }
+    deliver(lock);
 }
 
 void StagedFile::start_commit() {
@@ -98,6 +122,7 @@ void StagedFile::commit_around(Result<CommittedFrames> frames) {
         const std::uint64_t prefix = kept.prefix;
         keeps_runs_ = !kept.runs.empty();
         committer_ = StreamWriter::create(environment_.write, key_, base_->object, std::move(kept), overwrite_);
+        decide_end_of(*committer_);
         outbox_.add([writer = committer_, size = content_.size()] {
             // Errors are reported by what follows.
             writer->truncate(size, [](const Status&) {});
@@ -132,6 +157,9 @@ bool StagedFile::commit_without_copies(const Error& error) {
     outbox_.add([key = key_] {
         log_warning(format("{}: the store could not copy the unchanged ranges; uploading them", escaped(key)));
     });
+    for (std::function<void()>& end : std::exchange(undecided_, {})) {
+        outbox_.add(std::move(end));
+    }
     note_unanswered(committer_);
     commit_whole();
     return true;

@@ -45,6 +45,7 @@ public:
     bool move_to(std::string key) override;
     void committed_moved(std::string key, CommittedObject copy) override;
     void when_failed(std::function<void(const Error&)> told) override;
+    void before_ending(Wait wait) override;
     [[nodiscard]] bool readable() const override { return true; }
     void read(std::uint64_t offset, std::size_t size, ReadDone done) override;
 
@@ -112,6 +113,8 @@ private:
     // Before the writer is given up for a failure.
     void note_unanswered(const std::shared_ptr<StreamWriter>& writer) REQUIRES(mutex_);
     void remove_temporary(const std::string& key) REQUIRES(mutex_);
+    // Of a file that has failed: runs what ends something of it in the store.
+    void end_when_told(std::function<void()> end) REQUIRES(mutex_);
     void ended(const Status& status) EXCLUDES(mutex_);
     void answer_aborts() REQUIRES(mutex_);
     void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
@@ -131,6 +134,9 @@ private:
     void stream_left(const PendingPointer& pending, Result<CommittedObject> object) EXCLUDES(mutex_);
 
     // --- staged_file_commits.cc
+    // Writers fail before the file does: their uploads are ended as it decides.
+    void decide_end_of(StreamWriter& writer) REQUIRES(mutex_);
+    void writer_ends(const FileWriter* writer, std::function<void()> end) EXCLUDES(mutex_);
     // For the content from the bytes of the base that are copied on.
     [[nodiscard]] std::shared_ptr<StreamWriter> open_writer(const std::string& key, std::uint64_t prefix)
         REQUIRES(mutex_);
@@ -168,6 +174,7 @@ private:
     // Why nothing is published any more, although the file can be changed and read.
     std::optional<Error> orphaned_ GUARDED_BY(mutex_);
     std::function<void(const Error&)> when_failed_ GUARDED_BY(mutex_);
+    Wait before_ending_ GUARDED_BY(mutex_);
 
     // What the file started from; its object's key says where it lies.
     std::optional<Base> base_ GUARDED_BY(mutex_);
@@ -189,6 +196,8 @@ private:
     bool committing_ GUARDED_BY(mutex_) = false;
     std::vector<CommitDone> commit_done_ GUARDED_BY(mutex_);
     std::shared_ptr<StreamWriter> committer_ GUARDED_BY(mutex_);
+    // Ends of its upload, while it is open whether the file fails with it.
+    std::vector<std::function<void()>> undecided_ GUARDED_BY(mutex_);
     // Of writers that are gone.
     std::vector<std::string> unanswered_ GUARDED_BY(mutex_);
     // It copies what lies between changes.

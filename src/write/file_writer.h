@@ -135,7 +135,7 @@ public:
     // Called, after the above, before anything that a failed file has in the store is ended or removed there: by it
     // other mounts see that the file is missing, until they are told in another way. May be called more than once; what
     // ends while the file has not failed does not wait. Replaces what was set before.
-    virtual void before_ending(Wait /*wait*/) {}
+    virtual void before_ending(Wait wait) = 0;
 
     // Whether what was written can be read before it is committed.
     [[nodiscard]] virtual bool readable() const { return false; }

@@ -105,18 +105,23 @@ TEST_F(FailedSiblingsTest, CloseWaitsForTheRecordButNotForEver) {
 
 TEST_F(FailedSiblingsTest, AnUploadThatFailedIsEndedOnceOtherMountsAreTold) {
     save("m.tmp", "metadata");
-    const HandleId handle = fail_upload("shard", O_WRONLY);
-    switch_mounts();
-    const Status refused = rename("m.tmp", ".metadata");
-    ASSERT_EQ(errno_of(refused), EIO);
-    EXPECT_NE(refused.error().message.find("is being written by another mount"), std::string::npos)
-        << refused.error().message;
-    switch_mounts();
-    EXPECT_EQ(store.open_uploads(), 1);
-    store.release(Operation::kPut);
-    EXPECT_TRUE(eventually([&] { return store.open_uploads() == 0; }));
-    EXPECT_TRUE(store.exists(kRecord));
-    EXPECT_EQ(errno_of(close(handle)), EIO);
+    for (const int flags : {O_WRONLY, O_RDWR, O_WRONLY | O_APPEND}) {
+        const std::string name = "shard" + std::to_string(flags);
+        const HandleId handle = fail_upload(name, flags);
+        switch_mounts();
+        const Status refused = rename("m.tmp", ".metadata");
+        ASSERT_EQ(errno_of(refused), EIO);
+        EXPECT_NE(refused.error().message.find("is being written by another mount"), std::string::npos)
+            << refused.error().message;
+        switch_mounts();
+        EXPECT_EQ(store.open_uploads(), 1);
+        store.release(Operation::kPut);
+        EXPECT_TRUE(eventually([&] { return store.open_uploads() == 0; }));
+        EXPECT_TRUE(store.exists("p/.ckptfs/failed/" + name));
+        EXPECT_EQ(errno_of(close(handle)), EIO);
+        save(name, "again");
+        ASSERT_TRUE(eventually([&] { return !store.exists("p/.ckptfs/failed/" + name); }));
+    }
 }
 
 TEST_F(FailedSiblingsTest, AnUploadThatFailedIsEndedThoughOtherMountsCannotBeTold) {

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "ckptfs/log.h"
+#include "support/held_wait.h"
 #include "unit/staged/growing_file_fixture.h"
 
 namespace ckptfs::testing {
@@ -327,6 +330,51 @@ TEST_P(GrowingFailuresTest, AbortLeavesNothingBehind) {
         EXPECT_TRUE(saved() == "before" || saved() == text);
     }
     EXPECT_TRUE(all_buffers_returned());
+}
+
+TEST_P(GrowingFailuresTest, TheUploadOfACommitIsEndedAfterTheFailureIsTold) {
+    for (const Operation operation : {Operation::kUploadPart, Operation::kCompleteUpload}) {
+        // The last MiB is sent by the commit.
+        for (const std::uint64_t size : {9 * kMiB, 41 * kMiB}) {
+            std::atomic<bool> is_told = false;
+            HeldWait wait;
+            std::string text;
+            const auto log = grow();
+            log->when_failed([&](const Error&) { is_told = true; });
+            log->before_ending([&](std::function<void()> then) {
+                EXPECT_TRUE(is_told);
+                wait.add(std::move(then));
+            });
+            add(*log, text, bytes(size));
+            lose(operation, 1);
+            EXPECT_FALSE(commit(*log, CommitReason::kFsync));
+            ASSERT_TRUE(eventually([&] { return wait.asked() > 0; }));
+            EXPECT_EQ(store.open_uploads(), 1);
+            Answer<Status> aborted;
+            log->abort(Error(), aborted.callback());
+            EXPECT_FALSE(aborted.here());
+            wait.release();
+            EXPECT_TRUE(aborted.get());
+            EXPECT_EQ(store.open_uploads(), 0);
+            EXPECT_FALSE(store.exists(kKey));
+        }
+    }
+}
+
+TEST_P(GrowingFailuresTest, TheUploadOfAPublishThatIsTriedAgainDoesNotWait) {
+    std::string text;
+    HeldWait wait;
+    const auto log = grow();
+    log->before_ending([&](std::function<void()> then) { wait.add(std::move(then)); });
+    add(*log, text, bytes(20 * kMiB));
+    for (const Operation operation : {Operation::kUploadPart, Operation::kCompleteUpload}) {
+        lose(operation, 1);
+        EXPECT_FALSE(publish(*log));
+        EXPECT_TRUE(no_upload_left());
+    }
+    ASSERT_TRUE(publish(*log));
+    EXPECT_TRUE(saved() == text);
+    EXPECT_EQ(wait.asked(), 0U);
 }
 
 }  // namespace

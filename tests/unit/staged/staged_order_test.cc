@@ -2,12 +2,16 @@
 // What happens to a staged file while something else is under way.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
+#include <functional>
 #include <future>
 #include <latch>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "support/held_wait.h"
 #include "unit/staged/staged_file_fixture.h"
 
 namespace ckptfs::testing {
@@ -100,6 +104,85 @@ TEST_P(StagedOrderTest, AReadOfWhatAnotherMountHasReplacedDoesNotWaitForTheNextC
     const Result<std::string> read_back = read(*staged, 3 * kMiB, kMiB);
     ASSERT_FALSE(read_back);
     EXPECT_EQ(read_back.error().errno_value, ESTALE);
+}
+
+class StagedFailuresTest : public StagedFileTest {
+protected:
+    // What it leaves in the store when it fails stays until `wait` is released.
+    std::shared_ptr<FileWriter> watched(std::shared_ptr<FileWriter> staged) {
+        staged->when_failed([this](const Error&) { is_told = true; });
+        staged->before_ending([this](std::function<void()> then) {
+            EXPECT_TRUE(is_told);
+            wait.add(std::move(then));
+        });
+        return staged;
+    }
+    void expect_all_goes_after_the_wait(FileWriter& staged) {
+        Answer<Status> aborted;
+        staged.abort(Error(), aborted.callback());
+        ASSERT_TRUE(eventually([this] { return wait.asked() > 0; }));
+        EXPECT_FALSE(aborted.here(std::chrono::milliseconds(50)));
+        EXPECT_EQ(store.calls(Operation::kAbortUpload) + store.calls(Operation::kRemove), 0);
+        wait.release();
+        EXPECT_TRUE(aborted.get());
+        EXPECT_EQ(store.open_uploads(), 0);
+        EXPECT_TRUE(store.keys().empty());
+    }
+
+    std::atomic<bool> is_told = false;
+    HeldWait wait;
+};
+INSTANTIATE_TEST_SUITE_P(Codecs, StagedFailuresTest, ::testing::Values("none", "auto"));
+
+TEST_P(StagedFailuresTest, AStreamIsEndedAfterTheFailureIsTold) {
+    const auto staged = watched(open_staged());
+    break_next(Operation::kUploadPart, 1);
+    static_cast<void>(write(*staged, 0, bytes(40 * kMiB)));
+    EXPECT_FALSE(commit(*staged));
+    EXPECT_EQ(store.open_uploads(), 1);
+    expect_all_goes_after_the_wait(*staged);
+}
+
+TEST_P(StagedFailuresTest, TheUploadOfACommitIsEndedAfterTheFailureIsTold) {
+    for (const Operation operation : {Operation::kUploadPart, Operation::kCompleteUpload}) {
+        HeldWait again;
+        const auto staged = open_staged(std::nullopt, Streaming::kNever);
+        std::atomic<bool> told = false;
+        staged->when_failed([&told](const Error&) { told = true; });
+        staged->before_ending([&](std::function<void()> then) {
+            EXPECT_TRUE(told);
+            again.add(std::move(then));
+        });
+        break_next(operation);
+        ASSERT_TRUE(write(*staged, 0, bytes(40 * kMiB)));
+        EXPECT_FALSE(commit(*staged));
+        ASSERT_TRUE(eventually([&] { return again.asked() > 0; }));
+        EXPECT_EQ(store.open_uploads(), 1);
+        again.release();
+        EXPECT_TRUE(no_upload_left());
+        EXPECT_TRUE(abort(*staged));
+        EXPECT_TRUE(store.keys().empty());
+    }
+}
+
+TEST_P(StagedFailuresTest, AHiddenObjectIsRemovedAfterTheFailureIsTold) {
+    const auto staged = watched(open_staged());
+    ASSERT_TRUE(write(*staged, 0, bytes(40 * kMiB)));
+    ASSERT_TRUE(write(*staged, 20 * kMiB, "changed"));
+    EXPECT_EQ(store.keys().size(), 1U);
+    expect_all_goes_after_the_wait(*staged);
+}
+
+TEST_P(StagedFailuresTest, AnUploadThatIsTriedWithoutCopiesDoesNotWait) {
+    std::string text = bytes(40 * kMiB);
+    const auto staged = watched(open_staged(save(text), Streaming::kNever));
+    change(*staged, text, 5, "changed");
+    change(*staged, text, 25 * kMiB, "changed");
+    store.inject(Fault{Operation::kUploadPartCopy, "", store_error(EOPNOTSUPP, "NotImplemented", 501), 0, 100, false});
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_TRUE(saved() == text);
+    EXPECT_TRUE(no_upload_left());
+    EXPECT_EQ(wait.asked(), 0U);
 }
 
 }  // namespace
