@@ -20,11 +20,23 @@ namespace {
 constexpr Milliseconds kLongestPause{std::chrono::minutes(1)};
 // Doublings of kTick that stay below the longest pause.
 constexpr int kMostDoublings = 4;
+// Of one file: a record is read up to 4 KiB.
+constexpr std::ptrdiff_t kMostUnanswered = 32;
 
 // To be called once for each of several, and once by the caller that counts them.
 std::function<void()> joined(std::size_t count, std::function<void()> then) {
     auto all = std::make_shared<AllEnded>(count, [then = std::move(then)](const Status&) { then(); });
     return [all] { all->one_more({}); };
+}
+
+// The latest of both; whether there were any that `ids` had not.
+bool add_unanswered(std::vector<std::string>& ids, const std::vector<std::string>& more) {
+    const std::size_t before = ids.size();
+    std::copy_if(more.begin(), more.end(), std::back_inserter(ids),
+                 [&](const std::string& id) { return std::find(ids.begin(), ids.end(), id) == ids.end(); });
+    const bool were_new = ids.size() > before;
+    ids.erase(ids.begin(), ids.end() - std::min(std::ssize(ids), kMostUnanswered));
+    return were_new;
 }
 
 }  // namespace
@@ -70,14 +82,21 @@ void FailedSiblings::add(FailedFile file) {
     MutexLock lock(mutex_);
     auto [found, is_new] = entries_.try_emplace(file.key);
     Entry& entry = found->second;
-    if (!is_new && !entry.cleared && entry.file.etag_before == file.etag_before) {
+    const bool failed_before = !is_new && !entry.cleared;
+    const bool is_same_version = failed_before && entry.file.etag_before == file.etag_before;
+    // What an earlier attempt may have left still makes nothing good.
+    std::vector<std::string> unanswered = failed_before ? entry.file.unanswered : std::vector<std::string>();
+    if (!add_unanswered(unanswered, file.unanswered) && is_same_version) {
         return;
     }
+    if (!is_same_version) {
+        entry.intended_key.clear();
+    }
     entry.file = std::move(file);
+    entry.file.unanswered = std::move(unanswered);
     entry.failed = clock_.wall_now();
     entry.failed_at = clock_.now();
     ++entry.failure_number;
-    entry.intended_key.clear();
     entry.cleared = entry.looked_at = entry.recorded = false;
     if (record_key(entry.file.key).size() > kMaxKeyBytes) {
         outbox_.add([key = entry.file.key] {

@@ -71,7 +71,8 @@ public:
     FailedSiblings(const FailedSiblings&) = delete;
     FailedSiblings& operator=(const FailedSiblings&) = delete;
 
-    // Once for each failure; again for the same file over the same version makes no difference before it is cleared.
+    // Once for each failure. Again for the same file over the same version makes no difference before it is cleared,
+    // unless another commit of it was not answered.
     void add(FailedFile file);
     // The file was written again or removed. `then` comes when the bucket says so too, or the wait was long.
     void clear(const std::string& key, std::function<void()> then);

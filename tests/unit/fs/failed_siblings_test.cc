@@ -208,6 +208,19 @@ TEST_F(FailedSiblingsTest, WhatACommitLeavesWhoseAnswerWasLostMakesNothingGood) 
     }
 }
 
+TEST_F(FailedSiblingsTest, WhatTheSecondAttemptLeavesWhoseAnswerWasLostMakesNothingGood) {
+    fail_shard();
+    const HandleId handle = create("shard")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "half"));
+    Error lost = store_error(EIO, "", 0);
+    lost.outcome_unknown = true;
+    store.inject({Operation::kPut, "p/shard", lost, 0, 1, true});
+    EXPECT_EQ(errno_of(fsync(handle)), EIO);
+    EXPECT_EQ(errno_of(close(handle)), EIO);
+    EXPECT_EQ(store.content("p/shard"), "half");
+    EXPECT_EQ(errno_of(commit()), EIO);
+}
+
 // The clock of this machine is that of the fixture, years behind the store's.
 TEST_F(FailedSiblingsTest, AFailureCountsInADirectoryThatWasMadeByTheStoresLaterClock) {
     const NodeId step = mkdir("step")->node;
