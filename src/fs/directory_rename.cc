@@ -79,7 +79,7 @@ Status DirectoryRename::fill_destination(const DirectoryRenameSteps& steps) {
             done = (this->*step)();
         }
     }
-    return done ? steps.note_failures() : done;
+    return done ? steps.note_failures(sources_) : done;
 }
 
 Status DirectoryRename::begin(const DirectoryRenameSteps& steps) {

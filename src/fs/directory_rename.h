@@ -4,7 +4,8 @@
 //   1. the record of the rename, which says where to look; then what is open below the source is committed
 //   2. the destination's marker, pending: hidden from now on; and the names that move
 //   3. all copies
-//   4. the source's marker, moved: hidden from now on; what was changed in it meanwhile is copied, too
+//   4. the source's marker, moved: hidden from now on; what was changed in it meanwhile is copied, too;
+//   what has failed in it holds a commit marker in it back, as at the beginning
 //   5. the record, committed: the rename has taken effect, whatever happens; then the records of what failed below the
 //   source, for the destination; then the destination's marker, empty: shown
 //   6. the source is deleted, its marker last of all, then the record
@@ -55,8 +56,10 @@ struct DirectoryRenameSteps {
     std::function<void(const Copies&)> committed;
     // Whether the store is known to honour conditional deletes.
     std::function<bool()> may_pin = [] { return false; };
-    // The source is hidden: notes what has failed there.
-    std::function<Status()> note_failures = [] { return Status(); };
+    // The source is hidden: notes what has failed there. Whether it may get another name all the same.
+    std::function<Status(const std::vector<ObjectInfo>& sources)> note_failures = [](const std::vector<ObjectInfo>&) {
+        return Status();
+    };
     // The rename is decided: they get their new names before other mounts see the destination. Whether there were any.
     std::function<bool()> move_failures = [] { return false; };
 };

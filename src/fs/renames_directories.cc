@@ -26,13 +26,14 @@ Status Renames::rename_directory(const Move& move) {
     steps.allow = [&](const std::vector<ObjectInfo>& sources) { return gate_.check_tree(from, sources); };
     steps.committed = [&](const Copies& copies) { note_moved_directory(move, copies); };
     steps.may_pin = [&] { return state_.deletes->honoured(); };
-    steps.note_failures = [&] {
+    steps.note_failures = [&](const std::vector<ObjectInfo>& sources) {
         Result<std::vector<FailedRecord>> found = gate_.failures_below(from);
         if (!found) {
             return Status(failure(std::move(found.error())));
         }
         failures = std::move(*found);
-        return Status();
+        // Since it was allowed.
+        return failures.empty() ? Status() : gate_.check_tree(from, sources);
     };
     steps.move_failures = [&] {
         gate_.move_failures(failures, from, move.new_key + "/");

@@ -359,6 +359,21 @@ TEST_F(DirectoryRenameTest, WhatFailedBeforeARenameThatARepairFinishesHoldsTheMa
     EXPECT_FALSE(store.exists("p/new/.metadata"));
 }
 
+TEST_F(DirectoryRenameTest, WhatFailsDuringARenameOfADirectoryThatHoldsAMarkerUndoesIt) {
+    store.put_object("p/old/.metadata", "metadata");
+    ASSERT_TRUE(lookup("old"));
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [this] { return rename("old", "new"); });
+    EXPECT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    add_failure();
+    store.release(Operation::kCopy);
+    EXPECT_EQ(errno_of(renamed.get()), EIO);
+    EXPECT_FALSE(store.exists("p/new/"));
+    EXPECT_FALSE(store.exists("p/new/.metadata"));
+    EXPECT_EQ(store.content("p/old/.metadata"), "metadata");
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/old/shard"));
+}
+
 TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {
     store.put_object("p/other/", std::string(kDirectoryMarkerSize, 'x'));
     store.put_object("p/other/file", "x");
