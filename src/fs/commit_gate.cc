@@ -353,7 +353,8 @@ NameState CommitGate::state_of(const std::string& key, const std::string& direct
 Status CommitGate::check_record(FailedRecord record, const NameState& state, const std::string& marker_key) {
     const WallTime now = state_.env.clock.wall_now();
     const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
-    if (!record.etag_before && !record.record_etag.empty() && still_failed(record, state, now, ttl)) {
+    // Also where the file seems to have been written since: the record may name that commit as one that failed.
+    if (!record.etag_before && !record.record_etag.empty()) {
         Result<std::optional<FailedRecord>> told = read(record);
         if (!told) {
             return failure(told.error());

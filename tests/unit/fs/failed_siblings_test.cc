@@ -221,6 +221,13 @@ TEST_F(FailedSiblingsTest, WhatTheSecondAttemptLeavesWhoseAnswerWasLostMakesNoth
     EXPECT_EQ(errno_of(commit()), EIO);
 }
 
+TEST_F(FailedSiblingsTest, WhatACommitLeavesAfterItsRecordOnAnotherMountMakesNothingGood) {
+    store.put_object(kRecord, "host: node7\netag-before: \nunanswered: id 1\n");
+    store.advance_clock(Milliseconds(2000));
+    store.put_object("p/shard", "half", {{kWriteIdMetadata, "id 1"}});
+    EXPECT_EQ(errno_of(commit()), EIO);
+}
+
 // The clock of this machine is that of the fixture, years behind the store's.
 TEST_F(FailedSiblingsTest, AFailureCountsInADirectoryThatWasMadeByTheStoresLaterClock) {
     const NodeId step = mkdir("step")->node;
