@@ -89,9 +89,14 @@ Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& 
         if (!told) {
             return failure(told.error());
         }
-        if (*told && still_failed(**told, state_of((*told)->key, directory, *states), now,
-                                  state_.env.write.config.failed_sibling_ttl)) {
+        if (!*told) {
+            continue;
+        }
+        if (still_failed(**told, state_of((*told)->key, directory, *states), now,
+                         state_.env.write.config.failed_sibling_ttl)) {
             failures.push_back(std::move(**told));
+        } else if ((*told)->record_etag.empty()) {
+            discard(**told);
         }
     }
     return failures;

@@ -36,7 +36,8 @@ public:
     void check(std::string marker_key, Reply<void> reply);
     // Before a directory gets another name: for each marker among the objects below it. Blocks.
     Status check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects);
-    // What failed below `directory`, on any mount, and was not made good. Blocks.
+    // What failed below `directory`, on any mount, and was not made good; what this mount knew of and was is forgotten.
+    // Blocks.
     Result<std::vector<FailedRecord>> failures_below(const std::string& directory);
     // The directory is renamed: they go with it, and what failed before under their new names is forgotten. Blocks
     // until the bucket says so, or the wait was long.

@@ -208,7 +208,7 @@ Status RenameRepairs::move_failures(const DirectoryMarker& rename) {
         return failure(failures.error());
     }
     gate_.move_failures(*failures, rename.source, rename.destination);
-    // Those of this mount that have been made good.
+    // What has failed on this mount since.
     state_.failed.directory_renamed(rename.source, rename.destination, [] {});
     return {};
 }

@@ -93,6 +93,16 @@ protected:
     void add_failure() {
         store.put_object("p/.ckptfs/failed/old/shard", "host: node7\nreason: no room\netag-before: \n");
     }
+    // This mount could not write it; then another one removed the directory and made it anew.
+    void fail_and_make_good() {
+        store.inject({Operation::kPut, "p/old/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        const HandleId handle = create("shard", O_WRONLY, lookup("old")->node)->opened.handle;
+        ASSERT_TRUE(write(handle, 0, "content"));
+        EXPECT_EQ(errno_of(close(handle)), EIO);
+        EXPECT_TRUE(store.exists("p/.ckptfs/failed/old/shard"));
+        store.advance_clock(Milliseconds(2000));
+        store.put_object("p/old/", "");
+    }
     int commit_marker_in(const std::string& name) {
         clock.advance(Milliseconds(1001));
         const NodeId directory = lookup(name)->node;
@@ -357,6 +367,22 @@ TEST_F(DirectoryRenameTest, WhatFailedBeforeARenameThatARepairFinishesHoldsTheMa
     EXPECT_TRUE(eventually([this] { return !store.exists("p/.ckptfs/failed/old/shard"); }));
     EXPECT_EQ(commit_marker_in("new"), EIO);
     EXPECT_FALSE(store.exists("p/new/.metadata"));
+}
+
+TEST_F(DirectoryRenameTest, WhatWasMadeGoodBeforeARenameHoldsNothingBackUnderItsNewName) {
+    fail_and_make_good();
+    ASSERT_TRUE(rename("old", "new"));
+    EXPECT_FALSE(store.exists("p/.ckptfs/failed/new/shard"));
+    EXPECT_EQ(commit_marker_in("new"), 0);
+}
+
+TEST_F(DirectoryRenameTest, WhatWasMadeGoodBeforeARenameThatARepairFinishesHoldsNothingBackUnderItsNewName) {
+    fail_and_make_good();
+    HookedStore mortal(store, [this](int /*request*/) { return is_decided() ? Fate::kFails : Fate::kPasses; });
+    EXPECT_FALSE(rename_with(mortal));
+    ASSERT_TRUE(repaired("/.ckptfs/rename"));
+    EXPECT_FALSE(store.exists("p/.ckptfs/failed/new/shard"));
+    EXPECT_EQ(commit_marker_in("new"), 0);
 }
 
 TEST_F(DirectoryRenameTest, WhatFailsDuringARenameOfADirectoryThatHoldsAMarkerUndoesIt) {
