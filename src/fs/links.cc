@@ -36,7 +36,10 @@ Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& n
         return failure(both.error());
     }
     const auto& [old_key, new_key] = *both;
-    if (const Result<Copied> copy = copy_object(state_.env.store, old_key, new_key, CopyOptions{true}); !copy) {
+    const Result<Copied> copy = copy_object(state_.env.store, old_key, new_key, CopyOptions{true});
+    // Also where it failed: what was listed is no longer so, or the copy is there all the same.
+    lookups_.forget_listed(new_parent, new_name);
+    if (!copy) {
         return failure(copy.error());
     }
     {

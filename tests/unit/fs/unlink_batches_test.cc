@@ -215,6 +215,16 @@ TEST_F(UnlinkBatchesTest, WhatThisMountWroteSinceItListedTheDirectoryIsRemoved) 
     EXPECT_FALSE(store.exists("p/dir/" + file(19)));
 }
 
+TEST_F(UnlinkBatchesTest, WhatIsLinkedWhereAnotherFileWasListedIsFound) {
+    const NodeId temporary = save("x.partial", "longer");
+    remove_all(0, 17);
+    ASSERT_TRUE(answer<void>([this](auto reply) { store.remove("p/dir/" + file(50), reply); }));
+    const Result<Entry> linked =
+        answer<Entry>([&](auto reply) { fs->link(temporary, directory, file(50), {kProcess}, reply); });
+    ASSERT_TRUE(linked);
+    EXPECT_EQ(linked->attributes.size, 6U);
+}
+
 TEST_F(UnlinkBatchesTest, WhatARenameOfTheDirectoryCopiedIsRemoved) {
     ASSERT_TRUE(rename("dir", "moved"));
     remove_all(0, 20);
