@@ -20,24 +20,25 @@ namespace ckptfs::fs {
 
 class HiddenNames {
 public:
-    // What the bucket says of the name now.
-    void found(const std::string& key, bool is_hidden, SteadyTime now) {
+    // What the bucket says of the name now; it was asked at `asked`, and the latest question counts.
+    void found(const std::string& key, bool is_hidden, SteadyTime asked, SteadyTime now) {
         const MutexLock lock(mutex_);
-        if (!is_hidden) {
-            names_.erase(key);
-            return;
+        auto name = names_.find(key);
+        if (name == names_.end()) {
+            make_room(now);
+            if (names_.size() >= kMost) {
+                return;
+            }
+            name = names_.try_emplace(key).first;
         }
-        if (names_.size() >= kMost) {
-            std::erase_if(names_, [now](const auto& name) { return now - name.second >= kCountsFor; });
-        }
-        if (names_.size() < kMost || names_.contains(key)) {
-            names_.insert_or_assign(key, now);
+        if (asked >= name->second.asked) {
+            name->second = Found{is_hidden, asked, now};
         }
     }
     [[nodiscard]] bool has(const std::string& key, SteadyTime now) const {
         const MutexLock lock(mutex_);
         const auto name = names_.find(key);
-        return name != names_.end() && now - name->second < kCountsFor;
+        return name != names_.end() && name->second.is_hidden && now - name->second.answered < kCountsFor;
     }
 
 private:
@@ -46,8 +47,23 @@ private:
     // The kernel goes on at once, its process when it is its turn. A later lookup replaces what this one has found.
     static constexpr std::chrono::seconds kCountsFor{10};
 
+    struct Found {
+        bool is_hidden = false;
+        SteadyTime asked{};
+        SteadyTime answered{};
+    };
+
+    void make_room(SteadyTime now) REQUIRES(mutex_) {
+        if (names_.size() >= kMost) {
+            std::erase_if(names_, [now](const auto& name) {
+                return !name.second.is_hidden || now - name.second.answered >= kCountsFor;
+            });
+        }
+    }
+
     mutable Mutex mutex_;
-    std::map<std::string, SteadyTime> names_ GUARDED_BY(mutex_);
+    // Also of names that are not hidden, for an earlier question that is answered later.
+    std::map<std::string, Found> names_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs::fs

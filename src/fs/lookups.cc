@@ -136,9 +136,9 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
     // Of the longest keys there are no directories.
     const bool may_be_directory = key.size() < kMaxKeyBytes;
     auto inquiry = std::make_shared<Inquiry>(
-        [this, key, reply = std::move(reply)](Result<FoundName> found) {
+        [this, key, asked = state_.env.clock.now(), reply = std::move(reply)](Result<FoundName> found) {
             if (found) {
-                hidden_.found(key, found->is_hidden, state_.env.clock.now());
+                hidden_.found(key, found->is_hidden, asked, state_.env.clock.now());
             }
             reply(std::move(found));
         },
