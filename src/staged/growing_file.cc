@@ -168,7 +168,7 @@ bool GrowingFile::may_have_committed() const {
 
 std::vector<std::string> GrowingFile::unanswered_commits() const {
     const MutexLock lock(mutex_);
-    std::vector<std::string> ids;
+    std::vector<std::string> ids = recognised_;
     for (const FailedCommit& commit : failed_commits_) {
         ids.push_back(commit.write_id);
     }

@@ -90,7 +90,7 @@ Status GrowingFile::check_version(const Result<ObjectInfo>& object) {
         kept_ = ours->unchanged;
         starts_over_ = false;
         overwrite_ = Overwrite::kAllowed;
-        failed_commits_.clear();
+        keep_recognised(std::string(ours->write_id));
         return {};
     }
     if (is_needed && object->etag != committed_->etag) {
@@ -99,6 +99,19 @@ Status GrowingFile::check_version(const Result<ObjectInfo>& object) {
                                       escaped(key_)));
     }
     return {};
+}
+
+void GrowingFile::keep_recognised(std::string write_id) {
+    for (FailedCommit& commit : std::exchange(failed_commits_, {})) {
+        if (commit.write_id != write_id) {
+            recognised_.push_back(std::move(commit.write_id));
+        }
+    }
+    // The last, and so the last to be dropped: it is the one that is there.
+    recognised_.push_back(std::move(write_id));
+    while (recognised_.size() > kMostFailed) {
+        recognised_.erase(recognised_.begin());
+    }
 }
 
 std::shared_ptr<StreamWriter> GrowingFile::make_writer(std::uint64_t begin) {
@@ -204,6 +217,7 @@ void GrowingFile::succeeded(const Commit& commit, const CommittedObject& object)
     starts_over_ = std::exchange(starts_over_next_, false);
     overwrite_ = Overwrite::kAllowed;
     failed_commits_.clear();
+    recognised_.clear();
     publish_failed_ = false;
     staging_is_full_ = false;
     dirty_ = commit.outdated;

@@ -146,6 +146,8 @@ private:
     // mutex.
     void check_base(Done checked) REQUIRES(mutex_);
     Status check_version(const Result<ObjectInfo>& object) REQUIRES(mutex_);
+    // Of those that failed, this one is in the bucket.
+    void keep_recognised(std::string write_id) REQUIRES(mutex_);
     [[nodiscard]] std::shared_ptr<StreamWriter> make_writer(std::uint64_t begin) REQUIRES(mutex_);
     void feed_staged(const std::shared_ptr<StreamWriter>& writer, ByteRun run, Done done) REQUIRES(mutex_);
     void start_commit() REQUIRES(mutex_);
@@ -187,6 +189,9 @@ private:
     bool starts_over_ GUARDED_BY(mutex_);
     bool starts_over_next_ GUARDED_BY(mutex_) = false;
     std::vector<FailedCommit> failed_commits_ GUARDED_BY(mutex_);
+    // The write ids of those that failed up to one that was found in the bucket, until a commit succeeds. If none
+    // does, the object lacks what came since, and is no file that was saved.
+    std::vector<std::string> recognised_ GUARDED_BY(mutex_);
     // The latest commit has failed, whether or not anything of it was sent, and is tried again.
     bool publish_failed_ GUARDED_BY(mutex_) = false;
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ckptfs/log.h"
 #include "support/held_wait.h"
@@ -132,6 +133,37 @@ TEST_P(GrowingFailuresTest, ACommitWhoseAnswerWasLostIsRecognised) {
             expect_nothing_else_is_left();
         }
     }
+}
+
+// OpenFiles has not heard of it, and would take it for a version of another mount that makes the failure good.
+TEST_P(GrowingFailuresTest, WhatWasRecognisedIsToldWithTheFailureThatFollows) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, "one");
+    lose(Operation::kPut, 1, true);
+    EXPECT_FALSE(publish(*log));
+    const std::string first = store.info(kKey).metadata.at(kWriteIdMetadata);
+    add(*log, text, "two");
+    lose(Operation::kPut, 100);
+    EXPECT_FALSE(commit(*log, CommitReason::kFsync));
+    EXPECT_TRUE(log->failed());
+    EXPECT_EQ(saved(), "one");
+    const std::vector<std::string> ids = log->unanswered_commits();
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), first), 1);
+    EXPECT_EQ(ids.size(), 2U) << "and that of the commit that failed";
+}
+
+TEST_P(GrowingFailuresTest, WhatWasRecognisedIsForgottenOnceACommitSucceeds) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, "one");
+    lose(Operation::kPut, 1, true);
+    EXPECT_FALSE(publish(*log));
+    EXPECT_EQ(log->unanswered_commits().size(), 1U);
+    add(*log, text, "two");
+    ASSERT_TRUE(publish(*log));
+    EXPECT_EQ(saved(), text);
+    EXPECT_TRUE(log->unanswered_commits().empty());
 }
 
 class GrowingCutTest : public GrowingFileTest {
