@@ -76,7 +76,7 @@ private:
     struct Left {
         UploadId upload;
         Milliseconds pause{};
-        // 0 while it is being tried.
+        // 0 while it is being tried, and where the store does not allow it.
         Timer::Id waiting = 0;
     };
 
@@ -90,13 +90,26 @@ private:
             } else if (is_refused(ended.error())) {
                 log_info(format("{}: its upload is left to a lifecycle rule of the bucket: {}", escaped(upload.key),
                                 escaped(ended.error().message)));
-                self->forget(upload);
+                self->leave(upload);
             } else {
                 self->keep(upload, ended.error());
             }
             done(std::move(ended));
             self->one_less();
         });
+    }
+
+    // No file comes of it all the same.
+    void leave(const UploadId& upload) {
+        Timer::Id waiting = 0;
+        {
+            const MutexLock lock(mutex_);
+            Left& left = left_.try_emplace(upload.id, Left{upload, kFirstPause, 0}).first->second;
+            waiting = std::exchange(left.waiting, 0);
+        }
+        if (waiting != 0) {
+            timer_.cancel(waiting);
+        }
     }
 
     // Of several requests for one upload, as while its parts are in flight, another may have failed.

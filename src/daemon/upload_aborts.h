@@ -28,7 +28,7 @@ public:
 
     // As that of the store; tells of the first try.
     void abort(const UploadId& upload, StoreDone<void> done);
-    // Whether it could not be ended, and will be tried again.
+    // Whether it could not be ended: no file comes of it, whether or not it is tried again.
     [[nodiscard]] bool is_left(const UploadId& upload) const;
     // For the end of the mount: tries once more what is left, and calls `ended` when nothing is under way. Without
     // `ended` it does not try, as the destructor.

@@ -110,7 +110,12 @@ TEST_F(UploadAbortsTest, WhatIsNotAllowedIsNotTriedAgain) {
     refuse(1, EACCES);
     EXPECT_FALSE(abort(upload));
     EXPECT_EQ(timer_.waiting(), 0U);
+    EXPECT_TRUE(listed().empty()) << "this mount's markers do not wait for it";
     EXPECT_TRUE(journal_->is_open(upload)) << "for the next mount";
+    bool ended = false;
+    aborts_.stop([&] { ended = true; });
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(store_.calls(Operation::kAbortUpload), 1);
 }
 
 TEST_F(UploadAbortsTest, CredentialsThatHaveExpiredAreNotAMissingRight) {
