@@ -21,11 +21,13 @@ constexpr Milliseconds kSendAfter{50};
 constexpr std::size_t kMaxBatches = 2;
 constexpr std::size_t kMaxFailures = 1000;
 constexpr std::size_t kLooksAtOnce = 16;
-// The store's time is known to 5 s, and told to the second. What is left is for an upload of kQuicklySent, which may be
-// dated by its beginning.
+// The store's time is known to 5 s, and told to the second. What is left is for the upload, since a store may date an
+// object by the beginning of its PutObject.
 constexpr std::chrono::seconds kSurelyBefore{20};
+constexpr std::chrono::minutes kSurelyBeforeIfSlow{2};
+constexpr std::uint64_t kQuicklySent = std::uint64_t{1} << 20;
 // A mount puts no more as one object.
-constexpr std::uint64_t kQuicklySent = std::uint64_t{8} << 20;
+constexpr std::uint64_t kSentAtOnce = std::uint64_t{8} << 20;
 
 // On Amazon S3 and most others it ends with the number of parts then.
 bool has_come_in_parts(const std::string& etag) {
@@ -40,8 +42,9 @@ OtherVersion judge_other_version(const ObjectInfo& object, WallTime unlinked) {
     if (object.last_modified > unlinked - kSurelyBefore) {
         return OtherVersion::kCameLater;
     }
-    const bool may_have_taken_long =
-        object.size > kQuicklySent || has_come_in_parts(object.etag) || object.last_modified == WallTime{};
+    const bool may_have_been_slow = object.size > kQuicklySent && object.last_modified > unlinked - kSurelyBeforeIfSlow;
+    const bool may_have_taken_long = may_have_been_slow || object.size > kSentAtOnce ||
+                                     has_come_in_parts(object.etag) || object.last_modified == WallTime{};
     return may_have_taken_long ? OtherVersion::kUnknown : OtherVersion::kWasThere;
 }
 

@@ -192,6 +192,13 @@ TEST(OtherVersions, AreJudgedByTheirTimeAndByHowLongTheirUploadMayHaveTaken) {
     EXPECT_EQ(judge(seconds(3600), "\"a1-3\"", 1), OtherVersion::kUnknown);
     EXPECT_EQ(judge(seconds(3600), "\"a1\"", (8U << 20) + 1), OtherVersion::kUnknown);
     EXPECT_EQ(judge(seconds(3600), "\"1-a\"", 1), OtherVersion::kWasThere);
+    EXPECT_EQ(judge(seconds(21), "\"a1\"", 1U << 10), OtherVersion::kWasThere);
+    EXPECT_EQ(judge(seconds(21), "\"a1\"", 1U << 20), OtherVersion::kWasThere);
+    EXPECT_EQ(judge(seconds(21), "\"a1\"", (1U << 20) + 1), OtherVersion::kUnknown);
+    EXPECT_EQ(judge(seconds(21), "\"a1\"", 8U << 20), OtherVersion::kUnknown) << "it may have been on its way";
+    EXPECT_EQ(judge(seconds(119), "\"a1\"", 8U << 20), OtherVersion::kUnknown);
+    EXPECT_EQ(judge(seconds(180), "\"a1\"", 8U << 20), OtherVersion::kWasThere);
+    EXPECT_EQ(judge(seconds(19), "\"a1\"", 8U << 20), OtherVersion::kCameLater);
     EXPECT_EQ(judge(std::chrono::hours(1000), "\"a1\"", 1), OtherVersion::kUnknown) << "the store has not dated it";
 }
 
