@@ -154,19 +154,26 @@ std::optional<Error> UnlinkBatches::take_failure(NodeId directory) {
     }
     const MutexLock lock(mutex_);
     const auto found = failures_.find(key);
-    return found == failures_.end() ? std::nullopt : std::optional(take(found));
+    if (found == failures_.end()) {
+        return std::nullopt;
+    }
+    Error error = std::move(found->second);
+    failures_.erase(found);
+    return error;
 }
 
 std::optional<Error> UnlinkBatches::take_failure_below(const std::string& directory_key) {
     const MutexLock lock(mutex_);
-    const auto found = failures_.lower_bound(directory_key);
-    return found == failures_.end() || !found->first.starts_with(directory_key) ? std::nullopt
-                                                                                : std::optional(take(found));
-}
-
-Error UnlinkBatches::take(Failures::iterator told) {
-    Error error = std::move(told->second);
-    failures_.erase(told);
+    const auto first = failures_.lower_bound(directory_key);
+    auto behind = first;
+    while (behind != failures_.end() && behind->first.starts_with(directory_key)) {
+        ++behind;
+    }
+    if (first == behind) {
+        return std::nullopt;
+    }
+    Error error = std::move(first->second);
+    failures_.erase(first, behind);
     return error;
 }
 

@@ -62,7 +62,7 @@ public:
     [[nodiscard]] bool removes(NodeId directory, const std::string& name);
     // Of an earlier batch; told once.
     std::optional<Error> take_failure(NodeId directory);
-    // The same, of any directory whose key begins so: one of several.
+    // The same, of all directories whose keys begin so: the first one, for all of them.
     std::optional<Error> take_failure_below(const std::string& directory_key);
     // As fsync(2): waits for what is on its way, and tells of what failed.
     void sync(NodeId directory, Reply<void> reply);
@@ -90,8 +90,6 @@ private:
         std::vector<std::function<void()>> waiting;
     };
     using BatchPtr = std::shared_ptr<Batch>;
-    // By the key of the directory: the kernel may forget it in between.
-    using Failures = std::map<std::string, Error>;
 
     // Empty where another batch is to be opened.
     std::optional<Added> add_to_last(NodeId directory, const std::string& name, const Removal& removal)
@@ -107,7 +105,6 @@ private:
     void look_at(const Batch& batch, const DeleteFailure& failed, std::function<void(Status)> done);
     void remove_other(const ObjectInfo& object, const std::function<void(Status)>& done);
     void settle(const BatchPtr& batch, const std::optional<Error>& failed);
-    Error take(Failures::iterator told) REQUIRES(mutex_);
 
     SharedState& state_;
     std::function<void(const NodePtr&)> deleted_ = [](const NodePtr&) {};
@@ -118,7 +115,8 @@ private:
     RemovalRuns runs_ GUARDED_BY(mutex_);
     // The first may be on its way; the last is open until then or until it is full.
     std::unordered_map<NodeId, std::deque<BatchPtr>> batches_ GUARDED_BY(mutex_);
-    Failures failures_ GUARDED_BY(mutex_);
+    // By the key of the directory: the kernel may forget it in between.
+    std::map<std::string, Error> failures_ GUARDED_BY(mutex_);
     std::vector<std::function<void()>> waiting_for_all_ GUARDED_BY(mutex_);
     bool stopping_ GUARDED_BY(mutex_) = false;
 

@@ -3,6 +3,7 @@
 #include "fs/unlink_batches.h"
 
 #include <algorithm>
+#include <map>
 
 #include "file_system_fixture.h"
 
@@ -313,6 +314,32 @@ TEST_F(UnlinkBatchesTest, AFailureIsToldByTheRenameOfADirectoryAbove) {
     EXPECT_TRUE(store.exists("p/top/dir/" + file(19)));
     EXPECT_TRUE(rename("top", "other"));
     EXPECT_TRUE(store.exists("p/other/dir/" + file(19)));
+}
+
+TEST_F(UnlinkBatchesTest, FailuresInManyDirectoriesAreToldByOneRename) {
+    store.put_object("p/top/", "");
+    const NodeId top = lookup("top")->node;
+    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 100, false});
+    // The second run goes on where the first one ended: all its names go together.
+    for (const auto& [name, removed] : std::map<std::string, int>{{"one", 20}, {"two", 4}}) {
+        store.put_object("p/top/" + name + "/", "");
+        for (int i = 0; i < 20; ++i) {
+            store.put_object("p/top/" + name + "/" + file(i), "x");
+        }
+        const NodeId below = lookup(name, top)->node;
+        store.reset_calls();
+        for (int i = 0; i < removed; ++i) {
+            ASSERT_TRUE(lookup(file(i), below));
+            ASSERT_TRUE(unlink(file(i), below));
+        }
+        list(below);
+        EXPECT_GE(requests(Operation::kRemoveMany), 1);
+    }
+    store.clear_faults();
+    EXPECT_EQ(errno_of(rename("top", "other")), EACCES);
+    EXPECT_TRUE(rename("top", "other")) << "told, for both";
+    EXPECT_TRUE(store.exists("p/other/one/" + file(19)));
+    EXPECT_TRUE(store.exists("p/other/two/" + file(3)));
 }
 
 TEST_F(UnlinkBatchesTest, AnImpliedDirectoryOutlivesItsLastName) {
