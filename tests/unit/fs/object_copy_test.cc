@@ -61,6 +61,22 @@ TEST_F(ObjectCopyTest, OneWhoseUploadsAreEndedAgainAndAgainFails) {
     EXPECT_FALSE(store_.exists("p/new"));
 }
 
+TEST_F(ObjectCopyTest, OneWhoseUploadIsEndedBeforeItsCompletionFails) {
+    store_.hold(Operation::kCompleteUpload);
+    auto copied = std::async(std::launch::async, [&] { return copy(); });
+    ASSERT_TRUE(store_.wait_until_held(Operation::kCompleteUpload, 1));
+    store_.list_uploads("p/", [&](const Result<std::vector<OpenUpload>>& open) {
+        store_.abort_upload(open.value().at(0).upload, [](const Status& ended) { EXPECT_TRUE(ended); });
+    });
+    store_.release(Operation::kCompleteUpload);
+    const Result<Copied> result = copied.get();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().errno_value, EIO);
+    EXPECT_EQ(store_.calls(Operation::kCreateUpload), 1);
+    EXPECT_FALSE(store_.exists("p/new"));
+    EXPECT_TRUE(store_.exists("p/old"));
+}
+
 TEST_F(ObjectCopyTest, OneThatFailsForAnotherReasonIsNotBegunAnew) {
     refuse_parts("InternalError");
     EXPECT_FALSE(copy());
