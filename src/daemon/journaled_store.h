@@ -2,7 +2,7 @@
 // A store whose uploads, from before they are asked for, and objects below .ckptfs/ that a mount has to end, are
 // written down in a journal as they begin and end: hidden files, and the records of renames.
 //
-// Ownership: store, journal, `lost` and `aborts` outlive it, and the journal every callback. Threads: as in
+// Ownership: store, journal, `lost` and `aborts` outlive it, and the last three every callback. Threads: as in
 // ObjectStore.
 #pragma once
 
@@ -137,9 +137,11 @@ private:
     }
     // Whatever did not succeed may still be there.
     StoreDone<PutResponse> ending(UploadId upload, StoreDone<PutResponse> done) {
-        return [&journal = journal_, upload = std::move(upload), done = std::move(done)](Result<PutResponse> saved) {
+        return [&journal = journal_, &aborts = aborts_, upload = std::move(upload),
+                done = std::move(done)](Result<PutResponse> saved) {
             if (saved) {
                 journal.ended(upload);
+                aborts.saved(upload.key);
             }
             done(std::move(saved));
         };

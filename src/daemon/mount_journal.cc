@@ -71,6 +71,8 @@ std::optional<UploadIntent> parse_intent(std::string_view text) {
 struct OpenLines {
     std::map<std::string, UploadIntent, std::less<>> intents;
     std::map<std::string, UploadId> uploads;
+    // Of these uploads.
+    std::set<std::string> made_good;
     std::set<std::string> objects;
 };
 
@@ -93,6 +95,8 @@ void parse_line(std::string_view line, OpenLines& open) {
         open.uploads[id] = {decoded(line.substr(space + 1)), id};
     } else if (line.starts_with('-')) {
         open.uploads.erase(decoded(line.substr(1)));
+    } else if (line.starts_with('*')) {
+        open.made_good.insert(decoded(line.substr(1)));
     } else if (line.starts_with('>')) {
         open.objects.insert(decoded(line.substr(1)));
     } else if (line.starts_with('<')) {
@@ -197,8 +201,12 @@ JournalContents parse_journal(std::string_view text) {
     JournalContents contents;
     std::set<std::string> unfinished;
     for (auto& [id, upload] : open.uploads) {
-        unfinished.insert(upload.key);
-        contents.uploads.push_back(std::move(upload));
+        if (open.made_good.contains(id)) {
+            contents.made_good.push_back(std::move(upload));
+        } else {
+            unfinished.insert(upload.key);
+            contents.uploads.push_back(std::move(upload));
+        }
     }
     for (auto& [number, intent] : open.intents) {
         intent.file_ended = intent.file_ended && !unfinished.contains(intent.key);
@@ -248,6 +256,9 @@ void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, const B
                     ended(allowed);
                 }
             });
+        }
+        for (const UploadId& upload : ending->leftovers[file].begun.made_good) {
+            store.abort_upload(upload, ended);
         }
         for (const std::string& key : ending->leftovers[file].begun.objects) {
             before(key, "", [&store, key, ended](const Status& allowed) {
@@ -314,6 +325,16 @@ void MountJournal::begun(const UploadId& upload) {
 
 void MountJournal::ended(const UploadId& upload) {
     note_ended("+" + upload.id, format("-{}\n", encoded(upload.id)));
+}
+
+void MountJournal::made_good(const UploadId& upload) {
+    const std::string line = format("*{}\n", encoded(upload.id));
+    const MutexLock lock(mutex_);
+    const auto open = open_.find("+" + upload.id);
+    if (open != open_.end() && !open->second.ends_with("\n" + line)) {
+        open->second += line;
+        append(line);
+    }
 }
 
 bool MountJournal::is_open(const UploadId& upload) {

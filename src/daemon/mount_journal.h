@@ -4,8 +4,9 @@
 //
 // A lock on the file says that its mount lives. The file is a line an event: "?NUMBER SECONDS KEY" before an upload is
 // asked for, "=NUMBER" when one has begun though an answer was lost, and "!NUMBER" when it is known what became of all
-// that were asked for; "+ID KEY" and "-ID" of uploads, ">KEY" and "<KEY" of objects; a last line that was torn is
-// passed over. It is not synced: it survives the process, and of the machine what the kernel had written.
+// that were asked for; "+ID KEY" and "-ID" of uploads, "*ID" in between when another one has saved the file; ">KEY" and
+// "<KEY" of objects; a last line that was torn is passed over, and one of another kind, as a later version's. It is not
+// synced: it survives the process, and of the machine what the kernel had written.
 //
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
 #pragma once
@@ -51,9 +52,13 @@ struct UploadIntent {
 struct JournalContents {
     std::vector<UploadIntent> intents;
     std::vector<UploadId> uploads;
+    // Given up before another upload saved their files: they are to be ended, and no file has failed.
+    std::vector<UploadId> made_good;
     std::vector<std::string> objects;
 
-    [[nodiscard]] std::size_t size() const { return intents.size() + uploads.size() + objects.size(); }
+    [[nodiscard]] std::size_t size() const {
+        return intents.size() + uploads.size() + made_good.size() + objects.size();
+    }
 };
 [[nodiscard]] JournalContents parse_journal(std::string_view text);
 
@@ -65,7 +70,7 @@ struct Leftovers {
 };
 // None where another has the lock.
 [[nodiscard]] std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place);
-// Calls back with success when what is left of a file may be removed. `upload`: empty for an object.
+// Calls back with success when what is left of an unfinished file may be removed. `upload`: empty for an object.
 using BeforeRemoval = std::function<void(const std::string& key, const std::string& upload, StoreDone<void> done)>;
 // Begins to end the uploads and to remove the objects; says in the log how many there were. What cannot be ended is
 // left for the next time.
@@ -88,6 +93,8 @@ public:
     void intent_ended(const UploadIntent& intent);
     void begun(const UploadId& upload);
     void ended(const UploadId& upload);
+    // It was given up, and then its file was saved by another one; no difference where it is not open.
+    void made_good(const UploadId& upload);
     [[nodiscard]] bool is_open(const UploadId& upload);
     // One that only this mount knows; a second call makes no difference.
     void object_begun(const std::string& key);

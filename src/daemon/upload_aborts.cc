@@ -34,13 +34,30 @@ public:
         {
             const MutexLock lock(mutex_);
             ++under_way_;
+            noted(upload);
         }
         send(upload, std::move(done));
     }
 
     [[nodiscard]] bool is_left(const UploadId& upload) const {
         const MutexLock lock(mutex_);
-        return left_.contains(upload.id);
+        const auto found = ending_.find(upload.id);
+        return found != ending_.end() && found->second.is_left;
+    }
+
+    void saved(const std::string& key) {
+        std::vector<UploadId> others;
+        {
+            const MutexLock lock(mutex_);
+            for (const auto& [id, each] : ending_) {
+                if (each.upload.key == key) {
+                    others.push_back(each.upload);
+                }
+            }
+        }
+        for (const UploadId& upload : others) {
+            journal_.made_good(upload);
+        }
     }
 
     void stop(std::function<void()> ended) {
@@ -49,7 +66,7 @@ public:
         {
             const MutexLock lock(mutex_);
             stopping_ = true;
-            for (auto& [id, each] : left_) {
+            for (auto& [id, each] : ending_) {
                 if (const Timer::Id timer = std::exchange(each.waiting, 0); timer != 0) {
                     waiting.push_back(timer);
                     again.push_back(each.upload);
@@ -73,11 +90,13 @@ public:
     }
 
 private:
-    struct Left {
+    struct Ending {
         UploadId upload;
         Milliseconds pause{};
         // 0 while it is being tried, and where the store does not allow it.
         Timer::Id waiting = 0;
+        // It has failed once.
+        bool is_left = false;
     };
 
     void send(const UploadId& upload, StoreDone<void> done) {
@@ -99,13 +118,19 @@ private:
         });
     }
 
+    // One of several requests for it may have been answered before.
+    Ending& noted(const UploadId& upload) REQUIRES(mutex_) {
+        return ending_.try_emplace(upload.id, Ending{upload, kFirstPause, 0, false}).first->second;
+    }
+
     // No file comes of it all the same.
     void leave(const UploadId& upload) {
         Timer::Id waiting = 0;
         {
             const MutexLock lock(mutex_);
-            Left& left = left_.try_emplace(upload.id, Left{upload, kFirstPause, 0}).first->second;
-            waiting = std::exchange(left.waiting, 0);
+            Ending& refused = noted(upload);
+            refused.is_left = true;
+            waiting = std::exchange(refused.waiting, 0);
         }
         if (waiting != 0) {
             timer_.cancel(waiting);
@@ -117,9 +142,9 @@ private:
         Timer::Id waiting = 0;
         {
             const MutexLock lock(mutex_);
-            if (const auto found = left_.find(upload.id); found != left_.end()) {
+            if (const auto found = ending_.find(upload.id); found != ending_.end()) {
                 waiting = found->second.waiting;
-                left_.erase(found);
+                ending_.erase(found);
             }
         }
         if (waiting != 0) {
@@ -132,14 +157,13 @@ private:
         bool is_last = false;
         {
             const MutexLock lock(mutex_);
-            const auto [found, is_new] = left_.try_emplace(upload.id, Left{upload, kFirstPause, 0});
-            is_first = is_new;
+            Ending& failed = noted(upload);
+            is_first = !std::exchange(failed.is_left, true);
             is_last = stopping_;
-            Left& left = found->second;
-            if (!stopping_ && left.waiting == 0) {
-                left.waiting =
-                    timer_.after(left.pause, [self = shared_from_this(), upload] { self->try_again(upload); });
-                left.pause = std::min(left.pause * 2, kLongestPause);
+            if (!stopping_ && failed.waiting == 0) {
+                failed.waiting =
+                    timer_.after(failed.pause, [self = shared_from_this(), upload] { self->try_again(upload); });
+                failed.pause = std::min(failed.pause * 2, kLongestPause);
             }
         }
         if (is_first) {
@@ -151,8 +175,8 @@ private:
     void try_again(const UploadId& upload) {
         {
             const MutexLock lock(mutex_);
-            const auto found = left_.find(upload.id);
-            if (stopping_ || found == left_.end()) {
+            const auto found = ending_.find(upload.id);
+            if (stopping_ || found == ending_.end()) {
                 return;
             }
             found->second.waiting = 0;
@@ -178,8 +202,8 @@ private:
     Timer& timer_;
     MountJournal& journal_;
     mutable Mutex mutex_;
-    // By their IDs.
-    std::map<std::string, Left> left_ GUARDED_BY(mutex_);
+    // By their IDs, until they have ended.
+    std::map<std::string, Ending> ending_ GUARDED_BY(mutex_);
     std::size_t under_way_ GUARDED_BY(mutex_) = 0;
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::function<void()> ended_ GUARDED_BY(mutex_);
@@ -198,6 +222,10 @@ void UploadAborts::abort(const UploadId& upload, StoreDone<void> done) {
 
 bool UploadAborts::is_left(const UploadId& upload) const {
     return tries_->is_left(upload);
+}
+
+void UploadAborts::saved(const std::string& key) {
+    tries_->saved(key);
 }
 
 void UploadAborts::stop(std::function<void()> ended) {

@@ -30,6 +30,9 @@ public:
     void abort(const UploadId& upload, StoreDone<void> done);
     // Whether it could not be ended: no file comes of it, whether or not it is tried again.
     [[nodiscard]] bool is_left(const UploadId& upload) const;
+    // An upload has saved the file of this name: those of it that abort() was called for before make no failure of it,
+    // for the next mount either.
+    void saved(const std::string& key);
     // For the end of the mount: tries once more what is left, and calls `ended` when nothing is under way. Without
     // `ended` it does not try, as the destructor.
     void stop(std::function<void()> ended);

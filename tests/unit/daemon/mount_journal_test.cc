@@ -260,6 +260,93 @@ TEST_F(JournaledObjects, AreFilesWithoutANameToo) {
     EXPECT_TRUE(objects().empty());
 }
 
+class GivenUpUploads : public JournaledObjects {
+protected:
+    UploadId begin() {
+        CreateUploadRequest request;
+        request.key = "run/f.bin";
+        UploadId upload;
+        journaled_.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
+        return upload;
+    }
+    void save() {
+        const UploadId upload = begin();
+        std::vector<UploadedPart> parts;
+        journaled_.upload_part({upload, 1, Payload::from_string("part"), 0},
+                               [&](Result<UploadedPart> part) { parts.push_back(part.value()); });
+        journaled_.complete_upload({upload, parts, "", 4},
+                                   [](const Result<PutResponse>& saved) { EXPECT_TRUE(saved); });
+    }
+    UploadId give_up() {
+        UploadId upload = begin();
+        store_.inject(
+            {testing::Operation::kAbortUpload, "", testing::store_error(EIO, "InternalError", 500), 0, 1, false});
+        journaled_.abort_upload(upload, [](const Status& ended) { EXPECT_FALSE(ended); });
+        return upload;
+    }
+    [[nodiscard]] JournalContents contents() const { return parse_journal(content_of(made_->path())); }
+    // This mount is killed: the keys that the next one tells others of.
+    std::vector<std::string> told_by_the_next_mount() {
+        leave("place-1.uploads", content_of(made_->path()));
+        std::vector<std::string> told;
+        end_leftovers(take_leftovers(directory_, "place"), store_,
+                      [&](const std::string& key, const std::string& /*upload*/, const StoreDone<void>& done) {
+                          told.push_back(key);
+                          done({});
+                      });
+        EXPECT_FALSE(fs::exists(directory_ + "/place-1.uploads"));
+        return told;
+    }
+};
+
+TEST_F(GivenUpUploads, AreNoFailureOfAFileThatAnotherOneSaved) {
+    const UploadId upload = give_up();
+    EXPECT_EQ(contents().uploads.size(), 1U);
+    save();
+    save();
+    EXPECT_TRUE(contents().uploads.empty());
+    ASSERT_EQ(contents().made_good.size(), 1U);
+    EXPECT_EQ(contents().made_good[0].id, upload.id);
+    store_.remove("run/f.bin", [](const Status& renamed) { EXPECT_TRUE(renamed); });
+    EXPECT_TRUE(told_by_the_next_mount().empty());
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(GivenUpUploads, AreNoFailureOfAFileThatWasSavedWhileTheyWereBeingEnded) {
+    store_.hold(testing::Operation::kAbortUpload);
+    journaled_.abort_upload(begin(), [](const Status& ended) { EXPECT_TRUE(ended); });
+    save();
+    EXPECT_TRUE(contents().uploads.empty());
+    EXPECT_EQ(contents().made_good.size(), 1U);
+    store_.release(testing::Operation::kAbortUpload);
+    EXPECT_EQ(contents().size(), 0U);
+}
+
+TEST_F(GivenUpUploads, TellOfAFileThatWasSavedBefore) {
+    save();
+    give_up();
+    EXPECT_TRUE(contents().made_good.empty());
+    EXPECT_EQ(told_by_the_next_mount(), std::vector<std::string>{"run/f.bin"});
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(MountJournalTest, OfAnUploadThatWasMadeGoodNothingIsLeftOnceItHasEnded) {
+    const JournalContents contents = parse_journal("+id1 a\n*id1\n+id2 b\n*id2\n-id2\n*id9\n+id3 c\n");
+    ASSERT_EQ(contents.made_good.size(), 1U);
+    EXPECT_EQ(contents.made_good[0].key, "a");
+    ASSERT_EQ(contents.uploads.size(), 1U);
+    EXPECT_EQ(contents.uploads[0].key, "c");
+    EXPECT_TRUE(parse_journal("?1 17 a\n+id a\n=1\n*id\n").intents.at(0).file_ended);
+    const auto made = journal();
+    made->begun({"run/kept", "i d"});
+    made->made_good({"run/kept", "i d"});
+    for (int i = 0; i < 20'000; ++i) {
+        made->object_begun("run/" + std::to_string(i));
+        made->object_ended("run/" + std::to_string(i));
+    }
+    EXPECT_EQ(parse_journal(content_of(made->path())).made_good.size(), 1U) << "after the file was rewritten";
+}
+
 // An upload whose creation was answered once and lost once: the first answer was lost, and both began.
 class TwiceBegunUploads : public JournaledObjects {
 protected:
