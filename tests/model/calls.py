@@ -23,6 +23,8 @@ class Call:
     dead: bool = False
     # Another call concerned the same name on the same mount meanwhile: which was first is not known.
     crossed: bool = False
+    # The name was removed meanwhile.
+    removed_beside: bool = False
     # Operations of the store that were slow or hung meanwhile.
     slowed: set = dataclasses.field(default_factory=set)
     # Removals: how many came before in a row.
@@ -110,6 +112,8 @@ class Calls(State):
         if {"open"} <= {one.step["do"], other.step["do"]} <= {"open", *SAVES}:
             for _, path in both:
                 self.cannot_judge(path)
+        for saving, removing in ((one, other), (other, one)):
+            saving.removed_beside = saving.removed_beside or bool(both and removing.step["do"] == "unlink")
         for saving, changing in ((one, other), (other, one)):
             # "An empty file is one file to all": the change, or the sync, may fall between two writes of the save.
             if (saving.step["do"] in SAVES and changing.step["do"] in ("write", "pwrite", "map_write", "truncate", "fsync")

@@ -62,6 +62,9 @@ class NameRules(Rules):
             allowed += ["EEXIST"]
         if step["flags"] in ("a", "a+"):
             allowed += ["ESTALE"] if self.names[step["path"]].mixed else []
+        elif call.removed_beside:
+            # What it truncated was empty and lost its name, and another file may have it by now.
+            allowed += ["ESTALE"]
         elif file is not None and self.contested(file) and b"" in file.contents:
             # It has joined an empty log, which may be published between two of its writes, and replaced by another mount.
             allowed += self.may_conflict(file)
@@ -168,6 +171,7 @@ class NameRules(Rules):
             return self.perhaps(call)
         self.refused(call, result, *(GONE if ABSENT in name.before or recent or name.mixed else ()),
                      *(["ESTALE"] if file is not None else ()))
+        self.failures.add(call.step["path"])
         return self.perhaps(call)
 
     def unlink_ready(self, step):
@@ -259,7 +263,7 @@ class NameRules(Rules):
         else:
             # A log that grows on another mount may have been published again.
             contents = (set(self.names[path].may) | self.of_logs(path)) - {ABSENT} or {ABSENT}
-        if file is not None and file.changed_by and (step.get("keeps") or not file.fresh):
+        if file is not None and (file.changed_by or file.fresh) and (step.get("keeps") or not file.fresh):
             # It may be saved first: its copy is what replaces nothing, or what goes on where it was published before.
             self.names[path].may |= contents
         return Call(step, {path: {ABSENT}, other: contents}, file, other=target)
