@@ -306,22 +306,35 @@ void GrowingFile::writer_ends(const FileWriter* writer, std::function<void()> en
 // --- what is staged
 
 void GrowingFile::release_staged() {
+    if (busy_) {
+        // What is on its way to the disk may be for what would be released: the next commit sends it from there.
+        return;
+    }
     std::uint64_t begin = prefix();
     if (kept_ - begin > kMostKept) {
         begin = kept_;
     }
-    if (begin > staged_from_ && begin == size_ && !busy_) {
+    if (begin > staged_from_ && begin == size_) {
         // All of it: also a disk that makes no holes has its space back.
         discard_staged(begin);
     } else if (begin > staged_from_) {
         staged_from_ = begin;
+        ++releasing_;
         outbox_.add([keep = self(), begin, staged = staged_] {
-            keep->environment_.staging.post([begin, staged] { staged->release_before(begin); });
+            keep->environment_.staging.post([keep, begin, staged] {
+                staged->release_before(begin);
+                const MutexLock lock(keep->mutex_);
+                --keep->releasing_;
+            });
         });
     }
 }
 
 void GrowingFile::keep_fetched(StreamWriter& writer, std::uint64_t end) {
+    if (releasing_ > 0) {
+        // It would be released as well.
+        return;
+    }
     const auto fetched = std::make_shared<Fetched>();
     fetched->staged = staged_;
     fetched->begin = fetched->end = end;

@@ -212,6 +212,9 @@ private:
     std::vector<std::function<void()>> undecided_ GUARDED_BY(mutex_);
     std::vector<PendingCommit> waiting_ GUARDED_BY(mutex_);
 
+    // Releases of staged bytes that are on their way to the disk.
+    int releasing_ GUARDED_BY(mutex_) = 0;
+
     // Writers that are being ended, and the waiters for that.
     int ending_ GUARDED_BY(mutex_) = 0;
     Status ending_status_ GUARDED_BY(mutex_);

@@ -48,6 +48,19 @@ public:
         }
     }
 
+    // In their order, and holds nothing more; the first `kept` wait for release().
+    void release_all_but(std::size_t kept) {
+        std::unique_lock lock(mutex_);
+        held_ = false;
+        while (tasks_.size() > kept) {
+            const auto task = std::move(tasks_[kept]);
+            tasks_.erase(tasks_.begin() + static_cast<std::ptrdiff_t>(kept));
+            lock.unlock();
+            task();
+            lock.lock();
+        }
+    }
+
 private:
     std::mutex mutex_;
     std::condition_variable changed_;

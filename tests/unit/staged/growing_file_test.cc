@@ -151,6 +151,64 @@ TEST_P(GrowingFileTest, WhatIsWrittenOverWhileACommitReadsItIsInTheNext) {
     EXPECT_TRUE(saved() == text);
 }
 
+TEST_P(GrowingFileTest, WhatIsWrittenOverAndLateForTwoCommitsIsInTheNext) {
+    HeldExecutor slow;
+    WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, environment.config};
+    std::string text;
+    const auto log = make_growing_file(slowly, kKey, std::nullopt);
+    add(*log, text, bytes(9 * kMiB));
+    store.hold(Operation::kCompleteUpload);
+    Answer<Result<CommittedObject>> first;
+    log->commit(CommitReason::kPublish, first.callback());
+    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    add(*log, text, bytes(kMiB, 1));
+    Answer<Result<CommittedObject>> second;
+    log->commit(CommitReason::kPublish, second.callback());
+    slow.hold();
+    Answer<Status> written;
+    log->write(text.size() - 100, data("over"), written.callback());
+    text.replace(text.size() - 100, 4, "over");
+    ASSERT_TRUE(slow.wait_for(1));
+    store.release(Operation::kCompleteUpload);
+    ASSERT_TRUE(first.get());
+    ASSERT_TRUE(slow.wait_for(2));
+    // The second commit is published before the write is on the disk.
+    slow.release_all_but(1);
+    ASSERT_TRUE(second.get());
+    slow.release();
+    ASSERT_TRUE(written.get());
+    ASSERT_TRUE(commit(*log));
+    EXPECT_TRUE(saved() == text);
+}
+
+TEST_P(GrowingFileTest, WhatIsFetchedIsNotReleasedWithWhatWasThereBefore) {
+    HeldExecutor slow;
+    WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, environment.config};
+    store.lack_part_copy();
+    std::string text;
+    const auto log = make_growing_file(slowly, kKey, std::nullopt);
+    add(*log, text, bytes(9 * kMiB));
+    store.hold(Operation::kCompleteUpload);
+    Answer<Result<CommittedObject>> first;
+    log->commit(CommitReason::kPublish, first.callback());
+    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    add(*log, text, "meanwhile");
+    slow.hold();
+    store.release(Operation::kCompleteUpload);
+    ASSERT_TRUE(first.get());
+    // The release comes after all that the second commit does.
+    ASSERT_TRUE(slow.wait_for(1));
+    Answer<Result<CommittedObject>> second;
+    log->commit(CommitReason::kPublish, second.callback());
+    ASSERT_TRUE(slow.wait_for(2));
+    slow.release_all_but(1);
+    ASSERT_TRUE(second.get());
+    slow.release();
+    add(*log, text, "more");
+    ASSERT_TRUE(commit(*log));
+    EXPECT_TRUE(saved() == text);
+}
+
 TEST_P(GrowingFileTest, WritingGoesOnWhileAStreamIsPublished) {
     std::string text;
     const auto log = grow();
