@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -13,6 +16,18 @@
 
 namespace ckptfs {
 namespace {
+
+// What is opened next would take the place of one that the caller has closed, and be replaced like it in the
+// background.
+void open_standard_streams() {
+    int opened = open("/dev/null", O_RDWR);
+    while (opened >= 0 && opened < STDERR_FILENO) {
+        opened = open("/dev/null", O_RDWR);
+    }
+    if (opened > STDERR_FILENO) {
+        close(opened);
+    }
+}
 
 int run(const Answer& answer) {
     std::fputs(answer.text.c_str(), answer.exit_code == 0 ? stdout : stderr);
@@ -62,6 +77,7 @@ int run(const ToolRequest& typed) {
 }  // namespace ckptfs
 
 int main(int argc, char** argv) {
+    ckptfs::open_standard_streams();
     try {
         const ckptfs::CommandLine line = ckptfs::parse_command_line(std::vector<std::string>(argv, argv + argc));
         return std::visit([](const auto& request) { return ckptfs::run(request); }, line);

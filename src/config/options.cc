@@ -164,7 +164,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
 
     {kFiles, "rename-repair-after", "", "TIME", "10m",
      "how long a directory's rename shows no sign of life before a mount that meets it repairs it",
-     "All mounts of a prefix should agree on it. See ckptfs-semantics(7).",
+     "At least 1s. All mounts of a prefix should agree on it. See ckptfs-semantics(7).",
      [](Config& c, std::string_view v) { return set(c.names.rename_repair_after, parse_duration(v)); }},
 
     {kWriting, "part-size", "", "SIZE", "grows", "size of a part of a multipart upload, 5M to 5G",
@@ -357,10 +357,16 @@ Status apply_environment(Config& config, const Environment& environment) {
     return {};
 }
 
+// A mount shows ten signs of life in this time, each a request.
+constexpr Milliseconds kLeastRepairAfter{1'000};
+
 Status check_config(const Config& config) {
     const std::uint64_t part = config.write.part_size;
     if (part != 0 && (part < kMinPartSize || part > kMaxPartSize)) {
         return failure(EINVAL, "--part-size: S3 allows parts from 5M to 5G");
+    }
+    if (config.names.rename_repair_after < kLeastRepairAfter) {
+        return failure(EINVAL, "--rename-repair-after: at least 1s, or mounts undo each other's renames");
     }
     if (config.store.no_sign_request && !config.store.profile.empty()) {
         return failure(EINVAL, "--no-sign-request and --profile exclude each other");

@@ -2,6 +2,7 @@
 """The command itself: what it checks first and says, going to the background, and unmounting."""
 
 import errno
+import json
 import os
 import pty
 import signal
@@ -134,6 +135,9 @@ def test_options_that_make_no_sense(simulator, point):
     done = command(simulator.environment(), "mount", f"s3://{BUCKET}/x", point, "--part-size", "1M")
     assert done.returncode == 2
     assert "--part-size" in done.stderr
+    done = command(simulator.environment(), "mount", f"s3://{BUCKET}/x", point, "--rename-repair-after", "0")
+    assert done.returncode == 2
+    assert "--rename-repair-after: at least 1s" in done.stderr
     assert command({}, "mount", "--help").returncode == 0
     assert "mount" in command({}, "--help").stdout
 
@@ -149,6 +153,18 @@ def test_it_goes_to_the_background_once_the_mount_answers(simulator, prefix, poi
     assert not os.path.ismount(point)
     assert simulator.content(prefix + "file") == b"content"
     assert "unmounted" in log.read_text()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_it_hears_signals_where_it_was_started_with_closed_streams(simulator, prefix, point, closed, tmp_path):
+    words = ["mount", f"s3://{BUCKET}/{prefix}", point, "--log-file", tmp_path / "log"]
+    subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', CKPTFS, *words], check=True, timeout=60,
+                   env={**os.environ, **simulator.environment()})
+    (point / "file").write_bytes(b"content")
+    status = json.loads(command({}, "status", "--json", point).stdout)
+    os.kill(status["pid"], signal.SIGTERM)
+    wait_until(lambda: not os.path.ismount(point), "the daemon to hear SIGTERM", 30)
+    assert simulator.content(prefix + "file") == b"content"
 
 
 def test_mount_mounts_it_as_a_line_of_fstab_says(simulator, prefix, point, tmp_path):
