@@ -29,6 +29,7 @@
 #include "daemon/local_checks.h"
 #include "daemon/machinery.h"
 #include "daemon/metrics_publisher.h"
+#include "daemon/mount_journal.h"
 #include "daemon/mount_status.h"
 #include "daemon/periodic.h"
 #include "daemon/service.h"
@@ -110,11 +111,11 @@ Status check_this_machine(Config& config) {
             *path = std::filesystem::absolute(*path, problem).string();
         }
     }
-    // What the daemon writes must not wait for the daemon.
-    for (const std::string& path :
-         {config.mount.log_file, config.mount.metrics_file, config.store.access_log, config.mount.state_dir}) {
-        if (std::filesystem::path(path).lexically_normal().string().starts_with(config.mount.mount_point + "/")) {
-            return failure(EINVAL, format("{} is below the mount point", escaped(path)));
+    const auto state = state_directory(config.mount.state_dir, getuid(), process_environment());
+    for (const std::string& path : {config.mount.log_file, config.mount.metrics_file, config.store.access_log,
+                                    config.write.staging_dir, state.value_or("")}) {
+        if (auto outside = check_outside(path, config.mount.mount_point); !outside) {
+            return outside;
         }
     }
     if (auto staging = check_staging_directory(config.write.staging_dir, *table); !staging) {

@@ -119,6 +119,20 @@ Status check_fuse(const std::string& device, bool is_root, const std::string& se
     return {};
 }
 
+Status check_outside(const std::string& path, const std::string& mount_point) {
+    std::error_code problem;
+    std::filesystem::path real = std::filesystem::weakly_canonical(path, problem);
+    if (problem) {
+        real = std::filesystem::path(path).lexically_normal();
+    }
+    if (real == mount_point || real.string().starts_with(mount_point + "/")) {
+        return failure(
+            EINVAL,
+            format("{} is below the mount point; the daemon would wait for itself: name another place", escaped(path)));
+    }
+    return {};
+}
+
 Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table) {
     std::error_code problem;
     const fs::path resolved = fs::canonical(directory, problem);

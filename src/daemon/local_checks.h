@@ -23,6 +23,9 @@ Result<std::string> check_mount_point(const std::string& directory, const std::v
 // `device` is "/dev/fuse". Without root, fusermount3 must be found in `search_path` (PATH).
 Status check_fuse(const std::string& device, bool is_root, const std::string& search_path);
 
+// What the daemon writes: EINVAL where it lies in the mount, by whatever link. An empty path lies nowhere.
+Status check_outside(const std::string& path, const std::string& mount_point);
+
 // An existing directory that can be written and lies on no FUSE mount; a staging file on our own mount would make the
 // daemon wait for itself.
 Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table);

@@ -90,13 +90,23 @@ def test_a_killed_writer_has_not_failed(mount):
     assert samples(scrape(port))["ckptfs_files_failed_total",] == 0
 
 
+WHY = "the daemon would wait for itself: name another place"
+
+
 def test_what_the_daemon_writes_is_not_below_its_mount(mount, tmp_path):
     (tmp_path / "mnt").mkdir()
     for option in ("--log-file", "--metrics-file", "--access-log"):
         refused = subprocess.run([CKPTFS, "mount", "s3://bucket/", tmp_path / "mnt", option, tmp_path / "mnt/file"],
                                  capture_output=True, text=True, timeout=30, check=False)
         assert refused.returncode == 1
-        assert refused.stderr == f"ckptfs: {tmp_path}/mnt/file is below the mount point\n"
+        assert refused.stderr == f"ckptfs: {tmp_path}/mnt/file is below the mount point; {WHY}\n"
+    (tmp_path / "link").symlink_to("mnt")
+    for option, place in (("--state-dir", "mnt"), ("--state-dir", "link/state"), ("--staging-dir", "mnt"),
+                          ("--log-file", "link/file")):
+        refused = subprocess.run([CKPTFS, "mount", "s3://bucket/", tmp_path / "mnt", option, tmp_path / place],
+                                 capture_output=True, text=True, timeout=30, check=False)
+        assert refused.returncode == 1
+        assert refused.stderr == f"ckptfs: {tmp_path}/{place} is below the mount point; {WHY}\n"
 
 
 def test_a_file_for_the_node_exporter(mount, tmp_path):
