@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckptfs/log.h"
 
+#include <poll.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/ringbuffer_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <ctime>
 #include <memory>
+#include <mutex>
 
+#include "base/text.h"
 #include "base/utf8.h"
 
 namespace ckptfs {
@@ -72,11 +77,48 @@ std::unique_ptr<spdlog::formatter> format_for(LogReader reader) {
     return formatter;
 }
 
+// To standard error, and without waiting for who reads it: a terminal that was paused, or a container's log that is
+// not taken any more, would stop every thread that has something to say. What there is no room for is counted.
+class PatientSink final : public spdlog::sinks::base_sink<std::mutex> {
+protected:
+    void sink_it_(const spdlog::details::log_msg& message) override {
+        if (lost_ > 0) {
+            const std::string told = format("ckptfs: {} lines of the log were not read, and are not here\n", lost_);
+            lost_ = write_all(told) ? 0 : lost_;
+        }
+        spdlog::memory_buf_t line;
+        formatter_->format(message, line);
+        lost_ += lost_ == 0 && write_all(std::string_view(line.data(), line.size())) ? 0 : 1;
+    }
+    void flush_() override {}
+
+private:
+    // pipe(7): where there is room for anything, so many bytes do not block. Terminals and sockets have as much.
+    static constexpr std::size_t kAtOnce = 4096;
+
+    static bool write_all(std::string_view text) {
+        while (!text.empty()) {
+            pollfd target{STDERR_FILENO, POLLOUT, 0};
+            if (poll(&target, 1, 0) != 1 || (target.revents & POLLOUT) == 0) {
+                return false;
+            }
+            const ssize_t written = write(STDERR_FILENO, text.data(), std::min(text.size(), kAtOnce));
+            if (written <= 0) {
+                return false;
+            }
+            text.remove_prefix(static_cast<std::size_t>(written));
+        }
+        return true;
+    }
+
+    std::uint64_t lost_ = 0;
+};
+
 spdlog::logger& logger() {
     // Never destroyed, either.
     static auto* instance = [] {
         recent()->set_level(spdlog::level::warn);
-        const auto shown = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+        const auto shown = std::make_shared<PatientSink>();
         shown->set_formatter(format_for(LogReader::kPeople));
         auto* made = new spdlog::logger("ckptfs", {shown, recent()});
         recent()->set_pattern("%Y-%m-%dT%H:%M:%S%z %l: %v");

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckptfs/log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <future>
+#include <string>
 
 #include "base/text.h"
 
@@ -45,6 +52,59 @@ TEST(Log, WritesOneLineToStandardError) {
     const std::string output = testing::internal::GetCapturedStderr();
     EXPECT_THAT(output, testing::HasSubstr("warning: the store is slow {}\n"));
     EXPECT_THAT(output, testing::Not(testing::HasSubstr("not shown")));
+}
+
+// A log that is full, as of a terminal that was paused.
+class FullLog {
+public:
+    FullLog() : before_(dup(STDERR_FILENO)) {
+        EXPECT_EQ(pipe2(ends_.data(), O_NONBLOCK), 0);
+        const std::string page(4096, 'x');
+        while (::write(ends_[1], page.data(), page.size()) > 0) {
+        }
+        // Who writes to it blocks.
+        EXPECT_EQ(fcntl(ends_[1], F_SETFL, 0), 0);
+        EXPECT_EQ(dup2(ends_[1], STDERR_FILENO), STDERR_FILENO);
+    }
+    ~FullLog() {
+        dup2(before_, STDERR_FILENO);
+        for (const int fd : {before_, ends_[0], ends_[1]}) {
+            close(fd);
+        }
+    }
+    FullLog(const FullLog&) = delete;
+    FullLog& operator=(const FullLog&) = delete;
+
+    std::string read_all() {
+        std::string text;
+        std::array<char, 4096> page{};
+        for (ssize_t got = 0; (got = ::read(ends_[0], page.data(), page.size())) > 0;) {
+            text.append(page.data(), static_cast<std::size_t>(got));
+        }
+        return text;
+    }
+
+private:
+    const int before_;
+    std::array<int, 2> ends_{};
+};
+
+TEST(Log, DoesNotWaitForItsReader) {
+    FullLog full;
+    auto logged = std::async(std::launch::async, [] {
+        log_warning("first");
+        log_warning("second");
+    });
+    const bool waits = logged.wait_for(std::chrono::seconds(10)) != std::future_status::ready;
+    EXPECT_FALSE(waits);
+    full.read_all();
+    if (!waits) {
+        log_warning("third");
+        const std::string output = full.read_all();
+        EXPECT_THAT(output, testing::HasSubstr("2 lines of the log were not read"));
+        EXPECT_THAT(output, testing::HasSubstr("third\n"));
+        EXPECT_THAT(output, testing::Not(testing::HasSubstr("second")));
+    }
 }
 
 TEST(Log, TellsTheJournalThePriorityAndNoTime) {
