@@ -365,32 +365,56 @@ void MountJournal::note_ended(const std::string& what, const std::string& line) 
     }
 }
 
+// After a disk that was full, of all that is open: lines are missing by then.
 void MountJournal::append(const std::string& line) {
     if (!file_) {
         return;
     }
-    size_ += line.size();
-    if (write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) &&
-        !std::exchange(complained_, true)) {
-        log_warning(format("{}: {}; if this mount is killed, its uploads stay in the bucket", escaped(path_),
-                           std::strerror(errno)));
+    if (is_stale_) {
+        rewrite();
+        return;
     }
+    if (write(file_.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size())) {
+        size_ += line.size();
+        return;
+    }
+    const int problem = errno;
+    is_stale_ = true;
+    // A part of the line may be there, to which the next would be added.
+    static_cast<void>(ftruncate(file_.get(), static_cast<off_t>(size_)));
+    log_warning(format("{}: {}; if this mount is killed before there is room, its uploads stay in the bucket",
+                       escaped(path_), std::strerror(problem)));
 }
 
 // Killed in between, it forgets them: a lifecycle rule of the bucket ends uploads, gc the rest.
-void MountJournal::shorten() {
+void MountJournal::rewrite() {
     std::string lines;
-    if (size_ < kShortenAt) {
-        return;
-    }
     for (const auto& [what, line] : open_) {
         lines += line;
     }
-    if (size_ < 2 * lines.size() || ftruncate(file_.get(), 0) != 0) {
+    if (ftruncate(file_.get(), 0) != 0) {
         return;
     }
     size_ = 0;
-    append(lines);
+    is_stale_ = write(file_.get(), lines.data(), lines.size()) != static_cast<ssize_t>(lines.size());
+    if (is_stale_) {
+        static_cast<void>(ftruncate(file_.get(), 0));
+    } else {
+        size_ = lines.size();
+    }
+}
+
+void MountJournal::shorten() {
+    if (size_ < kShortenAt) {
+        return;
+    }
+    std::size_t needed = 0;
+    for (const auto& [what, line] : open_) {
+        needed += line.size();
+    }
+    if (size_ >= 2 * needed) {
+        rewrite();
+    }
 }
 
 }  // namespace ckptfs

@@ -107,13 +107,15 @@ private:
     void note_begun(const std::string& what, const std::string& line);
     void note_ended(const std::string& what, const std::string& line);
     void append(const std::string& line) REQUIRES(mutex_);
+    void rewrite() REQUIRES(mutex_);
     void shorten() REQUIRES(mutex_);
 
     const std::string path_;
     Mutex mutex_;
     FileDescriptor file_ GUARDED_BY(mutex_);
     std::size_t size_ GUARDED_BY(mutex_) = 0;
-    bool complained_ GUARDED_BY(mutex_) = false;
+    // Lines are missing in the file, or it ends within one.
+    bool is_stale_ GUARDED_BY(mutex_) = false;
     std::uint64_t last_intent_ GUARDED_BY(mutex_) = 0;
     // Their lines.
     std::map<std::string, std::string> open_ GUARDED_BY(mutex_);

@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -63,6 +65,41 @@ TEST_F(MountJournalTest, ATornLineAndNonsenseArePassedOver) {
     EXPECT_EQ(open[0].key, "run/a.pt");
     EXPECT_TRUE(parse_journal("").uploads.empty());
     EXPECT_EQ(parse_journal("+id %4\n").uploads.front().key, "%4");
+}
+
+// setrlimit(2): writes behind this size fail, as on a disk that is full.
+class FullDisk {
+public:
+    explicit FullDisk(rlim_t size) : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+        EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+        const rlimit full{size, before_.rlim_max};
+        EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+    }
+    ~FullDisk() {
+        setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, signal_);
+    }
+    FullDisk(const FullDisk&) = delete;
+    FullDisk& operator=(const FullDisk&) = delete;
+
+private:
+    void (*signal_)(int);
+    rlimit before_{};
+};
+
+TEST_F(MountJournalTest, OnceADiskThatWasFullHasRoomItIsRightAgain) {
+    const auto made = journal();
+    made->begun({"run/a.pt", "id1"});
+    made->begun({"run/b.pt", "id2"});
+    {
+        const FullDisk disk(fs::file_size(made->path()) + 2);
+        made->ended({"run/a.pt", "id1"});
+    }
+    made->begun({"run/c.pt", "id3"});
+    const auto open = parse_journal(content_of(made->path())).uploads;
+    ASSERT_EQ(open.size(), 2U);
+    EXPECT_EQ(open[0].id, "id2");
+    EXPECT_EQ(open[1].id, "id3");
 }
 
 TEST_F(MountJournalTest, IsReadableByNobodyElseAndGoneAfterwards) {
