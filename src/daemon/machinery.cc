@@ -36,6 +36,8 @@ constexpr int kStagingThreads = 2;
 // A restore that reads nothing for so long has ended. The job beside this mount needs the memory more.
 constexpr Milliseconds kUnusedFor{std::chrono::seconds(30)};
 constexpr Milliseconds kLookForUnused{std::chrono::seconds(10)};
+// A daemon whose mount was taken away finishes in seconds, as a rule.
+constexpr Milliseconds kLookForLeftovers{std::chrono::seconds(10)};
 // The user waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
@@ -110,8 +112,11 @@ ObjectStore& Machinery::journaled_store() {
             format("no journal; if this mount is killed, its uploads stay in the bucket: {}", journal.error().message));
         journal_ = MountJournal::in_memory();
     } else {
-        leftovers_ = take_leftovers(*directory, place);
         journal_ = std::move(*journal);
+        leftovers_ = take_leftovers(*directory, place);
+        if (is_another_in_use(*directory, place, journal_->path())) {
+            watch_for_leftovers(*directory, place);
+        }
     }
     lost_.reset(new LostUploads({client_->store(), *timer_, client_->clock(), *journal_, lost_answers_}));
     aborts_ = std::make_unique<UploadAborts>(client_->store(), *timer_, *journal_);
@@ -119,7 +124,22 @@ ObjectStore& Machinery::journaled_store() {
     return *journaled_;
 }
 
+// Of one that still finishes what it has to do, and may be killed meanwhile.
+void Machinery::watch_for_leftovers(const std::string& directory, const std::string& place) {
+    another_lives_ = true;
+    leftover_watch_ = std::make_unique<Periodic>(*timer_, kLookForLeftovers, [this, directory, place] {
+        if (!another_lives_) {
+            return;
+        }
+        blocking_->post([this, directory, place] {
+            another_lives_ = is_another_in_use(directory, place, journal_->path());
+            end_leftovers_of_mounts(take_leftovers(directory, place));
+        });
+    });
+}
+
 void Machinery::say_goodbye() {
+    leftover_watch_.reset();
     if (heartbeat_ == nullptr) {
         return;
     }
@@ -137,10 +157,14 @@ void Machinery::say_goodbye() {
 }
 
 void Machinery::end_leftover_uploads() {
+    end_leftovers_of_mounts(std::exchange(leftovers_, {}));
+}
+
+void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers) {
     const std::string records = config_.store.prefix + std::string(kRenamesPrefix);
     std::vector<std::string> renames;
     std::vector<UploadIntent> intents;
-    for (Leftovers& leftover : leftovers_) {
+    for (Leftovers& leftover : leftovers) {
         std::move(leftover.begun.intents.begin(), leftover.begun.intents.end(), std::back_inserter(intents));
         leftover.begun.intents.clear();
         std::erase_if(leftover.begun.objects, [&](const std::string& key) {
@@ -160,8 +184,8 @@ void Machinery::end_leftover_uploads() {
             fs_->record_unfinished({key, "", asked}, std::move(done));
         });
     }
-    if (!leftovers_.empty()) {
-        end_leftovers(std::exchange(leftovers_, {}), client_->store(),
+    if (!leftovers.empty()) {
+        end_leftovers(std::move(leftovers), client_->store(),
                       [this](const std::string& key, const std::string& upload, StoreDone<void> done) {
                           fs_->record_unfinished({key, upload, {}}, std::move(done));
                       });

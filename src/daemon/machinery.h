@@ -6,6 +6,7 @@
 // Threads: used by one thread.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -66,6 +67,8 @@ private:
     explicit Machinery(const Config& config) : config_(config) {}
     Status start();
     ObjectStore& journaled_store();
+    void watch_for_leftovers(const std::string& directory, const std::string& place);
+    void end_leftovers_of_mounts(std::vector<Leftovers> leftovers);
     void release_unused_memory();
 
     const Config config_;
@@ -92,6 +95,9 @@ private:
     std::unique_ptr<fs::FileSystem> fs_;
     std::unique_ptr<Heartbeat> heartbeat_;
     std::unique_ptr<Periodic> memory_watch_;
+    // An earlier mount of this place has not ended.
+    std::atomic<bool> another_lives_ = false;
+    std::unique_ptr<Periodic> leftover_watch_;
 };
 
 }  // namespace ckptfs

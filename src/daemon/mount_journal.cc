@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -102,6 +103,18 @@ void parse_line(std::string_view line, OpenLines& open) {
     } else if (line.starts_with('<')) {
         open.objects.erase(decoded(line.substr(1)));
     }
+}
+
+std::vector<std::string> journals_of(const std::string& directory, const std::string& place) {
+    std::vector<std::string> paths;
+    std::error_code problem;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, problem)) {
+        const std::string name = entry.path().filename().string();
+        if (name.starts_with(place) && name.ends_with(kEnding)) {
+            paths.push_back(entry.path().string());
+        }
+    }
+    return paths;
 }
 
 bool is_locked_by_us(const FileDescriptor& file, const std::string& path) {
@@ -218,25 +231,28 @@ JournalContents parse_journal(std::string_view text) {
 
 std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place) {
     std::vector<Leftovers> all;
-    std::error_code problem;
-    for (const auto& entry : std::filesystem::directory_iterator(directory, problem)) {
-        const std::string name = entry.path().filename().string();
-        if (!name.starts_with(place) || !name.ends_with(kEnding)) {
-            continue;
-        }
-        FileDescriptor file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-        if (file && is_locked_by_us(file, entry.path())) {
-            const Result<std::string> content = content_of(entry.path());
+    for (const std::string& path : journals_of(directory, place)) {
+        FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        if (file && is_locked_by_us(file, path)) {
+            const Result<std::string> content = content_of(path);
             if (!content) {
                 // Kept, because what it names is still in the bucket.
                 log_warning(format("{} names what an earlier mount here left, but {}; ckptfs gc finds it",
-                                   escaped(entry.path().string()), content.error().message));
+                                   escaped(path), content.error().message));
                 continue;
             }
-            all.push_back({parse_journal(*content), entry.path(), std::move(file)});
+            all.push_back({parse_journal(*content), path, std::move(file)});
         }
     }
     return all;
+}
+
+bool is_another_in_use(const std::string& directory, const std::string& place, const std::string& own) {
+    const std::vector<std::string> journals = journals_of(directory, place);
+    return std::any_of(journals.begin(), journals.end(), [&own](const std::string& path) {
+        const FileDescriptor file(path == own ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        return file && flock(file.get(), LOCK_SH | LOCK_NB) != 0;
+    });
 }
 
 void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, const BeforeRemoval& before) {

@@ -70,6 +70,8 @@ struct Leftovers {
 };
 // None where another has the lock.
 [[nodiscard]] std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place);
+// Whether a mount of this place lives whose journal is not `own`: at its end it may leave something, too.
+[[nodiscard]] bool is_another_in_use(const std::string& directory, const std::string& place, const std::string& own);
 // Calls back with success when what is left of an unfinished file may be removed. `upload`: empty for an object.
 using BeforeRemoval = std::function<void(const std::string& key, const std::string& upload, StoreDone<void> done)>;
 // Begins to end the uploads and to remove the objects; says in the log how many there were. What cannot be ended is

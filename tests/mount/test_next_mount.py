@@ -3,9 +3,11 @@
 
 import os
 import subprocess
+import sys
 
 import pytest
 from harness.mounts import Mount
+from harness.programs import wait_until
 from harness.simulator import BUCKET
 
 pytestmark = pytest.mark.sanitized
@@ -46,3 +48,22 @@ def test_a_daemon_that_still_finishes_leaves_the_next_mount_alone(mount, simulat
         if next_one == "tmpfs":
             subprocess.run(["umount", first.path], check=True)
     assert not [key for key in simulator.keys(prefix) if key.startswith(prefix + "d/") and not key.endswith("/")]
+
+
+def test_what_a_daemon_leaves_that_is_killed_while_it_finishes_is_ended(mount, simulator, prefix, request):
+    first = mount("--compress", "none")
+    (first / "d").mkdir()
+    simulator.inject({"op": "UploadPart", "key": prefix + "d/file", "after": 1, "action": "hang"})
+    writer = subprocess.Popen([sys.executable, "-c", "import sys; open(sys.argv[1], 'wb').write(bytes(range(256)) * 160_000)",
+                               first / "d/file"])
+    request.addfinalizer(writer.kill)
+    wait_until(lambda: simulator.fault_hits() > 0, "a part that hangs")
+    subprocess.run(["umount", "--lazy", first.path], check=True)
+    second = Mount(f"s3://{BUCKET}/{prefix}", simulator.environment(), at=first.path)
+    request.node.mounts.append(second)
+    assert simulator.open_uploads(prefix)
+    first.process.kill()
+    first.process.wait()
+    simulator.clear_faults()
+    wait_until(lambda: not simulator.open_uploads(prefix), "the upload to be ended", 60)
+    assert simulator.failed_files(prefix) == ["d/file"]
