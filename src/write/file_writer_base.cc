@@ -11,10 +11,16 @@ namespace ckptfs {
 
 bool FileWriterImpl::cycle_ready() {
     if (!cycle_->begun()) {
-        if (!committed_is_known() || !copies_are_known() || !committed_is_checked()) {
+        if (!committed_is_known() || !copies_are_known()) {
             return false;
         }
-        begin_cycle();
+        // Once for both: another file may find out in between that the store copies nothing, and what is not copied
+        // then would be sent as it comes.
+        const bool sends_all = sends_all_again();
+        if (!committed_is_checked(sends_all)) {
+            return false;
+        }
+        begin_cycle(sends_all);
     }
     if (cycle_->end() >= kept_size_) {
         return true;
@@ -71,9 +77,9 @@ bool FileWriterImpl::copies_are_known() {
     return false;
 }
 
-bool FileWriterImpl::committed_is_checked() {
+bool FileWriterImpl::committed_is_checked(bool sends_all) {
     const bool plain = kept_size_ > 0 && committed_frames_ && committed_frames_->plain();
-    const std::uint64_t from = plain && !sends_all_again() ? plan_copy(kept_size_, group_->plan()).fetch_from : 0;
+    const std::uint64_t from = plain && !sends_all ? plan_copy(kept_size_, group_->plan()).fetch_from : 0;
     if (!plain || from == kept_size_) {
         checked_ = nullptr;
         return true;
@@ -105,12 +111,12 @@ void FileWriterImpl::committed_checked(const std::string& key,
     }
 }
 
-void FileWriterImpl::begin_cycle() {
+void FileWriterImpl::begin_cycle(bool sends_all) {
     group_->enter(this, self());
     const bool equal_parts = environment_.config.equal_parts;
     CycleStart start;
     start.encoder = equal_parts ? environment_.codec.plain_encoder() : environment_.codec.encoder(key_);
-    if (kept_size_ > 0 && !sends_all_again()) {
+    if (kept_size_ > 0 && !sends_all) {
         start.copy = plan_kept_copy(*committed_frames_, kept_size_, group_->plan());
     }
     const std::uint64_t from = start.copy.fetch_from;

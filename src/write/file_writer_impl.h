@@ -131,10 +131,10 @@ private:
     void know_committed(const std::string& key, Result<CommittedFrames> frames) REQUIRES(mutex_);
     [[nodiscard]] bool copies_are_known() REQUIRES(mutex_);
     [[nodiscard]] bool sends_all_again() const REQUIRES(mutex_);
-    [[nodiscard]] bool committed_is_checked() REQUIRES(mutex_);
+    [[nodiscard]] bool committed_is_checked(bool sends_all) REQUIRES(mutex_);
     void committed_checked(const std::string& key, Result<std::shared_ptr<const BlockChecksums>> checksums)
         REQUIRES(mutex_);
-    void begin_cycle() REQUIRES(mutex_);
+    void begin_cycle(bool sends_all) REQUIRES(mutex_);
     void fetch_block() REQUIRES(mutex_);
     [[nodiscard]] std::optional<KeptBlock::Place> committed_place(const WeakCycle& cycle) const EXCLUDES(mutex_);
     void block_here(KeptBlock& block, const Status& status) REQUIRES(mutex_);
