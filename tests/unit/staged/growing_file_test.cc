@@ -118,28 +118,42 @@ TEST_P(GrowingFileTest, WhatGrowsByMuchIsStreamed) {
     expect_nothing_else_is_left();
 }
 
-TEST_P(GrowingFileTest, WhatIsWrittenOverWhileACommitReadsItIsInTheNext) {
+// The disk is slow while one commit waits for the store, and another for that.
+class GrowingOnASlowDisk : public GrowingFileTest {
+protected:
+    void begin_first() {
+        add(*log, text, bytes(9 * kMiB));
+        store.hold(Operation::kCompleteUpload);
+        log->commit(CommitReason::kPublish, first.callback());
+        ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    }
+    // The second begins, and is to read what is staged before this write is there.
+    void write_over_behind_second() {
+        add(*log, text, bytes(kMiB, 1));
+        log->commit(CommitReason::kPublish, second.callback());
+        slow.hold();
+        log->write(text.size() - 100, data("over"), written.callback());
+        text.replace(text.size() - 100, 4, "over");
+        ASSERT_TRUE(slow.wait_for(1));
+        store.release(Operation::kCompleteUpload);
+        ASSERT_TRUE(first.get());
+        ASSERT_TRUE(slow.wait_for(2));
+    }
+
     HeldExecutor slow;
     WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, environment.config};
+    const std::shared_ptr<FileWriter> log = make_growing_file(slowly, kKey, std::nullopt);
     std::string text;
-    const auto log = make_growing_file(slowly, kKey, std::nullopt);
-    add(*log, text, bytes(9 * kMiB));
-    store.hold(Operation::kCompleteUpload);
     Answer<Result<CommittedObject>> first;
-    log->commit(CommitReason::kPublish, first.callback());
-    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
-    add(*log, text, bytes(kMiB, 1));
     Answer<Result<CommittedObject>> second;
-    log->commit(CommitReason::kPublish, second.callback());
-    slow.hold();
     Answer<Status> written;
-    log->write(text.size() - 100, data("over"), written.callback());
-    text.replace(text.size() - 100, 4, "over");
-    ASSERT_TRUE(slow.wait_for(1));
-    // The second commit begins, and reads what is staged before the write is there.
-    store.release(Operation::kCompleteUpload);
-    ASSERT_TRUE(first.get());
-    ASSERT_TRUE(slow.wait_for(2));
+};
+
+INSTANTIATE_TEST_SUITE_P(Codecs, GrowingOnASlowDisk, ::testing::Values("none", "auto"));
+
+TEST_P(GrowingOnASlowDisk, WhatIsWrittenOverWhileACommitReadsItIsInTheNext) {
+    begin_first();
+    write_over_behind_second();
     store.hold(Operation::kCompleteUpload);
     slow.release();
     ASSERT_TRUE(written.get());
@@ -151,27 +165,9 @@ TEST_P(GrowingFileTest, WhatIsWrittenOverWhileACommitReadsItIsInTheNext) {
     EXPECT_TRUE(saved() == text);
 }
 
-TEST_P(GrowingFileTest, WhatIsWrittenOverAndLateForTwoCommitsIsInTheNext) {
-    HeldExecutor slow;
-    WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, environment.config};
-    std::string text;
-    const auto log = make_growing_file(slowly, kKey, std::nullopt);
-    add(*log, text, bytes(9 * kMiB));
-    store.hold(Operation::kCompleteUpload);
-    Answer<Result<CommittedObject>> first;
-    log->commit(CommitReason::kPublish, first.callback());
-    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
-    add(*log, text, bytes(kMiB, 1));
-    Answer<Result<CommittedObject>> second;
-    log->commit(CommitReason::kPublish, second.callback());
-    slow.hold();
-    Answer<Status> written;
-    log->write(text.size() - 100, data("over"), written.callback());
-    text.replace(text.size() - 100, 4, "over");
-    ASSERT_TRUE(slow.wait_for(1));
-    store.release(Operation::kCompleteUpload);
-    ASSERT_TRUE(first.get());
-    ASSERT_TRUE(slow.wait_for(2));
+TEST_P(GrowingOnASlowDisk, WhatIsWrittenOverAndLateForTwoCommitsIsInTheNext) {
+    begin_first();
+    write_over_behind_second();
     // The second commit is published before the write is on the disk.
     slow.release_all_but(1);
     ASSERT_TRUE(second.get());
@@ -181,24 +177,15 @@ TEST_P(GrowingFileTest, WhatIsWrittenOverAndLateForTwoCommitsIsInTheNext) {
     EXPECT_TRUE(saved() == text);
 }
 
-TEST_P(GrowingFileTest, WhatIsFetchedIsNotReleasedWithWhatWasThereBefore) {
-    HeldExecutor slow;
-    WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, environment.config};
+TEST_P(GrowingOnASlowDisk, WhatIsFetchedIsNotReleasedWithWhatWasThereBefore) {
     store.lack_part_copy();
-    std::string text;
-    const auto log = make_growing_file(slowly, kKey, std::nullopt);
-    add(*log, text, bytes(9 * kMiB));
-    store.hold(Operation::kCompleteUpload);
-    Answer<Result<CommittedObject>> first;
-    log->commit(CommitReason::kPublish, first.callback());
-    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    begin_first();
     add(*log, text, "meanwhile");
     slow.hold();
     store.release(Operation::kCompleteUpload);
     ASSERT_TRUE(first.get());
     // The release comes after all that the second commit does.
     ASSERT_TRUE(slow.wait_for(1));
-    Answer<Result<CommittedObject>> second;
     log->commit(CommitReason::kPublish, second.callback());
     ASSERT_TRUE(slow.wait_for(2));
     slow.release_all_but(1);
