@@ -4,16 +4,35 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/system_clock.h"
 #include "base/timer_thread.h"
 
 namespace ckptfs {
 namespace {
+
+// Tells of cancels: stop() has begun then, and nothing that is asked for from there on may run.
+class ToldOfCancels final : public Timer {
+public:
+    explicit ToldOfCancels(Timer& inner) : inner_(inner) {}
+
+    Id after(Milliseconds delay, std::function<void()> run) override { return inner_.after(delay, std::move(run)); }
+    void cancel(Id id) override {
+        cancelled.set_value();
+        inner_.cancel(id);
+    }
+
+    std::promise<void> cancelled;
+
+private:
+    Timer& inner_;
+};
 
 class OwnedTimersTest : public ::testing::Test {
 protected:
@@ -54,17 +73,16 @@ TEST_F(OwnedTimersTest, StopWaitsForWhatRuns) {
 }
 
 TEST_F(OwnedTimersTest, WhatRunsMayAskForMoreAlsoWhileItIsBeingStopped) {
+    ToldOfCancels told(timer);
+    OwnedTimers stopping(told);
     std::promise<void> begun;
-    std::promise<void> go_on;
-    owned->after(Milliseconds(0), [&] {
+    stopping.after(Milliseconds(0), [&] {
         begun.set_value();
-        go_on.get_future().wait();
-        owned->after(Milliseconds(0), [this] { ++runs; });
+        told.cancelled.get_future().wait();
+        stopping.after(Milliseconds(0), [this] { ++runs; });
     });
     begun.get_future().wait();
-    std::thread other([&] { go_on.set_value(); });
-    owned->stop();
-    other.join();
+    stopping.stop();
     std::promise<void> later;
     timer.after(Milliseconds(20), [&] { later.set_value(); });
     later.get_future().wait();
