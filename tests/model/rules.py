@@ -81,8 +81,7 @@ class Rules(OpenRules):
             file.contents |= {put(content, at, data) for content in file.contents}
         follows = self.appends_elsewhere(description)
         if not result["ok"] and result["errno"] == "ESTALE" and (self.may_be_given_up(description) or follows):
-            description.refused = True
-            return None
+            return self.given_up(description)
         if not result["ok"]:
             back = (file.ordered or file.appended_to) and any(at < len(content) for content in file.contents)
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP"] if back else []))
@@ -116,6 +115,12 @@ class Rules(OpenRules):
     def may_be_given_up(self, description) -> bool:
         """"The earlier descriptor takes no more writes": for sure, or where several versions share one inode."""
         return description.perhaps_given_up or self.shows_one_of_several(description.file)
+
+    def given_up(self, description) -> None:
+        description.refused = True
+        if self.contested(description.file):
+            # Or it has failed, as what it began from is gone: that is recorded.
+            self.failures |= {description.file.path} - {None}
 
     @staticmethod
     def appends_elsewhere(description) -> bool:
@@ -151,7 +156,7 @@ class Rules(OpenRules):
         description = self.slots[call.step["agent"], call.step["slot"]]
         follows = self.appends_elsewhere(description)
         if not result["ok"] and result["errno"] == "ESTALE" and (self.may_be_given_up(description) or follows):
-            description.refused = True
+            self.given_up(description)
             return
         if not result["ok"]:
             self.refused(call, result, *self.may_conflict(file), *(["EOPNOTSUPP", "EINVAL"] if file.ordered else []))

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from harness.programs import ROOT
@@ -52,10 +52,12 @@ def judge(simulator, player: Player, seconds: float) -> tuple[bool, str]:
     return True, f"seed {seed}: {kind}. For a file of histories/ (kept in {path}):\n{json.dumps(found)}\n\n{again.told()}"
 
 
-def play_seeds(simulator, first: int, seconds: float, tell: Callable[[str], None], shortening: float = 60) -> None:
+def play_seeds(simulator, seeds: Iterable[int], seconds: float, tell: Callable[[str], None],
+               shortening: float = 60) -> None:
     """Fails with the differences that show again. How long calls took, above all, is often the machine's doing."""
-    began, shown, count = time.monotonic(), [], 0
-    for seed in itertools.count(first):
+    began, shown, count, first = time.monotonic(), [], 0, None
+    for seed in seeds:
+        first = seed if first is None else first
         if time.monotonic() - began > seconds or len(shown) == ENOUGH:
             break
         player = write_history(simulator, seed)

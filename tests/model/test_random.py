@@ -21,6 +21,7 @@ they were played show it again; what does not is told at the end of the run. Bot
 A file of histories/ is played by test_histories.py.
 """
 
+import itertools
 import os
 import random
 
@@ -32,4 +33,4 @@ from seeds import play_seeds
 @pytest.mark.timeout(0)
 def test_random_histories(store, tell):
     first = int(os.environ.get("CKPTFS_MODEL_SEED", random.randrange(1 << 32)))
-    play_seeds(store, first, float(os.environ.get("CKPTFS_MODEL_SECONDS", 600)), tell, shortening=150)
+    play_seeds(store, itertools.count(first), float(os.environ.get("CKPTFS_MODEL_SECONDS", 600)), tell, shortening=150)

@@ -7,4 +7,4 @@ from seeds import play_seeds
 
 @pytest.mark.timeout(900)
 def test_histories_of_fixed_seeds(store, tell):
-    play_seeds(store, 1, 300, tell)
+    play_seeds(store, range(1, 101), 300, tell)

@@ -7,4 +7,4 @@ from seeds import play_seeds
 
 @pytest.mark.timeout(900)
 def test_histories_of_fixed_seeds(store, tell):
-    play_seeds(store, 100001, 300, tell)
+    play_seeds(store, range(100001, 100101), 300, tell)
