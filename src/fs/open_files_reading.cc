@@ -128,9 +128,9 @@ void OpenFiles::begin_reading(const NodeTable::Lock& /*lock*/, Handle& handle) c
                             !node.version->fate.left_by_killed_writer();
     handle.changing = is_changed ? node.writer : nullptr;
     const MutexLock guard(handle.mutex);
-    if (!is_changed && handle.reader != nullptr && node.linked && node.committed &&
+    if (!is_changed && handle.reader != nullptr && node.committed &&
         handle.reader->object().etag != node.committed->etag) {
-        // It was changed and closed since the handle was opened.
+        // It was changed and closed since the handle was opened; its name may have gone to a later version since.
         handle.reader = nullptr;
         handle.stream = nullptr;
     }

@@ -167,6 +167,31 @@ def test_who_truncated_and_did_not_write_does_not_empty_what_was_written_since(m
     assert simulator.content(prefix + "file") == b"written since"
 
 
+@pytest.mark.parametrize("size", [0, 5000])
+def test_who_opened_a_truncated_file_reads_what_is_saved_of_it_while_another_version_is_written(mount, size):
+    made = mount()
+    (made / "file").write_bytes(b"1" * size)
+    script = """
+        import os, sys
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+        print(flush=True)
+        sys.stdin.readline()
+        os.pwrite(file, b"3" * 300_000, 65_536)
+        print(flush=True)
+        sys.stdin.readline()
+    """
+    other = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script), made / "file"], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    other.stdout.readline()
+    with open(made / "file", "rb") as reader:
+        (made / "file").write_bytes(b"2" * 65_536)
+        other.stdin.write(b"\n")
+        other.stdin.flush()
+        other.stdout.readline()
+        assert reader.read() == b"2" * 65_536
+    other.communicate(b"\n")
+
+
 @pytest.mark.parametrize("size", [1, 3 << 20])
 def test_eight_processes_that_write_one_name_all_succeed(mount, simulator, prefix, size):
     made = mount()
