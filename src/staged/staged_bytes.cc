@@ -48,13 +48,19 @@ Status StagedBytes::write_page(const PageRange& range, ByteSpan bytes) {
             return read;
         }
     }
-    const MutableByteSpan changed = MutableByteSpan(page).subspan(range.begin, range.size());
+    MutableByteSpan changed = MutableByteSpan(page).subspan(range.begin, range.size());
     std::copy(bytes.begin(), bytes.end(), changed.begin());
+    std::uint64_t place = range.offset();
+    if (space_stays_ && !checksums_.contains(range.page)) {
+        // Around the piece lies what was given up.
+        changed = page;
+        place = range.page * kPageSize;
+    }
     Payload payload;
-    payload.append(Slice{nullptr, bytes});
-    const int problem = write_all(file_.get(), std::move(payload), range.offset());
+    payload.append(Slice{nullptr, changed});
+    const int problem = write_all(file_.get(), std::move(payload), place);
     // What lies around a piece that was written in part is still good.
-    if (problem == 0 || read_unchecked(range.offset(), changed) == 0) {
+    if (problem == 0 || read_unchecked(place, changed) == 0) {
         checksums_[range.page] = crc32c(page);
     }
     return problem == 0 ? Status() : cannot_write(problem);
@@ -109,16 +115,22 @@ void StagedBytes::truncate(std::uint64_t size) {
     const PageRange kept{size / kPageSize, 0, size % kPageSize};
     Page last{};
     const bool good = kept.size() == 0 || read_page(kept.page, last).has_value();
+    const bool cuts = kept.size() > 0 && good && checksums_.contains(kept.page);
     // A disk that does not take space back has it back with the file.
     if (::ftruncate(file_.get(), static_cast<off_t>(size)) != 0) {
         log_warning(format("{}: --staging-dir {} keeps its space: {}", escaped(name_), escaped(directory_),
                            std::strerror(errno)));
-        return;
+        space_stays_ = true;
+        const Page zeros{};
+        Payload tail;
+        tail.append(Slice{nullptr, cuts ? ByteSpan(zeros).subspan(kept.end) : ByteSpan()});
+        // Where this fails, too, the page does not have its checksum.
+        static_cast<void>(write_all(file_.get(), std::move(tail), size));
     }
     std::erase_if(checksums_, [&](const auto& entry) { return entry.first >= kept.page + (kept.size() > 0 ? 1 : 0); });
-    if (const auto checksum = checksums_.find(kept.page); checksum != checksums_.end() && good) {
+    if (cuts) {
         std::fill(last.begin() + static_cast<std::ptrdiff_t>(kept.end), last.end(), std::byte{});
-        checksum->second = crc32c(last);
+        checksums_[kept.page] = crc32c(last);
     }
 }
 
@@ -129,8 +141,10 @@ void StagedBytes::release_before(std::uint64_t offset) {
         return;
     }
     // A disk that does not take space back has it back with the file.
-    static_cast<void>(
-        ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(pages * kPageSize)));
+    if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                    static_cast<off_t>(pages * kPageSize)) != 0) {
+        space_stays_ = true;
+    }
     std::erase_if(checksums_, [pages](const auto& entry) { return entry.first < pages; });
 }
 

@@ -69,6 +69,8 @@ private:
     FileDescriptor file_;
     // Of pages that have been written to.
     std::unordered_map<std::uint64_t, std::uint32_t> checksums_;
+    // What was given up may still be in the file: pages without a checksum are zeros all the same.
+    bool space_stays_ = false;
 };
 
 }  // namespace ckptfs
