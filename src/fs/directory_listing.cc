@@ -226,8 +226,8 @@ void DirectoryListing::finish() {
     at_end_ = true;
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const std::string& name : only_here_) {
-        if (const NodePtr child = state_.nodes.child(lock, directory_, name);
-            child != nullptr && (child->writer != nullptr || is_special(child->type))) {
+        // Or it was saved since the page on which it would be was listed.
+        if (is_newer(lock, state_.nodes.child(lock, directory_, name))) {
             page_.push_back(Listed{name, false, {}, {}, true});
         }
     }

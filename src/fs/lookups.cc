@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/utf8.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
 #include "fs/paths.h"
@@ -52,6 +53,11 @@ bool is_yet_to_be_opened(const NodeTable::Lock& /*lock*/, const Node& node, Stea
     return node.committed && node.committed->etag.empty() &&
            std::any_of(node.expected.begin(), node.expected.end(),
                        [now](const ExpectedOpen& open) { return now - open.since < kLooksAgainWithin; });
+}
+
+// Stores refuse keys that are not UTF-8: there is no such name.
+bool is_no_name(const Error& error, const std::string& key) {
+    return error.errno_value == EINVAL && !is_utf8(key);
 }
 
 }  // namespace
@@ -151,7 +157,7 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
             if (object) {
                 joined.found.object = std::move(*object);
                 joined.found.object->key = key;
-            } else if (object.error().errno_value != ENOENT) {
+            } else if (object.error().errno_value != ENOENT && !is_no_name(object.error(), key)) {
                 joined.failed = std::move(object.error());
             }
         });
@@ -161,9 +167,9 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
     }
     state_.env.store.list(list, [this, inquiry, marker = list.prefix](Result<ListResponse> below) {
         inquiry->answered([&](Inquiry& joined) REQUIRES(joined.mutex) {
-            if (!below) {
+            if (!below && !is_no_name(below.error(), marker)) {
                 joined.failed = std::move(below.error());
-            } else if (!below->objects.empty()) {
+            } else if (below && !below->objects.empty()) {
                 const ObjectInfo& first = below->objects.front();
                 joined.found.has_marker = first.key == marker;
                 joined.found.is_hidden = joined.found.has_marker && repairs_.hides(first);

@@ -66,6 +66,23 @@ TEST_F(FileSystemTest, ListsEveryKeyOnceAndHidesWhatCannotBeAPath) {
     EXPECT_EQ(list(lookup("dir")->node), (Names{".", "..", "below"}));
 }
 
+TEST_F(FileSystemTest, ANameThatTheStoreCannotHaveIsNotThere) {
+    store.inject({Operation::kHead, "p/caf\xe9", store_error(EINVAL, "InvalidURI", 400), 0, 1, false});
+    EXPECT_EQ(errno_of(lookup("caf\xe9")), ENOENT);
+}
+
+TEST_F(FileSystemTest, AListingShowsWhatIsSavedWhileItIsMade) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "x"));
+    store.hold_answers(Operation::kList);
+    auto names = std::async(std::launch::async, [this] { return list(); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kList, 2));
+    clock.advance(Milliseconds(1));
+    EXPECT_TRUE(close(handle));
+    store.release(Operation::kList);
+    EXPECT_EQ(names.get(), (Names{".", "..", "f"}));
+}
+
 TEST_F(FileSystemTest, AListingHidesNothingThatComesAfterIt) {
     const NodeId directory = mkdir("dir")->node;
     EXPECT_EQ(list(directory), (Names{".", ".."}));
