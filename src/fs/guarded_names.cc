@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/guarded_names.h"
 
+#include <linux/fs.h>
+
 #include <utility>
 
 namespace ckptfs::fs {
@@ -41,6 +43,11 @@ Reply<void> GuardedNames::begin_change(const std::vector<NameInDirectory>& names
 
 void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name,
                           unsigned flags, const Caller& caller, Reply<void> reply) {
+    if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) {
+        // Nothing is saved for it.
+        reply(failure(EINVAL, "only RENAME_NOREPLACE is supported"));
+        return;
+    }
     NodePtr node;
     // Before the marker's other files are saved, which may take a while.
     const Reply<void> ended = begin_change({{parent, name}, {new_parent, new_name}}, std::move(reply));

@@ -26,9 +26,6 @@ void Renames::rename(NodeId parent, std::string name, NodeId new_parent, std::st
 }
 
 Status Renames::rename_now(const Request& request) {
-    if ((request.flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) {
-        return failure(EINVAL, "only RENAME_NOREPLACE is supported");
-    }
     if (state_.env.names.read_only) {
         return failure(EROFS, "mounted read-only");
     }

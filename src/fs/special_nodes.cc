@@ -88,9 +88,6 @@ void SpecialNodes::rename(NameInDirectory from, NameInDirectory to, unsigned fla
 
 Status SpecialNodes::rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags,
                                 const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan) {
-    if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) {
-        return failure(EINVAL, "only RENAME_NOREPLACE is supported");
-    }
     if (state_.env.names.read_only) {
         return failure(EROFS, "mounted read-only");
     }
