@@ -48,6 +48,8 @@ struct Caller {
     std::function<bool()> interrupted{};
     // To be called once the meaning of the request is settled, if not by its answer: the caller may go from then on.
     std::function<void()> settled{};
+    // A write goes to its offset, though the descriptor was opened with O_APPEND: fcntl(2) has taken that away.
+    bool in_place = false;
 };
 
 enum class FileType : std::uint8_t { kFile, kDirectory, kSymlink, kSocket, kFifo };

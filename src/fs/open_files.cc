@@ -24,6 +24,11 @@ bool writes(int flags) {
     return (flags & O_ACCMODE) != O_RDONLY;
 }
 
+// O_TRUNC takes the right to write, and truncates whatever else the descriptor is for.
+int flags_of_who_may_truncate(int flags) {
+    return (flags & O_TRUNC) != 0 && !writes(flags) ? (flags & ~O_ACCMODE) | O_RDWR : flags;
+}
+
 bool only_appends(int flags) {
     return (flags & O_ACCMODE) == O_WRONLY && (flags & O_APPEND) != 0;
 }
@@ -165,7 +170,8 @@ bool OpenFiles::opens_later(const NodeTable::Lock& lock, NodeId id, int flags, c
     });
 }
 
-void OpenFiles::open(NodeId id, int flags, Caller caller, Reply<OpenedFile> reply) {
+void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile> reply) {
+    const int flags = flags_of_who_may_truncate(asked_flags);
     auto request = std::make_shared<OpenRequest>();
     request->flags = flags;
     request->thread = caller.thread;

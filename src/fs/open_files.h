@@ -174,7 +174,7 @@ private:
     // A version that takes the name, for a handle that the kernel has, or gets, on this node.
     [[nodiscard]] HandlePtr own_version(const NodeTable::Lock& lock, const Handle& opened) REQUIRES(node_table);
     // The handle by which the write is made: the one that the kernel calls `id` may get another version for it.
-    [[nodiscard]] Result<HandlePtr> before_writing(HandleId id, HandlePtr handle);
+    [[nodiscard]] Result<HandlePtr> before_writing(HandleId id, HandlePtr handle, bool may_append = true);
     // Another version of the name was saved after the handle was opened, and is to have what it appends.
     [[nodiscard]] static bool appends_to_what_is_cut_away(const Handle& handle);
     [[nodiscard]] Result<HandlePtr> open_what_has_the_name(const NodeTable::Lock& lock, const Handle& earlier)
@@ -244,6 +244,7 @@ private:
         // It is a commit marker, and may appear.
         bool is_allowed = false;
     };
+    void changes_in_place(Node& node);
     [[nodiscard]] bool publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const;
     void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const KeyToCommit& to,
                            CommitReason reason, Reply<void> reply);

@@ -61,12 +61,15 @@ void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
         fate.changed_by_mapping();
         return;
     }
-    const bool is_same_thread = handle.last_writer_thread.exchange(caller.thread) == caller.thread;
+    const bool appends = (handle.flags & O_APPEND) != 0 && !caller.in_place;
+    // Of a descriptor that does both each is noted.
+    const bool is_same_thread = handle.last_writer_thread.exchange(caller.thread) == caller.thread &&
+                                appends == ((handle.flags & O_APPEND) != 0);
     if (is_same_thread && handle.noted.exchange(generation) == generation) {
         return;
     }
     handle.noted = generation;
-    const auto place = (handle.flags & O_APPEND) != 0 ? VersionFate::Place::kEnd : VersionFate::Place::kInside;
+    const auto place = appends ? VersionFate::Place::kEnd : VersionFate::Place::kInside;
     fate.wrote(state_.env.processes.thread_group(caller.thread).value_or(kUnseenProcess), handle.opener, place);
 }
 

@@ -43,7 +43,8 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
         reply(bad_handle());
         return;
     }
-    const Result<HandlePtr> ready = before_writing(id, found);
+    const bool appends = (found->flags & O_APPEND) != 0 && !caller.is_page_cache && !caller.in_place;
+    const Result<HandlePtr> ready = before_writing(id, found, appends);
     if (!ready) {
         reply(failure(ready.error()));
         return;
@@ -55,6 +56,9 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
         return;
     }
     counters_.written(data.data.size());
+    if (!appends && (handle->flags & O_APPEND) != 0) {
+        changes_in_place(*handle->node);
+    }
     const auto change =
         std::make_shared<NotedChange>(handle->version->fate, [this, handle, caller] { note_writer(*handle, caller); });
     const auto done = [change, node = handle->node, reply = std::move(reply)](Status written) {
@@ -65,12 +69,21 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
         }
         reply(std::move(written));
     };
-    if ((handle->flags & O_APPEND) != 0) {
+    if (appends) {
         handle->writer->append(std::move(data), done);
     } else {
         handle->writer->write(offset, std::move(data), done);
     }
     change->settle();
+}
+
+// By a descriptor that was opened to append.
+void OpenFiles::changes_in_place(Node& node) {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    if (node.only_appended) {
+        node.only_appended = false;
+        live_logs_.opened(lock, node);
+    }
 }
 
 bool OpenFiles::publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const {

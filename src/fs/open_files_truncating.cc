@@ -247,8 +247,8 @@ Result<HandlePtr> OpenFiles::append_to_what_has_the_name(HandleId id, const Hand
     return opened;
 }
 
-Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle) {
-    if (appends_to_what_is_cut_away(*handle)) {
+Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool may_append) {
+    if (may_append && appends_to_what_is_cut_away(*handle)) {
         Result<HandlePtr> moved = append_to_what_has_the_name(id, handle);
         if (!moved) {
             return moved;

@@ -246,7 +246,7 @@ void op_open(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
     }
     fuse_file_info reply = *info;
     // Closing what cannot write has nothing to report: no FLUSH.
-    reply.noflush = (info->flags & O_ACCMODE) == O_RDONLY ? 1 : 0;
+    reply.noflush = (info->flags & O_ACCMODE) == O_RDONLY && (info->flags & O_TRUNC) == 0 ? 1 : 0;
     fs::FileOperations& fs = begun.files();
     fs.open(node, info->flags, std::move(begun.caller),
             [&fs, reply, request = std::move(begun.request)](Result<fs::OpenedFile> result) {
@@ -278,17 +278,24 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
     const std::shared_ptr<PendingRequest> request = std::move(begun.request);
     fs::Caller caller = std::move(begun.caller);
     caller.is_page_cache = info->writepage != 0;
+    // The flags that the descriptor has by now, and those of this write: direct I/O leaves it to the daemon to sync.
+    caller.in_place = (info->flags & O_APPEND) == 0;
+    const bool is_synchronous = (info->flags & O_DSYNC) != 0 && !caller.is_page_cache;
     begun.serving.hand_over(
         data, [request] { return !request->answered(); },
-        [&fs, handle = info->fh, offset, caller = std::move(caller), size = data.size(),
+        [&fs, handle = info->fh, offset, caller = std::move(caller), size = data.size(), is_synchronous,
          request](Result<WriteData> write) {
             if (!write) {
                 request->error(write.error());
                 return;
             }
-            fs.write(
-                handle, static_cast<std::uint64_t>(offset), std::move(*write), caller,
-                [size, request](Status result) { result ? request->written(size) : request->error(result.error()); });
+            const auto answer = [size, request](const Status& result) {
+                result ? request->written(size) : request->error(result.error());
+            };
+            fs.write(handle, static_cast<std::uint64_t>(offset), std::move(*write), caller,
+                     [&fs, handle, is_synchronous, answer](const Status& result) {
+                         result&& is_synchronous ? fs.fsync(handle, answer) : answer(result);
+                     });
         });
 }
 

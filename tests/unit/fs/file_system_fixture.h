@@ -199,12 +199,15 @@ protected:
             }
         });
     }
-    Status write(HandleId handle, std::uint64_t offset, const std::string& text, bool is_page_cache = false) {
+    Status write(HandleId handle, std::uint64_t offset, const std::string& text, bool is_page_cache = false,
+                 bool in_place = false) {
         return answer<void>([&](auto reply) {
             Buffer buffer = *pool->try_take(MemoryUse::kReceive);
             std::memcpy(buffer.data(), text.data(), text.size());
             const ByteSpan data(buffer.data(), text.size());
-            fs->write(handle, offset, WriteData{std::move(buffer), data}, Caller{kProcess, 0, 0, is_page_cache}, reply);
+            Caller caller{kProcess, 0, 0, is_page_cache};
+            caller.in_place = in_place;
+            fs->write(handle, offset, WriteData{std::move(buffer), data}, std::move(caller), reply);
         });
     }
     Status flush(HandleId handle, pid_t process = kProcess) {

@@ -104,8 +104,9 @@ fuse_entry_out FakeKernel::create(std::string_view name, std::uint64_t* handle) 
 }
 
 std::uint64_t FakeKernel::send_write(std::uint64_t node, std::uint64_t handle, std::uint64_t offset,
-                                     std::string_view data) {
+                                     std::string_view data, int flags) {
     fuse_write_in in{};
+    in.flags = static_cast<std::uint32_t>(flags);
     in.fh = handle;
     in.offset = offset;
     in.size = static_cast<std::uint32_t>(data.size());

@@ -67,7 +67,8 @@ public:
 
     // Common requests.
     fuse_entry_out create(std::string_view name, std::uint64_t* handle);
-    std::uint64_t send_write(std::uint64_t node, std::uint64_t handle, std::uint64_t offset, std::string_view data);
+    std::uint64_t send_write(std::uint64_t node, std::uint64_t handle, std::uint64_t offset, std::string_view data,
+                             int flags = 0);
     std::uint64_t send_read(std::uint64_t node, std::uint64_t handle, std::uint64_t offset, std::uint32_t size);
 
 private:

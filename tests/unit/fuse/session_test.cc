@@ -262,6 +262,20 @@ TEST_F(SessionTest, ErrorsReachTheProgramAndEnosysNever) {
     EXPECT_EQ(kernel_.call(FUSE_LOOKUP, FUSE_ROOT_ID, name_argument("f")).error, EIO);
 }
 
+TEST_F(SessionTest, AWriteThatIsToBeSyncedIsAnsweredOnceItIs) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const auto entry = kernel_.create("f", &handle);
+    Error error;
+    error.errno_value = EDQUOT;
+    fs_.fail("fsync", error);
+    for (const auto& [flags, expected] :
+         {std::pair(O_WRONLY, 0), {O_WRONLY | O_DSYNC, EDQUOT}, {O_WRONLY | O_SYNC, EDQUOT}}) {
+        kernel_.send_write(entry.nodeid, handle, 0, "x", flags);
+        EXPECT_EQ(kernel_.receive().value().error, expected);
+    }
+}
+
 TEST_F(SessionTest, RefusesWhatS3CannotHold) {
     serve(1);
     fuse_mknod_in device{};
@@ -313,8 +327,10 @@ TEST_F(SessionTest, ReadOnlyHandlesNeedNoFlush) {
     fuse_open_in in{};
     in.flags = O_RDONLY;
     EXPECT_NE(kernel_.call(FUSE_OPEN, entry.nodeid, raw(in)).as<fuse_open_out>().open_flags & FOPEN_NOFLUSH, 0U);
-    in.flags = O_RDWR;
-    EXPECT_EQ(kernel_.call(FUSE_OPEN, entry.nodeid, raw(in)).as<fuse_open_out>().open_flags & FOPEN_NOFLUSH, 0U);
+    for (const int writable : {O_RDWR, O_RDONLY | O_TRUNC}) {
+        in.flags = static_cast<std::uint32_t>(writable);
+        EXPECT_EQ(kernel_.call(FUSE_OPEN, entry.nodeid, raw(in)).as<fuse_open_out>().open_flags & FOPEN_NOFLUSH, 0U);
+    }
 }
 
 // One whose worker does not come back.

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the flags of a descriptor, or of one call, ask for.
+#include <fcntl.h>
+#include <linux/fs.h>
+
+#include <future>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+TEST_F(FileSystemTest, PagesOfAMappingGoWhereTheyBelongThoughTheirDescriptorAppends) {
+    const NodeId node = save("f", "0123456789");
+    const HandleId early = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(early, 0, 4), "0123");
+    // Others read it.
+    EXPECT_EQ(open(node, O_RDWR | O_APPEND).error().errno_value, ESTALE);
+    const HandleId handle = open(lookup("f")->node, O_RDWR | O_APPEND)->handle;
+    ASSERT_TRUE(write(handle, 0, "mapped", true));
+    ASSERT_TRUE(write(handle, 0, "+"));
+    EXPECT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/f"), "mapped6789+");
+    // No mix of two versions.
+    EXPECT_EQ(*read(early, 4, 100), "456789");
+}
+
+TEST_F(FileSystemTest, ADescriptorThatNoLongerAppendsWritesWhereItIsTold) {
+    const NodeId node = save("f", "0123456789");
+    const HandleId handle = open(node, O_RDWR | O_APPEND)->handle;
+    ASSERT_TRUE(write(handle, 0, "+"));
+    ASSERT_TRUE(write(handle, 0, "header", false, true));
+    EXPECT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/f"), "header6789+");
+}
+
+TEST_F(FileSystemTest, WhoTruncatesByADescriptorThatOnlyReadsTruncates) {
+    const NodeId node = save("f", "old");
+    const HandleId handle = open(node, O_RDONLY | O_TRUNC)->handle;
+    EXPECT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/f"), "");
+}
+
+TEST_F(FileSystemTest, WhoTruncatesByADescriptorThatOnlyReadsLeavesTheInodeToItsReaders) {
+    const NodeId node = save("f", "old");
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "old");
+    EXPECT_EQ(errno_of(open(node, O_RDONLY | O_TRUNC)), ESTALE);
+}
+
+TEST_F(FileSystemTest, ARenameThatIsNotSupportedSavesNothing) {
+    const HandleId half = create("x")->opened.handle;
+    ASSERT_TRUE(write(half, 0, "half"));
+    save("t", "marker");
+    EXPECT_EQ(errno_of(rename("t", ".metadata", RENAME_EXCHANGE)), EINVAL);
+    EXPECT_FALSE(store.exists("p/x"));
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
