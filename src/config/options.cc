@@ -168,7 +168,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.names.rename_repair_after, parse_duration(v)); }},
 
     {kWriting, "part-size", "", "SIZE", "grows", "size of a part of a multipart upload, 5M to 5G",
-     "Without it parts grow with the file, so that small files end soon and large ones fit into 10,000 parts.",
+     "Without it parts grow with the file, so that small files end soon and large ones fit into 10,000 parts. At most "
+     "a quarter of the memory that writes may take; what is larger is lowered to that, and the log says so.",
      [](Config& c, std::string_view v) { return set(c.write.part_size, parse_size(v)); }},
     {kWriting, "equal-parts", "", "", "", "make all parts of an upload equal, for stores that ask for it", "",
      [](Config& c, std::string_view v) { return set(c.write.equal_parts, parse_switch(v)); }},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "ckptfs/codec.h"
 
 namespace ckptfs {
@@ -32,6 +33,7 @@ PartPlan::PartPlan(const WriteConfig& config, std::uint64_t write_budget)
     if (config.part_size != 0 || config.equal_parts) {
         const std::uint64_t wanted = config.part_size != 0 ? config.part_size : kDefaultEqualPartSize;
         equal_size_ = std::clamp(whole_frames_down(wanted), kMinPartSize, largest_);
+        is_lowered_ = whole_frames_down(config.part_size) > largest_;
         reachable_size_ = std::min(kMaxObjectSize, equal_size_ * kMaxPartNumber);
         return;
     }
@@ -47,6 +49,15 @@ PartPlan::PartPlan(const WriteConfig& config, std::uint64_t write_budget)
             return;
         }
     }
+}
+
+std::string PartPlan::lowered() const {
+    return is_lowered_
+               ? format(
+                     "--part-size is lowered to {}M, a quarter of the memory that writes may take, and files can "
+                     "have {}G at most: use a larger --max-memory",
+                     equal_size_ >> 20, reachable_size_ >> 30)
+               : "";
 }
 
 std::uint64_t PartPlan::grown_size(int number) const {

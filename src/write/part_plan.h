@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ckptfs/config.h"
@@ -38,11 +39,15 @@ public:
     // All parts but the last are of this size; 0 where they may differ.
     [[nodiscard]] std::uint64_t equal_size() const { return equal_size_; }
 
+    // For the log: that --part-size is more than the budget allows; empty where it is not.
+    [[nodiscard]] std::string lowered() const;
+
 private:
     [[nodiscard]] std::uint64_t grown_size(int number) const;
 
     std::uint64_t largest_;
     std::uint64_t equal_size_ = 0;
+    bool is_lowered_ = false;
     // Parts before they start to grow; then they grow e-fold in as many again.
     int steady_parts_ = 0;
     std::uint64_t reachable_size_ = 0;

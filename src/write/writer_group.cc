@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/executors.h"
+#include "ckptfs/log.h"
 #include "write/file_writer.h"
 #include "write/lazy_writer_group.h"
 #include "write/processor_wait.h"
@@ -46,7 +47,11 @@ WriterGroup::WriterGroup(WriteEnvironment& environment)
       history_memory_(std::uint64_t{environment.pool.usage().total_buffers} * BufferPool::kPayloadSize / 64),
       staging_(std::make_shared<Staging>(environment.pool, environment.staging, environment.executor,
                                          environment.config.staging_dir)),
-      pace_(static_cast<std::size_t>(processor_count()), enough_leaving(environment.pool)) {}
+      pace_(static_cast<std::size_t>(processor_count()), enough_leaving(environment.pool)) {
+    if (const std::string lowered = plan_.lowered(); !lowered.empty()) {
+        log_warning(lowered);
+    }
+}
 
 void WriterGroup::enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder) {
     const MutexLock lock(mutex_);

@@ -50,6 +50,12 @@ TEST(PartPlan, StartsSmallAndGrows) {
     EXPECT_EQ(before, 192 * kMiB);
 }
 
+TEST(PartPlan, SaysThatTheWantedSizeIsMoreThanTheBudgetAllows) {
+    EXPECT_EQ(PartPlan(fixed(64 * kMiB), 256 * kMiB).lowered(), "");
+    EXPECT_EQ(PartPlan({}, 20 * kMiB).lowered(), "");
+    EXPECT_NE(PartPlan(fixed(65 * kMiB), 256 * kMiB).lowered().find("lowered to 64M"), std::string::npos);
+}
+
 TEST(PartPlan, HoldsItsReachInTenThousandParts) {
     for (const std::uint64_t budget : {20 * kMiB, 96 * kMiB, 768 * kMiB, 2200 * kMiB, 8 * kGiB, 64 * kGiB}) {
         const PartPlan plan({}, budget);
