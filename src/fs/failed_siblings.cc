@@ -231,6 +231,10 @@ void FailedSiblings::directory_renamed(const std::string& old_directory, const s
     for (FailedFile& file : moved) {
         file.key = new_directory + file.key.substr(old_directory.size());
         const std::string key = file.key;
+        if (file.etag_before && !file.etag_before->empty()) {
+            // The copy of that version may have another ETag. It is older than the record that is written now.
+            file.etag_before.reset();
+        }
         add(std::move(file));
         when_recorded(key, one_less);
     }

@@ -102,6 +102,7 @@ private:
         REQUIRES(node_table);
 
     Status rename_directory(const Move& move);
+    void add_later_failures(const std::string& directory, std::vector<FailedRecord>& failures) const;
     void set_moving(Node& directory, bool moving);
     // The names lead to the copies.
     void note_moved_directory(const Move& move, const Copies& copies);

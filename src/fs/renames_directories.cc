@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Of directories: see fs/renames.h.
+#include <set>
 #include <utility>
 
 #include "base/store_wait.h"
@@ -36,6 +37,7 @@ Status Renames::rename_directory(const Move& move) {
         return failures.empty() ? Status() : gate_.check_tree(from, sources);
     };
     steps.move_failures = [&] {
+        add_later_failures(from, failures);
         gate_.move_failures(failures, from, move.new_key + "/");
         return !failures.empty();
     };
@@ -44,6 +46,19 @@ Status Renames::rename_directory(const Move& move) {
     Status renamed = rename.run(steps);
     set_moving(*move.node, false);
     return renamed;
+}
+
+// Here, since they were noted: other mounts are to know of them, too, when they see the directory.
+void Renames::add_later_failures(const std::string& directory, std::vector<FailedRecord>& failures) const {
+    std::set<std::string> noted;
+    for (const FailedRecord& record : failures) {
+        noted.insert(record.key);
+    }
+    for (FailedRecord& record : state_.failed.below(directory)) {
+        if (!noted.contains(record.key)) {
+            failures.push_back(std::move(record));
+        }
+    }
 }
 
 void Renames::set_moving(Node& directory, bool moving) {
