@@ -58,4 +58,10 @@ inline Failure failure(Error error) {
     return Failure(std::move(error));
 }
 
+// The right is missing, or the store cannot do it: asked again, it answers the same. Not where credentials have
+// expired: others come.
+[[nodiscard]] inline bool is_refused_for_good(const Error& error) {
+    return !error.retryable && (error.errno_value == EACCES || error.errno_value == EOPNOTSUPP);
+}
+
 }  // namespace ckptfs

@@ -69,7 +69,7 @@ Status CommitGate::check_tree(const std::string& directory, const std::vector<Ob
 
 Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& directory) {
     Result<std::vector<FailedRecord>> known = records(directory);
-    if (!known && known.error().errno_value == EACCES) {
+    if (!known && is_refused_for_good(known.error())) {
         // A marker below it would not be allowed.
         return std::vector<FailedRecord>();
     }
@@ -284,7 +284,7 @@ std::future<Result<std::vector<OpenUpload>>> CommitGate::ask_for_uploads(const s
 }
 
 Result<std::vector<OpenUpload>> CommitGate::told(Result<std::vector<OpenUpload>> uploads) {
-    if (!uploads && (uploads.error().errno_value == EACCES || uploads.error().errno_value == EOPNOTSUPP)) {
+    if (!uploads && is_refused_for_good(uploads.error())) {
         if (!cannot_list_uploads_.exchange(true)) {
             log_warning(escaped("files that other mounts are still writing do not hold a commit back: " +
                                 uploads.error().message));

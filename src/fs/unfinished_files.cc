@@ -52,7 +52,7 @@ void UnfinishedFiles::find_beginning(const UnfinishedFile& file, Reply<std::opti
     }
     state_.env.store.list_uploads(
         file.key, [id = file.upload, reply = std::move(reply)](Result<std::vector<OpenUpload>> uploads) {
-            if (!uploads && (uploads.error().errno_value == EACCES || uploads.error().errno_value == EOPNOTSUPP)) {
+            if (!uploads && is_refused_for_good(uploads.error())) {
                 // Then it holds no marker back either.
                 reply(std::optional<WallTime>());
                 return;

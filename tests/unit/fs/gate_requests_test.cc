@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked before a commit, and what the answers mean.
+#include "ckptfs/format.h"
+#include "file_system_fixture.h"
+#include "support/sync_store.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+class GateRequestsTest : public FileSystemTest {
+protected:
+    void expire(Operation operation, const std::string& key, int times) {
+        Error expired = store_error(EACCES, "ExpiredToken", 400);
+        expired.retryable = true;
+        store.inject({operation, key, expired, 0, times, false});
+    }
+    // Of another mount, with a part.
+    UploadId begin_upload(const std::string& key) {
+        CreateUploadRequest request;
+        request.key = key;
+        UploadId upload = *SyncStore(store).create_upload(std::move(request));
+        EXPECT_TRUE(SyncStore(store).upload_part({upload, 1, Payload::from_string("part"), 0}));
+        return upload;
+    }
+};
+
+TEST_F(GateRequestsTest, CredentialsThatHaveExpiredDoNotEndTheLookAtUploads) {
+    save("m.tmp", "metadata");
+    const UploadId upload = begin_upload("p/shard");
+    expire(Operation::kListUploads, "", 2);
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata")), EACCES);
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata")), EIO) << "another mount uploads a shard";
+    EXPECT_FALSE(store.exists("p/.metadata"));
+    ASSERT_TRUE(SyncStore(store).abort_upload(upload));
+    EXPECT_TRUE(rename("m.tmp", ".metadata"));
+}
+
+TEST_F(GateRequestsTest, AStoreThatCannotListUploadsIsNotAskedAgain) {
+    save("m.tmp", "metadata");
+    static_cast<void>(begin_upload("p/shard"));
+    store.inject({Operation::kListUploads, "", store_error(EOPNOTSUPP, "NotImplemented", 501), 0, 2, false});
+    EXPECT_TRUE(rename("m.tmp", ".metadata"));
+    save("m.tmp", "metadata");
+    EXPECT_TRUE(rename("m.tmp", ".metadata"));
+    EXPECT_EQ(store.calls(Operation::kListUploads), 2);
+}
+
+TEST_F(GateRequestsTest, WhatADeadMountLeftIsNoUploadThatIsGoneForExpiredCredentials) {
+    const UploadId upload = begin_upload("p/shard");
+    const auto tell = [&] {
+        return answer<void>([&](auto reply) { fs->record_unfinished({upload.key, upload.id, {}}, reply); });
+    };
+    expire(Operation::kListUploads, "", 1);
+    EXPECT_EQ(errno_of(tell()), EACCES);
+    EXPECT_TRUE(tell());
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/shard"));
+}
+
+TEST_F(GateRequestsTest, ADirectoryIsNotRenamedWithoutItsFailuresForExpiredCredentials) {
+    ASSERT_TRUE(mkdir("step"));
+    store.put_object("p/.ckptfs/failed/step/shard", "host: node7\nreason: no room\netag-before: \n");
+    expire(Operation::kList, "p/.ckptfs/failed/step/", 1);
+    EXPECT_EQ(errno_of(rename("step", "done")), EACCES);
+    EXPECT_TRUE(store.exists("p/step/"));
+    EXPECT_TRUE(rename("step", "done"));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/done/shard"));
+}
+
+TEST_F(GateRequestsTest, ADirectoryIsNotListedWithoutTheRenamesForExpiredCredentials) {
+    ASSERT_TRUE(mkdir("step"));
+    expire(Operation::kList, std::string("p/") + std::string(kRenamesPrefix), 1);
+    const HandleId handle = *answer<HandleId>([&](auto reply) { fs->open_directory(kRootNode, reply); });
+    // Behind "." and "..".
+    const auto entries = [&] {
+        return answer<std::vector<DirectoryEntry>>([&](auto reply) { fs->read_directory(handle, 2, 7, false, reply); });
+    };
+    EXPECT_EQ(errno_of(entries()), EACCES);
+    EXPECT_TRUE(entries());
+    fs->release_directory(handle);
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
