@@ -81,22 +81,16 @@ Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& 
         return failure(states.error());
     }
     const WallTime now = state_.env.clock.wall_now();
+    if (Status told = read_all(*known); !told) {
+        return failure(told.error());
+    }
     std::vector<FailedRecord> failures;
     for (FailedRecord& record : *known) {
-        Result<std::optional<FailedRecord>> told = record.etag_before || record.record_etag.empty()
-                                                       ? Result<std::optional<FailedRecord>>(std::move(record))
-                                                       : read(std::move(record));
-        if (!told) {
-            return failure(told.error());
-        }
-        if (!*told) {
-            continue;
-        }
-        if (still_failed(**told, state_of((*told)->key, directory, *states), now,
+        if (still_failed(record, state_of(record.key, directory, *states), now,
                          state_.env.write.config.failed_sibling_ttl)) {
-            failures.push_back(std::move(**told));
-        } else if ((*told)->record_etag.empty()) {
-            discard(**told);
+            failures.push_back(std::move(record));
+        } else if (record.record_etag.empty()) {
+            discard(record);
         }
     }
     return failures;
@@ -173,6 +167,9 @@ Status CommitGate::check_once(const std::string& directory, const std::vector<st
     const Result<States> states = look(keys);
     if (!states) {
         return failure(states.error());
+    }
+    if (Status told = read_all(failed); !told) {
+        return told;
     }
     for (const FailedRecord& record : failed) {
         const NameState state = state_of(record.key, directory, *states);
@@ -355,20 +352,9 @@ NameState CommitGate::state_of(const std::string& key, const std::string& direct
     return state;
 }
 
-Status CommitGate::check_record(FailedRecord record, const NameState& state, const std::string& marker_key) {
+Status CommitGate::check_record(const FailedRecord& record, const NameState& state, const std::string& marker_key) {
     const WallTime now = state_.env.clock.wall_now();
     const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
-    // Also where the file seems to have been written since: the record may name that commit as one that failed.
-    if (!record.etag_before && !record.record_etag.empty()) {
-        Result<std::optional<FailedRecord>> told = read(record);
-        if (!told) {
-            return failure(told.error());
-        }
-        if (!*told) {
-            return {};
-        }
-        record = std::move(**told);
-    }
     if (!still_failed(record, state, now, ttl)) {
         discard(record);
         return {};
@@ -379,7 +365,21 @@ Status CommitGate::check_record(FailedRecord record, const NameState& state, con
                                record.reason.empty() ? "its record does not say why" : record.reason, minutes(ttl)));
 }
 
-Result<std::optional<FailedRecord>> CommitGate::read(FailedRecord record) {
+// Also where a file seems to have been written since: its record may name that commit as one that failed.
+Status CommitGate::read_all(std::vector<FailedRecord>& records) {
+    Status told =
+        for_each_in_parallel(records.size(), kRequestsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+            if (records[index].record_etag.empty()) {
+                done({});
+            } else {
+                read(records[index], std::move(done));
+            }
+        });
+    std::erase_if(records, [](const FailedRecord& record) { return record.key.empty(); });
+    return told;
+}
+
+void CommitGate::read(FailedRecord& record, std::function<void(Status)> done) {
     auto text = std::make_shared<std::string>();
     GetRequest request;
     request.key = state_.failed.record_key(record.key);
@@ -387,19 +387,23 @@ Result<std::optional<FailedRecord>> CommitGate::read(FailedRecord record) {
         text->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         return text->size() <= kMaxRecordBytes;
     };
-    const Result<GetResponse> got =
-        wait_for<GetResponse>([&](auto done) { state_.env.store.get(std::move(request), done); });
-    if (!got && got.error().errno_value == ENOENT) {
-        return std::optional<FailedRecord>();
-    }
-    if (!got && text->size() <= kMaxRecordBytes) {
-        return failure(got.error());
-    }
-    FailedRecord told = parse_record(std::string_view(*text).substr(0, kMaxRecordBytes));
-    told.key = std::move(record.key);
-    told.failed = record.failed;
-    told.record_etag = std::move(record.record_etag);
-    return std::optional<FailedRecord>(std::move(told));
+    state_.env.store.get(std::move(request), [&record, text, done = std::move(done)](const Result<GetResponse>& got) {
+        if (!got && got.error().errno_value == ENOENT) {
+            record.key.clear();
+            done({});
+            return;
+        }
+        if (!got && text->size() <= kMaxRecordBytes) {
+            done(failure(got.error()));
+            return;
+        }
+        FailedRecord told = parse_record(std::string_view(*text).substr(0, kMaxRecordBytes));
+        told.key = std::move(record.key);
+        told.failed = record.failed;
+        told.record_etag = std::move(record.record_etag);
+        record = std::move(told);
+        done({});
+    });
 }
 
 void CommitGate::discard(const FailedRecord& record) {

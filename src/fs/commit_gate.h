@@ -72,9 +72,11 @@ private:
     void add_hidden(Evidence& evidence, const std::string& hidden, WallTime begun) const;
     Result<States> look(const std::set<std::string>& keys);
     [[nodiscard]] static NameState state_of(const std::string& key, const std::string& directory, const States& states);
-    Status check_record(FailedRecord record, const NameState& state, const std::string& marker_key);
-    // With what its object says of host, reason and version; empty where it is gone.
-    Result<std::optional<FailedRecord>> read(FailedRecord record);
+    Status check_record(const FailedRecord& record, const NameState& state, const std::string& marker_key);
+    // Those of other mounts, with what their objects say of host, reason and version; without those that are gone.
+    Status read_all(std::vector<FailedRecord>& records);
+    // Takes its key where it is gone.
+    void read(FailedRecord& record, std::function<void(Status)> done);
     // A record that no longer stands for a failure.
     void discard(const FailedRecord& record);
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is asked before a commit, and what the answers mean.
+#include <future>
+
 #include "ckptfs/format.h"
 #include "file_system_fixture.h"
 #include "support/sync_store.h"
@@ -24,7 +26,41 @@ protected:
         EXPECT_TRUE(SyncStore(store).upload_part({upload, 1, Payload::from_string("part"), 0}));
         return upload;
     }
+    // Files that another mount could not write, and others have written since.
+    void make_good_elsewhere(const std::string& directory, int files) {
+        for (int file = 0; file < files; ++file) {
+            const std::string name = directory + "shard" + std::to_string(file);
+            store.put_object("p/.ckptfs/failed/" + name, "host: node7\nreason: no room\netag-before: \n");
+            store.put_object("p/" + name, "written since");
+        }
+    }
 };
+
+TEST_F(GateRequestsTest, RecordsOfOtherMountsAreReadSideBySide) {
+    make_good_elsewhere("", 40);
+    store.put_object("p/.ckptfs/failed/removed", "host: node7\nreason: no room\netag-before: \n");
+    save("m.tmp", "metadata");
+    store.hold(Operation::kGet);
+    auto committed = std::async(std::launch::async, [this] { return rename("m.tmp", ".metadata"); });
+    EXPECT_TRUE(store.wait_until_held(Operation::kGet, 16));
+    ASSERT_TRUE(SyncStore(store).remove("p/.ckptfs/failed/removed"));
+    store.release(Operation::kGet);
+    EXPECT_TRUE(committed.get());
+    EXPECT_TRUE(eventually([this] { return !store.exists("p/.ckptfs/failed/shard39"); }));
+}
+
+TEST_F(GateRequestsTest, RecordsOfOtherMountsAreReadSideBySideWhileTheirDirectoryIsHidden) {
+    ASSERT_TRUE(mkdir("step"));
+    make_good_elsewhere("step/", 40);
+    store.put_object("p/.ckptfs/failed/step/missing", "host: node7\nreason: no room\netag-before: \n");
+    store.hold(Operation::kGet);
+    auto renamed = std::async(std::launch::async, [this] { return rename("step", "done"); });
+    EXPECT_TRUE(store.wait_until_held(Operation::kGet, 16));
+    store.release(Operation::kGet);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/done/missing"));
+    EXPECT_FALSE(store.exists("p/.ckptfs/failed/done/shard0"));
+}
 
 TEST_F(GateRequestsTest, CredentialsThatHaveExpiredDoNotEndTheLookAtUploads) {
     save("m.tmp", "metadata");
