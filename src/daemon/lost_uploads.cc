@@ -26,11 +26,6 @@ bool may_have_taken_effect(const Error& error) {
     return error.outcome_unknown || error.errno_value == ECANCELED;
 }
 
-// Not where credentials have expired: others come.
-bool cannot_be_asked(const Error& error) {
-    return !error.retryable && (error.errno_value == EACCES || error.errno_value == EOPNOTSUPP);
-}
-
 void tell_none(const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
     done(failure(ECANCELED, "the mount has ended"));
 }
@@ -255,7 +250,7 @@ private:
     void listed(const SharedRound& round, Result<std::vector<OpenUpload>> uploads) {
         const std::string& key = round->keys.back();
         if (!uploads) {
-            if (cannot_be_asked(uploads.error())) {
+            if (is_refused_for_good(uploads.error())) {
                 log_info(
                     format("uploads whose creation was not confirmed are left to a lifecycle rule of the bucket: {}",
                            escaped(uploads.error().message)));
@@ -324,7 +319,7 @@ private:
                 const MutexLock lock(self->mutex_);
                 ++round->ended;
                 self->keys_.at(upload.key).empty.erase(upload.id);
-            } else if (cannot_be_asked(ended.error())) {
+            } else if (is_refused_for_good(ended.error())) {
                 log_info(
                     format("an upload whose creation was not confirmed is left: {}", escaped(ended.error().message)));
                 self->forget(upload.key);

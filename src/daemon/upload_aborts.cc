@@ -2,7 +2,6 @@
 #include "daemon/upload_aborts.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,11 +17,6 @@ namespace {
 // The client has tried for minutes before the first.
 constexpr Milliseconds kFirstPause{5'000};
 constexpr Milliseconds kLongestPause{60'000};
-
-// Not where credentials have expired: others come.
-bool is_refused(const Error& error) {
-    return !error.retryable && (error.errno_value == EACCES || error.errno_value == EOPNOTSUPP);
-}
 
 }  // namespace
 
@@ -106,7 +100,7 @@ private:
             }
             if (ended) {
                 self->forget(upload);
-            } else if (is_refused(ended.error())) {
+            } else if (is_refused_for_good(ended.error())) {
                 log_info(format("{}: its upload is left to a lifecycle rule of the bucket: {}", escaped(upload.key),
                                 escaped(ended.error().message)));
                 self->leave(upload);
