@@ -102,12 +102,16 @@ Status Staging::store_now(std::vector<FrameBytes>& frames) {
     return {};
 }
 
-void Staging::store_rest(Part& part) {
-    std::vector<FrameBytes> frames = part.frames_in_memory();
-    // What the disk does not take stays in memory.
-    static_cast<void>(store_now(frames));
+void Staging::store_rest(Job& job) {
+    std::vector<FrameBytes> frames = job.part.frames_in_memory();
+    Status stored = store_now(frames);
     for (const FrameBytes& frame : frames) {
-        static_cast<void>(part.stage(frame));
+        static_cast<void>(job.part.stage(frame));
+    }
+    job.to_load = buffers_for(job.part);
+    job.unstored.reset();
+    if (!stored) {
+        job.unstored = std::move(stored.error());
     }
 }
 
@@ -125,27 +129,30 @@ void Staging::prepare(Part part, std::shared_ptr<const FrameEncoder> encoder, st
     job->encoder = std::move(encoder);
     job->least = least;
     job->done = std::move(done);
-    if (waiting() == 0 && !memory_is_short(pool_)) {
-        enqueue(std::move(*job));
+    job->to_load = buffers_for(job->part);
+    job->to_encode = job->part.buffers_to_encode(*job->encoder);
+    if (!memory_is_short(pool_) && enqueue(*job, true)) {
         return;
     }
     executor_.post([self = shared_from_this(), job] {
-        self->store_rest(job->part);
-        self->enqueue(std::move(*job));
+        self->store_rest(*job);
+        self->enqueue(*job, false);
     });
 }
 
-void Staging::enqueue(Job job) {
-    job.to_load = buffers_for(job.part);
-    job.to_encode = job.part.buffers_to_encode(*job.encoder);
+bool Staging::enqueue(Job& job, bool first_only) {
     {
         const MutexLock lock(mutex_);
+        if (first_only && !jobs_.empty()) {
+            return false;
+        }
         jobs_.push_back(std::move(job));
         if (jobs_.size() > 1) {
-            return;
+            return true;
         }
     }
     go_on();
+    return true;
 }
 
 void Staging::go_on() {
@@ -154,28 +161,92 @@ void Staging::go_on() {
         const MutexLock lock(mutex_);
         job = &jobs_.front();
     }
-    const auto take = [this](MemoryUse use) {
-        pool_.take(use, [self = shared_from_this()](Buffer buffer) { self->taken(std::move(buffer)); });
-    };
-    if (job->loading.size() < job->to_load) {
-        take(MemoryUse::kCommit);
+    if (!job->done) {
+        finish(failure(ECANCELED, "given up"));
+    } else if (!std::exchange(job->begun, true) && !begin(*job)) {
+        return;
+    } else if (job->loading.size() < job->to_load) {
+        take(*job, MemoryUse::kCommit);
     } else if (job->to_load > 0) {
         job->to_load = 0;
         executor_.post([self = shared_from_this(), job] { self->load(*job); });
     } else if (job->encoding.size() < job->to_encode) {
-        take(MemoryUse::kEncode);
+        take(*job, MemoryUse::kEncode);
     } else {
         compute_.post([self = shared_from_this(), job] { self->encode(*job); });
     }
+}
+
+// What is encoded anew and what comes of it may be more together than what is reserved for that, and no listener of the
+// pool can free what the first holds. So it waits for nothing, or with nothing in memory.
+bool Staging::begin(Job& job) {
+    if (job.to_encode == 0 || job.part.bytes_in_memory() == 0 || take_at_once(job)) {
+        return true;
+    }
+    executor_.post([self = shared_from_this(), &job] {
+        self->store_rest(job);
+        self->go_on();
+    });
+    return false;
+}
+
+bool Staging::take_at_once(Job& job) {
+    const auto take = [this](MemoryUse use, std::size_t count) {
+        std::vector<Buffer> taken;
+        while (taken.size() < count) {
+            std::optional<Buffer> buffer = pool_.try_take(use);
+            if (!buffer) {
+                return std::vector<Buffer>();
+            }
+            taken.push_back(std::move(*buffer));
+        }
+        return taken;
+    };
+    std::vector<Buffer> encoding = take(MemoryUse::kEncode, job.to_encode);
+    std::vector<Buffer> loading = take(MemoryUse::kCommit, job.to_load);
+    if (encoding.size() < job.to_encode || loading.size() < job.to_load) {
+        return false;
+    }
+    job.loading = std::move(loading);
+    job.encoding = std::move(encoding);
+    return true;
+}
+
+void Staging::take(Job& job, MemoryUse use) {
+    {
+        const MutexLock lock(mutex_);
+        job.waits = true;
+    }
+    pool_.take(use, [self = shared_from_this()](Buffer buffer) { self->taken(std::move(buffer)); });
 }
 
 void Staging::taken(Buffer buffer) {
     {
         const MutexLock lock(mutex_);
         Job& first = jobs_.front();
+        first.waits = false;
         (buffer.use() == MemoryUse::kCommit ? first.loading : first.encoding).push_back(std::move(buffer));
     }
     go_on();
+}
+
+void Staging::give_up_one() {
+    Job job;
+    {
+        const MutexLock lock(mutex_);
+        if (jobs_.empty() || !jobs_.front().waits) {
+            return;
+        }
+        const auto last =
+            std::find_if(jobs_.rbegin(), jobs_.rend(), [](const Job& each) { return each.unstored.has_value(); });
+        if (last == jobs_.rend()) {
+            return;
+        }
+        // Its place stays: a buffer may be on its way to it.
+        job = std::exchange(*last, Job());
+        last->waits = job.waits;
+    }
+    compute_.post([done = std::move(job.done), why = std::move(*job.unstored)] { done(failure(why)); });
 }
 
 void Staging::load(Job& job) {
@@ -197,15 +268,20 @@ void Staging::encode(Job& job) {
 }
 
 void Staging::finish(Result<Part> result) {
-    Job job;
     bool more = false;
     {
-        const MutexLock lock(mutex_);
-        job = std::move(jobs_.front());
-        jobs_.pop_front();
-        more = !jobs_.empty();
+        // Freed before the next looks for memory.
+        Job job;
+        {
+            const MutexLock lock(mutex_);
+            job = std::move(jobs_.front());
+            jobs_.pop_front();
+            more = !jobs_.empty();
+        }
+        if (job.done) {
+            job.done(std::move(result));
+        }
     }
-    job.done(std::move(result));
     if (more) {
         go_on();
     }

@@ -3,6 +3,7 @@
 //
 // Parts come back one after the other, and are made ready to leave before the next takes memory, so that parts which
 // wait cannot hold each other up. A part that has to wait holds none: what is still in memory of it is staged, too.
+// What the disk does not take stays in memory, and is given up where nothing else helps.
 //
 // Ownership: shared; what is under way keeps it.
 // Threads: all functions may be called from any thread. The disk is only touched on the executor for tasks that wait.
@@ -15,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,9 @@ public:
 
     // Parts that wait to be loaded or encoded.
     [[nodiscard]] std::size_t waiting() const;
+    // The first part waits for memory that nothing else frees: the last that holds some ends with why the disk did not
+    // take it.
+    void give_up_one();
     // Bytes on the way to the disk.
     [[nodiscard]] std::uint64_t storing() const { return storing_; }
     // Gives the disk space back once nothing is staged any more.
@@ -51,7 +56,13 @@ private:
         Part part;
         std::shared_ptr<const FrameEncoder> encoder;
         std::uint64_t least = 0;
+        // Empty where it was given up.
         Prepared done;
+        // Why the disk did not take what is in memory of it.
+        std::optional<Error> unstored;
+        // Of the first: its memory has been asked for; it waits for a buffer, and belongs to no task.
+        bool begun = false;
+        bool waits = false;
         // For what lies on the disk, and for what encoding makes of it.
         std::vector<Buffer> loading;
         std::size_t to_load = 0;
@@ -60,10 +71,15 @@ private:
     };
 
     Status store_now(std::vector<FrameBytes>& frames);
-    void store_rest(Part& part);
-    void enqueue(Job job);
+    void store_rest(Job& job);
+    // False where it would not be the first, and `first_only`.
+    bool enqueue(Job& job, bool first_only);
     // The first in the queue: takes the next buffer, or goes on when it has all.
     void go_on();
+    // False where it goes on later.
+    bool begin(Job& job);
+    bool take_at_once(Job& job);
+    void take(Job& job, MemoryUse use);
     void taken(Buffer buffer);
     void load(Job& job);
     void encode(Job& job);
@@ -77,7 +93,8 @@ private:
     std::atomic<std::uint64_t> storing_{0};
 
     mutable Mutex mutex_;
-    // Bounded by the parts of the files being written. The first belongs to its current task.
+    // Bounded by the parts of the files being written. The first belongs to its current task, unless it waits for a
+    // buffer.
     std::deque<Job> jobs_ GUARDED_BY(mutex_);
 };
 

@@ -86,6 +86,9 @@ void WriterGroup::relieve() {
         while (short_of_memory(decided)) {
             const std::uint64_t bytes = relieve_one();
             if (bytes == 0) {
+                if (decided == 0 && leaving_ == 0 && staging_->storing() == 0) {
+                    staging_->give_up_one();
+                }
                 break;
             }
             // However little it is, it holds a buffer.

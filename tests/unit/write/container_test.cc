@@ -132,6 +132,93 @@ TEST_F(ContainerTest, ItsLastPartHoldsNoMemoryThatAnEarlierOneWaitsFor) {
     EXPECT_TRUE(file("dir/file") == content) << file("dir/file").substr(0, 200);
 }
 
+class ChangedContainerTest : public ContainerTest {
+protected:
+    // All other memory is held by frames that wait to be encoded themselves: what is left for that is less than what
+    // the file holds encoded and what encoding it anew takes.
+    Result<CommittedObject> commit_changed_all_over() {
+        const auto writer = open();
+        write_halves(*writer, 11, content_);
+        for (std::size_t offset = 5; offset < content_.size(); offset += kMiB) {
+            EXPECT_TRUE(write(*writer, offset, "patched"));
+            content_.replace(offset, 7, "patched");
+        }
+        EXPECT_TRUE(eventually([this] { return in_use(MemoryUse::kReceive) == 0; }));
+        std::vector<Buffer> others = take_all(MemoryUse::kWrite);
+        Answer<Result<CommittedObject>> committed;
+        writer->commit(CommitReason::kClose, committed.callback());
+        EXPECT_TRUE(committed.here(kEventually));
+        others.clear();
+        return committed.get();
+    }
+    void write_halves(FileWriter& writer, unsigned count, std::string& content) {
+        for (unsigned number = 0; number < count; ++number) {
+            const std::string more = half_noise(static_cast<unsigned>(content.size() / kMiB));
+            ASSERT_TRUE(write(writer, content.size(), more));
+            content += more;
+            ASSERT_TRUE(eventually([this] { return in_use(MemoryUse::kReceive) == 0; }));
+        }
+    }
+
+    std::string content_;
+};
+
+TEST_F(ChangedContainerTest, HoldsNothingThatItsEncodingWaitsFor) {
+    const auto object = commit_changed_all_over();
+    ASSERT_TRUE(object) << object.error().message;
+    EXPECT_TRUE(file("dir/file") == content_);
+}
+
+TEST_F(ChangedContainerTest, FailsWhereTheDiskDoesNotTakeWhatItHolds) {
+    environment.config.staging_dir = "/nonexistent";
+    const auto object = commit_changed_all_over();
+    ASSERT_FALSE(object);
+    EXPECT_NE(object.error().message.find("/nonexistent"), std::string::npos) << object.error().message;
+    EXPECT_TRUE(all_buffers_returned());
+}
+
+// They hold more than what the first of them waits for, and the disk takes nothing. One has to fail.
+TEST_F(ChangedContainerTest, DoesNotWaitForOthersBehindItWhereTheDiskIsFull) {
+    environment.config.staging_dir = "/nonexistent";
+    std::vector<std::shared_ptr<FileWriter>> writers;
+    std::vector<std::string> contents;
+    for (const unsigned blocks : {2, 13, 13, 13}) {
+        writers.push_back(open(std::nullopt, "dir/" + std::to_string(writers.size())));
+        std::string content;
+        write_halves(*writers.back(), blocks, content);
+        for (std::size_t offset = 5; offset < std::min(content.size(), 8 * kMiB); offset += kMiB) {
+            ASSERT_TRUE(write(*writers.back(), offset, "patched"));
+            content.replace(offset, 7, "patched");
+        }
+        contents.push_back(content);
+    }
+    std::promise<void> go_on;
+    const std::shared_future<void> may_go_on = go_on.get_future().share();
+    for (int thread = 0; thread < kExecutorThreads; ++thread) {
+        executor.post([may_go_on] { may_go_on.wait(); });
+    }
+    const Staging& queue = environment.writers.get(environment)->staging();
+    std::vector<Answer<Result<CommittedObject>>> committed(writers.size());
+    for (std::size_t number = 0; number < writers.size(); ++number) {
+        writers[number]->commit(CommitReason::kClose, committed[number].callback());
+        EXPECT_TRUE(eventually([&] { return queue.waiting() == number + 1; }));
+    }
+    go_on.set_value();
+    std::size_t failed = 0;
+    for (std::size_t number = 0; number < writers.size(); ++number) {
+        const auto object = committed[number].get();
+        if (object) {
+            EXPECT_TRUE(file("dir/" + std::to_string(number)) == contents[number]) << number;
+        } else {
+            ++failed;
+            EXPECT_NE(object.error().message.find("/nonexistent"), std::string::npos) << object.error().message;
+        }
+    }
+    EXPECT_LE(failed, 1U);
+    writers.clear();
+    EXPECT_TRUE(all_buffers_returned());
+}
+
 TEST_F(ContainerTest, AFrameDoesNotWaitForMemoryThatTheOneBeforeItHolds) {
     const auto writer = open();
     const std::string content = half_noise(1) + half_noise(2) + "more";
