@@ -28,7 +28,9 @@ void RequestQueue::push(SharedCall call) {
     auto& waiting = lane_of(*call).waiting;
     // Older than anything that has not been sent yet.
     if (call->attempt > 0) {
-        waiting.push_front({std::move(call), 0});
+        const auto first_new =
+            std::find_if(waiting.begin(), waiting.end(), [](const Waiting& each) { return each.number != 0; });
+        waiting.insert(first_new, {std::move(call), 0});
     } else {
         waiting.push_back({std::move(call), ++pushed_});
     }
@@ -38,15 +40,18 @@ RequestQueue::Lane* RequestQueue::due_lane() {
     const int most = limit_.value();
     // Where the store bears few, one is left for bulk.
     const int for_light = std::min(light_places_, most - 1);
-    const bool light_waits = !light_.waiting.empty();
-    const bool bulk_may = !bulk_.waiting.empty() && bulk_.under_way < most - for_light;
-    if (under_way() >= most || (!light_waits && !bulk_may)) {
-        return nullptr;
+    // Also while more of bulk hangs than the limit has become.
+    const bool light_has_a_place = light_.under_way < for_light;
+    const bool light_may = !light_.waiting.empty() && (light_has_a_place || under_way() < most);
+    const bool bulk_may = !bulk_.waiting.empty() && under_way() < most && bulk_.under_way < most - for_light;
+    if (!light_may || !bulk_may) {
+        return light_may ? &light_ : bulk_may ? &bulk_ : nullptr;
     }
-    if (!bulk_may || (light_waits && light_.under_way < for_light)) {
-        return &light_;
+    if (for_light == 0) {
+        // Those that fail over and over, and come first in their lane, leave every second turn to the other.
+        return last_was_light_ ? &bulk_ : &light_;
     }
-    return light_waits && light_.waiting.front().number < bulk_.waiting.front().number ? &light_ : &bulk_;
+    return light_has_a_place || light_.waiting.front().number < bulk_.waiting.front().number ? &light_ : &bulk_;
 }
 
 SharedCall RequestQueue::next() {
@@ -57,6 +62,7 @@ SharedCall RequestQueue::next() {
     SharedCall call = std::move(lane->waiting.front().call);
     lane->waiting.pop_front();
     ++lane->under_way;
+    last_was_light_ = lane == &light_;
     return call;
 }
 

@@ -4,7 +4,8 @@
 // Light ones carry almost no data (HEAD, lists, deletions, small objects) and programs wait for each: some of the
 // places are theirs, and bulk never takes them, so that neither a queue of parts nor parts that all hang hold up a
 // stat. Beyond those places the older one goes first, whatever its lane, so that a flood of light ones does not stop a
-// save. In each lane those that failed before come first of all.
+// save. Where none is theirs, as where the store bears a single request, the lanes take turns. In each lane those that
+// failed before come first of all.
 //
 // A value without I/O; the owner guards it.
 #pragma once
@@ -53,6 +54,8 @@ private:
     const int light_places_;
     Lane light_;
     Lane bulk_;
+    // The last that began; the first turn is that of bulk.
+    bool last_was_light_ = true;
     std::uint64_t pushed_ = 0;
 };
 

@@ -28,6 +28,12 @@ protected:
         last_ = call ? call : last_;
         return call ? call->request.key : "";
     }
+    void halve_limit(int times) {
+        for (int time = 0; time < times; ++time) {
+            now_ += std::chrono::seconds(1);
+            queue_.limit().on_slow_down(now_, now_);
+        }
+    }
     int start_all() {
         int started = 0;
         while (!next().empty()) {
@@ -38,6 +44,7 @@ protected:
 
     RequestQueue queue_{16, 2};
     SharedCall last_;
+    SteadyTime now_;
 };
 
 TEST_F(Queue, LightOnesBeginWhileAllOfBulkHangs) {
@@ -70,15 +77,14 @@ TEST_F(Queue, AFloodOfLightOnesTakesTurnsWithBulk) {
 TEST_F(Queue, ThoseThatFailedBeforeComeFirst) {
     push("new", false);
     push("again", false, 1);
+    push("then", false, 3);
     EXPECT_EQ(next(), "again");
+    EXPECT_EQ(next(), "then");
     EXPECT_EQ(next(), "new");
 }
 
 TEST_F(Queue, BulkGetsItsTurnWhereTheStoreBearsOne) {
-    for (int second = 1; second <= 10; ++second) {
-        queue_.limit().on_slow_down(SteadyTime{} + std::chrono::seconds(second),
-                                    SteadyTime{} + std::chrono::seconds(second));
-    }
+    halve_limit(10);
     ASSERT_EQ(queue_.most(), 1);
     push("part", false);
     push("stat", true);
@@ -86,6 +92,36 @@ TEST_F(Queue, BulkGetsItsTurnWhereTheStoreBearsOne) {
     EXPECT_EQ(next(), "");
     queue_.ended(*last_);
     EXPECT_EQ(next(), "stat");
+}
+
+TEST_F(Queue, LightOnesGetTheirTurnWhereTheStoreRefusesBulkOverAndOver) {
+    halve_limit(10);
+    ASSERT_EQ(queue_.most(), 1);
+    push("one", false, 1);
+    push("other", false, 1);
+    push_many("stat", true, 2);
+    std::string order;
+    for (int turn = 0; turn < 5; ++turn) {
+        order += next() + " ";
+        ASSERT_TRUE(last_);
+        queue_.ended(*last_);
+        if (!last_->is_light) {
+            push(last_->request.key, false, 2);
+        }
+    }
+    EXPECT_EQ(order, "one stat0 other stat1 one ");
+}
+
+TEST_F(Queue, LightOnesBeginWhileMoreOfBulkHangsThanTheStoreBears) {
+    push_many("part", false, 100);
+    ASSERT_EQ(start_all(), 14);
+    halve_limit(1);
+    push_many("stat", true, 3);
+    EXPECT_EQ(next(), "stat0");
+    EXPECT_EQ(next(), "stat1");
+    EXPECT_EQ(next(), "");
+    queue_.ended(*last_);
+    EXPECT_EQ(next(), "stat2");
 }
 
 TEST_F(Queue, DrainsBothLanes) {
