@@ -48,16 +48,20 @@ MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads, bool enco
     const std::size_t commit = std::clamp(total / 16, kSmallestCommitReserve, kLargestCommitReserve);
     // A little less than a quarter, so that the largest part fits under the cap of commits (see kSparePartBuffers).
     const std::size_t write = std::min(total / 4 - 2 * kSparePartBuffers, kLargestWriteReserve);
-    // The largest part (a quarter of what file data may take) may have to be encoded as a whole, with a frame to spare.
-    // Without it, what others compressed may still be appended to.
-    const std::size_t encode = encodes ? std::min(total * 3 / 16 + kSparePartBuffers, kLargestWriteReserve)
+    // The largest part is a quarter of what file data may take.
+    const std::size_t part = total * 3 / 16 + kSparePartBuffers;
+    // It may have to be encoded as a whole, with a frame to spare. Without it, what others compressed may still be
+    // appended to.
+    const std::size_t encode = encodes ? std::min(part, kLargestWriteReserve)
                                        : std::clamp(total / 128, kSmallestEncodeReserve, kLargestCommitReserve);
 
     MemoryShares shares;
     shares.total = total;
     const auto share = [&](MemoryUse use) -> MemoryShare& { return shares.of[static_cast<std::size_t>(use)]; };
     // A parked write is data that has not been accepted: more of it than this only moves the queue out of the kernel.
-    share(MemoryUse::kReceive) = {receive, std::min(receive + total / 8, total - write - read - commit - encode)};
+    // It may wait for the commit of its own file, which needs a part's memory meanwhile.
+    share(MemoryUse::kReceive) = {
+        receive, std::min(receive + total / 8, total - write - read - std::max(commit, part) - encode)};
     share(MemoryUse::kWrite) = {write, total - receive - read - commit - encode};
     share(MemoryUse::kRead) = {read, total - receive - write - commit - encode};
     share(MemoryUse::kCommit) = {commit, total - receive - write - read - encode};
