@@ -113,6 +113,26 @@ public:
         return text;
     }
 
+    // The same bytes, however they are cut, compared where they lie.
+    friend bool operator==(const Payload& one, const Payload& other) {
+        if (one.size_ != other.size_) {
+            return false;
+        }
+        std::uint64_t offset = 0;
+        for (const Slice& slice : one.slices_) {
+            ByteSpan left = slice.bytes;
+            const Payload same_place = other.subrange(offset, left.size());
+            for (const Slice& piece : same_place.slices_) {
+                if (std::memcmp(left.data(), piece.bytes.data(), piece.bytes.size()) != 0) {
+                    return false;
+                }
+                left = left.subspan(piece.bytes.size());
+            }
+            offset += slice.bytes.size();
+        }
+        return true;
+    }
+
 private:
     std::vector<Slice> slices_;
     std::uint64_t size_ = 0;

@@ -16,10 +16,6 @@ constexpr std::size_t kMostFetches = 5;
 // does of what was sent by one request, is smaller, and of more than this most is copied.
 constexpr std::uint64_t kMostChecksummed = std::uint64_t{16} << 20;
 
-bool are_equal(const Payload& one, const Payload& other) {
-    return one.size() == other.size() && one.to_string() == other.to_string();
-}
-
 // Of whole blocks, the first of which begins at `offset`.
 bool have_checksums(const BlockChecksums& checksums, std::uint64_t offset, const Payload& bytes) {
     for (std::uint64_t done = 0; done < bytes.size(); done += BufferPool::kPayloadSize) {
@@ -139,9 +135,7 @@ void BaseReader::compare_with_checksums(const ComparisonPointer& comparison, con
 
 void BaseReader::compare_with_others(const ComparisonPointer& comparison, Payload bytes) {
     std::vector<Payload>& seen = comparison->seen;
-    const bool agrees =
-        std::any_of(seen.begin(), seen.end(), [&](const Payload& before) { return are_equal(before, bytes); });
-    if (agrees) {
+    if (std::find(seen.begin(), seen.end(), bytes) != seen.end()) {
         comparison->done(std::move(bytes));
     } else if (seen.size() + 1 < kMostFetches) {
         seen.push_back(std::move(bytes));
