@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cerrno>
+#include <chrono>
 #include <string>
 #include <tl/expected.hpp>
 #include <utility>
@@ -28,6 +29,8 @@ struct Error {
     // Bytes came that are not those that were written. Perhaps only damaged in transit: a retry may help. Never of
     // a request that was given up.
     bool damaged = false;
+    // Of a request that was ended because it brought nothing: for how long, by then; 0 where that is not known.
+    std::chrono::milliseconds without_result{0};
     // One line: what failed, on which key, and what to do. Never holds a secret.
     std::string message;
     // x-amz-request-id of the response, where there was one.

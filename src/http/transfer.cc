@@ -363,9 +363,9 @@ void Transfer::fail_stalled() {
     error.errno_value = ETIMEDOUT;
     error.retryable = true;
     error.outcome_unknown = request_started();
-    error.message = was_overdue_
-                        ? format("{}: the answer did not end within {} ms", authority_, request_.answer_timeout.count())
-                        : format("{}: no byte moved for {} ms", authority_, request_.stall_timeout.count());
+    error.without_result = was_overdue_ ? request_.answer_timeout : request_.stall_timeout;
+    const char* const what = was_overdue_ ? "the answer did not end within" : "no byte moved for";
+    error.message = format("{}: {} {} ms", authority_, what, error.without_result.count());
     fail(std::move(error));
 }
 

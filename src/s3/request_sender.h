@@ -113,7 +113,6 @@ private:
     void refresh_credentials(const SharedCall& call, Error error);
     void correct_clock(const SharedCall& call, Error error);
     void retry_later(const SharedCall& call, Error error);
-    [[nodiscard]] Milliseconds noticed_after(const Call& call, SteadyTime now) const;
     // Of one that is not handed on as it comes.
     [[nodiscard]] Milliseconds longest_answer() const;
     void retry_now(const SharedCall& call);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What follows a failed attempt: see s3/request_sender.h.
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -105,19 +106,15 @@ void RequestSender::send_once_more(const SharedCall& call) {
     leave();
 }
 
-// A stall has been without progress for as long as it took to notice; an answer that does not end, from its beginning.
-Milliseconds RequestSender::noticed_after(const Call& call, SteadyTime now) const {
-    const auto since = std::chrono::duration_cast<Milliseconds>(now - call.sent_at);
-    return since >= longest_answer() ? since : call.attempt_timeout;
-}
-
 void RequestSender::retry_later(const SharedCall& call, Error error) {
     RetryState& retry = *call->retry;
     const SteadyTime now = clock_.now();
     ++retry.failed_attempts;
     retry.has_failed = true;
     if (!retry.failing_since) {
-        retry.failing_since = error.errno_value == ETIMEDOUT ? now - noticed_after(*call, now) : now;
+        // It was without progress for as long as it took to notice.
+        const bool timed_out = error.errno_value == ETIMEDOUT;
+        retry.failing_since = timed_out ? now - std::max(error.without_result, call->attempt_timeout) : now;
     }
     const auto failing_for = std::chrono::duration_cast<Milliseconds>(now - *retry.failing_since);
     std::optional<Milliseconds> delay;

@@ -237,6 +237,7 @@ TEST(Transport, AStalledResponseTimesOut) {
     EXPECT_EQ(outcome.error().errno_value, ETIMEDOUT);
     EXPECT_TRUE(outcome.error().retryable);
     EXPECT_TRUE(outcome.error().outcome_unknown);
+    EXPECT_EQ(outcome.error().without_result, milliseconds(200));
     EXPECT_GE(took, milliseconds(200));
     EXPECT_LT(took, seconds(2));
 }
@@ -264,6 +265,7 @@ TEST(Transport, AnAnswerThatDoesNotEndTimesOut) {
     EXPECT_EQ(outcome.error().errno_value, ETIMEDOUT);
     EXPECT_TRUE(outcome.error().retryable);
     EXPECT_TRUE(outcome.error().outcome_unknown);
+    EXPECT_EQ(outcome.error().without_result, milliseconds(400));
     EXPECT_THAT(outcome.error().message, HasSubstr("did not end"));
     EXPECT_GE(took, milliseconds(400));
     EXPECT_LT(took, seconds(5));

@@ -115,6 +115,51 @@ TEST_F(Outage, OnlyAnAnswerThatIsHandedOnAsItComesMayTakeAnyTime) {
     EXPECT_EQ(asked[1].answer_timeout, Milliseconds(0));
 }
 
+// Each attempt takes some time, and then has brought nothing for the last of it.
+class Stall : public Outage {
+protected:
+    void stall(Milliseconds takes, Milliseconds without_result) {
+        transport_.answer_with([this, takes, without_result](const HttpRequest& request) {
+            attempts_[request.url].push_back(now());
+            time_.clock.move(takes);
+            Error error;
+            error.errno_value = ETIMEDOUT;
+            error.retryable = true;
+            error.without_result = without_result;
+            return Result<HttpResponse>(failure(std::move(error)));
+        });
+    }
+    void transfer(S3Request request, std::function<bool(ByteSpan)> on_body) {
+        auto call = std::make_shared<Call>();
+        call->request = std::move(request);
+        call->on_body = std::move(on_body);
+        call->done = [this](const Result<HttpResponse>& outcome) { (outcome ? ended_ : failed_).push_back(now()); };
+        sender_->send(call);
+        answer([](const std::string&, Milliseconds) { return 200; });
+        run_until(now() + seconds(20));
+    }
+};
+
+TEST_F(Stall, OfATransferThatMovedForLongIsGotOver) {
+    stall(std::chrono::minutes(20), seconds(20));
+    PutRequest put;
+    put.key = "sent";
+    put.body = Payload::from_string("a part");
+    transfer(put_request({}, put), nullptr);
+    stall(std::chrono::minutes(20), seconds(20));
+    transfer(get_request("received"), [](ByteSpan) { return true; });
+    EXPECT_EQ(attempts("sent").size(), 2U);
+    EXPECT_EQ(attempts("received").size(), 2U);
+    EXPECT_EQ(ended_.size(), 2U);
+}
+
+TEST_F(Stall, AnAnswerThatDoesNotEndCountsFromItsBeginning) {
+    stall(std::chrono::minutes(20), std::chrono::minutes(15));
+    transfer(head_request("overdue"), nullptr);
+    EXPECT_EQ(attempts("overdue").size(), 1U);
+    EXPECT_EQ(failed_.size(), 1U);
+}
+
 TEST_F(Outage, ThoseToldToSlowDownKeepTheirWaits) {
     answer([](const std::string& url, Milliseconds time) {
         const bool is_first = url.ends_with("first");
