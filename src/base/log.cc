@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckptfs/log.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
@@ -10,11 +11,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <ctime>
 #include <memory>
 #include <mutex>
 
+#include "base/file_descriptor.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -77,41 +80,59 @@ std::unique_ptr<spdlog::formatter> format_for(LogReader reader) {
     return formatter;
 }
 
+// A terminal has room for some bytes where it has none for a line, and another program's line may be waiting for it.
+// O_NONBLOCK belongs to an open file description, which those that share standard error share: this is another one, and
+// open for one line only, since standard error may become something else. Nothing where it is no terminal.
+FileDescriptor own_terminal() {
+    const int errno_before = errno;
+    FileDescriptor terminal(
+        isatty(STDERR_FILENO) != 0 ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1);
+    // Who logs may not have looked at it yet.
+    errno = errno_before;
+    return terminal;
+}
+
 // To standard error, and without waiting for who reads it: a terminal that was paused, or a container's log that is
 // not taken any more, would stop every thread that has something to say. What there is no room for is counted.
 class PatientSink final : public spdlog::sinks::base_sink<std::mutex> {
 protected:
     void sink_it_(const spdlog::details::log_msg& message) override {
+        const FileDescriptor terminal = own_terminal();
+        const int target = terminal ? terminal.get() : STDERR_FILENO;
         if (lost_ > 0) {
-            const std::string told = format("ckptfs: {} lines of the log were not read, and are not here\n", lost_);
-            lost_ = write_all(told) ? 0 : lost_;
+            const std::string told =
+                format("{}ckptfs: {} lines of the log were not read, and are not here\n", is_torn_ ? "\n" : "", lost_);
+            lost_ = write_all(target, told) ? 0 : lost_;
         }
         spdlog::memory_buf_t line;
         formatter_->format(message, line);
-        lost_ += lost_ == 0 && write_all(std::string_view(line.data(), line.size())) ? 0 : 1;
+        lost_ += lost_ == 0 && write_all(target, std::string_view(line.data(), line.size())) ? 0 : 1;
     }
     void flush_() override {}
 
 private:
-    // pipe(7): where there is room for anything, so many bytes do not block. Terminals and sockets have as much.
+    // pipe(7): where there is room for anything, so many bytes do not block. Sockets have as much.
     static constexpr std::size_t kAtOnce = 4096;
 
-    static bool write_all(std::string_view text) {
+    bool write_all(int target, std::string_view text) {
         while (!text.empty()) {
-            pollfd target{STDERR_FILENO, POLLOUT, 0};
-            if (poll(&target, 1, 0) != 1 || (target.revents & POLLOUT) == 0) {
+            pollfd room{target, POLLOUT, 0};
+            if (poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0) {
                 return false;
             }
-            const ssize_t written = write(STDERR_FILENO, text.data(), std::min(text.size(), kAtOnce));
+            const ssize_t written = write(target, text.data(), std::min(text.size(), kAtOnce));
             if (written <= 0) {
                 return false;
             }
             text.remove_prefix(static_cast<std::size_t>(written));
+            is_torn_ = !text.empty();
         }
         return true;
     }
 
     std::uint64_t lost_ = 0;
+    // What was written last ends within a line.
+    bool is_torn_ = false;
 };
 
 spdlog::logger& logger() {

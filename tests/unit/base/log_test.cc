@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
 #include <unistd.h>
 
 #include <array>
@@ -54,27 +56,23 @@ TEST(Log, WritesOneLineToStandardError) {
     EXPECT_THAT(output, testing::Not(testing::HasSubstr("not shown")));
 }
 
-// A log that is full, as of a terminal that was paused.
-class FullLog {
+// Standard error is what the first of these reads and the second one writes.
+class LogOfOthers {
 public:
-    FullLog() : before_(dup(STDERR_FILENO)) {
-        EXPECT_EQ(pipe2(ends_.data(), O_NONBLOCK), 0);
-        const std::string page(4096, 'x');
-        while (::write(ends_[1], page.data(), page.size()) > 0) {
-        }
-        // Who writes to it blocks.
-        EXPECT_EQ(fcntl(ends_[1], F_SETFL, 0), 0);
+    explicit LogOfOthers(std::array<int, 2> ends) : before_(dup(STDERR_FILENO)), ends_(ends) {
+        EXPECT_EQ(fcntl(ends_[0], F_SETFL, O_RDWR | O_NONBLOCK), 0);
         EXPECT_EQ(dup2(ends_[1], STDERR_FILENO), STDERR_FILENO);
     }
-    ~FullLog() {
+    ~LogOfOthers() {
         dup2(before_, STDERR_FILENO);
         for (const int fd : {before_, ends_[0], ends_[1]}) {
             close(fd);
         }
     }
-    FullLog(const FullLog&) = delete;
-    FullLog& operator=(const FullLog&) = delete;
+    LogOfOthers(const LogOfOthers&) = delete;
+    LogOfOthers& operator=(const LogOfOthers&) = delete;
 
+    [[nodiscard]] int reader() const { return ends_[0]; }
     std::string read_all() {
         std::string text;
         std::array<char, 4096> page{};
@@ -86,11 +84,29 @@ public:
 
 private:
     const int before_;
-    std::array<int, 2> ends_{};
+    const std::array<int, 2> ends_;
 };
 
+// One that is full, as of a container's log that is not taken any more.
+std::array<int, 2> full_pipe() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(pipe2(ends.data(), O_NONBLOCK), 0);
+    const std::string page(4096, 'x');
+    while (::write(ends[1], page.data(), page.size()) > 0) {
+    }
+    // Who writes to it blocks.
+    EXPECT_EQ(fcntl(ends[1], F_SETFL, 0), 0);
+    return ends;
+}
+
+std::array<int, 2> terminal() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr), 0);
+    return ends;
+}
+
 TEST(Log, DoesNotWaitForItsReader) {
-    FullLog full;
+    LogOfOthers full(full_pipe());
     auto logged = std::async(std::launch::async, [] {
         log_warning("first");
         log_warning("second");
@@ -105,6 +121,29 @@ TEST(Log, DoesNotWaitForItsReader) {
         EXPECT_THAT(output, testing::HasSubstr("third\n"));
         EXPECT_THAT(output, testing::Not(testing::HasSubstr("second")));
     }
+}
+
+TEST(Log, DoesNotWaitForATerminalThatHasRoomForAPartOfALine) {
+    LogOfOthers shown(terminal());
+    // More than it takes before somebody reads; its room is never just one of these lines.
+    auto logged = std::async(std::launch::async, [] {
+        for (std::size_t line = 0; line < 300; ++line) {
+            log_warning(std::string(300 + line, 'x'));
+        }
+    });
+    EXPECT_EQ(logged.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    EXPECT_EQ(fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0) << "others write to it as well";
+    while (logged.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+        shown.read_all();
+    }
+    std::string output;
+    for (int times = 0; times < 1000 && output.find("warning: next") == std::string::npos; ++times) {
+        log_warning("next");
+        pollfd arrived{shown.reader(), POLLIN, 0};
+        EXPECT_EQ(poll(&arrived, 1, 10'000), 1);
+        output += shown.read_all();
+    }
+    EXPECT_THAT(output, testing::ContainsRegex("\r\nckptfs: [0-9]+ lines of the log were not read"));
 }
 
 TEST(Log, TellsTheJournalThePriorityAndNoTime) {
