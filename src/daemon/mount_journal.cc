@@ -390,16 +390,26 @@ void MountJournal::append(const std::string& line) {
         rewrite();
         return;
     }
-    if (write(file_.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size())) {
-        size_ += line.size();
+    const int problem = add(line);
+    is_stale_ = problem != 0;
+    if (!is_stale_) {
         return;
     }
-    const int problem = errno;
-    is_stale_ = true;
-    // A part of the line may be there, to which the next would be added.
-    static_cast<void>(ftruncate(file_.get(), static_cast<off_t>(size_)));
     log_warning(format("{}: {}; if this mount is killed before there is room, its uploads stay in the bucket",
                        escaped(path_), std::strerror(problem)));
+}
+
+int MountJournal::add(const std::string& lines) {
+    const ssize_t written = write(file_.get(), lines.data(), lines.size());
+    if (written == static_cast<ssize_t>(lines.size())) {
+        size_ += lines.size();
+        return 0;
+    }
+    const int problem = written < 0 ? errno : ENOSPC;
+    size_ += written <= 0 ? 0 : lines.rfind('\n', static_cast<std::size_t>(written) - 1) + 1;
+    // Of a line that is there in part, the next would be the rest.
+    static_cast<void>(ftruncate(file_.get(), static_cast<off_t>(size_)));
+    return problem;
 }
 
 // Killed in between, it forgets them: a lifecycle rule of the bucket ends uploads, gc the rest.
@@ -408,16 +418,18 @@ void MountJournal::rewrite() {
     for (const auto& [what, line] : open_) {
         lines += line;
     }
+    const std::size_t size_before = size_;
+    // Behind what is there first, which stays as long as the disk has no room for them.
+    if (is_stale_ && add(lines) != 0) {
+        size_ = size_before;
+        static_cast<void>(ftruncate(file_.get(), static_cast<off_t>(size_)));
+        return;
+    }
     if (ftruncate(file_.get(), 0) != 0) {
         return;
     }
     size_ = 0;
-    is_stale_ = write(file_.get(), lines.data(), lines.size()) != static_cast<ssize_t>(lines.size());
-    if (is_stale_) {
-        static_cast<void>(ftruncate(file_.get(), 0));
-    } else {
-        size_ = lines.size();
-    }
+    is_stale_ = add(lines) != 0;
 }
 
 void MountJournal::shorten() {

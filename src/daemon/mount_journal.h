@@ -109,6 +109,8 @@ private:
     void note_begun(const std::string& what, const std::string& line);
     void note_ended(const std::string& what, const std::string& line);
     void append(const std::string& line) REQUIRES(mutex_);
+    // 0, or why not all of them are there: whole lines stay.
+    [[nodiscard]] int add(const std::string& lines) REQUIRES(mutex_);
     void rewrite() REQUIRES(mutex_);
     void shorten() REQUIRES(mutex_);
 

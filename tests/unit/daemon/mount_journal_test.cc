@@ -102,6 +102,22 @@ TEST_F(MountJournalTest, OnceADiskThatWasFullHasRoomItIsRightAgain) {
     EXPECT_EQ(open[1].id, "id3");
 }
 
+TEST_F(MountJournalTest, WhatWasWrittenBeforeTheDiskWasFullStays) {
+    const auto made = journal();
+    made->begun({"run/c.pt", "id3"});
+    made->begun({"run/d.pt", "id4"});
+    const std::string before = content_of(made->path());
+    {
+        const FullDisk disk(before.size() + 2);
+        made->begun({"run/a.pt", "id1"});
+        made->begun({"run/b.pt", "id2"});
+        made->begun({"run/e.pt", "id5"});
+        EXPECT_EQ(content_of(made->path()), before);
+    }
+    made->ended({"run/c.pt", "id3"});
+    EXPECT_EQ(content_of(made->path()), "+id1 run/a.pt\n+id2 run/b.pt\n+id4 run/d.pt\n+id5 run/e.pt\n");
+}
+
 TEST_F(MountJournalTest, IsReadableByNobodyElseAndGoneAfterwards) {
     auto made = journal();
     struct stat status {};
