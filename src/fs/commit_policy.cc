@@ -26,14 +26,15 @@ constexpr std::size_t kRandomLetters = 6;
 }  // namespace
 
 std::string record_text(const FailedRecord& record) {
-    std::string text = format("{}{}\n{}{}\n", kHost, escaped(record.host), kReason, escaped(record.reason));
+    std::string text = format("{}{}\n", kHost, escaped(record.host));
     if (record.etag_before) {
         text += format("{}{}\n", kEtagBefore, escaped(*record.etag_before));
     }
     for (const std::string& write_id : record.unanswered) {
         text += format("{}{}\n", kUnanswered, escaped(write_id));
     }
-    return text;
+    // The last, because it may be longer than what is read of a record.
+    return text + format("{}{}\n", kReason, escaped(record.reason));
 }
 
 FailedRecord parse_record(std::string_view text) {

@@ -105,6 +105,18 @@ TEST(RecordText, SaysWhatItWasGiven) {
     EXPECT_EQ(parse_record(record_text(record(""))).etag_before, "");
 }
 
+TEST(RecordText, IsCutWithinItsReasonWhereItIsLongerThanWhatIsRead) {
+    FailedRecord written = record("\"1\"");
+    // As of a key that is named twice and escaped.
+    written.reason = std::string(8192, 'x');
+    written.unanswered = {"id 1", "id 2"};
+    const FailedRecord read = parse_record(record_text(written).substr(0, 4096));
+    EXPECT_EQ(read.etag_before, "\"1\"");
+    EXPECT_EQ(read.unanswered, written.unanswered);
+    EXPECT_EQ(read.reason.find_first_not_of('x'), std::string::npos);
+    EXPECT_FALSE(read.reason.empty());
+}
+
 TEST(RecordText, ThatIsEmptyOrStrangeSaysNothing) {
     for (const char* text : {"", "\n\n", "host", "etag-before:", "something: else", "\n\xff"}) {
         const FailedRecord read = parse_record(text);
