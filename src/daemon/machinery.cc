@@ -113,8 +113,10 @@ ObjectStore& Machinery::journaled_store() {
         journal_ = MountJournal::in_memory();
     } else {
         journal_ = std::move(*journal);
+        // First: one that is killed in between is taken.
+        const bool is_watched = is_another_in_use(*directory, place, journal_->path());
         leftovers_ = take_leftovers(*directory, place);
-        if (is_another_in_use(*directory, place, journal_->path())) {
+        if (is_watched) {
             watch_for_leftovers(*directory, place);
         }
     }
