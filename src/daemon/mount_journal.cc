@@ -297,7 +297,11 @@ Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& di
     const std::string path = format("{}/{}-{}{}", directory, place, random_uuid(), kEnding);
     FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
     if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-        return failure(errno, format("cannot make {}: {}", escaped(path), std::strerror(errno)));
+        const int reason = errno;
+        if (file) {
+            unlink(path.c_str());
+        }
+        return failure(reason, format("cannot make {}: {}", escaped(path), std::strerror(reason)));
     }
     return std::unique_ptr<MountJournal>(new MountJournal(path, std::move(file)));
 }

@@ -4,9 +4,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +22,19 @@
 #include "support/manual_clock.h"
 #include "support/stepped_timer.h"
 #include "support/temporary_directory.h"
+
+namespace {
+bool has_locks = true;
+}  // namespace
+
+// In the place of the C library's: some filesystems have none.
+extern "C" int flock(int file, int operation) noexcept {
+    if (!has_locks) {
+        errno = ENOLCK;
+        return -1;
+    }
+    return static_cast<int>(syscall(SYS_flock, file, operation));
+}
 
 namespace ckptfs {
 namespace {
@@ -194,6 +211,15 @@ TEST_F(MountJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
     fs::create_directories(directory_);
     fs::permissions(directory_, fs::perms::all);
     EXPECT_FALSE(MountJournal::create(directory_, "place"));
+}
+
+TEST_F(MountJournalTest, WhereItCannotBeLockedNoFileStays) {
+    has_locks = false;
+    const auto made = MountJournal::create(directory_, "place");
+    has_locks = true;
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().errno_value, ENOLCK);
+    EXPECT_TRUE(fs::is_empty(directory_));
 }
 
 TEST_F(MountJournalTest, IntentsAreThereUntilTheyEnd) {
