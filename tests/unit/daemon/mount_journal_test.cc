@@ -13,15 +13,13 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "daemon/journaled_store.h"
+#include "journal_fixture.h"
 #include "support/fake_store.h"
 #include "support/manual_clock.h"
 #include "support/stepped_timer.h"
-#include "support/temporary_directory.h"
 
 namespace {
 bool has_locks = true;
@@ -40,27 +38,6 @@ namespace ckptfs {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string content_of(const std::string& path) {
-    std::stringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-}
-
-class MountJournalTest : public ::testing::Test {
-protected:
-    std::unique_ptr<MountJournal> journal(const std::string& place = "place") {
-        return MountJournal::create(directory_, place).value();
-    }
-    // As if its mount had been killed.
-    void leave(const std::string& name, const std::string& text) {
-        fs::create_directories(directory_);
-        std::ofstream(directory_ + "/" + name) << text;
-    }
-
-    const testing::TemporaryDirectory temporary_;
-    const std::string directory_ = temporary_.path() / "state";
-};
 
 TEST_F(MountJournalTest, HoldsWhatHasBegunAndNotEnded) {
     const auto made = journal();
@@ -286,129 +263,6 @@ TEST_F(MountJournalTest, KeepsTheIntentsOfAKilledMountUntilOthersAreTold) {
     EXPECT_EQ(parse_journal(content_of(made->path())).size(), 0U);
 }
 
-class JournaledObjects : public MountJournalTest {
-protected:
-    [[nodiscard]] std::vector<std::string> objects() const { return parse_journal(content_of(made_->path())).objects; }
-    void put(const std::string& key) {
-        PutRequest request;
-        request.key = key;
-        journaled_.put(std::move(request), [](const Result<PutResponse>&) {});
-    }
-    void get(const std::string& key) {
-        GetRequest request;
-        request.key = key;
-        request.on_body = [](ByteSpan) { return true; };
-        journaled_.get(std::move(request), [](const Result<GetResponse>&) {});
-    }
-
-    const std::string record_ = "run/.ckptfs/renames/1 a";
-    testing::FakeStore store_;
-    const std::unique_ptr<MountJournal> made_ = journal();
-    testing::ManualClock clock_;
-    testing::SteppedTimer timer_;
-    LostAnswers answers_;
-    LostUploads lost_{{store_, timer_, clock_, *made_, answers_}};
-    UploadAborts aborts_{store_, timer_, *made_};
-    JournaledStore journaled_{store_, *made_, lost_, aborts_, "run/"};
-};
-
-TEST_F(JournaledObjects, BeginWithTheirRecordsAndEndWithThem) {
-    put("run/model.pt");
-    EXPECT_TRUE(objects().empty());
-    put(record_);
-    put(record_);
-    put("run/.ckptfs/renames/2");
-    EXPECT_EQ(objects(), (std::vector<std::string>{record_, "run/.ckptfs/renames/2"}));
-    get(record_);
-    EXPECT_EQ(objects().size(), 2U);
-    journaled_.remove_many({record_, "run/.ckptfs/rename-names/1"}, [](const Result<std::vector<DeleteFailure>>&) {});
-    EXPECT_EQ(objects(), std::vector<std::string>{"run/.ckptfs/renames/2"});
-}
-
-TEST_F(JournaledObjects, AreFilesWithoutANameToo) {
-    const std::string hidden = "run/.ckptfs/tmp/step/file-1/model.pt";
-    CreateUploadRequest request;
-    request.key = hidden;
-    UploadId upload;
-    journaled_.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
-    EXPECT_TRUE(objects().empty());
-    // Also where nobody hears of it.
-    journaled_.complete_upload({upload, {}, "", 0}, [](const Result<PutResponse>&) {});
-    EXPECT_EQ(objects(), std::vector<std::string>{hidden});
-    journaled_.remove(hidden, [](const Status& removed) { EXPECT_TRUE(removed); });
-    EXPECT_TRUE(objects().empty());
-}
-
-class GivenUpUploads : public JournaledObjects {
-protected:
-    UploadId begin() {
-        CreateUploadRequest request;
-        request.key = "run/f.bin";
-        UploadId upload;
-        journaled_.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
-        return upload;
-    }
-    void save() {
-        const UploadId upload = begin();
-        std::vector<UploadedPart> parts;
-        journaled_.upload_part({upload, 1, Payload::from_string("part"), 0},
-                               [&](Result<UploadedPart> part) { parts.push_back(part.value()); });
-        journaled_.complete_upload({upload, parts, "", 4},
-                                   [](const Result<PutResponse>& saved) { EXPECT_TRUE(saved); });
-    }
-    UploadId give_up() {
-        UploadId upload = begin();
-        store_.inject(
-            {testing::Operation::kAbortUpload, "", testing::store_error(EIO, "InternalError", 500), 0, 1, false});
-        journaled_.abort_upload(upload, [](const Status& ended) { EXPECT_FALSE(ended); });
-        return upload;
-    }
-    [[nodiscard]] JournalContents contents() const { return parse_journal(content_of(made_->path())); }
-    // This mount is killed: the keys that the next one tells others of.
-    std::vector<std::string> told_by_the_next_mount() {
-        leave("place-1.uploads", content_of(made_->path()));
-        std::vector<std::string> told;
-        end_leftovers(take_leftovers(directory_, "place"), store_,
-                      [&](const std::string& key, const std::string& /*upload*/, const StoreDone<void>& done) {
-                          told.push_back(key);
-                          done({});
-                      });
-        EXPECT_FALSE(fs::exists(directory_ + "/place-1.uploads"));
-        return told;
-    }
-};
-
-TEST_F(GivenUpUploads, AreNoFailureOfAFileThatAnotherOneSaved) {
-    const UploadId upload = give_up();
-    EXPECT_EQ(contents().uploads.size(), 1U);
-    save();
-    save();
-    EXPECT_TRUE(contents().uploads.empty());
-    ASSERT_EQ(contents().made_good.size(), 1U);
-    EXPECT_EQ(contents().made_good[0].id, upload.id);
-    store_.remove("run/f.bin", [](const Status& renamed) { EXPECT_TRUE(renamed); });
-    EXPECT_TRUE(told_by_the_next_mount().empty());
-    EXPECT_EQ(store_.open_uploads(), 0);
-}
-
-TEST_F(GivenUpUploads, AreNoFailureOfAFileThatWasSavedWhileTheyWereBeingEnded) {
-    store_.hold(testing::Operation::kAbortUpload);
-    journaled_.abort_upload(begin(), [](const Status& ended) { EXPECT_TRUE(ended); });
-    save();
-    EXPECT_TRUE(contents().uploads.empty());
-    EXPECT_EQ(contents().made_good.size(), 1U);
-    store_.release(testing::Operation::kAbortUpload);
-    EXPECT_EQ(contents().size(), 0U);
-}
-
-TEST_F(GivenUpUploads, TellOfAFileThatWasSavedBefore) {
-    save();
-    give_up();
-    EXPECT_TRUE(contents().made_good.empty());
-    EXPECT_EQ(told_by_the_next_mount(), std::vector<std::string>{"run/f.bin"});
-    EXPECT_EQ(store_.open_uploads(), 0);
-}
-
 TEST_F(MountJournalTest, OfAnUploadThatWasMadeGoodNothingIsLeftOnceItHasEnded) {
     const JournalContents contents = parse_journal("+id1 a\n*id1\n+id2 b\n*id2\n-id2\n*id9\n+id3 c\n");
     ASSERT_EQ(contents.made_good.size(), 1U);
@@ -426,69 +280,6 @@ TEST_F(MountJournalTest, OfAnUploadThatWasMadeGoodNothingIsLeftOnceItHasEnded) {
     EXPECT_EQ(parse_journal(content_of(made->path())).made_good.size(), 1U) << "after the file was rewritten";
 }
 
-// An upload whose creation was answered once and lost once: the first answer was lost, and both began.
-class TwiceBegunUploads : public JournaledObjects {
-protected:
-    UploadId create(const std::string& key) {
-        CreateUploadRequest request;
-        request.key = key;
-        store_.create_upload(request, [](const Result<UploadId>& lost) { EXPECT_TRUE(lost); });
-        UploadId upload;
-        store_.hold(testing::Operation::kCreateUpload);
-        journaled_.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
-        s3::Attempt attempt;
-        attempt.operation = "CreateMultipartUpload";
-        attempt.key = key;
-        attempt.outcome_unknown = true;
-        answers_.ended(attempt);
-        store_.release(testing::Operation::kCreateUpload);
-        return upload;
-    }
-    void save(const UploadId& upload) {
-        std::vector<UploadedPart> parts;
-        journaled_.upload_part({upload, 1, Payload::from_string("part"), 0},
-                               [&](Result<UploadedPart> part) { parts.push_back(part.value()); });
-        journaled_.complete_upload({upload, parts, "", 4},
-                                   [](const Result<PutResponse>& saved) { EXPECT_TRUE(saved); });
-    }
-    // This mount is killed: what the next one tells others of, with what it finds in the journal.
-    std::vector<std::string> told_by_the_next_mount() {
-        const std::unique_ptr<MountJournal> journal = MountJournal::in_memory();
-        testing::SteppedTimer timer;
-        LostAnswers answers;
-        LostUploads lost({store_, timer, clock_, *journal, answers});
-        std::vector<std::string> told;
-        lost.adopt(parse_journal(content_of(made_->path())).intents,
-                   [&](const std::string& key, WallTime /*asked*/, const StoreDone<void>& done) {
-                       told.push_back(key);
-                       done({});
-                   });
-        clock_.move(std::chrono::seconds(3));
-        timer.run();
-        return told;
-    }
-};
-
-TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatWasSaved) {
-    save(create("run/a.pt.tmp"));
-    ASSERT_EQ(parse_journal(content_of(made_->path())).intents.size(), 1U);
-    store_.remove("run/a.pt.tmp", [](const Status& renamed) { EXPECT_TRUE(renamed); });
-    EXPECT_TRUE(told_by_the_next_mount().empty());
-    EXPECT_EQ(store_.open_uploads(), 0);
-}
-
-TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatWasGivenUp) {
-    journaled_.abort_upload(create("run/a.pt.tmp"), [](const Status& ended) { EXPECT_TRUE(ended); });
-    EXPECT_TRUE(told_by_the_next_mount().empty());
-}
-
-TEST_F(TwiceBegunUploads, TellOfAFileThatIsNotSaved) {
-    save(create("run/a.pt"));
-    create("run/a.pt");
-    EXPECT_EQ(parse_journal(content_of(made_->path())).uploads.size(), 1U);
-    EXPECT_EQ(told_by_the_next_mount(), std::vector<std::string>{"run/a.pt"});
-}
-
 TEST_F(MountJournalTest, OfAnIntentThatWasAnsweredNothingIsLeftOnceItsUploadHasEnded) {
     const auto intent = [](std::string_view text) { return parse_journal(text).intents.at(0); };
     EXPECT_FALSE(intent("?1 17 a\n+id a\n").file_ended);
@@ -503,12 +294,6 @@ TEST_F(MountJournalTest, OfAnIntentThatWasAnsweredNothingIsLeftOnceItsUploadHasE
         made->object_ended("run/" + std::to_string(i));
     }
     EXPECT_TRUE(intent(content_of(made->path())).file_ended) << "after the file was rewritten";
-}
-
-TEST_F(JournaledObjects, AreOverWhereSomebodyElseHasEndedThem) {
-    made_->object_begun(record_);
-    get(record_);
-    EXPECT_TRUE(objects().empty());
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Journals in a directory of the test's own.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "daemon/mount_journal.h"
+#include "support/temporary_directory.h"
+
+namespace ckptfs {
+
+inline std::string content_of(const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+}
+
+class MountJournalTest : public ::testing::Test {
+protected:
+    std::unique_ptr<MountJournal> journal(const std::string& place = "place") {
+        return MountJournal::create(directory_, place).value();
+    }
+    // As if its mount had been killed.
+    void leave(const std::string& name, const std::string& text) {
+        std::filesystem::create_directories(directory_);
+        std::ofstream(directory_ + "/" + name) << text;
+    }
+
+    const testing::TemporaryDirectory temporary_;
+    const std::string directory_ = temporary_.path() / "state";
+};
+
+}  // namespace ckptfs
