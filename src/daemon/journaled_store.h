@@ -57,7 +57,8 @@ public:
     }
     void put(PutRequest request, StoreDone<PutResponse> done) override {
         note_begun(request.key);
-        store_.put(std::move(request), std::move(done));
+        std::string key = request.key;
+        store_.put(std::move(request), saving(std::move(key), std::move(done)));
     }
     void copy(CopyRequest request, StoreDone<PutResponse> done) override {
         store_.copy(std::move(request), std::move(done));
@@ -137,11 +138,22 @@ private:
     }
     // Whatever did not succeed may still be there.
     StoreDone<PutResponse> ending(UploadId upload, StoreDone<PutResponse> done) {
-        return [&journal = journal_, &aborts = aborts_, upload = std::move(upload),
-                done = std::move(done)](Result<PutResponse> saved) {
+        std::string key = upload.key;
+        return saving(std::move(key), [&journal = journal_, upload = std::move(upload),
+                                       done = std::move(done)](Result<PutResponse> saved) {
             if (saved) {
                 journal.ended(upload);
-                aborts.saved(upload.key);
+            }
+            done(std::move(saved));
+        });
+    }
+    // No upload of this key that was given up, or whose answer was lost, makes a failure of the file any more.
+    StoreDone<PutResponse> saving(std::string key, StoreDone<PutResponse> done) {
+        return [&lost = lost_, &aborts = aborts_, key = std::move(key),
+                done = std::move(done)](Result<PutResponse> saved) {
+            if (saved) {
+                aborts.saved(key);
+                lost.saved(key);
             }
             done(std::move(saved));
         };

@@ -108,6 +108,20 @@ public:
         look();
     }
 
+    void saved(const std::string& saved_key) {
+        std::vector<UploadIntent> intents;
+        {
+            const MutexLock lock(mutex_);
+            if (const auto found = keys_.find(saved_key); found != keys_.end()) {
+                found->second.untold = false;
+                intents = found->second.intents;
+            }
+        }
+        for (const UploadIntent& intent : intents) {
+            environment_.journal.intent_answered(intent);
+        }
+    }
+
     void stop(std::function<void()> ended) {
         MutexLock lock(mutex_);
         stopping_ = true;
@@ -225,7 +239,8 @@ private:
         {
             const MutexLock lock(mutex_);
             Key& state = keys_.at(round->keys.back());
-            state.untold = !result;
+            // It may have been saved meanwhile.
+            state.untold = state.untold && !result;
             if (!result) {
                 state.looked_at = false;
                 round->untold += static_cast<std::size_t>(!std::exchange(state.failed, true));
@@ -416,6 +431,10 @@ void LostUploads::create_upload(CreateUploadRequest request, StoreDone<UploadId>
 
 void LostUploads::adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others) {
     search_->adopt(intents, std::move(tell_others));
+}
+
+void LostUploads::saved(const std::string& key) {
+    search_->saved(key);
 }
 
 void LostUploads::stop(std::function<void()> ended) {

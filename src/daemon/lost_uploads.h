@@ -67,6 +67,8 @@ public:
 
     // As that of the store, with its intent in the journal before it is sent.
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done);
+    // Something else has saved the file: what was asked for before tells of it no more.
+    void saved(const std::string& key);
     // Calls back with success when the uploads of `key`, the latest of them asked for at `asked`, may be ended.
     using TellOthers = std::function<void(const std::string& key, WallTime asked, StoreDone<void> done)>;
     // Those of a mount that was killed. `tell_others` is not called any more after stop(nullptr).

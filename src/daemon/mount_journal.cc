@@ -329,7 +329,8 @@ UploadIntent MountJournal::intend(const std::string& key, WallTime asked) {
 void MountJournal::intent_answered(const UploadIntent& intent) {
     const std::string line = format("={}\n", intent.number);
     const MutexLock lock(mutex_);
-    if (const auto open = open_.find(format("?{}", intent.number)); open != open_.end()) {
+    const auto open = open_.find(format("?{}", intent.number));
+    if (open != open_.end() && !open->second.ends_with("\n" + line)) {
         open->second += line;
         append(line);
     }

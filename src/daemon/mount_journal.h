@@ -3,10 +3,11 @@
 // place can end it after a kill: uploads, hidden objects, and the records of renames.
 //
 // A lock on the file says that its mount lives. The file is a line an event: "?NUMBER SECONDS KEY" before an upload is
-// asked for, "=NUMBER" when one has begun though an answer was lost, and "!NUMBER" when it is known what became of all
-// that were asked for; "+ID KEY" and "-ID" of uploads, "*ID" in between when another one has saved the file; ">KEY" and
-// "<KEY" of objects; a last line that was torn is passed over, and one of another kind, as a later version's. It is not
-// synced: it survives the process, and of the machine what the kernel had written.
+// asked for, "=NUMBER" when one has begun though an answer was lost, or the file was saved otherwise, and "!NUMBER"
+// when it is known what became of all that were asked for; "+ID KEY" and "-ID" of uploads, "*ID" in between when
+// another one has saved the file; ">KEY" and "<KEY" of objects; a last line that was torn is passed over, and one of
+// another kind, as a later version's. It is not synced: it survives the process, and of the machine what the kernel had
+// written.
 //
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
 #pragma once
@@ -90,7 +91,8 @@ public:
     MountJournal& operator=(const MountJournal&) = delete;
 
     [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked);
-    // Once the upload that has begun is noted: from then on that one tells of the file.
+    // Once the upload that has begun is noted: from then on that one tells of the file. Or once something else has
+    // saved it.
     void intent_answered(const UploadIntent& intent);
     void intent_ended(const UploadIntent& intent);
     void begun(const UploadId& upload);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -131,6 +132,13 @@ TEST_F(GivenUpUploads, AreNoFailureOfAFileThatAnotherOneSaved) {
     EXPECT_EQ(store_.open_uploads(), 0);
 }
 
+TEST_F(GivenUpUploads, AreNoFailureOfAFileThatWasSavedInOneRequest) {
+    give_up();
+    put("run/f.bin");
+    store_.remove("run/f.bin", [](const Status& renamed) { EXPECT_TRUE(renamed); });
+    EXPECT_TRUE(told_by_the_next_mount().empty());
+}
+
 TEST_F(GivenUpUploads, AreNoFailureOfAFileThatWasSavedWhileTheyWereBeingEnded) {
     store_.hold(testing::Operation::kAbortUpload);
     journaled_.abort_upload(begin(), [](const Status& ended) { EXPECT_TRUE(ended); });
@@ -167,6 +175,15 @@ protected:
         store_.release(testing::Operation::kCreateUpload);
         return upload;
     }
+    // The store begins it, and nobody hears of it.
+    void lose(const std::string& key) {
+        Error lost = testing::store_error(EIO, "", 0);
+        lost.outcome_unknown = true;
+        store_.inject({testing::Operation::kCreateUpload, key, lost, 0, 1, true});
+        CreateUploadRequest request;
+        request.key = key;
+        journaled_.create_upload(request, [](const Result<UploadId>& begun) { EXPECT_FALSE(begun); });
+    }
     void save(const UploadId& upload) {
         std::vector<UploadedPart> parts;
         journaled_.upload_part({upload, 1, Payload::from_string("part"), 0},
@@ -198,6 +215,22 @@ TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatWasSaved) {
     store_.remove("run/a.pt.tmp", [](const Status& renamed) { EXPECT_TRUE(renamed); });
     EXPECT_TRUE(told_by_the_next_mount().empty());
     EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatWasSavedAfterEveryAnswerWasLost) {
+    for (const bool is_small : {false, true}) {
+        lose("run/a.pt.tmp");
+        if (is_small) {
+            put("run/a.pt.tmp");
+        } else {
+            save(create("run/a.pt.tmp"));
+        }
+        store_.remove("run/a.pt.tmp", [](const Status& renamed) { EXPECT_TRUE(renamed); });
+        EXPECT_TRUE(told_by_the_next_mount().empty());
+        EXPECT_EQ(store_.open_uploads(), 0);
+    }
+    lose("run/a.pt.tmp");
+    EXPECT_EQ(told_by_the_next_mount(), std::vector<std::string>{"run/a.pt.tmp"}) << "it was not saved after that";
 }
 
 TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatWasGivenUp) {

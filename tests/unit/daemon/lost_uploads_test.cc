@@ -221,6 +221,22 @@ TEST_F(LostUploadsTest, ThoseOfAKilledMountStayWhereThisOneLosesAnAnswerForTheSa
     EXPECT_EQ(store_.open_uploads(), 2);
 }
 
+TEST_F(LostUploadsTest, OfAFileThatIsSavedSinceNobodyIsTold) {
+    of_another_mount();
+    std::vector<StoreDone<void>> waiting;
+    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [&](const std::string& /*key*/, WallTime /*asked*/,
+                                                    StoreDone<void> done) { waiting.push_back(std::move(done)); });
+    lost_.saved(kKey);
+    ASSERT_EQ(waiting.size(), 1U);
+    waiting.front()(failure(EIO, "the record was refused"));
+    pass(minutes(1));
+    timer_.run();
+    EXPECT_EQ(waiting.size(), 1U);
+    pass(seconds(3));
+    timer_.run();
+    EXPECT_EQ(store_.open_uploads(), 0);
+}
+
 TEST_F(LostUploadsTest, OfAllThatWereAskedForAFileOthersAreToldOnce) {
     const WallTime asked = clock_.wall_now();
     std::vector<WallTime> told;
