@@ -6,6 +6,8 @@
 // All mounts have one record of a name. One whose earlier version has been replaced meanwhile writes none: it would
 // take the place of the failure of who replaced it.
 //
+// Changes are in failed_siblings.cc, questions in failed_siblings_questions.cc.
+//
 // Memory is bounded: of more than kMaxFiles, those whose records are in the bucket are remembered there only.
 // Threads: all functions may be called from any thread and return at once; callbacks run without locks held, on any
 // thread.
