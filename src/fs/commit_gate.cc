@@ -86,8 +86,9 @@ Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& 
     }
     std::vector<FailedRecord> failures;
     for (FailedRecord& record : *known) {
+        // What has expired here may count on another mount.
         if (still_failed(record, state_of(record.key, directory, *states), now,
-                         state_.env.write.config.failed_sibling_ttl)) {
+                         time_to_keep(state_.env.write.config.failed_sibling_ttl))) {
             failures.push_back(std::move(record));
         } else if (record.record_etag.empty()) {
             discard(record);
@@ -105,9 +106,14 @@ void CommitGate::move_failures(const std::vector<FailedRecord>& failures, const 
             FailedFile& file = files[index];
             file.key = to + record.key.substr(from.size());
             file.reason = record.reason;
+            if (record.failed != WallTime::max()) {
+                file.since = std::min(record.failed, record.since.value_or(record.failed));
+            }
             file.process = record.process;
-            // A record that does not say is not this machine's either.
-            file.host = record.record_etag.empty() ? "" : record.host.empty() ? "another machine" : record.host;
+            if (!record.record_etag.empty() || record.host != state_.env.host) {
+                // A record that does not say is not this machine's either.
+                file.host = record.host.empty() ? "another machine" : record.host;
+            }
             state_.env.store.head(file.key, [&file, done = std::move(done)](const Result<ObjectInfo>& object) {
                 // The copy of the version that stayed.
                 if (object || object.error().errno_value == ENOENT) {
@@ -158,7 +164,9 @@ Status CommitGate::check_once(const std::string& directory, const std::vector<st
         return failure(evidence.error());
     }
     auto& [failed, unfinished] = *evidence;
-    std::erase_if(failed, [&](const auto& record) { return marker_over(record.key, markers) == nullptr; });
+    std::erase_if(failed, [&](const auto& record) {
+        return marker_over(record.key, markers) == nullptr || counts_only_elsewhere(record, now, ttl);
+    });
     std::erase_if(unfinished, [&](const auto& upload) { return marker_over(upload.upload.key, markers) == nullptr; });
     std::set<std::string> keys = keys_of(failed, directory);
     for (const OpenUpload& upload : unfinished) {
@@ -356,7 +364,9 @@ Status CommitGate::check_record(const FailedRecord& record, const NameState& sta
     const WallTime now = state_.env.clock.wall_now();
     const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
     if (!still_failed(record, state, now, ttl)) {
-        discard(record);
+        if (!still_failed(record, state, now, time_to_keep(ttl))) {
+            discard(record);
+        }
         return {};
     }
     return failure(EIO, format("{} is not committed: {} could not be written on {} ({}); write that file again, or "

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "base/globs.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
@@ -14,14 +15,28 @@ namespace ckptfs::fs {
 
 namespace {
 
+using std::chrono::duration_cast;
+using std::chrono::seconds;
+
 constexpr std::string_view kHost = "host: ";
 constexpr std::string_view kReason = "reason: ";
 constexpr std::string_view kEtagBefore = "etag-before: ";
 constexpr std::string_view kUnanswered = "unanswered: ";
+constexpr std::string_view kSince = "since: ";
+
+// As ckptfs gc keeps what is left, unless it is told otherwise.
+constexpr Milliseconds kKept = std::chrono::hours(24);
 
 constexpr std::array<std::string_view, 5> kTemporaryEndings{".tmp", ".temp", ".part", ".partial", ".incomplete"};
 // mkstemp(3) and its relatives put this many letters and digits behind a dot.
 constexpr std::size_t kRandomLetters = 6;
+
+std::optional<WallTime> parse_time(std::string_view text) {
+    const auto told = whole_number<std::int64_t>(text);
+    const bool is_time =
+        told && *told >= 0 && *told <= duration_cast<seconds>(WallTime::max().time_since_epoch()).count();
+    return is_time ? std::optional(WallTime(seconds(*told))) : std::nullopt;
+}
 
 }  // namespace
 
@@ -32,6 +47,9 @@ std::string record_text(const FailedRecord& record) {
     }
     for (const std::string& write_id : record.unanswered) {
         text += format("{}{}\n", kUnanswered, escaped(write_id));
+    }
+    if (record.since) {
+        text += format("{}{}\n", kSince, duration_cast<seconds>(record.since->time_since_epoch()).count());
     }
     // The last, because it may be longer than what is read of a record.
     return text + format("{}{}\n", kReason, escaped(record.reason));
@@ -51,6 +69,8 @@ FailedRecord parse_record(std::string_view text) {
             record.etag_before = line.substr(kEtagBefore.size());
         } else if (line.starts_with(kUnanswered)) {
             record.unanswered.emplace_back(line.substr(kUnanswered.size()));
+        } else if (line.starts_with(kSince)) {
+            record.since = parse_time(line.substr(kSince.size()));
         }
     }
     return record;
@@ -101,7 +121,8 @@ bool is_left_by_failed(const std::vector<std::string>& unanswered, const ObjectI
 }
 
 bool still_failed(const FailedRecord& record, const NameState& state, WallTime now, Milliseconds ttl) {
-    if (now - record.failed > ttl || state.directory_made > record.failed) {
+    if (now - std::min(record.failed, record.since.value_or(record.failed)) > ttl ||
+        state.directory_made > record.failed) {
         return false;
     }
     if (!state.object || is_left_by_failed(record.unanswered, *state.object)) {
@@ -110,6 +131,15 @@ bool still_failed(const FailedRecord& record, const NameState& state, WallTime n
     // Within one second only the version tells, and of a large object the time is that at which its upload began.
     const bool another_version = record.etag_before && *record.etag_before != state.object->etag;
     return !another_version && state.object->last_modified <= record.failed;
+}
+
+Milliseconds time_to_keep(Milliseconds ttl) {
+    return std::max(ttl, kKept);
+}
+
+bool counts_only_elsewhere(const FailedRecord& record, WallTime now, Milliseconds ttl) {
+    const auto age = now - record.failed;
+    return !record.record_etag.empty() && age > ttl && age <= time_to_keep(ttl);
 }
 
 bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,

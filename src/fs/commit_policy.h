@@ -31,6 +31,8 @@ struct FailedRecord {
     std::vector<std::string> unanswered{};
     // When the record was written.
     WallTime failed{};
+    // When the file failed, where its record was written later: its directory was renamed since.
+    std::optional<WallTime> since{};
     // That failed to write it, where it was one of this mount.
     pid_t process = 0;
     // Of the record as another mount has written it; empty where it is this mount's own.
@@ -73,6 +75,10 @@ struct NameState {
 [[nodiscard]] bool is_left_by_failed(const std::vector<std::string>& unanswered, const ObjectInfo& object);
 // False once the file was written again, its directory was made anew, or `ttl` has passed.
 [[nodiscard]] bool still_failed(const FailedRecord& record, const NameState& state, WallTime now, Milliseconds ttl);
+// Every mount has a `ttl` of its own: for how long a record is kept that counts on another, if not on this one.
+[[nodiscard]] Milliseconds time_to_keep(Milliseconds ttl);
+// Whether this record of another mount has expired on this one, by its age alone, and is kept all the same.
+[[nodiscard]] bool counts_only_elsewhere(const FailedRecord& record, WallTime now, Milliseconds ttl);
 // Whether an upload that another mount began may still be a file in the making; false for what a dead mount left and
 // another writer wrote again since, and for what is older than `ttl`.
 [[nodiscard]] bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,

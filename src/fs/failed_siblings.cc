@@ -228,6 +228,7 @@ void FailedSiblings::directory_renamed(const std::string& old_directory, const s
             const auto there = entries_.find(new_directory + each->first.substr(old_directory.size()));
             if (!each->second.cleared && (there == entries_.end() || there->second.cleared)) {
                 moved.push_back(each->second.file);
+                moved.back().since = moved.back().since.value_or(each->second.failed);
             }
         }
     }
@@ -278,12 +279,7 @@ void FailedSiblings::settle(Entries::iterator found) {
 }
 
 void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
-    FailedRecord record;
-    record.host = host_of(entry);
-    record.reason = entry.file.reason;
-    record.etag_before = entry.file.etag_before;
-    record.unanswered = entry.file.unanswered;
-    outbox_.add([this, key, failure_number = entry.failure_number, record = std::move(record)] {
+    outbox_.add([this, key, failure_number = entry.failure_number, record = record_of(entry)] {
         if (!record.etag_before) {
             put_record(key, failure_number, record_text(record));
             return;
@@ -382,6 +378,17 @@ void FailedSiblings::start_ticking() {
     }
 }
 
+// The record of what failed on another mount, in a directory that was renamed here, stays: it may count there for
+// longer.
+void FailedSiblings::expire(Entry& entry) {
+    const bool is_anothers = !entry.file.host.empty();
+    if (entry.cleared || (is_anothers && !entry.recorded)) {
+        return;
+    }
+    entry.cleared = true;
+    entry.may_exist = entry.may_exist && !is_anothers;
+}
+
 void FailedSiblings::tick() {
     MutexLock lock(mutex_);
     ticking_ = false;
@@ -389,7 +396,7 @@ void FailedSiblings::tick() {
     for (auto each = entries_.begin(); each != entries_.end();) {
         const auto entry = each++;
         if (now - entry->second.failed_at > place_.ttl) {
-            entry->second.cleared = true;
+            expire(entry->second);
         }
         if (entry->second.next_try <= now) {
             settle(entry);

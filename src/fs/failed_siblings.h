@@ -48,6 +48,8 @@ struct FailedFile {
     std::string host{};
     // Commits of it that failed: what one of them has left all the same is not what another has written.
     std::vector<std::string> unanswered{};
+    // When it failed, where that is not now.
+    std::optional<WallTime> since{};
 };
 
 // A rename that succeeded.
@@ -148,6 +150,7 @@ private:
     void clear_entry(Entries::iterator entry, std::function<void()> then) REQUIRES(mutex_);
     void make_room() REQUIRES(mutex_);
     void start_ticking() REQUIRES(mutex_);
+    void expire(Entry& entry) REQUIRES(mutex_);
     [[nodiscard]] bool all_recorded() const REQUIRES(mutex_);
     void answer_if_all_recorded() REQUIRES(mutex_);
     [[nodiscard]] Entries::iterator retried_by(const RenamedFile& renamed) REQUIRES(mutex_);

@@ -21,8 +21,16 @@ std::vector<FailedRecord> FailedSiblings::below(const std::string& directory) co
 }
 
 FailedRecord FailedSiblings::record_of(const Entry& entry) const {
-    return FailedRecord{entry.file.key,        host_of(entry), entry.file.reason,  entry.file.etag_before,
-                        entry.file.unanswered, entry.failed,   entry.file.process, ""};
+    FailedRecord record;
+    record.key = entry.file.key;
+    record.host = host_of(entry);
+    record.reason = entry.file.reason;
+    record.etag_before = entry.file.etag_before;
+    record.unanswered = entry.file.unanswered;
+    record.failed = entry.failed;
+    record.since = entry.file.since;
+    record.process = entry.file.process;
+    return record;
 }
 
 UnwrittenFiles FailedSiblings::unwritten(std::size_t most) const {

@@ -79,6 +79,25 @@ TEST(StillFailed, NotForEver) {
     EXPECT_FALSE(still_failed(record(""), {}, kFailed + kTtl + seconds(1), kTtl));
 }
 
+TEST(StillFailed, ForNoLongerWhereItsDirectoryWasRenamed) {
+    FailedRecord moved = record("");
+    moved.since = kFailed - hours(2);
+    EXPECT_FALSE(still_failed(moved, {}, kNow, kTtl));
+    EXPECT_TRUE(still_failed(moved, {}, kNow, hours(3)));
+    moved.since = kFailed + hours(2);
+    EXPECT_FALSE(still_failed(moved, {}, kFailed + kTtl + seconds(1), kTtl)) << "no record tells of the future";
+}
+
+TEST(CountsOnlyElsewhere, WhatAnotherMountHasWrittenForADay) {
+    FailedRecord others = record("");
+    EXPECT_FALSE(counts_only_elsewhere(others, kFailed + hours(2), kTtl)) << "this mount's own";
+    others.record_etag = "\"1\"";
+    EXPECT_FALSE(counts_only_elsewhere(others, kFailed + kTtl, kTtl));
+    EXPECT_TRUE(counts_only_elsewhere(others, kFailed + hours(2), kTtl));
+    EXPECT_FALSE(counts_only_elsewhere(others, kFailed + hours(25), kTtl));
+    EXPECT_FALSE(counts_only_elsewhere(others, kFailed + hours(25), hours(30)));
+}
+
 TEST(IsInTheMaking, UntilTheFileIsThereOrItIsOld) {
     OpenUpload upload;
     upload.initiated = kFailed;
@@ -102,6 +121,9 @@ TEST(RecordText, SaysWhatItWasGiven) {
     EXPECT_EQ(read.reason, "a line\\x0aand what looks like\\x0ahost: another");
     EXPECT_EQ(read.etag_before, "\"1\"");
     EXPECT_EQ(read.unanswered, written.unanswered);
+    EXPECT_FALSE(read.since);
+    written.since = kFailed - seconds(7);
+    EXPECT_EQ(parse_record(record_text(written)).since, kFailed - seconds(7));
     EXPECT_EQ(parse_record(record_text(record(""))).etag_before, "");
 }
 
@@ -122,6 +144,9 @@ TEST(RecordText, ThatIsEmptyOrStrangeSaysNothing) {
         const FailedRecord read = parse_record(text);
         EXPECT_EQ(read.host + read.reason, "") << text;
         EXPECT_FALSE(read.etag_before) << text;
+    }
+    for (const char* text : {"since: \n", "since: soon\n", "since: -1\n", "since: 9223372036854775807\n"}) {
+        EXPECT_FALSE(parse_record(text).since) << text;
     }
 }
 
