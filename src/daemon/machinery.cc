@@ -162,7 +162,17 @@ void Machinery::end_leftover_uploads() {
     end_leftovers_of_mounts(std::exchange(leftovers_, {}));
 }
 
+// Before their journals go: ours has them from then on.
+void Machinery::recall_failures(std::vector<Leftovers>& leftovers) {
+    for (Leftovers& leftover : leftovers) {
+        for (const UntoldFailure& each : std::exchange(leftover.begun.failures, {})) {
+            fs_->recall_failure(each.key, each.record);
+        }
+    }
+}
+
 void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers) {
+    recall_failures(leftovers);
     const std::string records = config_.store.prefix + std::string(kRenamesPrefix);
     std::vector<std::string> renames;
     std::vector<UploadIntent> intents;
@@ -203,9 +213,18 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
     ObjectStore& store = journaled_store();
     write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
     read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
+    fs::FailureNotes notes;
+    if (journal_ != nullptr) {
+        notes.begun = [this](const std::string& key, const std::string& record) {
+            journal_->failure_begun(key, record);
+        };
+        notes.ended = [this](const std::string& key) { journal_->failure_ended(key); };
+    }
     // What the store has dated is compared with its own time.
     fs_ = fs::FileSystem::create({store, *blocking_, client_->clock(), *timer_, processes_, kernel_cache, *codec_,
-                                  *write_, *read_, config_.names, config_.store.prefix, host_name()});
+                                  *write_, *read_, config_.names, config_.store.prefix, host_name(), std::move(notes)});
+    // No request may come before: it could be the rename of a marker.
+    recall_failures(leftovers_);
     if (!config_.names.read_only) {
         heartbeat_ = std::make_unique<Heartbeat>(
             Heartbeat::Environment{client_->store(), *timer_, client_->clock(), random_numbers()},

@@ -68,6 +68,7 @@ private:
     Status start();
     ObjectStore& journaled_store();
     void watch_for_leftovers(const std::string& directory, const std::string& place);
+    void recall_failures(std::vector<Leftovers>& leftovers);
     void end_leftovers_of_mounts(std::vector<Leftovers> leftovers);
     void release_unused_memory();
 

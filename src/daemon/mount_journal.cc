@@ -75,6 +75,7 @@ struct OpenLines {
     // Of these uploads.
     std::set<std::string> made_good;
     std::set<std::string> objects;
+    std::map<std::string, std::string> failures;
 };
 
 void parse_line(std::string_view line, OpenLines& open) {
@@ -102,6 +103,10 @@ void parse_line(std::string_view line, OpenLines& open) {
         open.objects.insert(decoded(line.substr(1)));
     } else if (line.starts_with('<')) {
         open.objects.erase(decoded(line.substr(1)));
+    } else if (line.starts_with('@') && space != std::string_view::npos) {
+        open.failures[decoded(line.substr(1, space - 1))] = decoded(line.substr(space + 1));
+    } else if (line.starts_with('~')) {
+        open.failures.erase(decoded(line.substr(1)));
     }
 }
 
@@ -226,6 +231,9 @@ JournalContents parse_journal(std::string_view text) {
         contents.intents.push_back(std::move(intent));
     }
     contents.objects.assign(open.objects.begin(), open.objects.end());
+    for (auto& [key, record] : open.failures) {
+        contents.failures.push_back({key, std::move(record)});
+    }
     return contents;
 }
 
@@ -369,6 +377,21 @@ void MountJournal::object_begun(const std::string& key) {
 
 void MountJournal::object_ended(const std::string& key) {
     note_ended(">" + key, format("<{}\n", encoded(key)));
+}
+
+void MountJournal::failure_begun(const std::string& key, const std::string& record) {
+    const std::string line = format("@{} {}\n", encoded(key), encoded(record));
+    const MutexLock lock(mutex_);
+    std::string& open = open_["@" + key];
+    if (open != line) {
+        open = line;
+        append(line);
+        shorten();
+    }
+}
+
+void MountJournal::failure_ended(const std::string& key) {
+    note_ended("@" + key, format("~{}\n", encoded(key)));
 }
 
 void MountJournal::note_begun(const std::string& what, const std::string& line) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a mount has begun and not ended, in a file of its own, so that the next mount of the same source at the same
-// place can end it after a kill: uploads, hidden objects, and the records of renames.
+// place can end it after a kill: uploads, hidden objects, and the records of renames. And which files have failed of
+// which other mounts could not be told yet, for the next mount to tell.
 //
 // A lock on the file says that its mount lives. The file is a line an event: "?NUMBER SECONDS KEY" before an upload is
 // asked for, "=NUMBER" when one has begun though an answer was lost, or the file was saved otherwise, and "!NUMBER"
 // when it is known what became of all that were asked for; "+ID KEY" and "-ID" of uploads, "*ID" in between when
-// another one has saved the file; ">KEY" and "<KEY" of objects; a last line that was torn is passed over, and one of
-// another kind, as a later version's. It is not synced: it survives the process, and of the machine what the kernel had
+// another one has saved the file; ">KEY" and "<KEY" of objects; "@KEY RECORD" of a file that failed, the last one
+// counts, and "~KEY" when others know or it was made good. A last line that was torn is passed over, and one of another
+// kind, as a later version's. It is not synced: it survives the process, and of the machine what the kernel had
 // written.
 //
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
@@ -50,15 +52,22 @@ struct UploadIntent {
     bool file_ended = false;
 };
 
+struct UntoldFailure {
+    std::string key;
+    // As FileSystem::recall_failure() takes it.
+    std::string record;
+};
+
 struct JournalContents {
     std::vector<UploadIntent> intents;
     std::vector<UploadId> uploads;
     // Given up before another upload saved their files: they are to be ended, and no file has failed.
     std::vector<UploadId> made_good;
     std::vector<std::string> objects;
+    std::vector<UntoldFailure> failures;
 
     [[nodiscard]] std::size_t size() const {
-        return intents.size() + uploads.size() + made_good.size() + objects.size();
+        return intents.size() + uploads.size() + made_good.size() + objects.size() + failures.size();
     }
 };
 [[nodiscard]] JournalContents parse_journal(std::string_view text);
@@ -103,6 +112,9 @@ public:
     // One that only this mount knows; a second call makes no difference.
     void object_begun(const std::string& key);
     void object_ended(const std::string& key);
+    // A file, of which other mounts are not told yet.
+    void failure_begun(const std::string& key, const std::string& record);
+    void failure_ended(const std::string& key);
     [[nodiscard]] const std::string& path() const { return path_; }
 
 private:

@@ -31,7 +31,7 @@ struct FailedRecord {
     std::vector<std::string> unanswered{};
     // When the record was written.
     WallTime failed{};
-    // When the file failed, where its record was written later: its directory was renamed since.
+    // When the file failed, where its record was written later: its directory was renamed since, or its mount ended.
     std::optional<WallTime> since{};
     // That failed to write it, where it was one of this mount.
     pid_t process = 0;

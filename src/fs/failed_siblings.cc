@@ -41,8 +41,8 @@ bool add_unanswered(std::vector<std::string>& ids, const std::vector<std::string
 
 }  // namespace
 
-FailedSiblings::FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place)
-    : store_(store), clock_(clock), timer_(timer), place_(std::move(place)) {}
+FailedSiblings::FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place, FailureNotes notes)
+    : store_(store), clock_(clock), timer_(timer), place_(std::move(place)), notes_(std::move(notes)) {}
 
 FailedSiblings::~FailedSiblings() {
     Timer::Id tick = 0;
@@ -103,6 +103,8 @@ void FailedSiblings::add(FailedFile file) {
             log_warning(escaped(key) + ": other mounts cannot be told that it failed, the key is too long");
         });
         entry.recorded = true;
+    } else {
+        note(entry);
     }
     settle(found);
     make_room();
@@ -248,8 +250,25 @@ void FailedSiblings::directory_renamed(const std::string& old_directory, const s
 
 // --- the bucket
 
+// Before the store is asked, which may take longer than this process lives.
+void FailedSiblings::note(Entry& entry) {
+    entry.noted = true;
+    FailedRecord record = record_of(entry);
+    record.since = record.since.value_or(record.failed);
+    outbox_.add([this, key = entry.file.key, text = record_text(record)] { notes_.begun(key, text); });
+}
+
+void FailedSiblings::end_note(Entry& entry) {
+    if (std::exchange(entry.noted, false)) {
+        outbox_.add([this, key = entry.file.key] { notes_.ended(key); });
+    }
+}
+
 void FailedSiblings::settle(Entries::iterator found) {
     Entry& entry = found->second;
+    if (entry.cleared || entry.recorded) {
+        end_note(entry);
+    }
     if (entry.in_flight) {
         return;
     }
@@ -365,6 +384,7 @@ void FailedSiblings::make_room() {
         outbox_.add([key = forgotten->first] {
             log_error(escaped(key) + " failed and is no longer tracked: too many files have failed");
         });
+        end_note(forgotten->second);
         entries_.erase(forgotten);
     }
 }

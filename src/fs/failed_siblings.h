@@ -27,6 +27,7 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "fs/commit_policy.h"
+#include "fs/failure_notes.h"
 
 namespace ckptfs::fs {
 
@@ -70,7 +71,7 @@ public:
     static constexpr Milliseconds kTick{5'000};
     static constexpr std::size_t kMaxFiles = 10'000;
 
-    FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place);
+    FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place, FailureNotes notes);
     ~FailedSiblings();
     FailedSiblings(const FailedSiblings&) = delete;
     FailedSiblings& operator=(const FailedSiblings&) = delete;
@@ -126,6 +127,8 @@ private:
         int failure_number = 0;
         bool cleared = false;
         bool looked_at = false;
+        // In FailureNotes.
+        bool noted = false;
         // The bucket holds this record; it may hold one of this key.
         bool recorded = false;
         bool may_exist = false;
@@ -142,6 +145,8 @@ private:
         return entry.file.host.empty() ? place_.host : entry.file.host;
     }
 
+    void note(Entry& entry) REQUIRES(mutex_);
+    void end_note(Entry& entry) REQUIRES(mutex_);
     void settle(Entries::iterator entry) REQUIRES(mutex_);
     void write_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
     void put_record(const std::string& key, int failure_number, const std::string& text);
@@ -164,6 +169,7 @@ private:
     Clock& clock_;
     Timer& timer_;
     const RecordPlace place_;
+    const FailureNotes notes_;
 
     mutable Mutex mutex_;
     Outbox outbox_ GUARDED_BY(mutex_);

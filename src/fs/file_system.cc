@@ -219,6 +219,7 @@ public:
     void record_unfinished(UnfinishedFile file, Reply<void> reply) override {
         unfinished_.record(std::move(file), std::move(reply));
     }
+    void recall_failure(const std::string& key, const std::string& record) override { unfinished_.recall(key, record); }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
     [[nodiscard]] std::vector<ReadProgress> reads() const override { return open_files_.reads(); }
     [[nodiscard]] FileStatistics statistics() const override {

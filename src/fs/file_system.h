@@ -17,6 +17,7 @@
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
 #include "fs/commit_policy.h"
+#include "fs/failure_notes.h"
 #include "fs/file_counters.h"
 #include "fs/file_operations.h"
 #include "fs/kernel_cache.h"
@@ -65,6 +66,7 @@ struct FileSystemEnvironment {
     std::string prefix;
     // This machine, as others are told of it.
     std::string host{};
+    FailureNotes failure_notes{};
 };
 
 class FileSystem : public FileOperations {
@@ -82,6 +84,9 @@ public:
     // To be called before what such a mount left of a file is removed, and that only on success: other mounts are
     // told that the file was not finished, unless it was written again since.
     virtual void record_unfinished(UnfinishedFile file, Reply<void> reply) = 0;
+    // A file that failed on such a mount before others could be told, as it was noted: others are told, unless it was
+    // written again since.
+    virtual void recall_failure(const std::string& key, const std::string& record) = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
     [[nodiscard]] virtual std::vector<ReadProgress> reads() const = 0;
     [[nodiscard]] virtual FileStatistics statistics() const = 0;

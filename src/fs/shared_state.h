@@ -27,7 +27,7 @@ struct SharedState {
         : env(std::move(environment)),
           contents(env.store, env.codec),
           failed(env.store, env.clock, env.timer,
-                 RecordPlace{env.prefix, env.host, env.write.config.failed_sibling_ttl}),
+                 RecordPlace{env.prefix, env.host, env.write.config.failed_sibling_ttl}, env.failure_notes),
           deletes(std::make_shared<DeleteConditions>(env.store, env.blocking, env.clock, env.prefix)),
           mounted(env.clock.wall_now()) {}
 

@@ -33,6 +33,23 @@ void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
     });
 }
 
+void UnfinishedFiles::recall(const std::string& key, const std::string& record) {
+    // What has failed here since, or was made good, is newer.
+    if (may_be_missing(key, state_.env.write.config) || state_.failed.knows(key)) {
+        return;
+    }
+    FailedRecord told = parse_record(record);
+    FailedFile file;
+    file.key = key;
+    file.reason = std::move(told.reason);
+    file.etag_before = std::move(told.etag_before);
+    // Its process has ended: any can make good for it.
+    file.host = told.host == state_.env.host ? "" : std::move(told.host);
+    file.unanswered = std::move(told.unanswered);
+    file.since = told.since;
+    state_.failed.add(std::move(file));
+}
+
 void UnfinishedFiles::find_beginning(const UnfinishedFile& file, Reply<std::optional<WallTime>> reply) {
     if (file.asked) {
         reply(file.asked);

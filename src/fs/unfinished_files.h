@@ -27,6 +27,8 @@ public:
     // May be asked again for a file. Success where other mounts know, or have nothing to know: what is left of the file
     // may be removed.
     void record(UnfinishedFile file, Reply<void> reply);
+    // Returns at once; until others know of it, this mount does.
+    void recall(const std::string& key, const std::string& record);
 
 private:
     // Of what is left: when its upload was begun, or the hidden object written; empty where it is not there any more.

@@ -86,6 +86,7 @@ public:
     void drain(Reply<void> reply) override;
     void end_renames(const std::vector<std::string>& /*record_keys*/) override {}
     void record_unfinished(UnfinishedFile /*file*/, Reply<void> reply) override { reply({}); }
+    void recall_failure(const std::string& /*key*/, const std::string& /*record*/) override {}
     void disconnected() override { disconnected_ = true; }
     [[nodiscard]] bool is_disconnected() const { return disconnected_; }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override;

@@ -263,6 +263,27 @@ TEST_F(MountJournalTest, KeepsTheIntentsOfAKilledMountUntilOthersAreTold) {
     EXPECT_EQ(parse_journal(content_of(made->path())).size(), 0U);
 }
 
+TEST_F(MountJournalTest, HoldsWhichFailuresOthersWereNotToldOf) {
+    auto made = journal();
+    made->failure_begun("run/a b.pt", "host: node7\n");
+    made->failure_begun("run/a b.pt", "host: node7\nreason: no room 100%\n");
+    made->failure_begun("run/c.pt", "host: node7\n");
+    for (int i = 0; i < 10'000; ++i) {
+        made->failure_begun("run/d.pt", "reason: " + std::to_string(i) + "\n");
+        made->failure_ended("run/d.pt");
+    }
+    made->failure_ended("run/c.pt");
+    EXPECT_LT(fs::file_size(made->path()), 300U << 10);
+    made.reset();
+    const auto leftovers = take_leftovers(directory_, "place");
+    ASSERT_EQ(leftovers.size(), 1U);
+    const std::vector<UntoldFailure>& failures = leftovers[0].begun.failures;
+    ASSERT_EQ(failures.size(), 1U);
+    EXPECT_EQ(leftovers[0].begun.size(), 1U);
+    EXPECT_EQ(failures[0].key, "run/a b.pt");
+    EXPECT_EQ(failures[0].record, "host: node7\nreason: no room 100%\n");
+}
+
 TEST_F(MountJournalTest, OfAnUploadThatWasMadeGoodNothingIsLeftOnceItHasEnded) {
     const JournalContents contents = parse_journal("+id1 a\n*id1\n+id2 b\n*id2\n-id2\n*id9\n+id3 c\n");
     ASSERT_EQ(contents.made_good.size(), 1U);

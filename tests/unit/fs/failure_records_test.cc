@@ -96,5 +96,110 @@ TEST_F(FailureRecordsTest, WhatMovedWithItsDirectoryStaysAfterTheTimeOfWhoRename
     EXPECT_EQ(commit(hours(1), lookup("done")->node), EIO);
 }
 
+// A mount that is killed, and the next one here.
+class NotedFailuresTest : public FailureRecordsTest {
+protected:
+    NotedFailuresTest() {
+        turn_store_to(Milliseconds(0));
+        begin_mount();
+    }
+    void begin_mount() {
+        FailureNotes notes;
+        notes.begun = [noted = noted](const std::string& key, const std::string& record) { (*noted)[key] = record; };
+        notes.ended = [noted = noted](const std::string& key) { noted->erase(key); };
+        fs = make_mount("here", std::move(notes));
+        step = lookup("step")->node;
+    }
+    // Other mounts cannot be told of it before the store recovers.
+    void fail(const std::string& name = "shard") {
+        store.inject({Operation::kPut, "p/step/" + name, store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 100, false});
+        const HandleId handle = create(name, O_WRONLY, step)->opened.handle;
+        ASSERT_TRUE(write(handle, 0, "content"));
+        EXPECT_EQ(errno_of(close(handle)), EIO);
+    }
+    void kill_and_begin_anew() {
+        const std::map<std::string, std::string> before = std::exchange(*noted, {});
+        begin_mount();
+        for (const auto& [key, record] : before) {
+            fs->recall_failure(key, record);
+        }
+    }
+    void recover() {
+        store.clear_faults();
+        clock.advance(FailedSiblings::kTick);
+        timer.run(FailedSiblings::kTick);
+    }
+
+    // It may outlive the test with the mount.
+    const std::shared_ptr<std::map<std::string, std::string>> noted =
+        std::make_shared<std::map<std::string, std::string>>();
+};
+
+TEST_F(NotedFailuresTest, AreThoseThatOthersAreNotToldOf) {
+    fail();
+    EXPECT_EQ(noted->count("p/step/shard"), 1U);
+    recover();
+    EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
+    EXPECT_TRUE(noted->empty());
+}
+
+TEST_F(NotedFailuresTest, AreNoneOfWhatWasMadeGood) {
+    fail();
+    const HandleId handle = create("shard", O_WRONLY, step)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "again") && close(handle));
+    EXPECT_TRUE(noted->empty());
+}
+
+TEST_F(NotedFailuresTest, HoldMarkersBackOnTheNextMountAndThenOnAll) {
+    fail();
+    kill_and_begin_anew();
+    EXPECT_EQ(commit(hours(1), step), EIO);
+    EXPECT_EQ(noted->count("p/step/shard"), 1U) << "the next may be killed as well";
+    recover();
+    EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
+    EXPECT_NE(store.content(kRecord).find("AccessDenied"), std::string::npos) << store.content(kRecord);
+    EXPECT_TRUE(noted->empty());
+    switch_mounts();
+    EXPECT_EQ(commit(hours(1), lookup("step")->node), EIO);
+}
+
+TEST_F(NotedFailuresTest, HoldNothingBackOfAFileThatWasSavedSince) {
+    fail();
+    store.put_object("p/step/shard", "what another mount has saved since");
+    kill_and_begin_anew();
+    EXPECT_EQ(commit(hours(1), step), 0);
+    EXPECT_TRUE(noted->empty());
+    EXPECT_FALSE(store.exists(kRecord));
+}
+
+// Two hours ago.
+TEST_F(NotedFailuresTest, CountFromWhenTheFileFailed) {
+    fs->recall_failure("p/step/shard", "host: here\nreason: no room\netag-before: \nsince: 1699992800\n");
+    EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
+    switch_mounts();
+    const NodeId there = lookup("step")->node;
+    EXPECT_EQ(commit(hours(1), there), 0);
+    EXPECT_EQ(commit(hours(3), there), EIO);
+}
+
+// A daemon that finished beside this mount was killed then.
+TEST_F(NotedFailuresTest, AreNotOfWhatHasFailedHereSince) {
+    const NodeId node = lookup("step")->node;
+    store.put_object("p/step/shard", "what another mount has saved since");
+    store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 100, false});
+    store.inject({Operation::kPut, "p/step/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const Result<OpenedFile> opened = open(lookup("shard", node)->node, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(opened && write(opened->handle, 0, "content"));
+    EXPECT_EQ(errno_of(close(opened->handle)), EIO);
+    fs->recall_failure("p/step/shard", "host: here\nreason: no room\netag-before: \n");
+    EXPECT_EQ(commit(hours(1), node), EIO);
+}
+
+TEST_F(NotedFailuresTest, AreNotOfWhatMayBeMissingByNow) {
+    fs->recall_failure("p/step/train.log", "host: here\nreason: no room\netag-before: \n");
+    EXPECT_EQ(fs->unwritten(1).count, 0U);
+}
+
 }  // namespace
 }  // namespace ckptfs::fs

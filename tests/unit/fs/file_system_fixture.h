@@ -151,11 +151,12 @@ protected:
     explicit FileSystemTest(std::uint64_t table_memory = std::numeric_limits<std::uint64_t>::max())
         : codec(std::move(*make_codec({"none", {}}, table_memory))), fs(make_mount("here")) {}
 
-    std::unique_ptr<FileSystem> make_mount(const std::string& host) {
+    std::unique_ptr<FileSystem> make_mount(const std::string& host, FailureNotes notes = {}) {
         NameConfig names;
         names.metadata_ttl = Milliseconds(1000);
         return FileSystem::create(FileSystemEnvironment{store, *blocking, clock, timer, processes, kernel_cache, *codec,
-                                                        write_environment, read_environment, names, "p/", host});
+                                                        write_environment, read_environment, names, "p/", host,
+                                                        std::move(notes)});
     }
     // What is called from now on is called on another mount of the same prefix; the next time, on the first one again.
     void switch_mounts() {
