@@ -16,7 +16,7 @@ constexpr const char* kRecord = "p/.ckptfs/failed/new/shard";
 
 class MovedFailuresTest : public FileSystemTest {
 protected:
-    FailedSiblings failed{store, clock, timer, {"p/", "here", WriteConfig().failed_sibling_ttl}};
+    FailedSiblings failed{store, clock, timer, {"p/", "here", WriteConfig().failed_sibling_ttl}, {}};
 
     // Until the rename holds its decision back.
     std::future<Status> rename_up_to_its_decision() {
