@@ -193,6 +193,9 @@ struct RemoveRequest {
     // Removes only this version: another one stays, and answers 412, errno ESTALE. Stores that do not know conditional
     // deletes pass over it.
     std::string if_match;
+    // Asked before each attempt, on any thread, until the removal has ended: once it says no, nothing more is sent, and
+    // the removal fails.
+    std::function<bool()> may_send;
 };
 
 struct DeleteFailure {

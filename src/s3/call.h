@@ -51,6 +51,8 @@ struct Call {
     // Ends with the error as soon as an attempt may have taken effect unseen; the caller looks, and may resume().
     bool stops_when_outcome_unknown = false;
 
+    // Asked before each attempt, where the time for the request may pass while it waits; after a no the call fails.
+    std::function<bool()> may_send;
     // Runs in the place of each further attempt, when its wait is over, where the request is right only for what its
     // caller has seen of the store: looks anew, then sends the call again, or ends it. Must not wait.
     std::function<void(const std::shared_ptr<Call>&)> before_retry;

@@ -99,11 +99,17 @@ private:
         add_checksum(request, digest);
         auto call = std::make_shared<Call>();
         call->request = std::move(request);
+        call->may_send = [self = shared_from_this()] { return self->may_send(); };
         call->accept = [self = shared_from_this()](const HttpResponse& response) { return self->read(response); };
         call->done = [self = shared_from_this(), retry = call->retry](Result<HttpResponse> outcome) {
             self->batch_answered(std::move(outcome), *retry);
         };
         sender_->send(call);
+    }
+
+    [[nodiscard]] bool may_send() const {
+        return std::all_of(together_.begin(), together_.end(),
+                           [](const RemoveRequest& request) { return !request.may_send || request.may_send(); });
     }
 
     // A failed key fails the whole request for the sender, which retries it with backoff; keys that were deleted
@@ -225,6 +231,7 @@ private:
         auto call = std::make_shared<Call>();
         call->request = delete_request(request);
         call->retry = retry_;
+        call->may_send = request_.may_send;
         if (sent == SentCondition::kNotAtAll && !request_.if_match.empty()) {
             call->before_retry = [self = shared_from_this()](const SharedCall& failed) {
                 self->look([self, failed] { self->sender_->send(failed); });

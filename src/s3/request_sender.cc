@@ -199,6 +199,10 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
         settle(call, attempt, failure(transport_error(*call, bucket_, std::move(credentials.error()))));
         return;
     }
+    if (call->may_send && !call->may_send()) {
+        settle(call, attempt, failure(no_longer_wanted(*call)));
+        return;
+    }
     call->credentials = std::move(*credentials);
     call->sent_at = clock_.now();
     call->attempt_timeout = attempt_timeout(
@@ -335,6 +339,13 @@ Error RequestSender::canceled(const Call& call) const {
     error.errno_value = ECANCELED;
     error.outcome_unknown = call.retry->outcome_unknown;
     error.message = request_name(call.request.operation, bucket_, call.request.key) + ": canceled";
+    return error;
+}
+
+Error RequestSender::no_longer_wanted(const Call& call) const {
+    Error error;
+    error.message = request_name(call.request.operation, bucket_, call.request.key) +
+                    ": not sent, because another mount may have taken over what it was for";
     return error;
 }
 

@@ -124,6 +124,7 @@ private:
     void wake_delayed(WaitNumber wait);
     void finish(const SharedCall& call, Result<HttpResponse> outcome);
     [[nodiscard]] Error canceled(const Call& call) const;
+    [[nodiscard]] Error no_longer_wanted(const Call& call) const;
 
     void watch_reads() REQUIRES(mutex_);
     void look_for_late_reads();

@@ -266,6 +266,27 @@ TEST_F(Deletes, OneRefusalOfAConditionIsNotHowTheStoreIs) {
     }
 }
 
+// Whoever asked for it may be overtaken by another mount while it waits to be tried again.
+TEST_F(Deletes, WhatIsNoLongerWantedIsNotSentAgain) {
+    bool wanted = true;
+    transport_.answer_with([&wanted](const HttpRequest&) {
+        wanted = false;
+        return refusal(500, "InternalError");
+    });
+    RemoveRequest request("a", "\"x\"");
+    request.may_send = [&wanted] { return wanted; };
+    const auto alone = remove(request);
+    ASSERT_FALSE(alone.value());
+    EXPECT_EQ(alone->error().errno_value, EIO);
+    EXPECT_TRUE(alone->error().outcome_unknown);
+    EXPECT_EQ(asked().size(), 1U);
+    wanted = true;
+    EXPECT_FALSE(remove_many({"b", request}).value());
+    EXPECT_EQ(asked().size(), 2U);
+    EXPECT_FALSE(remove_many({request}).value()) << "not wanted from the beginning";
+    EXPECT_EQ(asked().size(), 2U);
+}
+
 TEST_F(Deletes, AVersionThatIsNotThereIsTold) {
     transport_.answer_with([](const HttpRequest&) { return refusal(412, "PreconditionFailed"); });
     EXPECT_EQ(remove({"a", "\"x\""}).value().error().errno_value, ESTALE);
