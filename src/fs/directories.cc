@@ -155,7 +155,7 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name, const O
         }
     }
     if (!marker.empty()) {
-        if (const Status removed = remove_version(state_.env.store, list.prefix, marker); !removed) {
+        if (const Status removed = remove_version(state_.env.store, {list.prefix, marker}); !removed) {
             return removed;
         }
     }

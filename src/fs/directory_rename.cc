@@ -155,8 +155,7 @@ Status DirectoryRename::hide_destination() {
 }
 
 Status DirectoryRename::copy() {
-    return copy_tree(
-        store_, sources_, move_.source, move_.destination, [this] { return !record_.lost(); }, copies_);
+    return copy_tree(store_, sources_, move_.source, move_.destination, while_held(), copies_);
 }
 
 Status DirectoryRename::hide_source() {
@@ -207,12 +206,10 @@ Status DirectoryRename::copy_what_changed() {
             return written;
         }
     }
-    if (Status gone = remove_all(store_, removed); !gone) {
+    if (Status gone = remove_all(store_, std::move(removed), while_held()); !gone) {
         return gone;
     }
-    if (Status copied = copy_tree(
-            store_, changed, move_.source, move_.destination, [this] { return !record_.lost(); }, copies_);
-        !copied) {
+    if (Status copied = copy_tree(store_, changed, move_.source, move_.destination, while_held(), copies_); !copied) {
         return copied;
     }
     for (const ObjectInfo& source : changed) {
@@ -258,7 +255,7 @@ Result<bool> DirectoryRename::show_destination(bool with_failures) {
 void DirectoryRename::go_back(bool pinned) {
     Status back = record_.change_state(MarkerState::kRollingBack);
     if (back) {
-        back = roll_back(store_, clock_, record_.rename(), names(), pinned);
+        back = roll_back(store_, clock_, record_.rename(), names(), {pinned, while_held()});
         if (back) {
             back = record_.remove();
         }
@@ -277,15 +274,15 @@ Status DirectoryRename::go_back_when_lost(bool pinned) {
     if (!record && record.error().errno_value != ENOENT) {
         return failure(record.error());
     }
-    Status back;
-    if (record) {
-        back = show_source(store_, clock_, rename);
-    } else {
+    Status back = record ? Status(taken_over(move_.source)) : record_.make_anew(rename, MarkerState::kRollingBack);
+    if (back) {
         // It was repaired, and this mount went on without knowing.
-        back = roll_back(store_, clock_, rename, names(), pinned);
+        back = roll_back(store_, clock_, rename, names(), {pinned, while_held()});
         if (back) {
             back = record_.remove();
         }
+    } else if (record || is_lost_race(back.error())) {
+        back = show_source(store_, clock_, rename);
     }
     return back ? remove_late_copies(store_, rename, copies_, pinned) : back;
 }
@@ -314,10 +311,12 @@ Result<std::vector<RemoveRequest>> DirectoryRename::copied_sources(bool pinned) 
 }
 
 void DirectoryRename::remove_source(bool pinned) {
-    const Result<std::vector<RemoveRequest>> requests = copied_sources(pinned);
-    Status removed = requests ? remove_all(store_, *requests) : failure(requests.error());
+    Result<std::vector<RemoveRequest>> requests = copied_sources(pinned);
+    Status removed = requests ? remove_all(store_, std::move(*requests), while_held()) : failure(requests.error());
     if (removed) {
-        removed = remove_version(store_, move_.source, source_marker_);
+        RemoveRequest marker(move_.source, source_marker_);
+        marker.may_send = while_held();
+        removed = remove_version(store_, marker);
     }
     if (removed) {
         removed = record_.remove();

@@ -91,6 +91,9 @@ private:
     void remove_source(bool pinned);
     // Those that are the versions that were copied.
     Result<std::vector<RemoveRequest>> copied_sources(bool pinned);
+    [[nodiscard]] MayGoOn while_held() const {
+        return [this] { return !record_.lost(); };
+    }
     [[nodiscard]] std::vector<MovedName> names() const;
     [[nodiscard]] DirectoryMarker marker(MarkerState state) const;
 

@@ -7,8 +7,8 @@ namespace ckptfs::fs {
 
 namespace {
 
-Status remove_pinned(ObjectStore& store, const std::string& key, const std::string& etag) {
-    return wait_for<void>([&](auto done) { store.remove({key, etag}, done); });
+Status remove_pinned(ObjectStore& store, const RemoveRequest& version) {
+    return wait_for<void>([&](auto done) { store.remove(version, done); });
 }
 
 bool is_another_version(const Status& removed) {
@@ -25,22 +25,27 @@ Result<std::string> current_etag(ObjectStore& store, const std::string& key) {
     return object.error().errno_value == ENOENT ? Result<std::string>(std::string()) : failure(object.error());
 }
 
-Status remove_version(ObjectStore& store, const std::string& key, const std::string& etag) {
-    Status removed = remove_pinned(store, key, etag);
+Status remove_version(ObjectStore& store, const RemoveRequest& version) {
+    Status removed = remove_pinned(store, version);
     if (!is_another_version(removed)) {
         return removed;
     }
-    const Result<std::string> current = current_etag(store, key);
+    const Result<std::string> current = current_etag(store, version.key);
     if (!current) {
         return failure(current.error());
     }
+    if (*current != version.if_match) {
+        return {};
+    }
     // A store that refuses the ETag it shows itself is asked without.
-    return *current == etag ? remove_pinned(store, key, "") : Status{};
+    RemoveRequest what_is_there = version;
+    what_is_there.if_match.clear();
+    return remove_pinned(store, what_is_there);
 }
 
 Status remove_current(ObjectStore& store, const std::string& key, const std::string& known) {
     if (!known.empty()) {
-        Status removed = remove_pinned(store, key, known);
+        Status removed = remove_pinned(store, {key, known});
         if (!is_another_version(removed)) {
             return removed;
         }
@@ -52,7 +57,7 @@ Status remove_current(ObjectStore& store, const std::string& key, const std::str
     if (current->empty()) {
         return {};
     }
-    return *current == known ? remove_pinned(store, key, "") : remove_version(store, key, *current);
+    return *current == known ? remove_pinned(store, key) : remove_version(store, {key, *current});
 }
 
 }  // namespace ckptfs::fs

@@ -14,7 +14,7 @@ namespace ckptfs::fs {
 Result<std::string> current_etag(ObjectStore& store, const std::string& key);
 
 // Removes only this version; success also where another one is there, or none.
-Status remove_version(ObjectStore& store, const std::string& key, const std::string& etag);
+Status remove_version(ObjectStore& store, const RemoveRequest& version);
 
 // What is there now. `known`: the version that is thought to be there; empty where none is known.
 Status remove_current(ObjectStore& store, const std::string& key, const std::string& known);

@@ -32,6 +32,15 @@ Status RenameRecord::take_over(const StoredMarker& record, MarkerState state) {
     return write_and_beat(state);
 }
 
+Status RenameRecord::make_anew(const DirectoryMarker& rename, MarkerState state) {
+    StoredMarker none;
+    none.marker = rename;
+    // Of markers only.
+    none.marker->source_was_implied = false;
+    taken_over_ = false;
+    return take_over(none, state);
+}
+
 Status RenameRecord::change_state(MarkerState state) {
     stop_beating();
     if (lost()) {
@@ -53,7 +62,7 @@ Status RenameRecord::write_and_beat(MarkerState state) {
 
 Status RenameRecord::remove() {
     stop_beating();
-    return remove_all(store_, {record_key(rename_), names_key(rename_)});
+    return remove_all(store_, {record_key(rename_), names_key(rename_)}, [this] { return !lost(); });
 }
 
 bool RenameRecord::lost() const {

@@ -35,6 +35,9 @@ public:
     Status create(DirectoryMarker rename);
     // Of a rename that shows no sign of life; `record` as it was found.
     Status take_over(const StoredMarker& record, MarkerState state);
+    // Of a rename that has ended, whose record is gone, and of which a slow process has left something: no other may
+    // be at it meanwhile.
+    Status make_anew(const DirectoryMarker& rename, MarkerState state);
     Status change_state(MarkerState state);
     // Together with the list of names.
     Status remove();

@@ -65,20 +65,20 @@ void add_names(std::set<std::string>& names, const std::string& directory, const
 
 // Removes the named keys as they were listed; `others_remain` tells whether the directory holds more.
 Status remove_named(ObjectStore& store, const std::string& directory, const Tree& tree,
-                    const std::set<std::string>& names, bool pinned, bool& others_remain) {
+                    const std::set<std::string>& names, const RemovalTerms& terms, bool& others_remain) {
     std::vector<RemoveRequest> keys;
     for (const ObjectInfo& object : tree.objects) {
         if (names.contains(object.key.substr(directory.size()))) {
-            keys.emplace_back(object.key, pinned ? object.etag : "");
+            keys.emplace_back(object.key, terms.pinned ? object.etag : "");
         }
     }
     others_remain = keys.size() < tree.objects.size();
-    return remove_all(store, keys);
+    return remove_all(store, std::move(keys), terms.may_go_on);
 }
 
 // Of the source, those of its keys that still hold what was copied.
 Status remove_copied(ObjectStore& store, const std::string& directory, const Tree& tree,
-                     const std::vector<MovedName>& copied, bool pinned, bool& others_remain) {
+                     const std::vector<MovedName>& copied, const RemovalTerms& terms, bool& others_remain) {
     std::map<std::string, std::string> etags;
     for (const MovedName& each : copied) {
         etags.emplace(each.name, each.etag);
@@ -87,20 +87,23 @@ Status remove_copied(ObjectStore& store, const std::string& directory, const Tre
     for (const ObjectInfo& object : tree.objects) {
         const auto found = etags.find(object.key.substr(directory.size()));
         if (found != etags.end() && (found->second.empty() || found->second == object.etag)) {
-            keys.emplace_back(object.key, pinned ? object.etag : "");
+            keys.emplace_back(object.key, terms.pinned ? object.etag : "");
         }
     }
     others_remain = keys.size() < tree.objects.size();
-    return remove_all(store, keys);
+    return remove_all(store, std::move(keys), terms.may_go_on);
 }
 
 // Of a directory whose keys are gone, unless it is to stay. What failed there before the rename has failed still.
-Status remove_marker(ObjectStore& store, const std::string& key, const StoredMarker& marker, bool keep_directory) {
+Status remove_marker(ObjectStore& store, const std::string& key, const StoredMarker& marker, bool keep_directory,
+                     const MayGoOn& may_go_on) {
     if (keep_directory) {
         const Result<std::string> shown = write_empty_marker(store, key, marker.etag, marker.made);
         return shown ? Status{} : failure(shown.error());
     }
-    return remove_version(store, key, marker.etag);
+    RemoveRequest version(key, marker.etag);
+    version.may_send = may_go_on;
+    return remove_version(store, version);
 }
 
 }  // namespace
@@ -113,11 +116,11 @@ Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker
     if (!*marker) {
         return {};
     }
-    return remove_marker(store, rename.source, **marker, !(*marker)->marker->source_was_implied);
+    return remove_marker(store, rename.source, **marker, !(*marker)->marker->source_was_implied, {});
 }
 
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
-                 bool pinned) {
+                 const RemovalTerms& terms) {
     if (Status shown = show_source(store, clock, rename); !shown) {
         return shown;
     }
@@ -139,20 +142,23 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
     }
     add_names(moved, rename.source, *source);
     bool others_remain = false;
-    if (Status removed = remove_named(store, rename.destination, *copies, moved, pinned, others_remain); !removed) {
+    if (Status removed = remove_named(store, rename.destination, *copies, moved, terms, others_remain); !removed) {
         return removed;
     }
     return remove_marker(store, rename.destination, *copies->hidden_by,
-                         others_remain || rename.replaces_empty_directory);
+                         others_remain || rename.replaces_empty_directory, terms.may_go_on);
 }
 
-Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names, bool pinned,
-              const std::function<Status()>& move_failures) {
+Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
+              const RemovalTerms& terms, const std::function<Status()>& move_failures) {
     const Result<Tree> destination = look_at(store, clock, rename, rename.destination);
     if (!destination) {
         return failure(destination.error());
     }
     if (destination->hidden_by) {
+        if (!terms.may_go_on()) {
+            return taken_over(rename.source);
+        }
         if (Status moved = move_failures(); !moved) {
             return moved;
         }
@@ -177,10 +183,10 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
         }
     }
     bool others_remain = false;
-    if (Status removed = remove_copied(store, rename.source, *source, moved, pinned, others_remain); !removed) {
+    if (Status removed = remove_copied(store, rename.source, *source, moved, terms, others_remain); !removed) {
         return removed;
     }
-    return remove_marker(store, rename.source, *source->hidden_by, others_remain);
+    return remove_marker(store, rename.source, *source->hidden_by, others_remain, terms.may_go_on);
 }
 
 Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies, bool pinned) {

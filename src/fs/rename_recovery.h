@@ -22,16 +22,23 @@ namespace ckptfs::fs {
 
 using NameList = std::optional<std::vector<MovedName>>;
 
-// `names`: what the rename moves, as far as it is known. `pinned`: whether the store is known to honour conditional
-// deletes. A process may be stopped before its deletes while others go on: they name the versions that it has seen.
+// How a process deletes that may be stopped before its deletes while others go on.
+struct RemovalTerms {
+    // The store is known to honour conditional deletes: they name the versions that it has seen.
+    bool pinned = false;
+    // It holds the record still.
+    MayGoOn may_go_on;
+};
+
+// `names`: what the rename moves, as far as it is known.
 //
 // The source is shown, the copies are deleted.
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
-                 bool pinned);
+                 const RemovalTerms& terms);
 // The destination is shown, the source deleted; what was committed there since it was copied stays, and shows it again.
 // `move_failures`: gives what failed below the source its new name, while both are hidden.
-Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names, bool pinned,
-              const std::function<Status()>& move_failures);
+Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
+              const RemovalTerms& terms, const std::function<Status()>& move_failures);
 
 // The source's marker, if it is this rename's, becomes an ordinary one.
 Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename);

@@ -174,32 +174,29 @@ void RenameRepairs::start_repair(const DirectoryMarker& rename, const std::optio
 
 Status RenameRepairs::repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,
                              const RepairDecision& decision) {
-    if (!record) {
-        Status ended = end(rename, decision.action);
-        return ended ? remove_all(state_.env.store, {names_key(rename)}) : ended;
-    }
     RenameRecord held(state_.env.store, state_.env.clock, state_.env.names.rename_repair_after);
-    if (Status taken = held.take_over(*record, decision.record); !taken) {
+    Status taken = record ? held.take_over(*record, decision.record) : held.make_anew(rename, decision.record);
+    if (!taken) {
         return taken;
     }
     // What the record says is newer than a marker.
-    if (Status ended = end(held.rename(), decision.action); !ended) {
+    if (Status ended = end(held.rename(), decision.action, [&held] { return !held.lost(); }); !ended) {
         return ended;
     }
     return held.remove();
 }
 
-Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action) {
+Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action, const MayGoOn& may_go_on) {
     ObjectStore& store = state_.env.store;
     const Result<NameList> names = read_names(store, names_key(rename));
     if (!names) {
         return failure(names.error());
     }
-    const bool pinned = state_.deletes->find_out();
+    const RemovalTerms terms{state_.deletes->find_out(), may_go_on};
     if (action != RepairAction::kFinish) {
-        return roll_back(store, state_.env.clock, rename, *names, pinned);
+        return roll_back(store, state_.env.clock, rename, *names, terms);
     }
-    return finish(store, state_.env.clock, rename, *names, pinned, [&] { return move_failures(rename); });
+    return finish(store, state_.env.clock, rename, *names, terms, [&] { return move_failures(rename); });
 }
 
 Status RenameRepairs::move_failures(const DirectoryMarker& rename) {

@@ -23,6 +23,7 @@
 #include "fs/marker_objects.h"
 #include "fs/repair_policy.h"
 #include "fs/shared_state.h"
+#include "fs/tree_copy.h"
 
 namespace ckptfs::fs {
 
@@ -54,7 +55,7 @@ private:
                       const RepairDecision& decision);
     [[nodiscard]] Status repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,
                                 const RepairDecision& decision);
-    [[nodiscard]] Status end(const DirectoryMarker& rename, RepairAction action);
+    [[nodiscard]] Status end(const DirectoryMarker& rename, RepairAction action, const MayGoOn& may_go_on);
     [[nodiscard]] Status move_failures(const DirectoryMarker& rename);
     [[nodiscard]] bool is_record(const std::string& key) const;
 

@@ -170,7 +170,7 @@ Status Renames::rename_file(const Move& move) {
     }
     const std::optional<ObjectVersion> before = committed_version(*move.node);
     note_new_place(move.node, move.new_parent, move.new_name, *copied);
-    Status removed = remove_version(state_.env.store, move.old_key, copied->source_etag);
+    Status removed = remove_version(state_.env.store, {move.old_key, copied->source_etag});
     if (removed) {
         // Until now the bucket had both.
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -306,7 +306,7 @@ Result<bool> Renames::remove_if_left_over(const Move& move) {
 }
 
 Status Renames::remove_leftover(const Move& move, const LeftoverName& left) {
-    Status removed = remove_version(state_.env.store, move.old_key, left.etag);
+    Status removed = remove_version(state_.env.store, {move.old_key, left.etag});
     state_.leftovers.forget(move.old_key);
     if (!removed) {
         state_.leftovers.add(move.old_key, left);

@@ -29,7 +29,7 @@ struct TreeCopy {
     ObjectStore& store;
     const std::string& old_prefix;
     const std::string& new_prefix;
-    const std::function<bool()>& may_go_on;
+    const MayGoOn& may_go_on;
 
     Mutex mutex;
     Copies& copies GUARDED_BY(mutex);
@@ -130,7 +130,7 @@ Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& 
 }
 
 Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const std::string& old_prefix,
-                 const std::string& new_prefix, const std::function<bool()>& may_go_on, Copies& copies) {
+                 const std::string& new_prefix, const MayGoOn& may_go_on, Copies& copies) {
     std::vector<const ObjectInfo*> small;
     std::vector<const ObjectInfo*> large;
     for (const ObjectInfo& source : sources) {
@@ -160,6 +160,13 @@ Status remove_all(ObjectStore& store, const std::vector<RemoveRequest>& requests
             done(failed == failures->end() ? Status{} : failure(std::move(failed->error)));
         });
     });
+}
+
+Status remove_all(ObjectStore& store, std::vector<RemoveRequest> requests, const MayGoOn& may_go_on) {
+    for (RemoveRequest& request : requests) {
+        request.may_send = may_go_on;
+    }
+    return remove_all(store, requests);
 }
 
 }  // namespace ckptfs::fs

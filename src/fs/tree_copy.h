@@ -18,16 +18,22 @@ Status for_each_page(ObjectStore& store, const std::string& prefix,
                      const std::function<Status(std::vector<ObjectInfo>& objects)>& page);
 Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix);
 
+// Whether what is under way for a rename may go on, asked on any thread: another mount may have taken the rename over.
+using MayGoOn = std::function<bool()>;
+
 // By source key.
 using Copies = std::map<std::string, Copied>;
 
 // Adds to `copies` what was copied, also where it fails. A source that is replaced or removed meanwhile is left out.
 // Stops when `may_go_on` says no.
 Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const std::string& old_prefix,
-                 const std::string& new_prefix, const std::function<bool()>& may_go_on, Copies& copies);
+                 const std::string& new_prefix, const MayGoOn& may_go_on, Copies& copies);
 
 // Deletes in batches of 1,000; the first key that could not be deleted is named in the error. Where another version has
 // the place of one that is meant, it stays.
 Status remove_all(ObjectStore& store, const std::vector<RemoveRequest>& requests);
+// Nothing more is sent once `may_go_on` says no: the ETags of copies of the same bytes are the same, so that a late
+// removal of one would take the one that another mount has made since.
+Status remove_all(ObjectStore& store, std::vector<RemoveRequest> requests, const MayGoOn& may_go_on);
 
 }  // namespace ckptfs::fs

@@ -312,15 +312,16 @@ void FakeStore::list(ListRequest request, StoreDone<ListResponse> done) {
 }
 
 Status FakeStore::remove_now(RemoveRequest request) {
+    if (request.may_send && !request.may_send()) {
+        return failure(EIO, request.key + ": not sent");
+    }
     change_removal_(request);
     const auto found = objects_.find(request.key);
-    if (found == objects_.end()) {
-        return {};
-    }
-    if (!delete_conditions_ignored_ && !request.if_match.empty() && found->second.info.etag != request.if_match) {
+    if (found != objects_.end() && !delete_conditions_ignored_ && !request.if_match.empty() &&
+        found->second.info.etag != request.if_match) {
         return refused(ESTALE, "PreconditionFailed", 412);
     }
-    objects_.erase(found);
+    objects_.erase(request.key);
     return {};
 }
 

@@ -20,6 +20,12 @@ public:
     HookedStore(ObjectStore& store, std::function<Fate(int request)> decide)
         : store_(store), decide_(std::move(decide)) {}
 
+    // Called once, before the first DeleteObjects whose keys begin with this is sent.
+    void before_removals(std::string prefix, std::function<void()> run) {
+        removals_ = std::move(prefix);
+        before_removals_ = std::move(run);
+    }
+
     void head(std::string key, StoreDone<ObjectInfo> done) override {
         pass(std::move(done), [&](auto answer) { store_.head(std::move(key), answer); });
     }
@@ -39,6 +45,9 @@ public:
         pass(std::move(done), [&](auto answer) { store_.remove(std::move(request), answer); });
     }
     void remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) override {
+        if (before_removals_ && requests.front().key.starts_with(removals_)) {
+            std::exchange(before_removals_, nullptr)();
+        }
         pass(std::move(done), [&](auto answer) { store_.remove_many(std::move(requests), answer); });
     }
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override {
@@ -83,6 +92,9 @@ private:
     ObjectStore& store_;
     const std::function<Fate(int)> decide_;
     std::atomic<int> requests_ = 0;
+    // Set before there are requests, then used by one thread.
+    std::string removals_;
+    std::function<void()> before_removals_;
 };
 
 }  // namespace ckptfs::testing

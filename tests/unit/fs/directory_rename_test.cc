@@ -4,132 +4,19 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <future>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <set>
 
-#include "file_system_fixture.h"
+#include "directory_rename_fixture.h"
 #include "fs/copy_plan.h"
 #include "fs/marker_objects.h"
 #include "fs/rename_recovery.h"
-#include "support/hooked_store.h"
-#include "support/sync_store.h"
 
 namespace ckptfs::fs {
 
 using namespace testing;
 namespace {
-
-using Names = std::vector<std::string>;
-using Tree = std::optional<std::set<std::string>>;
-
-const std::set<std::string> kWhole{"a", "b", "deep", "deep/c"};
-constexpr Milliseconds kRepairAfter{600'000};
-
-class DirectoryRenameTest : public FileSystemTest {
-protected:
-    DirectoryRenameTest() { make_source(); }
-
-    void make_source() {
-        for (const char* name : {"", "a", "b", "deep/", "deep/c"}) {
-            store.put_object(std::string("p/old/") + name, name);
-        }
-    }
-
-    // Without cached answers; empty where the name leads nowhere.
-    Tree tree(const std::string& name) {
-        clock.advance(Milliseconds(1001));
-        const Result<Entry> found = lookup(name);
-        const Names listed = list();
-        EXPECT_EQ(found.has_value(), std::find(listed.begin(), listed.end(), name) != listed.end()) << name;
-        if (!found) {
-            EXPECT_EQ(found.error().errno_value, ENOENT);
-            return std::nullopt;
-        }
-        std::set<std::string> names;
-        add(names, "", found->node);
-        return names;
-    }
-    void add(std::set<std::string>& names, const std::string& path, NodeId directory) {
-        for (const std::string& name : list(directory)) {
-            if (name == "." || name == "..") {
-                continue;
-            }
-            names.insert(path + name);
-            if (const Result<Entry> entry = lookup(name, directory);
-                entry && entry->attributes.type == FileType::kDirectory) {
-                add(names, path + name + "/", entry->node);
-            }
-        }
-    }
-
-    // Meets what is unfinished until it is repaired.
-    bool repaired(const std::string& records = "/.ckptfs/") {
-        store.advance_clock(kRepairAfter + Milliseconds(1000));
-        return eventually([&] {
-            clock.advance(kRepairAfter);
-            static_cast<void>(lookup("old"));
-            static_cast<void>(lookup("new"));
-            static_cast<void>(list());
-            const Names keys = store.keys();
-            return std::none_of(keys.begin(), keys.end(),
-                                [&](const std::string& key) { return key.find(records) != std::string::npos; });
-        });
-    }
-
-    bool is_decided() {
-        const Names keys = store.keys();
-        return std::any_of(keys.begin(), keys.end(), [this](const std::string& key) {
-            const std::string record = recorded_paths("p/", key) ? store.content(key) : "";
-            const auto read = parse_marker(record);
-            return read && read->state == MarkerState::kCommitted;
-        });
-    }
-
-    // Of a file that another mount could not write.
-    void add_failure() {
-        store.put_object("p/.ckptfs/failed/old/shard", "host: node7\nreason: no room\netag-before: \n");
-    }
-    // This mount could not write it; then another one removed the directory and made it anew.
-    void fail_and_make_good() {
-        store.inject({Operation::kPut, "p/old/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
-        const HandleId handle = create("shard", O_WRONLY, lookup("old")->node)->opened.handle;
-        ASSERT_TRUE(write(handle, 0, "content"));
-        EXPECT_EQ(errno_of(close(handle)), EIO);
-        EXPECT_TRUE(store.exists("p/.ckptfs/failed/old/shard"));
-        store.advance_clock(Milliseconds(2000));
-        store.put_object("p/old/", "");
-    }
-    int commit_marker_in(const std::string& name) {
-        clock.advance(Milliseconds(1001));
-        const NodeId directory = lookup(name)->node;
-        const HandleId marker = create("m.tmp", O_WRONLY, directory)->opened.handle;
-        EXPECT_TRUE(write(marker, 0, "metadata") && close(marker));
-        return errno_of(rename("m.tmp", ".metadata", 0, directory));
-    }
-
-    // By another process, whose clock stands still.
-    Status rename_with(ObjectStore& seen) {
-        StandingClock its_clock;
-        DirectoryRename rename(seen, its_clock, kRepairAfter, {"p/", "p/old/", "p/new/", ""});
-        return rename.run({[&] {
-                               its_clock.advance(kRecordLead);
-                               return Status{};
-                           },
-                           [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {}});
-    }
-
-    // What was renamed is there under one of its names, and nothing else.
-    void start_again() {
-        for (const std::string& key : store.keys()) {
-            ASSERT_TRUE(SyncStore(store).remove(key));
-        }
-        make_source();
-    }
-};
 
 TEST_F(DirectoryRenameTest, MovesEverything) {
     ASSERT_TRUE(rename("old", "new"));
@@ -260,7 +147,6 @@ TEST_F(DirectoryRenameTest, ACopyOfWhatIsGoneIsRemovedAsTheVersionThatWasCopied)
     std::string pinned;
     store.change_removals(
         [&](RemoveRequest& request) { pinned = request.key == "p/new/b" ? request.if_match : pinned; });
-    StandingClock its_clock;
     DirectoryRename rename(hooked, its_clock, kRepairAfter, {"p/", "p/old/", "p/new/", ""});
     ASSERT_TRUE(rename.run({[&] {
                                 its_clock.advance(kRecordLead);
@@ -287,19 +173,12 @@ TEST_F(DirectoryRenameTest, OfTwoMountsOneRenames) {
 }
 
 TEST_F(DirectoryRenameTest, ARepairThatIsLateDeletesNothingThatWasMadeSince) {
-    const auto killed_while_copying = [&] {
-        HookedStore mortal(store, [&](int) { return store.exists("p/new/a") ? Fate::kFails : Fate::kPasses; });
-        EXPECT_FALSE(rename_with(mortal));
-    };
     const auto roll_back_through = [&](ObjectStore& seen) {
-        const Names keys = store.keys();
-        const auto record = std::find_if(keys.begin(), keys.end(),
-                                         [](const std::string& key) { return recorded_paths("p/", key).has_value(); });
-        const Result<StoredMarker> marker = read_marker(store, clock, *record);
+        const Result<StoredMarker> marker = read_marker(store, clock, only_record());
         const Result<NameList> names = read_names(store, names_key(*marker->marker));
-        return roll_back(seen, clock, *marker->marker, *names, true);
+        return roll_back(seen, clock, *marker->marker, *names, {true, [] { return true; }});
     };
-    killed_while_copying();
+    rename_and_be_killed_while_copying();
     int requests = 0;
     HookedStore counted(store, [&](int) {
         ++requests;
@@ -309,7 +188,7 @@ TEST_F(DirectoryRenameTest, ARepairThatIsLateDeletesNothingThatWasMadeSince) {
     EXPECT_FALSE(store.exists("p/new/a"));
     start_again();
 
-    killed_while_copying();
+    rename_and_be_killed_while_copying();
     HookedStore late(store, [&](int request) {
         if (request == requests - 2) {
             store.put_object("p/new/a", "of another");
@@ -322,8 +201,7 @@ TEST_F(DirectoryRenameTest, ARepairThatIsLateDeletesNothingThatWasMadeSince) {
 
 TEST_F(DirectoryRenameTest, WhatIsHiddenIsTakenByNothingElse) {
     const NodeId file = save("file.partial", "x");
-    HookedStore mortal(store, [&](int) { return store.exists("p/new/a") ? Fate::kFails : Fate::kPasses; });
-    ASSERT_FALSE(rename_with(mortal));
+    rename_and_be_killed_while_copying();
     // As the kernel does first.
     const auto look = [this] { EXPECT_EQ(errno_of(lookup("new")), ENOENT); };
     look();

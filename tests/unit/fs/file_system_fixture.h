@@ -77,6 +77,11 @@ public:
         return static_cast<std::size_t>(std::count_if(waiting_.begin(), waiting_.end(),
                                                       [&](const auto& each) { return each.second.delay == delay; }));
     }
+    [[nodiscard]] bool waits_longer_than(Milliseconds delay) const {
+        std::lock_guard lock(mutex_);
+        return std::any_of(waiting_.begin(), waiting_.end(),
+                           [&](const auto& each) { return each.second.delay > delay; });
+    }
 
 private:
     struct Waiting {
@@ -152,9 +157,12 @@ protected:
         : codec(std::move(*make_codec({"none", {}}, table_memory))), fs(make_mount("here")) {}
 
     std::unique_ptr<FileSystem> make_mount(const std::string& host, FailureNotes notes = {}) {
+        return make_mount(host, store, std::move(notes));
+    }
+    std::unique_ptr<FileSystem> make_mount(const std::string& host, ObjectStore& seen, FailureNotes notes = {}) {
         NameConfig names;
         names.metadata_ttl = Milliseconds(1000);
-        return FileSystem::create(FileSystemEnvironment{store, *blocking, clock, timer, processes, kernel_cache, *codec,
+        return FileSystem::create(FileSystemEnvironment{seen, *blocking, clock, timer, processes, kernel_cache, *codec,
                                                         write_environment, read_environment, names, "p/", host,
                                                         std::move(notes)});
     }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may act for a directory's rename that its mount does not finish.
+#include "fs/rename_repairs.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <future>
+
+#include "directory_rename_fixture.h"
+#include "fs/rename_record.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+const Names kKeysOfOld{"p/old/", "p/old/a", "p/old/b", "p/old/deep/", "p/old/deep/c"};
+const Names kKeysOfNew{"p/new/", "p/new/a", "p/new/b", "p/new/deep/", "p/new/deep/c"};
+
+class RenameRepairsTest : public DirectoryRenameTest {
+protected:
+    RenameRepairsTest() {
+        // Of copies as of what they are copies of.
+        store.make_etags_of_content();
+        start_again();
+    }
+    // What the other mount is at ends before its store.
+    ~RenameRepairsTest() override {
+        blocking.reset();
+        other_mount.reset();
+    }
+
+    // Another mount repairs what was killed while copying, and stands still before it deletes the copies.
+    void repair_and_stand_still(std::function<void()> meanwhile) {
+        store.advance_clock(kRepairAfter + Milliseconds(1000));
+        std::promise<void> stood;
+        its_store.before_removals("p/new/", [&] {
+            meanwhile();
+            stood.set_value();
+        });
+        other_mount = make_mount("there", its_store);
+        static_cast<void>(answer<Entry>([&](auto reply) { other_mount->lookup(kRootNode, "new", reply); }));
+        ASSERT_EQ(stood.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+        // Until it has gone on to its end.
+        blocking.reset();
+    }
+    // Nobody hears of the one that stands still.
+    void repair_and_rename_again() {
+        clock.advance(kRepairAfter);
+        EXPECT_TRUE(repaired());
+        EXPECT_EQ(errno_of(rename("old", "new")), 0);
+    }
+
+    HookedStore its_store{store, [](int) { return Fate::kPasses; }};
+};
+
+TEST_F(RenameRepairsTest, ARepairThatWasOvertakenDeletesNothing) {
+    rename_and_be_killed_while_copying();
+    repair_and_stand_still([this] { repair_and_rename_again(); });
+    EXPECT_EQ(store.keys(), kKeysOfNew);
+}
+
+// What a process that was too slow to see its end wrote late.
+TEST_F(RenameRepairsTest, ARepairOfARenameWithoutARecordThatWasOvertakenDeletesNothing) {
+    rename_and_be_killed_while_copying();
+    ASSERT_TRUE(SyncStore(store).remove(only_record()));
+    repair_and_stand_still([this] {
+        EXPECT_NE(only_record(), "");
+        repair_and_rename_again();
+    });
+    EXPECT_EQ(store.keys(), kKeysOfNew);
+}
+
+TEST_F(RenameRepairsTest, ARenamerThatWasOvertakenDeletesNothingUnderTheOldName) {
+    its_store.before_removals("p/old/", [this] {
+        its_clock.advance(kRepairAfter);
+        EXPECT_TRUE(repaired());
+        EXPECT_EQ(errno_of(rename("new", "old")), 0);
+    });
+    EXPECT_TRUE(rename_with(its_store));
+    EXPECT_EQ(store.keys(), kKeysOfOld);
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
