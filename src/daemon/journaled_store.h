@@ -56,9 +56,16 @@ public:
         });
     }
     void put(PutRequest request, StoreDone<PutResponse> done) override {
-        note_begun(request.key);
+        const bool is_new = note_begun(request.key);
         std::string key = request.key;
-        store_.put(std::move(request), saving(std::move(key), std::move(done)));
+        store_.put(std::move(request),
+                   saving(key, [&journal = journal_, is_new, key, done = std::move(done)](Result<PutResponse> written) {
+                       // What is there is another mount's, which may live.
+                       if (is_new && !written && is_refused(written.error())) {
+                           journal.object_ended(key);
+                       }
+                       done(std::move(written));
+                   }));
     }
     void copy(CopyRequest request, StoreDone<PutResponse> done) override {
         store_.copy(std::move(request), std::move(done));
@@ -130,11 +137,12 @@ private:
         return key.starts_with(records_) || key.starts_with(hidden_);
     }
 
-    // Before it is sent: it may take effect even if this process dies before the answer.
-    void note_begun(const std::string& key) {
-        if (is_noted(key)) {
-            journal_.object_begun(key);
-        }
+    // Before it is sent: it may take effect even if this process dies before the answer. Whether this is the first.
+    bool note_begun(const std::string& key) { return is_noted(key) && journal_.object_begun(key); }
+    // A condition did not hold, and no attempt took effect.
+    [[nodiscard]] static bool is_refused(const Error& error) {
+        return !error.outcome_unknown &&
+               (error.errno_value == ESTALE || error.errno_value == EEXIST || error.errno_value == ENOENT);
     }
     // Whatever did not succeed may still be there.
     StoreDone<PutResponse> ending(UploadId upload, StoreDone<PutResponse> done) {

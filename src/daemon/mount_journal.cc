@@ -371,8 +371,8 @@ bool MountJournal::is_open(const UploadId& upload) {
     return open_.contains("+" + upload.id);
 }
 
-void MountJournal::object_begun(const std::string& key) {
-    note_begun(">" + key, format(">{}\n", encoded(key)));
+bool MountJournal::object_begun(const std::string& key) {
+    return note_begun(">" + key, format(">{}\n", encoded(key)));
 }
 
 void MountJournal::object_ended(const std::string& key) {
@@ -394,11 +394,13 @@ void MountJournal::failure_ended(const std::string& key) {
     note_ended("@" + key, format("~{}\n", encoded(key)));
 }
 
-void MountJournal::note_begun(const std::string& what, const std::string& line) {
+bool MountJournal::note_begun(const std::string& what, const std::string& line) {
     const MutexLock lock(mutex_);
-    if (open_.emplace(what, line).second) {
+    const bool is_new = open_.emplace(what, line).second;
+    if (is_new) {
         append(line);
     }
+    return is_new;
 }
 
 void MountJournal::note_ended(const std::string& what, const std::string& line) {

@@ -109,8 +109,8 @@ public:
     // It was given up, and then its file was saved by another one; no difference where it is not open.
     void made_good(const UploadId& upload);
     [[nodiscard]] bool is_open(const UploadId& upload);
-    // One that only this mount knows; a second call makes no difference.
-    void object_begun(const std::string& key);
+    // One that only this mount knows; a second call makes no difference. Whether it was not open before.
+    bool object_begun(const std::string& key);
     void object_ended(const std::string& key);
     // A file, of which other mounts are not told yet.
     void failure_begun(const std::string& key, const std::string& record);
@@ -120,7 +120,7 @@ public:
 private:
     MountJournal(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
     // `what`: names it among all that can be open.
-    void note_begun(const std::string& what, const std::string& line);
+    bool note_begun(const std::string& what, const std::string& line);
     void note_ended(const std::string& what, const std::string& line);
     void append(const std::string& line) REQUIRES(mutex_);
     // 0, or why not all of them are there: whole lines stay.

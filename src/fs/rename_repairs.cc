@@ -138,8 +138,9 @@ std::optional<Milliseconds> RenameRepairs::look_into(const DirectoryMarker& rena
     if (record) {
         facts.record = record->marker->state;
         facts.age = record->age;
+        const bool taken_over = record->marker->writer_id != record->marker->rename_id;
         const MutexLock lock(mutex_);
-        facts.holder_is_dead = dead_.contains(record_key(rename));
+        facts.holder_is_dead = !taken_over && dead_.contains(record_key(rename));
     }
     const RepairDecision decision = decide_repair(facts);
     if (decision.action == RepairAction::kWait) {

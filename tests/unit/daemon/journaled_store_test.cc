@@ -60,6 +60,28 @@ TEST_F(JournaledObjects, BeginWithTheirRecordsAndEndWithThem) {
     EXPECT_EQ(objects(), std::vector<std::string>{"run/.ckptfs/renames/2"});
 }
 
+// The next mount would take them away from one that lives.
+TEST_F(JournaledObjects, AreNotThoseThatAnotherMountHas) {
+    store_.put_object(record_, "theirs");
+    const auto put_over = [&](const std::string& seen) {
+        PutRequest request;
+        request.key = record_;
+        request.if_match = seen;
+        request.if_none_match = seen.empty();
+        journaled_.put(std::move(request), [](const Result<PutResponse>& put) { EXPECT_FALSE(put); });
+    };
+    put_over("\"of before\"");
+    put_over("");
+    EXPECT_TRUE(objects().empty());
+    Error lost = testing::store_error(ESTALE, "PreconditionFailed", 412);
+    lost.outcome_unknown = true;
+    store_.inject({testing::Operation::kPut, record_, lost, 0, 1, false});
+    put_over("\"of before\"");
+    EXPECT_EQ(objects(), std::vector<std::string>{record_}) << "it may be there";
+    put_over("\"of before\"");
+    EXPECT_EQ(objects(), std::vector<std::string>{record_}) << "it was open before";
+}
+
 TEST_F(JournaledObjects, AreFilesWithoutANameToo) {
     const std::string hidden = "run/.ckptfs/tmp/step/file-1/model.pt";
     CreateUploadRequest request;

@@ -82,5 +82,14 @@ TEST_F(RenameRepairsTest, ARenamerThatWasOvertakenDeletesNothingUnderTheOldName)
     EXPECT_EQ(store.keys(), kKeysOfOld);
 }
 
+TEST_F(RenameRepairsTest, WhatAnotherMountHasTakenOverIsNoLongerTheDeadOnes) {
+    rename_and_be_killed_while_copying();
+    RenameRecord held(store, clock, kRepairAfter);
+    ASSERT_TRUE(held.take_over(*read_marker(store, clock, only_record()), MarkerState::kRollingBack));
+    EXPECT_FALSE(timer.waits_longer_than(kLastRequests));
+    fs->end_renames({only_record()});
+    EXPECT_TRUE(eventually([this] { return timer.waits_longer_than(kLastRequests); }));
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
