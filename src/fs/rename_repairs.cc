@@ -43,7 +43,7 @@ void RenameRepairs::met_record(const std::string& key) {
 void RenameRepairs::holder_is_dead(const std::string& record_key) {
     {
         const MutexLock lock(mutex_);
-        dead_.try_emplace(record_key);
+        dead_.try_emplace(record_key, Dead{state_.env.clock.now(), std::nullopt});
         // What was found before this was known.
         checks_.erase(record_key);
     }
@@ -55,9 +55,9 @@ RenameRepairs::~RenameRepairs() {
     {
         const MutexLock lock(mutex_);
         stopping_ = true;
-        for (const auto& [key, timer] : dead_) {
-            if (timer) {
-                timers.push_back(*timer);
+        for (const auto& [key, dead] : dead_) {
+            if (dead.timer) {
+                timers.push_back(*dead.timer);
             }
         }
     }
@@ -95,7 +95,7 @@ void RenameRepairs::looked_into(const std::string& key, std::optional<Millisecon
     }
     checks_[key] = Check{false, state_.env.clock.now() + *again};
     if (dead != dead_.end() && !stopping_) {
-        dead->second = state_.env.timer.after(*again, [this, key] { meet(key); });
+        dead->second.timer = state_.env.timer.after(*again, [this, key] { meet(key); });
     }
 }
 
@@ -138,9 +138,7 @@ std::optional<Milliseconds> RenameRepairs::look_into(const DirectoryMarker& rena
     if (record) {
         facts.record = record->marker->state;
         facts.age = record->age;
-        const bool taken_over = record->marker->writer_id != record->marker->rename_id;
-        const MutexLock lock(mutex_);
-        facts.holder_is_dead = !taken_over && dead_.contains(record_key(rename));
+        facts.dead_for = holder_dead_for(*record->marker);
     }
     const RepairDecision decision = decide_repair(facts);
     if (decision.action == RepairAction::kWait) {
@@ -150,6 +148,17 @@ std::optional<Milliseconds> RenameRepairs::look_into(const DirectoryMarker& rena
         start_repair(rename, record, decision);
     }
     return repair_after;
+}
+
+std::optional<Milliseconds> RenameRepairs::holder_dead_for(const DirectoryMarker& record) {
+    if (record.writer_id != record.rename_id) {
+        return std::nullopt;
+    }
+    const MutexLock lock(mutex_);
+    const auto dead = dead_.find(record_key(record));
+    return dead == dead_.end()
+               ? std::nullopt
+               : std::optional(std::chrono::duration_cast<Milliseconds>(state_.env.clock.now() - dead->second.known));
 }
 
 void RenameRepairs::start_repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,

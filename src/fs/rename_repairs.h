@@ -42,6 +42,11 @@ public:
     void holder_is_dead(const std::string& record_key);
 
 private:
+    struct Dead {
+        SteadyTime known{};
+        // When its record is looked into again.
+        std::optional<Timer::Id> timer;
+    };
     struct Check {
         bool under_way = false;
         SteadyTime due{};
@@ -58,6 +63,8 @@ private:
                                 const RepairDecision& decision);
     [[nodiscard]] Status end(const DirectoryMarker& rename, RepairAction action, const MayGoOn& may_go_on);
     [[nodiscard]] Status move_failures(const DirectoryMarker& rename);
+    // Nothing where it may live, or another mount has taken over from it.
+    [[nodiscard]] std::optional<Milliseconds> holder_dead_for(const DirectoryMarker& record);
     [[nodiscard]] bool is_record(const std::string& key) const;
 
     SharedState& state_;
@@ -68,8 +75,8 @@ private:
     std::map<std::string, Check> checks_ GUARDED_BY(mutex_);
     // ETags of objects that are no markers.
     std::unordered_set<std::string> strangers_ GUARDED_BY(mutex_);
-    // Records of dead holders, and when they are looked into again.
-    std::map<std::string, std::optional<Timer::Id>> dead_ GUARDED_BY(mutex_);
+    // Those that held these records.
+    std::map<std::string, Dead> dead_ GUARDED_BY(mutex_);
     bool stopping_ GUARDED_BY(mutex_) = false;
 };
 

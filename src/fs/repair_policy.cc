@@ -15,12 +15,12 @@ constexpr Milliseconds kShortestWait{100};
 RepairDecision decide_repair(const RepairFacts& facts) {
     RepairDecision decision;
     const bool committed = facts.record == MarkerState::kCommitted;
-    Milliseconds patience = facts.repair_after;
-    if (facts.holder_is_dead) {
-        patience = committed ? Milliseconds(0) : std::min(patience, kLastRequests);
+    Milliseconds wait = facts.repair_after - facts.age;
+    if (facts.dead_for) {
+        wait = std::min(wait, committed ? Milliseconds(0) : kLastRequests - *facts.dead_for);
     }
-    if (facts.age < patience) {
-        decision.wait = std::max(kShortestWait, patience - facts.age);
+    if (wait > Milliseconds(0)) {
+        decision.wait = std::max(kShortestWait, wait);
         return decision;
     }
     decision.action = committed ? RepairAction::kFinish : RepairAction::kRollBack;

@@ -17,8 +17,8 @@ struct RepairFacts {
     // Of the record, or of the marker where there is none.
     Milliseconds age{0};
     Milliseconds repair_after{0};
-    // Its process has ended: no sign of life will come.
-    bool holder_is_dead = false;
+    // Since it is known that its process has ended: no sign of life will come.
+    std::optional<Milliseconds> dead_for{};
 };
 
 struct RepairDecision {
@@ -29,8 +29,8 @@ struct RepairDecision {
     MarkerState record = MarkerState::kRollingBack;
 };
 
-// Requests that a process had sent when it was killed may take effect for so long; a decided rename only goes forward,
-// whichever of them do.
+// Requests that a process had sent when it was killed may take effect for so long after that; a decided rename only
+// goes forward, whichever of them do.
 inline constexpr Milliseconds kLastRequests{60'000};
 
 // A rename that shows a sign of life is left alone. One that was decided goes on to its end, every other one goes back.

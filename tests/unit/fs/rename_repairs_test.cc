@@ -91,5 +91,18 @@ TEST_F(RenameRepairsTest, WhatAnotherMountHasTakenOverIsNoLongerTheDeadOnes) {
     EXPECT_TRUE(eventually([this] { return timer.waits_longer_than(kLastRequests); }));
 }
 
+TEST_F(RenameRepairsTest, TheLastRequestsOfADeadMountAreWaitedForFromItsDeathOn) {
+    rename_and_be_killed_while_copying();
+    // Since its last sign of life.
+    store.advance_clock(kLastRequests - Milliseconds(5000));
+    fs->end_renames({only_record()});
+    EXPECT_TRUE(eventually([this] { return timer.waiting(kLastRequests) == 1; }));
+    clock.advance(kLastRequests);
+    timer.run(kLastRequests);
+    EXPECT_TRUE(eventually([this] { return only_record().empty(); }));
+    EXPECT_EQ(tree("old"), kWhole);
+    EXPECT_EQ(tree("new"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
