@@ -260,6 +260,7 @@ NodePtr Lookups::found_directory(const NodeTable::Lock& lock, const NodePtr& par
 void Lookups::found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name) {
     state_.nodes.expect_no_more(lock, *parent, name);
     state_.nodes.note_removal(lock, *parent, name);
+    forget_listed(parent->id, name);
     if (const NodePtr node = state_.nodes.child(lock, parent, name)) {
         state_.nodes.unlink(lock, node);
     }

@@ -310,6 +310,8 @@ Failure OpenFiles::not_found_or(const NodeTable::Lock& lock, const NodePtr& node
     if (error.errno_value != ENOENT || node->writer != nullptr) {
         return failure(std::move(error));
     }
+    // Else it would find the name there once more.
+    lookups_.forget_listed(node->parent->id, node->name);
     state_.nodes.unlink(lock, node);
     return failure(ESTALE, std::move(error.message));
 }

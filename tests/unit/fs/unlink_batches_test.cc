@@ -233,6 +233,26 @@ TEST_F(UnlinkBatchesTest, WhatIsLinkedWhereAnotherFileWasListedIsFound) {
     EXPECT_EQ(linked->attributes.size, 6U);
 }
 
+// The kernel looks once more, and creates what is not there where the caller asked for that.
+TEST_F(UnlinkBatchesTest, WhatAnotherMountHasRemovedIsFoundOutByAnOpen) {
+    for (const int flags : {O_RDONLY, O_WRONLY}) {
+        const int i = 50 + flags;
+        remove_all(17 * flags, 17 * flags + 17);
+        ASSERT_TRUE(answer<void>([&](auto reply) { store.remove("p/dir/" + file(i), reply); }));
+        const Result<Entry> listed = lookup(file(i), directory);
+        ASSERT_TRUE(listed) << "during a run what was listed is believed";
+        EXPECT_EQ(errno_of(open(listed->node, flags)), ESTALE);
+        EXPECT_EQ(errno_of(lookup(file(i), directory)), ENOENT);
+    }
+}
+
+TEST_F(UnlinkBatchesTest, WhatWasNotThereOnceIsNotTakenFromAnEarlierListing) {
+    ASSERT_TRUE(answer<void>([&](auto reply) { store.remove("p/dir/" + file(50), reply); }));
+    EXPECT_EQ(errno_of(lookup(file(50), directory)), ENOENT);
+    remove_all(0, 17);
+    EXPECT_EQ(errno_of(lookup(file(50), directory)), ENOENT);
+}
+
 TEST_F(UnlinkBatchesTest, WhatARenameOfTheDirectoryCopiedIsRemoved) {
     ASSERT_TRUE(rename("dir", "moved"));
     remove_all(0, 20);
