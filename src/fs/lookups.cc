@@ -123,7 +123,7 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return failure(too_long ? ENAMETOOLONG : ENOENT, valid.error().message);
     }
     if (const NodePtr child = state_.nodes.child(lock, *parent, name)) {
-        if (child->is_known_here() || state_.is_fresh(lock, *child) || child->checked >= believed_since ||
+        if (child->has_its_name_here() || state_.is_fresh(lock, *child) || child->checked >= believed_since ||
             is_yet_to_be_opened(lock, *child, now)) {
             return state_.entry(lock, *child);
         }
@@ -191,7 +191,7 @@ std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string&
     }
     // What this mount learned or did since the question was sent is newer than the answer.
     const NodePtr child = state_.nodes.child(lock, *parent, name);
-    if (child != nullptr && (child->is_known_here() || child->checked > asked.when)) {
+    if (child != nullptr && (child->has_its_name_here() || child->checked > asked.when)) {
         return state_.entry(lock, *child);
     }
     const bool is_there = found.is_directory || found.object;
@@ -235,7 +235,7 @@ NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, 
                             const ObjectVersion& version) {
     NodePtr node = state_.nodes.child(lock, parent, name);
     const bool same = node != nullptr && node->type == version.type &&
-                      (node->writer != nullptr || (node->committed && node->committed->etag == version.etag));
+                      (node->has_its_name_here() || (node->committed && node->committed->etag == version.etag));
     if (!same) {
         node = state_.nodes.link_new(lock, parent, name, version.type);
     }

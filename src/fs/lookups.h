@@ -40,8 +40,8 @@ public:
     // Asks the bucket; `key` without a trailing '/'.
     void find(std::string key, Reply<FoundName> reply);
 
-    // The node of this version under the name: the one that is there if it is the same version or has a writer of this
-    // mount, else a new one.
+    // The node of this version under the name: the one that is there if it is the same version or is being written by
+    // this mount, else a new one.
     NodePtr found_file(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
                        const ObjectVersion& version) REQUIRES(node_table);
     NodePtr found_directory(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,

@@ -181,9 +181,20 @@ public:
         return writer != nullptr && writer->dirty() && !removed &&
                !(version != nullptr && version->is_truncated_away());
     }
-    // Whatever the bucket shows under its name.
+    // There is such a file for one who creates the name.
     [[nodiscard]] bool is_known_here() const REQUIRES(node_table) {
         return writer != nullptr || moving || is_special(type);
+    }
+    // `committed` is not, or not yet, what its writer has. Asked in this order: a commit that ends in between cannot be
+    // noted while the table is locked.
+    [[nodiscard]] bool is_being_changed() const REQUIRES(node_table) {
+        return writer != nullptr && (writer->dirty() || (version != nullptr && version->commits.any()));
+    }
+    // It has the name, whatever the bucket shows there. Not where all is saved, and the file is only still open: that
+    // may be for as long as a child process lives, and another mount may replace or remove it meanwhile.
+    [[nodiscard]] bool has_its_name_here() const REQUIRES(node_table) {
+        const bool is_written = is_being_changed() || (writer != nullptr && (writer->failed() || !committed));
+        return linked && (is_written || moving || is_special(type));
     }
 };
 

@@ -307,7 +307,7 @@ Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& nod
 // The name was believed, and is free by now: told by ESTALE, the kernel looks it up again, and makes the file where the
 // caller asked for that (O_CREAT).
 Failure OpenFiles::not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) {
-    if (error.errno_value != ENOENT || node->writer != nullptr) {
+    if (error.errno_value != ENOENT || node->has_its_name_here()) {
         return failure(std::move(error));
     }
     // Else it would find the name there once more.
@@ -382,9 +382,10 @@ void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
                 waits = true;
             } else if (const std::optional<Error> failed = node->writer->failed()) {
                 answer = failure(*failed);
-            } else {
+            } else if (node->has_its_name_here()) {
                 answer = add_handle(lock, *request, node->writer, nullptr);
             }
+            // Else all is saved, and another mount may have replaced it since.
         }
     }
     if (waits) {
@@ -405,13 +406,10 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
-        if (node->writer == nullptr && is_outdated(lock, *request)) {
+        if (node->has_its_name_here() || is_outdated(lock, *request)) {
             ask_again = true;
         } else if (!object) {
             answer = not_found_or(lock, node, std::move(object.error()));
-        } else if (node->writer != nullptr) {
-            // Two opens at once: the other was first.
-            answer = add_handle(lock, *request, node->writer, nullptr);
         } else if (!node->linked) {
             expect_again(lock, *request);
             answer = failure(ESTALE, "the file is gone");
@@ -422,6 +420,9 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
                 // The lookup that follows asks for its size.
                 state_.nodes.child(lock, node->parent, node->name)->checked = SteadyTime{};
             }
+        } else if (node->writer != nullptr) {
+            node->checked = state_.env.clock.now();
+            answer = add_handle(lock, *request, node->writer, nullptr);
         } else if (const Status sound = state_.env.codec.check_description(*object); !sound) {
             answer = failure(sound.error());
         } else {

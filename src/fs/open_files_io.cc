@@ -143,7 +143,12 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         return;
     }
     const VersionFate::Generation begun = version != nullptr ? version->fate.commit_begins() : 0;
-    writer->commit(reason, [this, node, writer, version, begun, reason, reply = std::move(reply),
+    const auto noted = [version, is_counted = version != nullptr && version->commits.begin()] {
+        if (is_counted) {
+            version->commits.end();
+        }
+    };
+    writer->commit(reason, [this, node, writer, version, begun, noted, reason, reply = std::move(reply),
                             ended = std::move(ended)](Result<CommittedObject> object) {
         if (object) {
             // fsync before the first write publishes nothing.
@@ -158,6 +163,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
                 state_.leftovers.published(writer->key(), object->etag, version);
             }
             note_committed(node, *object, only_appended);
+            noted();
             if (!object->etag.empty()) {
                 state_.failed.clear(writer->key(), [] {});
             }
@@ -165,6 +171,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
             ended();
             return;
         }
+        noted();
         if (reason == CommitReason::kPublish && !writer->failed()) {
             reply(failure(object.error()));
             ended();

@@ -400,11 +400,10 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
         } else if (node->linked && node->writer != nullptr && node->writer->may_have_committed() &&
                    !std::exchange(request->is_settled, true)) {
             settles = node->writer;
-        } else if (node->linked && node->writer != nullptr && node->writer->dirty() &&
-                   ++request->attempts < kMostAttempts) {
+        } else if (node->linked && node->is_being_changed() && ++request->attempts < kMostAttempts) {
             // A version that this node's writer is committing just now; the reply is not here yet.
             commits_to = (*reader)->object().key;
-        } else if (node->linked && node->writer != nullptr && node->writer->dirty()) {
+        } else if (node->linked && node->is_being_changed()) {
             answer = add_handle_on_other_version(lock, *request, *reader);
         } else if (request->expected && !node->removed && node->reader != nullptr && node->open_handles > 0) {
             // Another caller was faster.

@@ -92,6 +92,8 @@ struct WrittenVersion {
     // Renames that publish it under its new name. One that fails leaves the file that it was to replace, so the death
     // of a writer waits for their end: what they publish was begun before it.
     StepsUnderWay renames;
+    // Commits, until the node knows what they have published.
+    StepsUnderWay commits;
     // When it was last made, written or cut.
     std::atomic<Moment> changed_at;
     // When it was cut away by the latest version that is committed.

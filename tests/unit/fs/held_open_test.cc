@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are saved, and that a process still holds open for writing, while another mount changes the bucket.
+#include <fcntl.h>
+
+#include <future>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+class HeldOpen : public FileSystemTest {
+protected:
+    // Saved; its writer has closed it, and a child process has not.
+    HandleId hold(const std::string& name, const std::string& text, int flags = O_WRONLY, NodeId parent = kRootNode) {
+        const HandleId handle = create(name, flags, parent)->opened.handle;
+        EXPECT_TRUE(write(handle, 0, text) && flush(handle));
+        return handle;
+    }
+    void remove_on_another_mount(const std::string& key) {
+        ASSERT_TRUE(answer<void>([&](auto reply) { store.remove(key, reply); }));
+    }
+    void names_are_believed_no_more() { clock.advance(Milliseconds(1001)); }
+};
+
+TEST_F(HeldOpen, IsSeenAsAnotherMountHasLeftIt) {
+    const HandleId held = hold("f", "v1");
+    const NodeId node = lookup("f")->node;
+    store.put_object("p/f", "longer");
+    EXPECT_EQ(lookup("f")->node, node) << "for as long as any name is believed";
+    names_are_believed_no_more();
+    const Result<Entry> replaced = lookup("f");
+    EXPECT_EQ(replaced->attributes.size, 6U);
+    EXPECT_NE(replaced->node, node);
+    EXPECT_NE(replaced->attributes.inode, getattr(node)->inode) << "it can be told from the one that is held";
+    remove_on_another_mount("p/f");
+    names_are_believed_no_more();
+    EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+    EXPECT_TRUE(close(held));
+    EXPECT_FALSE(store.exists("p/f"));
+}
+
+TEST_F(HeldOpen, KeepsItsNodeWhereNothingHasChanged) {
+    const HandleId held = hold("f", "v1");
+    const NodeId node = lookup("f")->node;
+    names_are_believed_no_more();
+    EXPECT_EQ(lookup("f")->node, node);
+    ASSERT_TRUE(write(held, 2, " and more") && fsync(held));
+    names_are_believed_no_more();
+    const Result<Entry> found = lookup("f");
+    EXPECT_EQ(found->node, node);
+    EXPECT_EQ(found->attributes.size, 11U);
+    EXPECT_TRUE(close(held));
+}
+
+TEST_F(HeldOpen, KeepsItsNameWhileThereIsSomethingToSave) {
+    const HandleId held = hold("f", "v1");
+    ASSERT_TRUE(write(held, 2, " and more"));
+    store.put_object("p/f", "of another");
+    names_are_believed_no_more();
+    EXPECT_EQ(lookup("f")->attributes.size, 11U);
+    remove_on_another_mount("p/f");
+    names_are_believed_no_more();
+    EXPECT_EQ(lookup("f")->attributes.size, 11U);
+    EXPECT_TRUE(close(held));
+    EXPECT_EQ(store.content("p/f"), "v1 and more");
+}
+
+TEST_F(HeldOpen, IsNotJoinedByWhoOpensItOnceItWasReplaced) {
+    const HandleId held = hold("f", "v1", O_RDWR);
+    const NodeId node = lookup("f")->node;
+    EXPECT_TRUE(close(open(node, O_RDWR)->handle)) << "the same version";
+    store.put_object("p/f", "of another");
+    EXPECT_EQ(errno_of(open(node, O_RDWR)), ESTALE);
+    const HandleId changing = open(lookup("f")->node, O_RDWR)->handle;
+    EXPECT_EQ(read(changing).value_or("error"), "of another");
+    ASSERT_TRUE(write(changing, 0, "OF") && close(changing));
+    EXPECT_EQ(store.content("p/f"), "OF another");
+    EXPECT_EQ(errno_of(read(held)), ESTALE) << "its version is gone, and no other is shown for it";
+    EXPECT_TRUE(close(held));
+    EXPECT_EQ(store.content("p/f"), "OF another");
+}
+
+TEST_F(HeldOpen, IsCreatedAnewOnceItWasRemoved) {
+    const HandleId held = hold("f", "v1");
+    const NodeId node = lookup("f")->node;
+    remove_on_another_mount("p/f");
+    EXPECT_EQ(errno_of(open_beside(node, O_WRONLY)), ESTALE);
+    EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+    ASSERT_TRUE(close(create("f")->opened.handle));
+    EXPECT_TRUE(store.exists("p/f"));
+    EXPECT_TRUE(close(held));
+}
+
+TEST_F(HeldOpen, IsNotThereForWhoOpensItToReadOnceItWasRemoved) {
+    const HandleId held = hold("f", "v1");
+    const NodeId node = lookup("f")->node;
+    remove_on_another_mount("p/f");
+    EXPECT_EQ(errno_of(open(node, O_RDONLY)), ESTALE);
+    EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+    EXPECT_TRUE(close(held));
+}
+
+// It has grown beyond what waits on the disk: what it was sent to under another key is removed before the commit is
+// answered.
+TEST_F(HeldOpen, IsNotTakenForAnotherVersionBeforeItsCommitIsAnswered) {
+    const HandleId held = hold("f", "v1", O_RDWR);
+    const NodeId node = lookup("f")->node;
+    names_are_believed_no_more();
+    for (std::uint64_t block = 0; block < 12; ++block) {
+        ASSERT_TRUE(write(held, 2 + (block << 20), std::string(std::size_t{1} << 20, 'x')));
+    }
+    ASSERT_TRUE(eventually([&] { return store.calls(Operation::kUploadPart) >= 1; }));
+    store.hold(Operation::kRemove);
+    auto synced = std::async(std::launch::async, [&] { return fsync(held); });
+    const bool is_in_the_bucket = store.wait_until_held(Operation::kRemove, 1);
+    EXPECT_EQ(lookup("f")->node, node);
+    const Result<OpenedFile> other = open(node, O_WRONLY);
+    const int asked = store.calls(Operation::kGet);
+    auto opened = std::async(std::launch::async, [&] { return open(node, O_RDONLY); });
+    const bool has_asked = eventually([&] { return store.calls(Operation::kGet) > asked; });
+    store.release(Operation::kRemove);
+    EXPECT_TRUE(is_in_the_bucket && has_asked);
+    EXPECT_TRUE(synced.get());
+    const Result<OpenedFile> reader = opened.get();
+    ASSERT_TRUE(other && reader);
+    EXPECT_TRUE(close(other->handle) && close(reader->handle));
+    EXPECT_EQ(lookup("f")->node, node);
+    EXPECT_TRUE(close(held));
+}
+
+// The question was about what is saved, and the answer comes when there is more.
+TEST_F(HeldOpen, IsJoinedByWhoAskedBeforeItWasWrittenOn) {
+    const HandleId held = hold("f", "v1", O_RDWR);
+    const NodeId node = lookup("f")->node;
+    store.hold(Operation::kHead);
+    auto opened = std::async(std::launch::async, [&] { return open(node, O_RDWR); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kHead, 1));
+    ASSERT_TRUE(write(held, 0, "v1 and more"));
+    store.put_object("p/f", "of another");
+    store.release(Operation::kHead);
+    const Result<OpenedFile> joined = opened.get();
+    ASSERT_TRUE(joined) << joined.error().message;
+    EXPECT_EQ(read(joined->handle).value_or("error"), "v1 and more");
+    EXPECT_TRUE(release(joined->handle));
+    EXPECT_TRUE(close(held));
+    EXPECT_EQ(store.content("p/f"), "v1 and more");
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
