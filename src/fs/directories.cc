@@ -132,7 +132,7 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name, const O
                 return failure(ENOTDIR, name + ": not a directory");
             }
             for (const auto& [child_name, child] : node->children) {
-                if (child->writer != nullptr || is_special(child->type)) {
+                if (child->type != FileType::kDirectory && child->has_its_name_here()) {
                     return failure(ENOTEMPTY, child_name + " is below the directory " + name);
                 }
             }
@@ -170,6 +170,12 @@ std::vector<std::shared_ptr<FileWriter>> Directories::note_removed(const NodePtr
     std::vector<std::shared_ptr<FileWriter>> writers;
     const NodeTable::Lock lock = state_.nodes.lock();
     if (const NodePtr directory = state_.nodes.child(lock, parent, name)) {
+        for (const NodePtr& node : state_.nodes.objects_below(lock, directory)) {
+            // Saved and still open here, and removed by another mount.
+            if (node->writer != nullptr && !node->has_its_name_here()) {
+                state_.nodes.unlink(lock, node);
+            }
+        }
         for (const NodePtr& node : state_.nodes.overtaken(lock)) {
             if (state_.nodes.is_below(lock, *node, *directory)) {
                 node->removed = true;

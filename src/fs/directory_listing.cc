@@ -60,7 +60,7 @@ void DirectoryListing::restart() {
     only_here_.clear();
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const auto& [name, child] : directory_->children) {
-        if (child->writer != nullptr || is_special(child->type)) {
+        if (child->type != FileType::kDirectory && child->has_its_name_here()) {
             only_here_.insert(name);
         }
     }
@@ -214,7 +214,7 @@ void DirectoryListing::note_page() {
 
 bool DirectoryListing::is_newer(const NodeTable::Lock& /*lock*/, const NodePtr& present) const {
     return present != nullptr &&
-           (present->writer != nullptr || is_special(present->type) || present->checked > started_);
+           ((present->type != FileType::kDirectory && present->has_its_name_here()) || present->checked > started_);
 }
 
 bool DirectoryListing::is_overtaken(const NodeTable::Lock& lock, const Listed& listed) const {

@@ -200,7 +200,7 @@ std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string&
         return std::nullopt;
     }
     // A directory of files that are not in the bucket yet: it is there again when they are.
-    if (!is_there && child != nullptr && NodeTable::holds_writer(lock, *child)) {
+    if (!is_there && child != nullptr && NodeTable::holds_writer(lock, *child, asked.when)) {
         return state_.entry(lock, *child);
     }
     if (found.is_directory) {

@@ -254,10 +254,12 @@ bool NodeTable::was_removed_since(const Lock& /*lock*/, const Node& directory, s
                        [&](const Node::Removal& each) { return each.number > removal && each.name == name; });
 }
 
-bool NodeTable::holds_writer(const Lock& lock, const Node& directory) {
+bool NodeTable::holds_writer(const Lock& lock, const Node& directory, SteadyTime since) {
     return std::any_of(directory.children.begin(), directory.children.end(),
-                       [&lock](const auto& child) REQUIRES(node_table) {
-                           return child.second->writer != nullptr || holds_writer(lock, *child.second);
+                       [&lock, since](const auto& child) REQUIRES(node_table) {
+                           const Node& node = *child.second;
+                           return (node.writer != nullptr && node.has_its_name_here()) || node.checked > since ||
+                                  holds_writer(lock, node, since);
                        });
 }
 

@@ -250,8 +250,9 @@ public:
     // Whether the name was removed after that one; `or_unknown`: also where so many were that it is not known any more.
     [[nodiscard]] static bool was_removed_since(const Lock&, const Node& directory, std::string_view name,
                                                 std::uint64_t removal, bool or_unknown = true) REQUIRES(node_table);
-    // Of the files below it, one is open for writing.
-    [[nodiscard]] static bool holds_writer(const Lock& lock, const Node& directory) REQUIRES(node_table);
+    // Of the files below it, one is being written, or was saved or found after `since`.
+    [[nodiscard]] static bool holds_writer(const Lock& lock, const Node& directory,
+                                           SteadyTime since = SteadyTime::max()) REQUIRES(node_table);
     // Path relative to the mount; directories end in '/'.
     [[nodiscard]] std::string path(const Lock&, const Node& node) const REQUIRES(node_table);
     [[nodiscard]] bool is_below(const Lock&, const Node& node, const Node& directory) const REQUIRES(node_table);

@@ -149,5 +149,67 @@ TEST_F(HeldOpen, IsJoinedByWhoAskedBeforeItWasWrittenOn) {
     EXPECT_EQ(store.content("p/f"), "v1 and more");
 }
 
+TEST_F(HeldOpen, IsListedAsAnotherMountHasLeftIt) {
+    const HandleId held = hold("f", "v1");
+    names_are_believed_no_more();
+    const auto listed = [this] {
+        const HandleId handle = *answer<HandleId>([&](auto reply) { fs->open_directory(kRootNode, reply); });
+        const auto entries =
+            answer<std::vector<DirectoryEntry>>([&](auto reply) { fs->read_directory(handle, 2, 7, true, reply); });
+        fs->release_directory(handle);
+        return *entries;
+    };
+    const NodeId node = lookup("f")->node;
+    EXPECT_EQ(listed().at(0).entry.node, node);
+    clock.advance(Milliseconds(1));
+    store.put_object("p/f", "longer");
+    EXPECT_EQ(listed().at(0).entry.attributes.size, 6U);
+    remove_on_another_mount("p/f");
+    clock.advance(Milliseconds(1));
+    EXPECT_TRUE(listed().empty());
+    EXPECT_TRUE(close(held));
+}
+
+TEST_F(HeldOpen, DoesNotShowItsDirectoryOnceBothWereRemoved) {
+    const NodeId directory = mkdir("d")->node;
+    const HandleId held = hold("f", "v1", O_WRONLY, directory);
+    remove_on_another_mount("p/d/f");
+    remove_on_another_mount("p/d/");
+    names_are_believed_no_more();
+    EXPECT_EQ(errno_of(lookup("d")), ENOENT);
+    EXPECT_TRUE(mkdir("d"));
+    EXPECT_TRUE(close(held));
+    EXPECT_FALSE(store.exists("p/d/f"));
+}
+
+// The store was asked before, and its answer comes when the file is there.
+TEST_F(HeldOpen, KeepsADirectoryThatItsCommitHasMadeMeanwhile) {
+    const NodeId directory = mkdir("d")->node;
+    const HandleId held = create("f", O_WRONLY, directory)->opened.handle;
+    ASSERT_TRUE(write(held, 0, "v1"));
+    remove_on_another_mount("p/d/");
+    names_are_believed_no_more();
+    store.hold_answers(Operation::kList);
+    auto looked = std::async(std::launch::async, [&] { return lookup("d"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kList, 1));
+    clock.advance(Milliseconds(1));
+    EXPECT_TRUE(flush(held));
+    store.release(Operation::kList);
+    const Result<Entry> found = looked.get();
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_EQ(found->node, directory);
+    EXPECT_TRUE(close(held));
+}
+
+TEST_F(HeldOpen, DoesNotKeepItsDirectoryOnceItWasRemoved) {
+    const NodeId directory = mkdir("d")->node;
+    const HandleId held = hold("f", "v1", O_RDWR, directory);
+    EXPECT_EQ(errno_of(rmdir("d")), ENOTEMPTY);
+    remove_on_another_mount("p/d/f");
+    EXPECT_TRUE(rmdir("d"));
+    EXPECT_TRUE(write(held, 0, "V") && close(held));
+    EXPECT_TRUE(store.keys().empty()) << "what is written without a name leads nowhere";
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
