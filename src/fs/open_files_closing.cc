@@ -246,7 +246,9 @@ bool OpenFiles::must_look_again(const std::shared_ptr<Closing>& closing, const C
         return true;
     }
     // A version that others hold may be written on, and renamed then; one that is given up may not.
-    if (gives_up && !version.renames.shut_out()) {
+    const bool may_end =
+        gives_up ? version.renames.shut_out() : version.renames.if_none([&] { version.fate.leave_by_killed_writer(); });
+    if (!may_end) {
         answer_killed();
         version.renames.when_none(decide);
         return true;
@@ -290,8 +292,6 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
             settle();
             return;
         case CloseAction::kLeave:
-            handle->version->fate.leave_by_killed_writer();
-            [[fallthrough]];
         case CloseAction::kWait:
             settle();
             closing->save_ends();

@@ -17,7 +17,7 @@
 namespace ckptfs::fs {
 
 // Steps of one kind that are under way on a version, and what waits for their end.
-// Threads: all functions may be called from any thread; nothing is called under the lock.
+// Threads: all functions may be called from any thread; nothing is called under the lock but what if_none() is given.
 class StepsUnderWay {
 public:
     // False once they are shut out; then there is no end() to come.
@@ -58,6 +58,18 @@ public:
         const MutexLock lock(mutex_);
         shut_out_ = shut_out_ || under_way_ == 0;
         return shut_out_;
+    }
+
+    // `run` comes before whatever begins later: it may take a VersionFate's lock, and no other. False, and no call of
+    // it, where some are under way.
+    template <class Run>
+    [[nodiscard]] bool if_none(Run run) {
+        const MutexLock lock(mutex_);
+        if (under_way_ > 0) {
+            return false;
+        }
+        run();
+        return true;
     }
 
 private:

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+
 #include "fs/noted_change.h"
+#include "fs/written_version.h"
 
 namespace ckptfs::fs {
 namespace {
@@ -195,6 +199,22 @@ TEST_F(NotedChangeTest, ACommitThatBeginsAfterTheAnswerSavesIt) {
     change.settle();
     fate.committed(begun);
     EXPECT_FALSE(unsaved());
+}
+
+// A rename that begins then finds that the version is left, and gives the file no other name.
+TEST(StepsUnderWay, OneThatBeginsComesBehindWhatIsDoneWhileThereIsNone) {
+    WrittenVersion version(0);
+    std::future<bool> found_left;
+    EXPECT_TRUE(version.renames.if_none([&] {
+        found_left = std::async(std::launch::async,
+                                [&] { return version.renames.begin() && version.fate.left_by_killed_writer(); });
+        EXPECT_EQ(found_left.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+        version.fate.leave_by_killed_writer();
+    }));
+    EXPECT_TRUE(found_left.get());
+    EXPECT_FALSE(version.renames.if_none([] { ADD_FAILURE() << "a rename is under way"; }));
+    version.renames.end();
+    EXPECT_TRUE(version.renames.if_none([] {}));
 }
 
 }  // namespace
