@@ -250,10 +250,7 @@ Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directo
         }
         own.emplace(record.key, std::move(record));
     }
-    std::set<std::string> cleared;
-    for (std::string& key : state_.failed.being_cleared(directory)) {
-        cleared.insert(std::move(key));
-    }
+    const std::map<std::string, std::string> cleared = state_.failed.being_cleared(directory);
     std::vector<FailedRecord> records;
     for (const ObjectInfo& object : *objects) {
         const std::string key = directory + object.key.substr(place.size());
@@ -262,9 +259,12 @@ Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directo
         if (known != own.end() && written == object.etag) {
             known->second.failed = object.last_modified;
         }
+        const auto left = cleared.find(key);
+        const bool is_cleared = left != cleared.end() && (left->second.empty() || left->second == object.etag);
+        // Of one that is not out yet, an earlier record is in its place, whoever's: that one's own facts count as well.
         const bool is_known =
-            cleared.contains(key) || (known != own.end() && (written.empty() || written == object.etag));
-        if (!is_known && !may_be_missing(key, state_.env.write.config)) {
+            known != own.end() && (written.empty() ? !state_.failed.is_untold(key) : written == object.etag);
+        if (!is_cleared && !is_known && !may_be_missing(key, state_.env.write.config)) {
             FailedRecord record;
             record.key = key;
             record.failed = object.last_modified;
@@ -306,8 +306,8 @@ std::vector<OpenUpload> CommitGate::of_others(const std::string& directory, std:
     for (const FailedRecord& record : state_.failed.below(directory)) {
         own.insert(record.key);
     }
-    for (std::string& key : state_.failed.being_cleared(directory)) {
-        own.insert(std::move(key));
+    for (const auto& [key, record_etag] : state_.failed.being_cleared(directory)) {
+        own.insert(key);
     }
     const std::string control = state_.env.prefix + std::string(kControlDirectory) + "/";
     std::erase_if(uploads, [&](const OpenUpload& upload) {

@@ -109,8 +109,9 @@ public:
     // Whether unlink(2) is to find the name although nothing is there. Not once a process has looked and found nothing.
     [[nodiscard]] bool can_be_unlinked(const std::string& key) const;
     void looked_at(const std::string& key);
-    // Keys that records may still stand for although their files were cleared.
-    [[nodiscard]] std::vector<std::string> being_cleared(const std::string& directory) const;
+    // Keys that records may still stand for although their files were cleared, with the records' ETags, as
+    // record_etag() gives them while none is in flight.
+    [[nodiscard]] std::map<std::string, std::string> being_cleared(const std::string& directory) const;
     [[nodiscard]] std::string record_key(const std::string& key) const;
     // Of the record of this file, as this mount has written it; empty where it has not, or not yet.
     [[nodiscard]] std::string record_etag(const std::string& key) const;

@@ -91,16 +91,16 @@ void FailedSiblings::looked_at(const std::string& key) {
     }
 }
 
-std::vector<std::string> FailedSiblings::being_cleared(const std::string& directory) const {
+std::map<std::string, std::string> FailedSiblings::being_cleared(const std::string& directory) const {
     const MutexLock lock(mutex_);
-    std::vector<std::string> keys;
+    std::map<std::string, std::string> records;
     for (auto each = entries_.lower_bound(directory); each != entries_.end() && each->first.starts_with(directory);
          ++each) {
         if (each->second.cleared) {
-            keys.push_back(each->first);
+            records.emplace(each->first, each->second.record_etag);
         }
     }
-    return keys;
+    return records;
 }
 
 }  // namespace ckptfs::fs

@@ -35,6 +35,16 @@ protected:
         store.put_object(kRecord, content);
         turn_store_to(Milliseconds(0));
     }
+    void fail_here() {
+        store.inject({Operation::kPut, "p/step/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        const HandleId handle = create("shard", O_WRONLY, step)->opened.handle;
+        ASSERT_TRUE(write(handle, 0, "content"));
+        EXPECT_EQ(errno_of(close(handle)), EIO);
+    }
+    // On another mount, what is there now.
+    void fail_to_replace() {
+        store.put_object(kRecord, "host: node7\netag-before: " + store.info("p/step/shard").etag + "\n");
+    }
     // On mounts with this --failed-sibling-ttl.
     int commit(Milliseconds ttl, NodeId directory) {
         write_environment.config.failed_sibling_ttl = ttl;
@@ -94,6 +104,31 @@ TEST_F(FailureRecordsTest, WhatMovedWithItsDirectoryStaysAfterTheTimeOfWhoRename
     EXPECT_EQ(fs->unwritten(1).count, 0U);
     EXPECT_TRUE(store.exists(kMoved));
     EXPECT_EQ(commit(hours(1), lookup("done")->node), EIO);
+}
+
+// Of another mount, that failed to replace what this one had made good.
+TEST_F(FailureRecordsTest, ARecordThatCannotBeRemovedHidesNoLaterOne) {
+    turn_store_to(Milliseconds(0));
+    fail_here();
+    store.inject({Operation::kRemove, kRecord, store_error(EIO, "InternalError", 500), 0, 1, false});
+    const HandleId again = create("shard", O_WRONLY, step)->opened.handle;
+    ASSERT_TRUE(write(again, 0, "again") && close(again));
+    ASSERT_TRUE(store.exists(kRecord));
+    EXPECT_EQ(commit(hours(1), step), 0);
+    ASSERT_TRUE(unlink(".metadata", step));
+    fail_to_replace();
+    EXPECT_EQ(commit(hours(1), step), EIO);
+}
+
+// Another mount has written the file since, and failed to replace that.
+TEST_F(FailureRecordsTest, ARecordThatIsNotOutHidesNoLaterOne) {
+    turn_store_to(Milliseconds(0));
+    store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 1, false});
+    fail_here();
+    ASSERT_FALSE(store.exists(kRecord));
+    store.put_object("p/step/shard", "what another mount has saved since");
+    fail_to_replace();
+    EXPECT_EQ(commit(hours(1), step), EIO);
 }
 
 // A mount that is killed, and the next one here.
