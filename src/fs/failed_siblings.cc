@@ -83,7 +83,8 @@ void FailedSiblings::add(FailedFile file) {
     auto [found, is_new] = entries_.try_emplace(file.key);
     Entry& entry = found->second;
     const bool failed_before = !is_new && !entry.cleared;
-    const bool is_same_version = failed_before && entry.file.etag_before == file.etag_before;
+    const bool is_same_version =
+        failed_before && entry.file.etag_before == file.etag_before && entry.file.opened == file.opened;
     // What an earlier attempt may have left still makes nothing good.
     std::vector<std::string> unanswered = failed_before ? entry.file.unanswered : std::vector<std::string>();
     if (!add_unanswered(unanswered, file.unanswered) && is_same_version) {

@@ -51,6 +51,8 @@ struct FailedFile {
     std::vector<std::string> unanswered{};
     // When it failed, where that is not now.
     std::optional<WallTime> since{};
+    // Where the version is not known: when it was opened for writing, which tells one attempt from another.
+    SteadyTime opened{};
 };
 
 // A rename that succeeded.
@@ -76,8 +78,8 @@ public:
     FailedSiblings(const FailedSiblings&) = delete;
     FailedSiblings& operator=(const FailedSiblings&) = delete;
 
-    // Once for each failure. Again for the same file over the same version makes no difference before it is cleared,
-    // unless another commit of it was not answered.
+    // Once for each failure. Again for the same file over the same version, or of the same attempt where that is not
+    // known, makes no difference before it is cleared, unless another commit of it was not answered.
     void add(FailedFile file);
     // The file was written again or removed. `then` comes when the bucket says so too, or the wait was long.
     void clear(const std::string& key, std::function<void()> then);

@@ -171,6 +171,8 @@ private:
     // --- open_files_truncating.cc
     // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
+    // `node` was truncated by an open.
+    static void note_believed_version(const NodeTable::Lock& lock, Node& node) REQUIRES(node_table);
     // A version that takes the name, for a handle that the kernel has, or gets, on this node.
     [[nodiscard]] HandlePtr own_version(const NodeTable::Lock& lock, const Handle& opened) REQUIRES(node_table);
     // The handle by which the write is made: the one that the kernel calls `id` may get another version for it.

@@ -63,6 +63,11 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
         if (state_.key(lock, node) == file.key) {
             file.etag_before = node.committed ? node.committed->etag : "";
         }
+        // What another mount had saved before it was truncated does not make it good: then the time tells.
+        if (node.version != nullptr && node.version->believed_etag && file.etag_before == node.version->believed_etag) {
+            file.etag_before.reset();
+            file.opened = node.opened_to_write;
+        }
     }
     state_.failed.add(std::move(file));
 }

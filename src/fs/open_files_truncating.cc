@@ -108,6 +108,7 @@ void OpenFiles::truncate_now(const OpenRequestPtr& request) {
                 node->version->truncated_again(opened->truncated_at);
             } else {
                 node->version->fate.made(request->opener);
+                note_believed_version(lock, *node);
             }
         } else if (request->is_second_try && node->cached_handles > 0) {
             // Rather an error than that they find the file empty.
@@ -160,6 +161,12 @@ void OpenFiles::prepare_second_try(const NodeTable::Lock& lock, const OpenReques
     }
 }
 
+void OpenFiles::note_believed_version(const NodeTable::Lock& /*lock*/, Node& node) {
+    if (node.committed) {
+        node.version->believed_etag = node.committed->etag;
+    }
+}
+
 HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& opened) {
     const NodePtr& node = opened.node;
     const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, FileType::kFile);
@@ -167,6 +174,7 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
     fresh->checked = state_.env.clock.now();
     fresh->version = std::make_shared<WrittenVersion>(opened.truncated_at);
     fresh->version->fate.made(opened.opener);
+    note_believed_version(lock, *fresh);
     fresh->only_appended = (opened.flags & O_APPEND) != 0;
     fresh->written = state_.env.clock.wall_now();
     fresh->opened_to_write = state_.env.clock.now();

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -96,6 +98,9 @@ struct WrittenVersion {
     std::atomic<Moment> made_at;
 
     VersionFate fate;
+    // What the name had when it was truncated, as far as this mount knew: no look at the bucket came before.
+    // Guarded by the node table.
+    std::optional<std::string> believed_etag;
     // Closes that are not decided yet: what is released meanwhile waits for them.
     StepsUnderWay closes;
     // Closes by processes that are not being killed, until what they publish is published: the death of a process that

@@ -35,8 +35,11 @@ protected:
         store.put_object(kRecord, content);
         turn_store_to(Milliseconds(0));
     }
-    void fail_here() {
+    void deny_shard() {
         store.inject({Operation::kPut, "p/step/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    }
+    void fail_here() {
+        deny_shard();
         const HandleId handle = create("shard", O_WRONLY, step)->opened.handle;
         ASSERT_TRUE(write(handle, 0, "content"));
         EXPECT_EQ(errno_of(close(handle)), EIO);
@@ -129,6 +132,24 @@ TEST_F(FailureRecordsTest, ARecordThatIsNotOutHidesNoLaterOne) {
     store.put_object("p/step/shard", "what another mount has saved since");
     fail_to_replace();
     EXPECT_EQ(commit(hours(1), step), EIO);
+}
+
+// It was saved after this mount had looked, and before the file was opened.
+TEST_F(FailureRecordsTest, WhatAnotherMountSavedBeforeTheFileWasTruncatedMakesNothingGood) {
+    turn_store_to(Milliseconds(0));
+    store.put_object("p/step/shard", "earlier");
+    for (const char* saved : {"of another", "of another, once more"}) {
+        const NodeId shard = lookup("shard", step)->node;
+        store.put_object("p/step/shard", saved);
+        deny_shard();
+        const Result<OpenedFile> opened = open(shard, O_WRONLY | O_TRUNC);
+        ASSERT_TRUE(opened && write(opened->handle, 0, "content"));
+        EXPECT_EQ(errno_of(close(opened->handle)), EIO);
+        EXPECT_EQ(commit(hours(1), step), EIO);
+        clock.advance(Milliseconds(1));
+    }
+    store.put_object("p/step/shard", "written again");
+    EXPECT_EQ(commit(hours(1), step), 0);
 }
 
 // A mount that is killed, and the next one here.
