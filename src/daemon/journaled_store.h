@@ -35,9 +35,9 @@ public:
         lost_.create_upload(std::move(request), std::move(done));
     }
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override {
-        UploadId upload = request.upload;
+        const UploadId upload = request.upload;
         note_begun(upload.key);
-        store_.complete_upload(std::move(request), ending(std::move(upload), std::move(done)));
+        store_.complete_upload(std::move(request), ending(upload, std::move(done)));
     }
     void abort_upload(UploadId upload, StoreDone<void> done) override { aborts_.abort(upload, std::move(done)); }
 
@@ -58,8 +58,8 @@ public:
     void put(PutRequest request, StoreDone<PutResponse> done) override {
         const bool is_new = note_begun(request.key);
         std::string key = request.key;
-        store_.put(std::move(request),
-                   saving(key, [&journal = journal_, is_new, key, done = std::move(done)](Result<PutResponse> written) {
+        store_.put(std::move(request), saving({key, ""}, [&journal = journal_, is_new, key,
+                                                          done = std::move(done)](Result<PutResponse> written) {
                        // What is there is another mount's, which may live.
                        if (is_new && !written && is_refused(written.error())) {
                            journal.object_ended(key);
@@ -145,21 +145,24 @@ private:
                (error.errno_value == ESTALE || error.errno_value == EEXIST || error.errno_value == ENOENT);
     }
     // Whatever did not succeed may still be there.
-    StoreDone<PutResponse> ending(UploadId upload, StoreDone<PutResponse> done) {
-        std::string key = upload.key;
-        return saving(std::move(key), [&journal = journal_, upload = std::move(upload),
-                                       done = std::move(done)](Result<PutResponse> saved) {
+    StoreDone<PutResponse> ending(const UploadId& upload, StoreDone<PutResponse> done) {
+        return saving(upload, [&journal = journal_, upload, done = std::move(done)](Result<PutResponse> saved) {
             if (saved) {
                 journal.ended(upload);
             }
             done(std::move(saved));
         });
     }
-    // No upload of this key that was given up, or whose answer was lost, makes a failure of the file any more.
-    StoreDone<PutResponse> saving(std::string key, StoreDone<PutResponse> done) {
-        return [&lost = lost_, &aborts = aborts_, key = std::move(key),
-                done = std::move(done)](Result<PutResponse> saved) {
+    // No upload of this key that was begun before, was given up, or whose answer was lost, makes a failure of the file
+    // any more. One that is given up may not be known as such yet: it ends once the failure is recorded. One that was
+    // begun later is of a later version.
+    StoreDone<PutResponse> saving(const UploadId& upload, StoreDone<PutResponse> done) {
+        return [&lost = lost_, &aborts = aborts_, &journal = journal_, key = upload.key,
+                before = journal_.begun_before(upload), done = std::move(done)](Result<PutResponse> saved) {
             if (saved) {
+                for (const UploadId& each : before) {
+                    journal.made_good(each);
+                }
                 aborts.saved(key);
                 lost.saved(key);
             }

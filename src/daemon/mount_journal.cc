@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -349,11 +350,26 @@ void MountJournal::intent_ended(const UploadIntent& intent) {
 }
 
 void MountJournal::begun(const UploadId& upload) {
-    note_begun("+" + upload.id, format("+{} {}\n", encoded(upload.id), encoded(upload.key)));
+    if (note_begun("+" + upload.id, format("+{} {}\n", encoded(upload.id), encoded(upload.key)))) {
+        const MutexLock lock(mutex_);
+        uploads_.push_back(upload);
+    }
 }
 
 void MountJournal::ended(const UploadId& upload) {
     note_ended("+" + upload.id, format("-{}\n", encoded(upload.id)));
+    const MutexLock lock(mutex_);
+    std::erase_if(uploads_, [&](const UploadId& each) { return each.id == upload.id; });
+}
+
+std::vector<UploadId> MountJournal::begun_before(const UploadId& upload) {
+    std::vector<UploadId> before;
+    const MutexLock lock(mutex_);
+    const auto end =
+        std::find_if(uploads_.begin(), uploads_.end(), [&](const auto& each) { return each.id == upload.id; });
+    std::copy_if(uploads_.begin(), end, std::back_inserter(before),
+                 [&](const UploadId& each) { return each.key == upload.key; });
+    return before;
 }
 
 void MountJournal::made_good(const UploadId& upload) {

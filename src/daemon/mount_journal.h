@@ -109,6 +109,8 @@ public:
     // It was given up, and then its file was saved by another one; no difference where it is not open.
     void made_good(const UploadId& upload);
     [[nodiscard]] bool is_open(const UploadId& upload);
+    // Those of the same key that are open and were begun before it; all of them where its ID is empty.
+    [[nodiscard]] std::vector<UploadId> begun_before(const UploadId& upload);
     // One that only this mount knows; a second call makes no difference. Whether it was not open before.
     bool object_begun(const std::string& key);
     void object_ended(const std::string& key);
@@ -135,6 +137,8 @@ private:
     // Lines are missing in the file, or it ends within one.
     bool is_stale_ GUARDED_BY(mutex_) = false;
     std::uint64_t last_intent_ GUARDED_BY(mutex_) = 0;
+    // Open ones, as they began.
+    std::vector<UploadId> uploads_ GUARDED_BY(mutex_);
     // Their lines.
     std::map<std::string, std::string> open_ GUARDED_BY(mutex_);
 };

@@ -111,8 +111,8 @@ protected:
         journaled_.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
         return upload;
     }
-    void save() {
-        const UploadId upload = begin();
+    void save() { save(begin()); }
+    void save(const UploadId& upload) {
         std::vector<UploadedPart> parts;
         journaled_.upload_part({upload, 1, Payload::from_string("part"), 0},
                                [&](Result<UploadedPart> part) { parts.push_back(part.value()); });
@@ -177,6 +177,35 @@ TEST_F(GivenUpUploads, TellOfAFileThatWasSavedBefore) {
     EXPECT_TRUE(contents().made_good.empty());
     EXPECT_EQ(told_by_the_next_mount(), std::vector<std::string>{"run/f.bin"});
     EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+// It waits for the record of its failure.
+TEST_F(GivenUpUploads, AreNoFailureOfAFileThatWasSavedBeforeTheyWereToBeEnded) {
+    for (const bool is_small : {false, true}) {
+        const UploadId upload = begin();
+        if (is_small) {
+            put("run/f.bin");
+        } else {
+            save();
+        }
+        store_.inject(
+            {testing::Operation::kAbortUpload, "", testing::store_error(EIO, "InternalError", 500), 0, 1, false});
+        journaled_.abort_upload(upload, [](const Status& ended) { EXPECT_FALSE(ended); });
+        EXPECT_TRUE(contents().uploads.empty());
+        ASSERT_EQ(contents().made_good.size(), 1U);
+        EXPECT_EQ(contents().made_good[0].id, upload.id);
+        store_.remove("run/f.bin", [](const Status& renamed) { EXPECT_TRUE(renamed); });
+        journaled_.abort_upload(upload, [](const Status& ended) { EXPECT_TRUE(ended); });
+    }
+}
+
+TEST_F(GivenUpUploads, TellOfAFileThatWasSavedByAnUploadBegunBefore) {
+    const UploadId first = begin();
+    const UploadId later = begin();
+    save(first);
+    EXPECT_TRUE(contents().made_good.empty());
+    ASSERT_EQ(contents().uploads.size(), 1U);
+    EXPECT_EQ(contents().uploads[0].id, later.id);
 }
 
 // An upload whose creation was answered once and lost once: the first answer was lost, and both began.
