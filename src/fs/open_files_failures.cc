@@ -44,6 +44,22 @@ void OpenFiles::drop_written_pages(Node& node, const FileWriter& writer) {
     state_.env.kernel_cache.invalidate_inode(node.id);
 }
 
+// What has the name by now was written on this mount, or the file can no longer get it. Not where an open with O_TRUNC
+// took the name, and its process ended before it came back: the file would still have been published.
+bool OpenFiles::has_lost_its_name(const NodeTable::Lock& lock, const Node& node) const {
+    if (node.linked || node.removed || node.parent == nullptr) {
+        return node.removed || node.parent == nullptr;
+    }
+    if (node.version != nullptr && (node.version->is_truncated_away() || node.version->has_lost_name)) {
+        return true;
+    }
+    const NodePtr named = state_.nodes.child(lock, node.parent, node.name);
+    // Others who have looked since may have found nothing.
+    return named != nullptr &&
+           (named->type != FileType::kFile || named->writer != nullptr ||
+            named->committed.value_or(ObjectVersion{}).etag != node.committed.value_or(ObjectVersion{}).etag);
+}
+
 void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error) {
     FailedFile file;
     file.key = writer.key();
@@ -53,12 +69,15 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
     if (may_be_missing(file.key, state_.env.write.config)) {
         return;
     }
+    bool is_to_be_looked_up = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        // The name is unused, or belongs to what another writer writes.
-        if (node.removed || !node.linked) {
+        // It was removed, or its name belongs to what another writer writes.
+        if (has_lost_its_name(lock, node)) {
             return;
         }
+        // By the open that took the name: the kernel must not find that of a file that failed.
+        is_to_be_looked_up = !node.linked;
         // A failed rename has given it another name, and what is there is not known.
         if (state_.key(lock, node) == file.key) {
             file.etag_before = node.committed ? node.committed->etag : "";
@@ -69,7 +88,11 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
             file.opened = node.opened_to_write;
         }
     }
+    const std::string key = file.key;
     state_.failed.add(std::move(file));
+    if (is_to_be_looked_up) {
+        state_.failed.looked_at(key);
+    }
 }
 
 // A caller that gets the error may tell other processes, which commit from another node.

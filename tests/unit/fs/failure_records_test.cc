@@ -4,6 +4,7 @@
 
 #include "file_system_fixture.h"
 #include "fs/failed_siblings.h"
+#include "support/sync_store.h"
 
 namespace ckptfs::fs {
 
@@ -150,6 +151,27 @@ TEST_F(FailureRecordsTest, WhatAnotherMountSavedBeforeTheFileWasTruncatedMakesNo
     }
     store.put_object("p/step/shard", "written again");
     EXPECT_EQ(commit(hours(1), step), 0);
+}
+
+TEST_F(FailureRecordsTest, AFileFailsWhoseNameWasTakenByAnOpenThatNeverCameBack) {
+    turn_store_to(Milliseconds(0));
+    for (const bool was_saved : {false, true}) {
+        const Result<CreatedFile> created = create("shard", O_WRONLY, step);
+        ASSERT_TRUE(created && write(created->opened.handle, 0, "one"));
+        if (was_saved) {
+            ASSERT_TRUE(fsync(created->opened.handle) && write(created->opened.handle, 3, "two"));
+        }
+        EXPECT_EQ(errno_of(open(created->entry.node, O_WRONLY | O_TRUNC)), ESTALE);
+        // Another process looks, perhaps after a while.
+        clock.advance(Milliseconds(2000));
+        EXPECT_EQ(errno_of(lookup("shard", step)), was_saved ? 0 : ENOENT);
+        deny_shard();
+        EXPECT_EQ(errno_of(close(created->opened.handle)), EIO);
+        EXPECT_EQ(commit(hours(1), step), EIO);
+        ASSERT_TRUE(SyncStore(store).remove(kRecord));
+        switch_mounts();
+        step = lookup("step")->node;
+    }
 }
 
 // A mount that is killed, and the next one here.
