@@ -112,6 +112,8 @@ struct CopyRequest {
     // Describes the copy instead of what describes its source: metadata, content type and encoding, other headers. With
     // a `ckptfs-write` of its own a copy whose reply was lost is recognised.
     std::optional<ObjectInfo> description;
+    // As in RemoveRequest.
+    std::function<bool()> may_send = nullptr;
 };
 
 struct CreateUploadRequest {
@@ -162,6 +164,8 @@ struct CompleteRequest {
     // Only for the caller's bookkeeping of what the object will be; the store checks the parts.
     std::uint64_t size = 0;
     bool if_none_match = false;
+    // As in RemoveRequest.
+    std::function<bool()> may_send = nullptr;
 };
 
 struct ListRequest {
@@ -193,8 +197,8 @@ struct RemoveRequest {
     // Removes only this version: another one stays, and answers 412, errno ESTALE. Stores that do not know conditional
     // deletes pass over it.
     std::string if_match;
-    // Asked before each attempt, on any thread, until the removal has ended: once it says no, nothing more is sent, and
-    // the removal fails.
+    // Asked before each attempt, on any thread, until the request has ended: once it says no, nothing more is sent, and
+    // the request fails.
     std::function<bool()> may_send;
 };
 

@@ -158,6 +158,7 @@ void S3Store::copy(CopyRequest request, StoreDone<PutResponse> done) {
     call->request = copy_request(defaults_, request);
     call->precondition_errno = precondition_errno(request.if_none_match);
     call->stall_timeout_factor = kSlowAnswerFactor;
+    call->may_send = std::move(request.may_send);
     auto read = [](const HttpResponse& response) { return read_written(parse_copy_result(response.body), response); };
     std::make_shared<CommitOperation>(
         sender_, std::move(call), request.description ? write_id_in(request.description->metadata) : "",
@@ -279,6 +280,7 @@ void S3Store::complete_upload(CompleteRequest request, StoreDone<PutResponse> do
         call->request = complete_request(complete);
         call->precondition_errno = precondition_errno(complete.if_none_match);
         call->stall_timeout_factor = kSlowAnswerFactor;
+        call->may_send = complete.may_send;
         auto read = [](const HttpResponse& response) {
             return read_written(parse_complete_result(response.body), response);
         };

@@ -250,6 +250,9 @@ void FakeStore::copy(CopyRequest request, StoreDone<PutResponse> done) {
     perform<PutResponse>(
         Operation::kCopy, key,
         [this, request = std::move(request)]() -> Result<PutResponse> {
+            if (request.may_send && !request.may_send()) {
+                return failure(EIO, request.key + ": not sent");
+            }
             const Result<const Object*> source = find(request.source_key, request.source_if_match);
             if (!source) {
                 return failure(source.error());
@@ -408,6 +411,9 @@ void FakeStore::upload_part_copy(UploadPartCopyRequest request, StoreDone<Upload
 }
 
 Result<PutResponse> FakeStore::complete_now(const CompleteRequest& request) {
+    if (request.may_send && !request.may_send()) {
+        return failure(EIO, request.upload.key + ": not sent");
+    }
     const auto upload = uploads_.find(request.upload.id);
     if (upload == uploads_.end()) {
         return refused(EIO, "NoSuchUpload", 404);
