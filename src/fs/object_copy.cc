@@ -201,7 +201,7 @@ Result<ObjectVersion> complete_copy(ObjectStore& store, const ObjectInfo& source
 }
 
 Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                     CopyOptions options, MakeParts& make_parts) {
+                                     const CopyOptions& options, MakeParts& make_parts) {
     const std::string write_id = random_uuid();
     const CreateUploadRequest create = describe_copy(source, destination, write_id);
     for (int begun_anew = 0;; ++begun_anew) {
@@ -211,8 +211,9 @@ Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& sourc
         }
         Result<std::vector<UploadedPart>> parts = make_parts(store, source, *upload);
         if (parts) {
-            return complete_copy(store, source,
-                                 {*upload, std::move(*parts), write_id, source.size, options.no_replace});
+            return complete_copy(
+                store, source,
+                {*upload, std::move(*parts), write_id, source.size, options.no_replace, options.may_go_on});
         }
         end_upload(store, *upload);
         // The source is still there, and nothing of the copy is visible: it can be begun anew, however far it was.
@@ -225,12 +226,13 @@ Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& sourc
 }
 
 Result<ObjectVersion> copy_by_request(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                      CopyOptions options) {
+                                      const CopyOptions& options) {
     CopyRequest request;
     request.source_key = source.key;
     request.key = destination;
     request.source_if_match = source.etag;
     request.if_none_match = options.no_replace;
+    request.may_send = options.may_go_on;
     if (options.no_replace) {
         // So that an attempt whose reply was lost is not taken for another client's file.
         request.description = source;
@@ -249,7 +251,7 @@ bool is_too_large_to_copy(const Error& error) {
 }
 
 Result<ObjectVersion> copy_without_parts(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                         CopyOptions options) {
+                                         const CopyOptions& options) {
     if (source.size <= kMaxCopySize) {
         Result<ObjectVersion> copy = copy_by_request(store, source, destination, options);
         if (copy || !is_too_large_to_copy(copy.error())) {
@@ -260,7 +262,7 @@ Result<ObjectVersion> copy_without_parts(ObjectStore& store, const ObjectInfo& s
 }
 
 Result<ObjectVersion> copy_large(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                 CopyOptions options) {
+                                 const CopyOptions& options) {
     if (!store.lacks_part_copy()) {
         Result<ObjectVersion> copy = copy_by_upload(store, source, destination, options, copy_parts);
         if (copy || !store.lacks_part_copy()) {
@@ -277,7 +279,7 @@ Result<ObjectInfo> describe(ObjectStore& store, const std::string& key) {
 }  // namespace
 
 Result<ObjectVersion> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                  CopyOptions options) {
+                                  const CopyOptions& options) {
     if (!copy_in_parts(source.size)) {
         return copy_by_request(store, source, destination, options);
     }
@@ -287,7 +289,7 @@ Result<ObjectVersion> copy_object(ObjectStore& store, const ObjectInfo& source, 
 }
 
 Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
-                           CopyOptions options) {
+                           const CopyOptions& options) {
     const Result<ObjectInfo> info = describe(store, source);
     if (!info) {
         return failure(info.error());

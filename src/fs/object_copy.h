@@ -8,6 +8,7 @@
 // nothing is left behind. Threads: blocks; for the blocking executor.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "ckptfs/object_store.h"
@@ -18,6 +19,8 @@ namespace ckptfs::fs {
 struct CopyOptions {
     // Fails with EEXIST where the destination exists.
     bool no_replace = false;
+    // Asked on any thread before each attempt of what makes the copy visible: after a no, it is not made.
+    std::function<bool()> may_go_on = nullptr;
 };
 
 // The version that was copied, and its copy.
@@ -27,10 +30,10 @@ struct Copied {
 };
 
 Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
-                           CopyOptions options);
+                           const CopyOptions& options);
 
 // The same for a source whose description is known (from a listing).
 Result<ObjectVersion> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                  CopyOptions options);
+                                  const CopyOptions& options);
 
 }  // namespace ckptfs::fs

@@ -37,6 +37,10 @@ struct TreeCopy {
     [[nodiscard]] std::string destination(const ObjectInfo& source) const {
         return new_prefix + source.key.substr(old_prefix.size());
     }
+    [[nodiscard]] bool has_copy(const ObjectInfo& source) {
+        const MutexLock lock(mutex);
+        return copies.contains(source.key);
+    }
     void note(const ObjectInfo& source, ObjectVersion copy) {
         const MutexLock lock(mutex);
         copies[source.key] = Copied{source.etag, std::move(copy)};
@@ -60,6 +64,7 @@ Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources)
             request.source_key = source.key;
             request.key = tree.destination(source);
             request.source_if_match = source.etag;
+            request.may_send = tree.may_go_on;
             tree.store.copy(std::move(request), [&tree, &source, done](Result<PutResponse> response) {
                 if (response) {
                     tree.note(source, ObjectVersion{response->etag, source.size, source.size, response->last_modified});
@@ -73,7 +78,10 @@ Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     if (!tree.may_go_on()) {
         return taken_over(tree.old_prefix);
     }
-    Result<ObjectVersion> copy = copy_object(tree.store, source, tree.destination(source), CopyOptions{});
+    // Where its directory is hidden and has nothing yet, what is there all the same is what another mount saved after
+    // it had ended this rename. It would be replaced by a request that is late.
+    const CopyOptions options{!tree.has_copy(source), tree.may_go_on};
+    Result<ObjectVersion> copy = copy_object(tree.store, source, tree.destination(source), options);
     if (copy) {
         tree.note(source, std::move(*copy));
     }

@@ -278,6 +278,36 @@ TEST_F(DirectoryRenameTest, WhatFailsDuringARenameOfADirectoryThatHoldsAMarkerUn
     EXPECT_TRUE(store.exists("p/.ckptfs/failed/old/shard"));
 }
 
+TEST_F(DirectoryRenameTest, ALateCompletionOfACopyReplacesNothing) {
+    store.put_object("p/old/large", std::string(kMultipartCopyThreshold, 'x'));
+    store.hold(Operation::kCompleteUpload);
+    auto renamed = std::async(std::launch::async, [this] { return rename_with(store); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    EXPECT_TRUE(repaired());
+    store.put_object("p/new/large", "newer");
+    store.release(Operation::kCompleteUpload);
+    EXPECT_FALSE(renamed.get());
+    EXPECT_EQ(store.content("p/new/large"), "newer");
+    EXPECT_EQ(store.open_uploads(), 0);
+}
+
+TEST_F(DirectoryRenameTest, ACopyThatWaitsForItsAttemptIsNotSentOnceTheRenameIsLost) {
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [this] { return rename_with(store); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    EXPECT_TRUE(repaired());
+    for (const char* name : {"a", "b", "deep/", "deep/c"}) {
+        store.put_object(std::string("p/new/") + name, "newer");
+    }
+    its_clock.advance(kRepairAfter);
+    store.release(Operation::kCopy);
+    EXPECT_FALSE(renamed.get());
+    for (const char* name : {"a", "b", "deep/", "deep/c"}) {
+        EXPECT_EQ(store.content(std::string("p/new/") + name), "newer");
+    }
+    EXPECT_EQ(tree("old"), kWhole);
+}
+
 TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {
     store.put_object("p/other/", std::string(kDirectoryMarkerSize, 'x'));
     store.put_object("p/other/file", "x");
