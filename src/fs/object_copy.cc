@@ -27,8 +27,8 @@ constexpr int kMostFetches = 4;
 // nothing to race with.
 constexpr int kMostAnew = 3;
 
-ObjectVersion version_of_copy(const ObjectInfo& source, const PutResponse& response) {
-    return ObjectVersion{response.etag, source.size, source.size, response.last_modified};
+Copied copied_as(const ObjectInfo& source, const PutResponse& response, const std::string& write_id) {
+    return {source.etag, ObjectVersion{response.etag, source.size, source.size, response.last_modified}, write_id};
 }
 
 Result<std::vector<UploadedPart>> copy_parts(ObjectStore& store, const ObjectInfo& source, const UploadId& upload) {
@@ -190,18 +190,18 @@ void end_upload(ObjectStore& store, const UploadId& upload) {
     static_cast<void>(wait_for<void>([&](auto done) { store.abort_upload(upload, done); }));
 }
 
-Result<ObjectVersion> complete_copy(ObjectStore& store, const ObjectInfo& source, CompleteRequest complete) {
+Result<Copied> complete_copy(ObjectStore& store, const ObjectInfo& source, CompleteRequest complete) {
     const Result<PutResponse> response =
         wait_for<PutResponse>([&](auto done) { store.complete_upload(complete, done); });
     if (!response) {
         end_upload(store, complete.upload);
         return failure(response.error());
     }
-    return version_of_copy(source, *response);
+    return copied_as(source, *response, complete.write_id);
 }
 
-Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                     const CopyOptions& options, MakeParts& make_parts) {
+Result<Copied> copy_by_upload(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                              const CopyOptions& options, MakeParts& make_parts) {
     const std::string write_id = random_uuid();
     const CreateUploadRequest create = describe_copy(source, destination, write_id);
     for (int begun_anew = 0;; ++begun_anew) {
@@ -225,24 +225,25 @@ Result<ObjectVersion> copy_by_upload(ObjectStore& store, const ObjectInfo& sourc
     }
 }
 
-Result<ObjectVersion> copy_by_request(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                      const CopyOptions& options) {
+Result<Copied> copy_by_request(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                               const CopyOptions& options) {
     CopyRequest request;
     request.source_key = source.key;
     request.key = destination;
     request.source_if_match = source.etag;
     request.if_none_match = options.no_replace;
     request.may_send = options.may_go_on;
+    const std::string write_id = options.no_replace ? random_uuid() : "";
     if (options.no_replace) {
         // So that an attempt whose reply was lost is not taken for another client's file.
         request.description = source;
-        request.description->metadata[kWriteIdMetadata] = random_uuid();
+        request.description->metadata[kWriteIdMetadata] = write_id;
     }
     const Result<PutResponse> response = wait_for<PutResponse>([&](auto done) { store.copy(request, done); });
     if (!response) {
         return failure(response.error());
     }
-    return version_of_copy(source, *response);
+    return copied_as(source, *response, write_id);
 }
 
 // The answer of a store that copies less at once than S3 does, or that copies nothing.
@@ -250,10 +251,10 @@ bool is_too_large_to_copy(const Error& error) {
     return error.errno_value == EOPNOTSUPP || error.errno_value == EFBIG || error.errno_value == EINVAL;
 }
 
-Result<ObjectVersion> copy_without_parts(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                         const CopyOptions& options) {
+Result<Copied> copy_without_parts(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                                  const CopyOptions& options) {
     if (source.size <= kMaxCopySize) {
-        Result<ObjectVersion> copy = copy_by_request(store, source, destination, options);
+        Result<Copied> copy = copy_by_request(store, source, destination, options);
         if (copy || !is_too_large_to_copy(copy.error())) {
             return copy;
         }
@@ -261,10 +262,10 @@ Result<ObjectVersion> copy_without_parts(ObjectStore& store, const ObjectInfo& s
     return copy_by_upload(store, source, destination, options, send_parts);
 }
 
-Result<ObjectVersion> copy_large(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                 const CopyOptions& options) {
+Result<Copied> copy_large(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                          const CopyOptions& options) {
     if (!store.lacks_part_copy()) {
-        Result<ObjectVersion> copy = copy_by_upload(store, source, destination, options, copy_parts);
+        Result<Copied> copy = copy_by_upload(store, source, destination, options, copy_parts);
         if (copy || !store.lacks_part_copy()) {
             return copy;
         }
@@ -278,14 +279,13 @@ Result<ObjectInfo> describe(ObjectStore& store, const std::string& key) {
 
 }  // namespace
 
-Result<ObjectVersion> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                  const CopyOptions& options) {
+Result<Copied> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                           const CopyOptions& options) {
     if (!copy_in_parts(source.size)) {
         return copy_by_request(store, source, destination, options);
     }
     // A listing carries no metadata.
-    Result<Copied> copied = copy_object(store, source.key, destination, options);
-    return copied ? Result<ObjectVersion>(std::move(copied->copy)) : failure(std::move(copied.error()));
+    return copy_object(store, source.key, destination, options);
 }
 
 Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
@@ -294,9 +294,8 @@ Result<Copied> copy_object(ObjectStore& store, const std::string& source, const 
     if (!info) {
         return failure(info.error());
     }
-    Result<ObjectVersion> copy = copy_in_parts(info->size) ? copy_large(store, *info, destination, options)
-                                                           : copy_by_request(store, *info, destination, options);
-    return copy ? Result<Copied>(Copied{info->etag, std::move(*copy)}) : failure(std::move(copy.error()));
+    return copy_in_parts(info->size) ? copy_large(store, *info, destination, options)
+                                     : copy_by_request(store, *info, destination, options);
 }
 
 }  // namespace ckptfs::fs

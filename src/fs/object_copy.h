@@ -27,13 +27,17 @@ struct CopyOptions {
 struct Copied {
     std::string source_etag;
     ObjectVersion copy;
+    // The value of the copy's `ckptfs-write`, by which it is told from other copies of the same bytes. Empty where it
+    // was given none.
+    std::string write_id = {};
 };
 
 Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
                            const CopyOptions& options);
 
-// The same for a source whose description is known (from a listing).
-Result<ObjectVersion> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
-                                  const CopyOptions& options);
+// The same for a source whose description is known (from a listing). Where it is large, what is copied may be a newer
+// version.
+Result<Copied> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
+                           const CopyOptions& options);
 
 }  // namespace ckptfs::fs

@@ -41,9 +41,9 @@ struct TreeCopy {
         const MutexLock lock(mutex);
         return copies.contains(source.key);
     }
-    void note(const ObjectInfo& source, ObjectVersion copy) {
+    void note(const ObjectInfo& source, Copied copied) {
         const MutexLock lock(mutex);
-        copies[source.key] = Copied{source.etag, std::move(copy)};
+        copies[source.key] = std::move(copied);
     }
 };
 
@@ -67,7 +67,8 @@ Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources)
             request.may_send = tree.may_go_on;
             tree.store.copy(std::move(request), [&tree, &source, done](Result<PutResponse> response) {
                 if (response) {
-                    tree.note(source, ObjectVersion{response->etag, source.size, source.size, response->last_modified});
+                    tree.note(source, {source.etag, ObjectVersion{response->etag, source.size, source.size,
+                                                                  response->last_modified}});
                 }
                 done(response || is_gone(response.error()) ? Status{} : failure(std::move(response.error())));
             });
@@ -81,7 +82,7 @@ Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     // Where its directory is hidden and has nothing yet, what is there all the same is what another mount saved after
     // it had ended this rename. It would be replaced by a request that is late.
     const CopyOptions options{!tree.has_copy(source), tree.may_go_on};
-    Result<ObjectVersion> copy = copy_object(tree.store, source, tree.destination(source), options);
+    Result<Copied> copy = copy_object(tree.store, source, tree.destination(source), options);
     if (copy) {
         tree.note(source, std::move(*copy));
     }

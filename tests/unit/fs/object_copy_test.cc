@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fs/copy_plan.h"
+#include "fs/tree_copy.h"
 #include "support/fake_store.h"
 #include "support/pattern.h"
 
@@ -82,6 +83,17 @@ TEST_F(ObjectCopyTest, OneThatFailsForAnotherReasonIsNotBegunAnew) {
     EXPECT_FALSE(copy());
     EXPECT_EQ(store_.calls(Operation::kCreateUpload), 1);
     EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(ObjectCopyTest, OneThatWasReplacedSinceItWasListedIsNotedAsWhatWasCopied) {
+    const ObjectInfo listed = store_.info("p/old");
+    store_.put_object("p/old", content_);
+    Copies copies;
+    ASSERT_TRUE(copy_tree(
+        store_, {listed}, "p/old", "p/new", [] { return true; }, copies));
+    ASSERT_TRUE(copies.contains("p/old"));
+    EXPECT_NE(copies.at("p/old").source_etag, listed.etag);
+    EXPECT_EQ(copies.at("p/old").source_etag, store_.info("p/old").etag);
 }
 
 }  // namespace
