@@ -106,6 +106,23 @@ Status remove_marker(ObjectStore& store, const std::string& key, const StoredMar
     return remove_version(store, version);
 }
 
+// Another mount's copy of the same bytes may have the same ETag.
+Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied& copied) {
+    if (copied.copy.etag != object.etag) {
+        return false;
+    }
+    if (copied.write_id.empty()) {
+        return copied.copy.modified == object.last_modified;
+    }
+    // A list says of one that was uploaded in parts when that began, and the answer when it ended.
+    const Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store.head(object.key, done); });
+    if (!there) {
+        return there.error().errno_value == ENOENT ? Result<bool>(false) : failure(there.error());
+    }
+    const auto write_id = there->metadata.find(kWriteIdMetadata);
+    return write_id != there->metadata.end() && write_id->second == copied.write_id;
+}
+
 }  // namespace
 
 Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename) {
@@ -197,8 +214,11 @@ Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, con
     std::vector<RemoveRequest> late;
     for (const ObjectInfo& object : *listed) {
         const auto copied = copies.find(rename.source + object.key.substr(rename.destination.size()));
-        if (copied != copies.end() && copied->second.copy.etag == object.etag &&
-            copied->second.copy.modified == object.last_modified) {
+        const Result<bool> is_late = copied == copies.end() ? false : is_copy(store, object, copied->second);
+        if (!is_late) {
+            return failure(is_late.error());
+        }
+        if (*is_late) {
             late.emplace_back(object.key, pinned ? object.etag : "");
         }
     }

@@ -308,6 +308,23 @@ TEST_F(DirectoryRenameTest, ACopyThatWaitsForItsAttemptIsNotSentOnceTheRenameIsL
     EXPECT_EQ(tree("old"), kWhole);
 }
 
+// A list says of it when its upload began.
+TEST_F(DirectoryRenameTest, ALateCopyInPartsIsKnownByItsWriteId) {
+    DirectoryMarker rename;
+    rename.source = "p/old/";
+    rename.destination = "p/new/";
+    store.put_object("p/new/large", "copy", {{kWriteIdMetadata, "this copy"}});
+    const ObjectInfo there = store.info("p/new/large");
+    const auto remove_as = [&](const std::string& write_id) {
+        const ObjectVersion copy{there.etag, there.size, there.size, there.last_modified + std::chrono::seconds(5)};
+        return remove_late_copies(store, rename, {{"p/old/large", {"source", copy, write_id}}}, true);
+    };
+    EXPECT_TRUE(remove_as("of another"));
+    EXPECT_TRUE(store.exists("p/new/large"));
+    EXPECT_TRUE(remove_as("this copy"));
+    EXPECT_FALSE(store.exists("p/new/large"));
+}
+
 TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {
     store.put_object("p/other/", std::string(kDirectoryMarkerSize, 'x'));
     store.put_object("p/other/file", "x");
