@@ -151,7 +151,37 @@ Status DirectoryRename::hide_destination() {
         return told(std::move(hidden.error()), move_.destination);
     }
     destination_marker_ = std::move(*hidden);
-    return written;
+    return written ? check_still_empty() : written;
+}
+
+// From now on nobody finds it to save a file in; what was saved since it was looked at is in this list.
+Status DirectoryRename::check_still_empty() {
+    ListRequest list;
+    list.prefix = move_.destination;
+    list.max_keys = 2;
+    const Result<ListResponse> there = wait_for<ListResponse>([&](auto done) { store_.list(list, done); });
+    if (!there) {
+        return failure(there.error());
+    }
+    for (const ObjectInfo& object : there->objects) {
+        if (object.key != move_.destination) {
+            // What is not hidden is left alone when the rename is undone.
+            const Status shown = show_as_before();
+            return shown ? failure(ENOTEMPTY, move_.destination + " is not empty") : shown;
+        }
+    }
+    return {};
+}
+
+Status DirectoryRename::show_as_before() {
+    if (move_.replaced_marker.empty()) {
+        RemoveRequest marker(move_.destination, destination_marker_);
+        marker.may_send = while_held();
+        return remove_version(store_, marker);
+    }
+    const Result<std::string> shown =
+        write_empty_marker(store_, move_.destination, destination_marker_, destination_made_);
+    return shown ? Status{} : told(shown.error(), move_.destination);
 }
 
 Status DirectoryRename::copy() {

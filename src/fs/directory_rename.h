@@ -2,7 +2,7 @@
 // rename(2) of a directory as a commit: what other mounts see is the whole source or the whole destination.
 //
 //   1. the record of the rename, which says where to look; then what is open below the source is committed
-//   2. the destination's marker, pending: hidden from now on; and the names that move
+//   2. the destination's marker, pending: hidden from now on, if it is empty; and the names that move
 //   3. all copies
 //   4. the source's marker, moved: hidden from now on; what was changed in it meanwhile is copied, too;
 //   what has failed in it holds a commit marker in it back, as at the beginning
@@ -13,7 +13,7 @@
 // Up to 5 a failure leads back: the source is shown and the copies are deleted. Afterwards it leads forward. When this
 // process ends in between, the record grows old, and a mount that meets it does the same (rename_repairs.h).
 //
-// It costs ten round trips, one more for every 64 copies, four for every 8 that are large, and one for every 1,000
+// It costs eleven round trips, one more for every 64 copies, four for every 8 that are large, and one for every 1,000
 // names listed or 4,000 deleted.
 //
 // Threads: blocks; for the blocking executor.
@@ -79,6 +79,9 @@ private:
     Status look_at_source();
     Status list_source();
     Status hide_destination();
+    // Else it is shown again.
+    Status check_still_empty();
+    Status show_as_before();
     Status copy();
     Status hide_source();
     Status copy_what_changed();

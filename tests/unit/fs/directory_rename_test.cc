@@ -325,6 +325,36 @@ TEST_F(DirectoryRenameTest, ALateCopyInPartsIsKnownByItsWriteId) {
     EXPECT_FALSE(store.exists("p/new/large"));
 }
 
+TEST_F(DirectoryRenameTest, WhatAnotherMountSavesInTheDirectoryThatIsReplacedStays) {
+    for (const bool has_marker : {true, false}) {
+        SCOPED_TRACE(has_marker);
+        if (has_marker) {
+            store.put_object("p/new/", "");
+        }
+        // Before the first request after the record.
+        HookedStore hooked(store, [&](int request) {
+            if (request == 1) {
+                store.put_object("p/new/a", "of another");
+            }
+            return Fate::kPasses;
+        });
+        DirectoryRename rename(hooked, its_clock, kRepairAfter,
+                               {"p/", "p/old/", "p/new/", has_marker ? store.info("p/new/").etag : ""});
+        EXPECT_EQ(errno_of(rename.run({[&] {
+                                           its_clock.advance(kRecordLead);
+                                           return Status{};
+                                       },
+                                       [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {}})),
+                  ENOTEMPTY);
+        EXPECT_EQ(store.content("p/new/a"), "of another");
+        EXPECT_EQ(tree("new"), Tree({"a"}));
+        EXPECT_EQ(tree("old"), kWhole);
+        EXPECT_EQ(store.exists("p/new/"), has_marker);
+        EXPECT_EQ(only_record(), "");
+        start_again();
+    }
+}
+
 TEST_F(DirectoryRenameTest, AnObjectOfAMarkersSizeThatHoldsSomethingElseHidesNothing) {
     store.put_object("p/other/", std::string(kDirectoryMarkerSize, 'x'));
     store.put_object("p/other/file", "x");
