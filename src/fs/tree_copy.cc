@@ -2,6 +2,7 @@
 #include "fs/tree_copy.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/mutex.h"
@@ -70,6 +71,10 @@ Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources)
                     tree.note(source, {source.etag, ObjectVersion{response->etag, source.size, source.size,
                                                                   response->last_modified}});
                 }
+                if (!response && !tree.may_go_on()) {
+                    done(taken_over(tree.old_prefix));
+                    return;
+                }
                 done(response || is_gone(response.error()) ? Status{} : failure(std::move(response.error())));
             });
         });
@@ -85,6 +90,8 @@ Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     Result<Copied> copy = copy_object(tree.store, source, tree.destination(source), options);
     if (copy) {
         tree.note(source, std::move(*copy));
+    } else if (copy.error().errno_value == EEXIST || !tree.may_go_on()) {
+        return taken_over(tree.old_prefix);
     }
     return copy || is_gone(copy.error()) ? Status{} : failure(std::move(copy.error()));
 }

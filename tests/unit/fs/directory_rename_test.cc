@@ -286,7 +286,7 @@ TEST_F(DirectoryRenameTest, ALateCompletionOfACopyReplacesNothing) {
     EXPECT_TRUE(repaired());
     store.put_object("p/new/large", "newer");
     store.release(Operation::kCompleteUpload);
-    EXPECT_FALSE(renamed.get());
+    EXPECT_EQ(errno_of(renamed.get()), EIO);
     EXPECT_EQ(store.content("p/new/large"), "newer");
     EXPECT_EQ(store.open_uploads(), 0);
 }
