@@ -261,7 +261,7 @@ Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directo
         }
         const auto left = cleared.find(key);
         const bool is_cleared = left != cleared.end() && (left->second.empty() || left->second == object.etag);
-        // Of one that is not out yet, an earlier record is in its place, whoever's: that one's own facts count as well.
+        // Where one is not out yet, an earlier record is in its place: the facts of that one count as well.
         const bool is_known =
             known != own.end() && (written.empty() ? !state_.failed.is_untold(key) : written == object.etag);
         if (!is_cleared && !is_known && !may_be_missing(key, state_.env.write.config)) {

@@ -154,7 +154,7 @@ Status DirectoryRename::hide_destination() {
     return written ? check_still_empty() : written;
 }
 
-// From now on nobody finds it to save a file in; what was saved since it was looked at is in this list.
+// It is not found any more to save a file in; what was saved since it was looked at is in this list.
 Status DirectoryRename::check_still_empty() {
     ListRequest list;
     list.prefix = move_.destination;

@@ -167,4 +167,21 @@ void FakeStore::reset_calls() {
     calls_.clear();
 }
 
+Result<PutResponse> FakeStore::store_object(const std::string& key, std::string content, Metadata metadata,
+                                            const std::string& content_type, const std::string& content_encoding) {
+    Object object;
+    object.info.key = key;
+    object.info.size = content.size();
+    object.info.etag =
+        etags_of_content_ ? "\"" + std::to_string(std::hash<std::string>()(content)) + "\"" : next_etag();
+    object.info.last_modified = now();
+    object.info.metadata = std::move(metadata);
+    object.info.content_type = content_type;
+    object.info.content_encoding = content_encoding;
+    object.content = std::make_shared<const std::string>(std::move(content));
+    PutResponse response{object.info.etag, object.info.last_modified};
+    objects_[key] = std::move(object);
+    return response;
+}
+
 }  // namespace ckptfs::testing
