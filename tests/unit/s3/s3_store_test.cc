@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +67,22 @@ protected:
         store_->list(std::move(request), [&answer](Result<ListResponse> page) { answer = std::move(page); });
         return awaited(answer);
     }
+    Result<PutResponse> copy(const std::function<bool()>& may_send) {
+        CopyRequest request;
+        request.source_key = "a";
+        request.key = "b";
+        request.may_send = may_send;
+        std::optional<Result<PutResponse>> answer;
+        store_->copy(std::move(request), [&answer](Result<PutResponse> copied) { answer = std::move(copied); });
+        return awaited(answer);
+    }
+    Result<PutResponse> complete(const std::function<bool()>& may_send) {
+        CompleteRequest request{{"b", "upload"}, {}, "this write", 5};
+        request.may_send = may_send;
+        std::optional<Result<PutResponse>> answer;
+        store_->complete_upload(std::move(request), [&answer](Result<PutResponse> done) { answer = std::move(done); });
+        return awaited(answer);
+    }
     // The answers to the first PUT, to those after it, and to HEAD.
     void answer_with(HttpResponse first, HttpResponse later, HttpResponse look) {
         transport_.answer_with([first = std::move(first), later = std::move(later), look = std::move(look),
@@ -79,7 +96,7 @@ protected:
     [[nodiscard]] int puts() const {
         int count = 0;
         for (const HttpRequest& request : transport_.asked()) {
-            count += request.method == "PUT" ? 1 : 0;
+            count += request.method == "PUT" || request.method == "POST" ? 1 : 0;
         }
         return count;
     }
@@ -146,6 +163,24 @@ TEST_F(Store, APageThatLeadsToItselfIsAnError) {
     ASSERT_FALSE(second);
     EXPECT_EQ(second.error().errno_value, EPROTO);
     EXPECT_EQ(transport_.asked().size(), 2U);
+}
+
+// Whoever asked for it may be overtaken by another mount while it waits to be tried again.
+TEST_F(Store, ACopyThatIsNoLongerWantedIsNotSentAgain) {
+    bool wanted = true;
+    transport_.answer_with([&wanted](const HttpRequest& request) {
+        wanted = false;
+        return request.method == "HEAD" ? refusal(404, "NoSuchKey") : refusal(500, "InternalError");
+    });
+    const auto may_send = [&wanted] { return wanted; };
+    EXPECT_EQ(copy(may_send).error().errno_value, EIO);
+    EXPECT_EQ(puts(), 1);
+    wanted = true;
+    EXPECT_EQ(complete(may_send).error().errno_value, EIO);
+    EXPECT_EQ(puts(), 2);
+    EXPECT_FALSE(copy(may_send)) << "not wanted from the beginning";
+    EXPECT_FALSE(complete(may_send));
+    EXPECT_EQ(puts(), 2);
 }
 
 }  // namespace
