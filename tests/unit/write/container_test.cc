@@ -182,7 +182,7 @@ TEST_F(ChangedContainerTest, DoesNotWaitForOthersBehindItWhereTheDiskIsFull) {
     environment.config.staging_dir = "/nonexistent";
     std::vector<std::shared_ptr<FileWriter>> writers;
     std::vector<std::string> contents;
-    for (const unsigned blocks : {2, 13, 13, 13}) {
+    for (const unsigned blocks : {2U, 13U, 13U, 13U}) {
         writers.push_back(open(std::nullopt, "dir/" + std::to_string(writers.size())));
         std::string content;
         write_halves(*writers.back(), blocks, content);
