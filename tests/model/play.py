@@ -312,7 +312,7 @@ class Player(MountSteps):
                 mount.process.send_signal(signal.SIGTERM)
             # The others were unmounted, and nobody has a file of theirs open.
             code = self.end_of(index)
-            if code != 0 and not self.model.failures:
+            if code != 0 and not self.model.failures and not self.model.removals_refused:
                 self.model.differ("exit", f"mount {index} ended with {code}")
         self.check_bucket()
         self.check_leftovers()

@@ -328,7 +328,7 @@ class Model(MarkerRules):
         if call.step["hard"]:
             self.trouble = True
             self.removals_refused = self.removals_refused or any(
-                rule["op"] in ("DeleteObject", "*") for rule in self.faults)
+                rule["op"] in ("DeleteObject", "DeleteObjects", "*") for rule in self.faults)
             for file in self.files():
                 # Its publishing in the background fails, and that is the writer's error.
                 file.doubtful = file.doubtful or file.kept or file.is_sent_ahead()
