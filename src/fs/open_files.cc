@@ -25,7 +25,7 @@ bool writes(int flags) {
 }
 
 // O_TRUNC takes the right to write, and truncates whatever else the descriptor is for.
-int flags_of_who_may_truncate(int flags) {
+int effective_flags(int flags) {
     return (flags & O_TRUNC) != 0 && !writes(flags) ? (flags & ~O_ACCMODE) | O_RDWR : flags;
 }
 
@@ -171,7 +171,7 @@ bool OpenFiles::opens_later(const NodeTable::Lock& lock, NodeId id, int flags, c
 }
 
 void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile> reply) {
-    const int flags = flags_of_who_may_truncate(asked_flags);
+    const int flags = effective_flags(asked_flags);
     auto request = std::make_shared<OpenRequest>();
     request->flags = flags;
     request->thread = caller.thread;

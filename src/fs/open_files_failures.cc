@@ -47,8 +47,11 @@ void OpenFiles::drop_written_pages(Node& node, const FileWriter& writer) {
 // What has the name by now was written on this mount, or the file can no longer get it. Not where an open with O_TRUNC
 // took the name, and its process ended before it came back: the file would still have been published.
 bool OpenFiles::has_lost_its_name(const NodeTable::Lock& lock, const Node& node) const {
-    if (node.linked || node.removed || node.parent == nullptr) {
-        return node.removed || node.parent == nullptr;
+    if (node.removed || node.parent == nullptr) {
+        return true;
+    }
+    if (node.linked) {
+        return false;
     }
     if (node.version != nullptr && (node.version->is_truncated_away() || node.version->has_lost_name)) {
         return true;

@@ -29,6 +29,13 @@ protected:
         request.key = key;
         journaled_.put(std::move(request), [](const Result<PutResponse>&) {});
     }
+    void save(const UploadId& upload) {
+        std::vector<UploadedPart> parts;
+        journaled_.upload_part({upload, 1, Payload::from_string("part"), 0},
+                               [&](Result<UploadedPart> part) { parts.push_back(part.value()); });
+        journaled_.complete_upload({upload, parts, "", 4},
+                                   [](const Result<PutResponse>& saved) { EXPECT_TRUE(saved); });
+    }
     void get(const std::string& key) {
         GetRequest request;
         request.key = key;
@@ -111,14 +118,8 @@ protected:
         journaled_.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
         return upload;
     }
+    using JournaledObjects::save;
     void save() { save(begin()); }
-    void save(const UploadId& upload) {
-        std::vector<UploadedPart> parts;
-        journaled_.upload_part({upload, 1, Payload::from_string("part"), 0},
-                               [&](Result<UploadedPart> part) { parts.push_back(part.value()); });
-        journaled_.complete_upload({upload, parts, "", 4},
-                                   [](const Result<PutResponse>& saved) { EXPECT_TRUE(saved); });
-    }
     UploadId give_up() {
         UploadId upload = begin();
         store_.inject(
@@ -234,13 +235,6 @@ protected:
         CreateUploadRequest request;
         request.key = key;
         journaled_.create_upload(request, [](const Result<UploadId>& begun) { EXPECT_FALSE(begun); });
-    }
-    void save(const UploadId& upload) {
-        std::vector<UploadedPart> parts;
-        journaled_.upload_part({upload, 1, Payload::from_string("part"), 0},
-                               [&](Result<UploadedPart> part) { parts.push_back(part.value()); });
-        journaled_.complete_upload({upload, parts, "", 4},
-                                   [](const Result<PutResponse>& saved) { EXPECT_TRUE(saved); });
     }
     // This mount is killed: what the next one tells others of, with what it finds in the journal.
     std::vector<std::string> told_by_the_next_mount() {
