@@ -75,7 +75,7 @@ bool OpenFiles::is_unreadable(const Handle& handle) {
     }
     const bool wrote = (handle.flags & O_APPEND) == 0 && handle.noted != VersionFate::kNever;
     const VersionState version = handle.version->fate.state(kUnseenProcess, handle.opener);
-    return wrote || handle.truncated_at != 0 || (version.unsaved && !version.only_appended);
+    return wrote || handle.truncated_at != 0 || version.resized || (version.unsaved && !version.only_appended);
 }
 
 std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {

@@ -89,6 +89,7 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     VersionState state;
     const bool mapped = is_unsaved(mapped_);
     state.mapped = mapped;
+    state.resized = is_unsaved(resized_);
     state.written = mapped || is_unsaved(many_);
     state.unseen_wrote = mapped && opener == kUnseenProcess;
     state.wrote = (mapped && process == opener) || is_unsaved(many_);

@@ -54,6 +54,8 @@ struct VersionState {
     bool only_appended = false;
     // Some of what is unsaved came through a mapping.
     bool mapped = false;
+    // It was cut or stretched, and no commit has followed.
+    bool resized = false;
     // Processes unseen have unsaved bytes in it.
     bool unseen_wrote = false;
     // A writer was killed, and no write has followed.

@@ -450,6 +450,20 @@ TEST_F(FileSystemTest, WhatAnUnlinkedFileDroppedIsNotReadBackAsItWasBefore) {
     EXPECT_TRUE(close(appending));
 }
 
+TEST_F(FileSystemTest, WhatHasAnotherSizeIsNotReadBackAsItWasBefore) {
+    const HandleId writing = create("f")->opened.handle;
+    ASSERT_TRUE(write(writing, 0, "content"));
+    const HandleId changing = open_beside(lookup("f")->node, O_RDWR)->handle;
+    ASSERT_TRUE(fsync(writing));
+    EXPECT_EQ(*read(changing), "content");
+    AttributeChange change;
+    change.size = 9;
+    ASSERT_TRUE(answer<Attributes>([&](auto reply) { fs->setattr(lookup("f")->node, changing, change, reply); }));
+    EXPECT_EQ(errno_of(read(changing)), EOPNOTSUPP);
+    EXPECT_TRUE(close(changing));
+    EXPECT_TRUE(close(writing));
+}
+
 TEST_F(FileSystemTest, AnUnlinkedOpenFileThatMayBeReadGoesOn) {
     const HandleId handle = create("f", O_RDWR)->opened.handle;
     ASSERT_TRUE(write(handle, 0, "content"));
