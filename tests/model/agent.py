@@ -80,8 +80,8 @@ class Agent:
 
     # --- descriptors
 
-    def open(self, path, flags, slot):
-        self.slots[slot] = os.open(path, FLAGS[flags])
+    def open(self, path, flags, slot, syncs=False):
+        self.slots[slot] = os.open(path, FLAGS[flags] | (os.O_DSYNC if syncs else 0))
 
     def close(self, slot):
         os.close(self.slots.pop(slot))

@@ -19,7 +19,7 @@ WEIGHTS = {
     "remove_files": 3, "remove_tree": 2, "sync_directory": 2, "rename_tree": 2, "cut": 2, "mkdir": 1, "list": 3,
     "fault": 5, "heal": 5,
     "pause": 1, "resume": 3, "crash": 1, "rest": 2, "unmount": 1, "terminate": 0.5, "ended": 6,
-    "kill_group": 2, "storm": 2, "again": 6, "mark": 3, "strike": 3, "save_again": 3,
+    "kill_group": 2, "storm": 2, "again": 6, "mark": 3, "strike": 3, "save_again": 3, "inherit": 3,
 }
 FLAGS = {"r": 8, "w": 8, "r+": 7, "a": 4, "w+": 3, "x": 1, "wo": 1, "c": 2, "a+": 1, "rt": 1, "x+": 1}
 # Steps that every history has, or nothing would happen.
@@ -62,6 +62,8 @@ class Author:
         self.large = len(self.sizes) > len(SIZES)
         # How many saves are made through a mapping.
         self.maps = dice.choice([0, 0, 0.2, 0.5])
+        # How many descriptors are opened with O_DSYNC.
+        self.syncs = dice.choice([0, 0, 0.2, 0.6])
         self.overlap = dice.choice([0, 0, 0.1, 0.4])
         self.faults = dice.choice(["none", "passing", "slow", "lasting"])
         mounts = dice.choice([1, 1, 2, 2, 3])
@@ -125,7 +127,8 @@ class Author:
     def open(self, model):
         self.slots += 1
         flags = self.dice.choices(list(self.flags), list(self.flags.values()))[0]
-        return self.named(model, "open", flags=flags, slot=str(self.slots))
+        syncs = {"syncs": True} if flags not in ("r", "rt") and self.dice.random() < self.syncs else {}
+        return self.named(model, "open", flags=flags, slot=str(self.slots), **syncs)
 
     def save(self, model):
         flags = self.dice.choice(["w", "w", "w", "a", "x"])
@@ -289,6 +292,31 @@ class Author:
         if dice.random() < 0.2:
             rules.insert(0, {"op": dice.choice(WRITES), "action": dice.choice(PASSING), "times": 1})
         return {"do": "fault", "rules": rules, "hard": False}
+
+    def inherit(self, model):
+        """A child keeps what its parent has saved, while the name is changed, by another mount if there is one."""
+        free = sorted(key for key, each in model.slots.items() if each.writable and each.flags != "rt"
+                      and key[0] not in model.calls and len(each.holders) == 1)
+        if self.queue or not free or len(model.agents) > 8:
+            return None
+        agent, slot = self.dice.choice(free)
+        description = model.slots[agent, slot]
+        path, here = description.file.path, description.file.mount
+        if path not in NAMES or here >= model.points:
+            return None
+        self.children += 1
+        others = [mount for mount in range(model.points) if mount != here] or [here]
+        change = getattr(self, self.dice.choice(["save", "save", "unlink", "rename", "open"]))(model)
+        meet = getattr(self, self.dice.choice(["open", "load", "open", "unlink", "cut", "rename"]))(model)
+        if change is None or meet is None:
+            return None
+        change.update(path=path, mount=self.dice.choice(others))
+        meet.update(path=path, mount=here)
+        written = {"do": "write", "agent": agent, "slot": slot, "tag": self.tag(), "size": self.dice.choice(self.sizes),
+                   "at": description.position}
+        self.queue += [{"do": "fork", "agent": agent, "name": f"c{self.children}"}, {"do": "close", "agent": agent, "slot": slot},
+                       change, meet]
+        return written
 
     def struck(self, model, kinds):
         kind = self.dice.choices(list(kinds), list(kinds.values()))[0]

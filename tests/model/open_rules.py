@@ -40,9 +40,24 @@ class OpenRules(Calls):
         path = step["path"]
         file = self.live(step["mount"], path)
         seen = set(self.names[path].may) | (self.ghosts_of(step["mount"], path) or set())
-        if file is not None:
-            seen |= file.contents
-        return Call(step, {}, seen=seen | self.of_logs(path))
+        return Call(step, {}, seen=seen | self.shown_by(file) | self.of_logs(path))
+
+    def shown_by(self, file: File | None) -> set:
+        """By what its mount has open under a name, to those who open that."""
+        return set() if file is None or self.has_given_way(file) else file.contents
+
+    def has_given_way(self, file: File) -> bool:
+        """What another mount did to the name is seen also "while a process has the file open for writing and all that was
+        written to it is saved".
+        """
+        return (file.overtaken and self.names[file.path].settled() and self.is_saved_for_sure(file)
+                and file.path not in self.unjudged)
+
+    @staticmethod
+    def is_saved_for_sure(file: File) -> bool:
+        return not (file.changed_by or file.fresh or file.busy or file.resized or file.perhaps_saved or file.kept
+                    or file.perhaps_kept or file.failed or file.vague() or file.unjudged or file.split or file.sibling
+                    or file.cut_away is not False)
 
     def of_logs(self, path: str) -> set:
         """A log that grows is published again, also over what others have saved or removed meanwhile."""
@@ -52,7 +67,7 @@ class OpenRules(Calls):
     def open_ends(self, call, result, found):
         step, path, flags, mount = call.step, call.step["path"], call.step["flags"], call.step["mount"]
         file = self.live(mount, path)
-        seen = call.seen | self.names[path].may | (file.contents if file else set())
+        seen = call.seen | self.names[path].may | self.shown_by(file)
         may_be_missing = ABSENT in seen
         if not result["ok"]:
             busy = file is not None or call.crossed or self.ghosts_of(mount, path) is not None
@@ -82,6 +97,7 @@ class OpenRules(Calls):
         else:
             opened = self.file_to_open(call, file, seen - {ABSENT})
             description = Description(opened, flags, step["agent"], seen - {ABSENT})
+        description.syncs = step.get("syncs", False)
         self.attach(step["agent"], step["slot"], description)
 
     def truncated(self, call, file) -> Description:
@@ -161,6 +177,11 @@ class OpenRules(Calls):
 
     def file_to_open(self, call, file, seen) -> File:
         path, flags, mount = call.step["path"], call.step["flags"], call.step["mount"]
+        if file is not None and self.has_given_way(file):
+            file = None
+        elif file is not None and file.overtaken and file.writers() and not file.changed_by:
+            # Whether all of it is saved is not known.
+            self.cannot_judge(path)
         if flags in WRITABLE:
             if file is not None and (file.writers() or not file.overtaken):
                 if not file.writers():

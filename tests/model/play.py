@@ -44,6 +44,8 @@ class Player(MountSteps):
         self.begun = time.monotonic()
         # Seconds that the store has taken to answer.
         self.slowest = 0.0
+        # Whether it has held lookups until they were given up.
+        self.lookups_hung = False
 
     def __enter__(self):
         for index in range(self.history["mounts"]):
@@ -105,10 +107,12 @@ class Player(MountSteps):
         """How long any call may take. Some make or remove names one after another, with three requests each."""
         one_by_one = 3 * len(self.model.below(step["path"])) if step["do"] in ("remove_tree", "remove_files") \
             else 3 * step.get("count", 0)
-        return SLOW + 3 * RETRY_FOR + one_by_one * self.slowest
+        # The kernel looks the names of a directory up one at a time, and what hangs holds each for as long as it is asked.
+        behind_others = 2 * RETRY_FOR * len(self.model.agents) if self.lookups_hung else 0
+        return SLOW + 3 * RETRY_FOR + one_by_one * self.slowest + behind_others
 
     def request(self, step: dict) -> dict:
-        keep = {"open": ("flags", "slot"), "save": ("flags", "tag", "size", "mapped"), "write": ("slot", "tag", "at", "size"),
+        keep = {"open": ("flags", "slot", "syncs"), "save": ("flags", "tag", "size", "mapped"), "write": ("slot", "tag", "at", "size"),
                 "fill": ("count", "tag", "size", "ending"), "cut": ("size",), "mark": ("tag", "size", "renamed"),
                 "save_again": ("way", "early", "tag", "size"),
                 "dup": ("slot", "other"), "fork": ("name",), "truncate": ("slot", "size")}
@@ -204,6 +208,8 @@ class Player(MountSteps):
             if rule["op"] in ("ListObjectsV2", "DeleteObjects", "ListMultipartUploads", "*"):
                 rule.pop("key")
         self.simulator.inject(*rules)
+        self.lookups_hung = self.lookups_hung or any(rule["action"] == "hang" and matches(rule["op"], lookup)
+                                                     for rule in rules for lookup in ("HeadObject", "ListObjectsV2"))
         self.slowest = max(self.slowest, *(rule.get("ms", 0) / 1000 for rule in rules if rule["action"] == "slow"), 0)
         for call in self.calls.values():
             call.excused = call.excused or step["hard"]

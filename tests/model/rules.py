@@ -5,7 +5,7 @@ import time
 
 from calls import Call
 from open_rules import OpenRules
-from reference import ABSENT, GONE, READABLE, TTL, Description, File, Outcome, bytes_of, changes, cut, put
+from reference import ABSENT, GONE, KEPT, READABLE, TTL, Description, File, Outcome, bytes_of, changes, cut, put
 
 
 class Rules(OpenRules):
@@ -28,9 +28,16 @@ class Rules(OpenRules):
                 and self.published_whole(step, description))
 
     def published_whole(self, step, description) -> bool:
-        """What grows may be published between two requests of one write: through the page cache they are of a page."""
-        most = 1 if description.file.mount in self.cached else 1 << 20
-        return step["size"] <= most or not (description.file.kept or description.file.perhaps_kept)
+        """What grows, or is saved by each write, may be published between two requests of one write: through the page
+        cache they are of a page.
+        """
+        file = description.file
+        if not (file.kept or file.perhaps_kept or description.syncs):
+            return True
+        if file.mount not in self.cached:
+            return step["size"] <= 1 << 20
+        places = {len(content or b"") for content in file.contents} if description.appends else {step["at"]}
+        return all(at // 4096 == (at + step["size"] - 1) // 4096 for at in places)
 
     @staticmethod
     def shows_one_of_several(file) -> bool:
@@ -44,9 +51,15 @@ class Rules(OpenRules):
             return False
         return (description and description.writable and not description.unwritten
                 and not self.shows_one_of_several(description.file)
-                and description.flags in READABLE and not description.appends
+                and description.flags in READABLE and (not description.appends or self.appends_by_pages(step, description))
                 and not description.file.vague() and not description.file.failed
                 and all(len(content or b"") >= step["at"] + step["size"] for content in description.file.contents))
+
+    def appends_by_pages(self, step, description) -> bool:
+        """A page of a mapping goes where it is mapped, also by a descriptor that appends."""
+        file = description.file
+        one_page = step["at"] // 4096 == (step["at"] + step["size"] - 1) // 4096
+        return one_page and not file.appended_to and not file.ordered and not self.appends_elsewhere(description)
 
     def write_begins(self, step):
         description = self.slots[step["agent"], step["slot"]]
@@ -62,6 +75,9 @@ class Rules(OpenRules):
             name.may |= contents
             name.before |= contents
             self.moved_as_well(call.file.path, contents)
+        if description.syncs and step["do"] != "truncate" and call.file.path is not None:
+            anew = {put(b"", step["at"], bytes_of(step))} if description.unwritten else set()
+            call.touched[call.file.path] = self.being_written(call) | call.file.contents | anew
         return call
 
     pwrite_begins = truncate_begins = write_begins
@@ -98,15 +114,20 @@ class Rules(OpenRules):
             description.position = at + len(data)
         file.written, file.resized = True, False
         file.written_inside = file.written_inside or step["do"] != "write" or not description.appends
+        if step["do"] == "map_write" and file.kept and not (file.path or "").endswith(KEPT):
+            file.kept, file.perhaps_kept = False, True
         # "What was only appended to" is kept as a log is.
         file.perhaps_kept = file.perhaps_kept or not (file.kept or file.written_inside)
         if self.trouble and (file.kept or file.perhaps_kept or file.is_sent_ahead()):
             # Publishing it while it grows may fail, "as fsync(2) would"; so may sending its parts.
             file.doubtful = True
         self.note_kept(file)
-        if step["do"] != "map_write" or file.path is None:
+        if file.path is None or not (step["do"] == "map_write" or description.syncs):
             return None
         call.touched[file.path] = set(file.contents)
+        if file.vague() or self.may_be_published(file):
+            file.perhaps_saved = True
+            return self.perhaps(call)
         self.committed(file)
         return self.surely(call)
 
@@ -263,7 +284,7 @@ class Rules(OpenRules):
         file = self.live(mount, path)
         # What is being written shows itself as empty on its own mount.
         empty = {b""} if call.crossed else set()
-        seen = call.seen | self.names[path].may | (file.contents if file else set()) | empty | self.of_logs(path)
+        seen = call.seen | self.names[path].may | self.shown_by(file) | empty | self.of_logs(path)
         if result["ok"]:
             if not (file is not None and file.busy):
                 self.check_read(call, result["data"], seen, file)
