@@ -210,6 +210,8 @@ struct DeleteFailure {
 struct OpenUpload {
     UploadId upload;
     WallTime initiated{};
+    // Begun through this store, which has not seen its end.
+    bool is_own = false;
 };
 
 template <class T>

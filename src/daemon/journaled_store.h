@@ -120,13 +120,15 @@ public:
     }
     // Without those that are to be ended, and could not be: no file comes of them.
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override {
-        store_.list_uploads(
-            std::move(prefix), [&aborts = aborts_, done = std::move(done)](Result<std::vector<OpenUpload>> uploads) {
-                if (uploads) {
-                    std::erase_if(*uploads, [&aborts](const OpenUpload& each) { return aborts.is_left(each.upload); });
+        store_.list_uploads(std::move(prefix), [this, done = std::move(done)](Result<std::vector<OpenUpload>> uploads) {
+            if (uploads) {
+                std::erase_if(*uploads, [this](auto& each) { return aborts_.is_left(each.upload); });
+                for (OpenUpload& each : *uploads) {
+                    each.is_own = journal_.is_open(each.upload);
                 }
-                done(std::move(uploads));
-            });
+            }
+            done(std::move(uploads));
+        });
     }
     void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override {
         store_.list_parts(std::move(upload), std::move(done));

@@ -312,7 +312,9 @@ std::vector<OpenUpload> CommitGate::of_others(const std::string& directory, std:
     const std::string control = state_.env.prefix + std::string(kControlDirectory) + "/";
     std::erase_if(uploads, [&](const OpenUpload& upload) {
         const std::string& key = upload.upload.key;
-        return own.contains(key) || key.starts_with(control) || may_be_missing(key, state_.env.write.config);
+        // That of a copy, by a rename or link(2), has no writer.
+        return upload.is_own || own.contains(key) || key.starts_with(control) ||
+               may_be_missing(key, state_.env.write.config);
     });
     return uploads;
 }

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 import pytest
 from harness.markers import commit, refuse_to_commit
@@ -327,6 +328,26 @@ def test_what_another_mount_is_still_writing_holds_the_marker_back(mount, simula
         refuse_to_commit(committing / "step")
         assert "step/shard is being written by another mount" in committing.log()
     commit(committing / "step")
+
+
+@pytest.mark.parametrize("change", [os.rename, os.link])
+def test_a_large_copy_that_this_mount_makes_does_not_hold_the_marker_back(mount, simulator, prefix, change):
+    step = mount("--compress", "none") / "step"
+    # Of another directory than the marker's: the kernel changes the names of one directory one after the other.
+    shards = step / "shards"
+    shards.mkdir(parents=True)
+    (shards / "large.tmp").write_bytes(os.urandom(MIB) * 70)
+    simulator.inject({"op": "UploadPartCopy", "action": "hang", "after": 1})
+    copying = threading.Thread(target=change, args=(shards / "large.tmp", shards / "large"))
+    copying.start()
+    try:
+        wait_until(lambda: simulator.uploaded_parts(prefix) != [], "a part to be copied")
+        commit(step)
+        assert copying.is_alive()
+    finally:
+        simulator.clear_faults()
+        copying.join()
+    assert simulator.digest(prefix + "step/shards/large")
 
 
 @pytest.mark.parametrize("stage", ["uploading", "uploaded"])

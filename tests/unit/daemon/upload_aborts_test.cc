@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -63,6 +64,21 @@ protected:
     UploadAborts aborts_{store_, timer_, *journal_};
     JournaledStore journaled_{store_, *journal_, lost_, aborts_, "run/"};
 };
+
+TEST_F(UploadAbortsTest, OpenOnesAreToldFromThoseOfOtherMounts) {
+    const UploadId own = create();
+    CreateUploadRequest request;
+    request.key = own.key;
+    UploadId other;
+    store_.create_upload(std::move(request), [&](Result<UploadId> answer) { other = answer.value(); });
+    std::map<std::string, bool> found;
+    journaled_.list_uploads("run/", [&](const Result<std::vector<OpenUpload>>& uploads) {
+        for (const OpenUpload& each : uploads.value()) {
+            found[each.upload.id] = each.is_own;
+        }
+    });
+    EXPECT_EQ(found, (std::map<std::string, bool>{{own.id, true}, {other.id, false}}));
+}
 
 TEST_F(UploadAbortsTest, OneThatFailedIsTriedAgain) {
     const UploadId upload = create();
