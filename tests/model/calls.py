@@ -125,6 +125,12 @@ class Calls(State):
             if (syncing.step["do"] == "fsync" and changing.step["do"] in ("write", "pwrite", "truncate")
                     and changing.file.path in syncing.touched):
                 self.may_become(syncing, changing.file.path, self.being_written(changing))
+        for reading, changing in ((one, other), (other, one)):
+            # As on a local disk, a read beside a write of the same file may find a part of it.
+            if (reading.step["do"] in ("read", "map_read")
+                    and changing.step["do"] in ("write", "pwrite", "map_write", "truncate")
+                    and self.slots[reading.step["agent"], reading.step["slot"]].file is changing.file):
+                reading.crossed = True
         for tree, opening in ((one, other), (other, one)):
             path = opening.step.get("path", "")
             if (tree.step["do"] == "rename_tree" and opening.step["do"] == "open"

@@ -314,8 +314,8 @@ class Author:
         meet.update(path=path, mount=here)
         written = {"do": "write", "agent": agent, "slot": slot, "tag": self.tag(), "size": self.dice.choice(self.sizes),
                    "at": description.position}
-        self.queue += [{"do": "fork", "agent": agent, "name": f"c{self.children}"}, {"do": "close", "agent": agent, "slot": slot},
-                       change, meet]
+        self.queue += [{"do": "fork", "agent": agent, "name": f"c{self.children}"},
+                       {"do": "close", "agent": agent, "slot": slot}, change, meet]
         return written
 
     def struck(self, model, kinds):

@@ -89,12 +89,12 @@ class NameRules(Rules):
 
     def save_again_ends(self, call, result, found):
         step, path = call.step, call.step["path"]
-        self.late(step["mount"], step["way"] == "removed")
+        self.late(call, step["way"] == "removed")
         if not result["ok"]:
             gone = self.names[path].mixed or time.monotonic() < self.renamed_at + TTL
             # Another may be writing it by the time that it reads it back.
             written = ("EBUSY", "EOPNOTSUPP") if call.crossed or self.names[path].mixed else ()
-            self.refused(call, result, *(GONE if gone else ()), *written, *self.told_late(step["mount"]))
+            self.refused(call, result, *(GONE if gone else ()), *written, *self.told_late(call))
             self.failures |= set(call.touched)
             self.saved_in_part(call)
             return self.perhaps(call)
@@ -188,11 +188,11 @@ class NameRules(Rules):
         if not result["ok"]:
             missing = (ABSENT in name.before or name.mixed or time.monotonic() < self.renamed_at + TTL
                        or self.ghosts_of(mount, path) is not None)
-            self.refused(call, result, *(GONE if missing else ()), *self.told_late(mount))
+            self.refused(call, result, *(GONE if missing else ()), *self.told_late(call))
             return self.perhaps(call)
         self.lose_name(call.file)
         self.lose_earlier(mount, path)
-        if self.late(mount, True):
+        if self.late(call, True):
             name.at_rest = None if call.excused or self.unseen(path) else {ABSENT}
             return self.perhaps(call)
         if call.excused and self.mounts > 1 and call.began < name.changed_at + TTL:
@@ -228,21 +228,22 @@ class NameRules(Rules):
         """"A version that another mount has committed within --metadata-ttl before may stay"."""
         return self.mounts > 1 and time.monotonic() < self.names[path].changed_at + TTL
 
-    def late(self, mount: int, count: bool) -> bool:
+    def late(self, call, count: bool) -> bool:
         """Whether a removal may be acknowledged before it is made."""
-        removed = self.row(mount) + 1
+        mount = call.step["mount"]
+        removed = self.row(mount, call.began) + 1
         if count:
             self.removals[mount] = (removed, time.monotonic())
         return removed > BATCHED
 
-    def told_late(self, mount: int) -> tuple:
+    def told_late(self, call) -> tuple:
         """Of a removal that was acknowledged before: what the store said."""
-        return ("EIO", "EACCES", "EINVAL") if self.late(mount, False) else ()
+        return ("EIO", "EACCES", "EINVAL") if self.late(call, False) else ()
 
-    def row(self, mount: int) -> int:
-        """Removals that the next one would follow."""
+    def row(self, mount: int, begun: float) -> int:
+        """Removals that one follows, which began then: how long the store takes does not count."""
         removed, last = self.removals.get(mount, (0, 0.0))
-        return removed if time.monotonic() < last + 1.2 else 0
+        return removed if begun < last + 1.2 else 0
 
     def rename_ready(self, step):
         path, other = step["path"], step["other"]

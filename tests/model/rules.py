@@ -232,7 +232,7 @@ class Rules(OpenRules):
             pass
         elif call.step["do"] == "map_read" and file.path is None and not file.writers():
             pass  # "A process that opened it for reading and writing reads back what was written"; others may see nothing.
-        elif not file.busy and not call.file:
+        elif not file.busy and not call.file and not call.crossed:
             # "An empty one may grow."
             grown = self.names[file.path].may if file.path is not None and b"" in description.seen else set()
             grown = grown | self.shown_beside(file) | self.saved_into(file)

@@ -68,7 +68,7 @@ class Model(MarkerRules):
 
     def remove_files_begins(self, step):
         # Its first follows those before at once, however long all take.
-        return Call(step, {path: {ABSENT} for path in self.below(step["path"])}, row=self.row(step["mount"]))
+        return Call(step, {path: {ABSENT} for path in self.below(step["path"])}, row=self.row(step["mount"], time.monotonic()))
 
     remove_tree_begins = remove_files_begins
 
@@ -82,7 +82,7 @@ class Model(MarkerRules):
                 or any(self.names[path].at_rest or ABSENT in self.names[path].before for path in call.touched))
             self.refused(call, result, *(("ENOENT", "ESTALE", "ENOTEMPTY", "EBUSY") if unclear else ()))
             # How many it has removed is not told.
-            self.removals[mount] = (self.row(mount) + len(call.touched), time.monotonic())
+            self.removals[mount] = (self.row(mount, call.began) + len(call.touched), time.monotonic())
             if call.excused:
                 self.trouble_in_batch(call.touched)
                 return self.perhaps(call)
@@ -91,7 +91,7 @@ class Model(MarkerRules):
         beside = any(other.step["do"] in ("remove_files", "remove_tree") and other.step["mount"] == mount
                      for other in self.calls.values())
         for number, path in enumerate(sorted(removed)):
-            batched = self.late(mount, True) or call.row + number >= BATCHED or beside
+            batched = self.late(call, True) or call.row + number >= BATCHED or beside
             outcomes[path] = Outcome({ABSENT}, not batched)
             if batched:
                 self.names[path].at_rest = None if call.excused or self.unseen(path) else {ABSENT}
