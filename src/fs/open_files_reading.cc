@@ -195,7 +195,12 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
 
 bool OpenFiles::is_pristine(const Handle& handle) const {
     const NodeTable::Lock lock = state_.nodes.lock();
-    return !handle.node->lost_size && (handle.node->writer == nullptr || handle.node->writer->pristine());
+    const Node& node = *handle.node;
+    if (node.lost_size) {
+        return false;
+    }
+    // What was saved, or has grown, since the handle was opened may be out of reach: that is not empty.
+    return node.writer != nullptr ? node.writer->pristine() : !node.committed || node.committed->size == 0;
 }
 
 // The kernel reads ahead to where it takes the end to be. It learns the end from the answer that reaches it, unless one
@@ -219,7 +224,12 @@ Failure OpenFiles::nothing_to_read(const Handle& handle) const {
         return failure(ESTALE, "the file was not saved");
     }
     // With its name went what was committed.
-    return handle.node->removed ? failure(ESTALE, "the file was removed") : cannot_read_back();
+    if (handle.node->removed) {
+        return failure(ESTALE, "the file was removed");
+    }
+    return handle.node->writer != nullptr
+               ? cannot_read_back()
+               : failure(ESTALE, "the version that was opened was replaced or removed; open the file again");
 }
 
 bool OpenFiles::is_of_earlier_version(const NodeTable::Lock& /*lock*/, Handle& handle) {

@@ -340,6 +340,18 @@ TEST_F(FileSystemTest, AReaderFollowsAnAppendOfItsOwnMount) {
     EXPECT_EQ(kernel_cache.inodes, std::vector<NodeId>{node});
 }
 
+TEST_F(FileSystemTest, AReaderOfWhatHasGrownAndWasRemovedDoesNotFindItEmpty) {
+    store.put_object("p/log", "one ");
+    const NodeId node = lookup("log")->node;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(errno_of(open(node, O_WRONLY | O_APPEND)), ESTALE);
+    const HandleId writer = open(lookup("log")->node, O_WRONLY | O_APPEND)->handle;
+    ASSERT_TRUE(write(writer, 4, "two"));
+    ASSERT_TRUE(close(writer));
+    ASSERT_TRUE(unlink("log"));
+    EXPECT_EQ(errno_of(read(reader)), ESTALE);
+}
+
 // The kernel looks up once more only. By then yet another version may be there, and another one when that is opened.
 class SecondTry : public FileSystemTest {
 protected:
