@@ -80,7 +80,8 @@ class Model(MarkerRules):
                 file.path in call.touched and (file.mount != mount or file.vague() or file.failed)
                 for file in self.files()) or any(self.names[path].mixed for path in call.touched)
                 or any(self.names[path].at_rest or ABSENT in self.names[path].before for path in call.touched))
-            self.refused(call, result, *(("ENOENT", "ESTALE", "ENOTEMPTY", "EBUSY") if unclear else ()))
+            self.refused(call, result, *(("ENOENT", "ESTALE", "ENOTEMPTY", "EBUSY") if unclear else ()),
+                         *self.told_late(call))
             # How many it has removed is not told.
             self.removals[mount] = (self.row(mount, call.began) + len(call.touched), time.monotonic())
             if call.excused:
