@@ -237,8 +237,8 @@ class NameRules(Rules):
         return removed > BATCHED
 
     def told_late(self, call) -> tuple:
-        """Of a removal that was acknowledged before: what the store said."""
-        return ("EIO", "EACCES", "EINVAL") if self.late(call, False) else ()
+        """Of a removal that was acknowledged before, which may be long ago: what the store said."""
+        return ("EIO", "EACCES", "EINVAL") if self.late(call, False) or self.removals_refused else ()
 
     def row(self, mount: int, begun: float) -> int:
         """Removals that one follows, which began then: how long the store takes does not count."""
