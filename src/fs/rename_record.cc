@@ -67,14 +67,17 @@ Status RenameRecord::remove() {
 
 bool RenameRecord::lost() const {
     const SteadyTime alive{SteadyTime::duration(alive_)};
-    return taken_over_ || clock_.now() - alive > repair_after_ / 2;
+    const WallTime alive_by_wall{WallTime::duration(alive_by_wall_)};
+    return taken_over_ || clock_.now() - alive > repair_after_ / 2 ||
+           clock_.wall_now() - alive_by_wall > repair_after_ / 2;
 }
 
 Status RenameRecord::write(MarkerState state) {
     const SteadyTime began = clock_.now();
+    const WallTime began_by_wall = clock_.wall_now();
     DirectoryMarker record = rename_;
     record.state = state;
-    record.written = clock_.wall_now();
+    record.written = began_by_wall;
     Result<std::string> written = write_marker(store_, record_key(record), record, etag_);
     if (!written) {
         taken_over_ = taken_over_ || is_lost_race(written.error());
@@ -82,6 +85,7 @@ Status RenameRecord::write(MarkerState state) {
     }
     etag_ = std::move(*written);
     alive_ = began.time_since_epoch().count();
+    alive_by_wall_ = began_by_wall.time_since_epoch().count();
     return {};
 }
 

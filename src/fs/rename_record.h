@@ -64,8 +64,10 @@ private:
     SteadyTime created_{};
     // That thread's while it runs, the holder's otherwise.
     std::string etag_;
-    // Both read by lost() at any time; the time is in ticks of SteadyTime.
+    // All read by lost() at any time. When the record was last written, in ticks of SteadyTime and of WallTime: the
+    // steady clock stands still while the machine is hibernated or its virtual machine is frozen.
     std::atomic<SteadyTime::rep> alive_{0};
+    std::atomic<WallTime::rep> alive_by_wall_{0};
     std::atomic<bool> taken_over_ = false;
 
     std::thread heartbeat_;

@@ -35,10 +35,13 @@ using namespace testing;
 class StandingClock final : public Clock {
 public:
     [[nodiscard]] SteadyTime now() const override { return SteadyTime(std::chrono::nanoseconds(nanoseconds_.load())); }
-    [[nodiscard]] WallTime wall_now() const override { return WallTime(std::chrono::seconds(1'700'000'000)); }
+    [[nodiscard]] WallTime wall_now() const override { return WallTime(std::chrono::seconds(wall_seconds_.load())); }
+    // As after hibernation.
+    void advance_wall(Milliseconds by) { wall_seconds_ += std::chrono::ceil<std::chrono::seconds>(by).count(); }
     void advance(Milliseconds by) { nanoseconds_ += std::chrono::nanoseconds(by).count(); }
 
 private:
+    std::atomic<std::int64_t> wall_seconds_ = 1'700'000'000;
     std::atomic<std::int64_t> nanoseconds_ = std::chrono::nanoseconds(std::chrono::hours(1)).count();
 };
 
