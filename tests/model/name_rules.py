@@ -58,6 +58,7 @@ class NameRules(Rules):
         allowed = []
         if step["flags"] in ("x", "x+") and (not self.names[step["path"]].before == {ABSENT}
                                             or self.names[step["path"]].mixed or self.live(step["mount"], step["path"])
+                                            or step["path"] in self.failures
                                             or time.monotonic() < self.names[step["path"]].changed_at + TTL):
             allowed += ["EEXIST"]
         if step["flags"] in ("a", "a+"):

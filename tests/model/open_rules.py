@@ -75,7 +75,7 @@ class OpenRules(Calls):
             if may_be_missing and flags not in CREATES:
                 allowed += GONE
             known = seen != {ABSENT} or time.monotonic() < self.names[path].changed_at + TTL
-            if known and flags in ("x", "x+"):
+            if flags in ("x", "x+") and (known or path in self.failures):
                 allowed += ["EEXIST"]
             if time.monotonic() < self.renamed_at + TTL or not self.parent_is_there(path):
                 allowed += GONE

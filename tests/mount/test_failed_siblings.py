@@ -202,6 +202,17 @@ def test_a_failed_file_is_otherwise_not_there(mount, simulator, prefix):
     assert simulator.content(prefix + "bad.bin") == b"written again"
 
 
+def test_a_failed_file_exists_to_an_exclusive_open_until_it_is_looked_at(mount, simulator, prefix):
+    made = mount()
+    fail_to_write(simulator, prefix + "bad.bin", made / "bad.bin")
+    with pytest.raises(FileExistsError):
+        os.open(made / "bad.bin", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    wait_until(lambda: errno_of(os.stat, made / "bad.bin") == errno.ENOENT, "the name to lead nowhere")
+    with open(made / "bad.bin", "xb") as file:
+        file.write(b"written again")
+    assert simulator.content(prefix + "bad.bin") == b"written again"
+
+
 def test_a_failed_rename_tells_what_the_file_was_to_be(mount, simulator, prefix):
     directory = mount() / "step"
     directory.mkdir()
