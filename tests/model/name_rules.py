@@ -102,6 +102,8 @@ class NameRules(Rules):
         if not (self.names[path].mixed or call.crossed):
             self.check_read(call, result["data"], {bytes_of(step)}, None)
         self.nodes[step["mount"]].pop(path, None)
+        if step["way"] != "as it is":
+            self.lose_earlier(step["mount"], path)
         gone = {path + ".tmp": Outcome({ABSENT}, True)} if step["way"] == "renamed" else {}
         return {path: Outcome({bytes_of(step)}, True), **gone}
 
