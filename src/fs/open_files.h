@@ -210,7 +210,9 @@ private:
     // --- open_files_reading.cc
     // The writer that answers for a file that is changed, once it is.
     [[nodiscard]] std::shared_ptr<FileWriter> changing(Handle& handle);
-    void begin_reading(const NodeTable::Lock&, Handle& handle) const REQUIRES(node_table);
+    static void begin_reading(const NodeTable::Lock&, Handle& handle) REQUIRES(node_table);
+    // Where it is not of what the node holds now.
+    static void forget_earlier_reader(const NodeTable::Lock&, Handle& handle) REQUIRES(node_table);
     // It has read of what a commit of this mount has replaced since.
     static bool is_of_earlier_version(const NodeTable::Lock& lock, Handle& handle) REQUIRES(node_table);
     // Of files that are closed: kept as long as there is room, since an open then costs a HEAD only.
@@ -224,6 +226,8 @@ private:
         // How often what it needs may be opened anew.
         int reopens = 0;
         Reply<Payload> reply;
+        // Of the version that is being opened: Node::rewrites.
+        std::uint64_t rewrites = 0;
     };
     // Of the writer that makes changes, or of what is in the bucket.
     void read_what_is_seen(const std::shared_ptr<Reading>& reading);
@@ -246,6 +250,8 @@ private:
         // It is a commit marker, and may appear.
         bool is_allowed = false;
     };
+    // Where the change came by another inode than theirs.
+    void show_to_cached_readers(const Node& node);
     void changes_in_place(Node& node);
     [[nodiscard]] bool publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const;
     void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const KeyToCommit& to,

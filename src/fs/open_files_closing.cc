@@ -440,10 +440,10 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
         }
         if (handle->writer != nullptr && node->writable_handles == 0 && node->writer == handle->writer) {
             node->writer = nullptr;
+            if (!node->committed && !handle->writer->pristine()) {
+                node->lost_size = handle->writer->size();
+            }
             if (node->linked && !node->committed) {
-                if (!handle->writer->pristine()) {
-                    node->lost_size = handle->writer->size();
-                }
                 vanished = node->name;
                 parent = node->parent->id;
                 state_.nodes.unlink(lock, node);

@@ -61,11 +61,14 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
     }
     const auto change =
         std::make_shared<NotedChange>(handle->version->fate, [this, handle, caller] { note_writer(*handle, caller); });
-    const auto done = [change, node = handle->node, reply = std::move(reply)](Status written) {
+    const auto done = [this, change, handle, node = handle->node, reply = std::move(reply)](Status written) {
         change->settle();
         if (is_lost_with_its_name(written, *node)) {
             node->has_dropped_writes = true;
             written = {};
+        }
+        if (handle->has_earlier_inode) {
+            show_to_cached_readers(*handle->node);
         }
         reply(std::move(written));
     };
@@ -75,6 +78,18 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
         handle->writer->write(offset, std::move(data), done);
     }
     change->settle();
+}
+
+// The kernel drops what it has of the inode by which a change came.
+void OpenFiles::show_to_cached_readers(const Node& node) {
+    bool are_there = false;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        are_there = node.cached_handles > 0;
+    }
+    if (are_there) {
+        state_.env.kernel_cache.invalidate_inode(node.id);
+    }
 }
 
 // By a descriptor that was opened to append.
@@ -225,7 +240,8 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         }
         // What was written by another node's inode does not show in the size that the kernel has of this one.
         node->has_uncertain_size = node->has_uncertain_size || node->shares_inode;
-        pages_are_old = !node->pages_etag.empty();
+        // By the inode of an earlier version, the kernel does not know what was written to this one.
+        pages_are_old = !node->pages_etag.empty() || (node->shares_inode && node->cached_handles > 0);
         node->forget_pages();
         const SteadyTime now = state_.env.clock.now();
         node->checked = node->linked ? now : SteadyTime{};
@@ -379,6 +395,9 @@ void OpenFiles::set_size(HandleId id, HandlePtr handle, std::uint64_t size, cons
         {
             const NodeTable::Lock lock = state_.nodes.lock();
             attributes = state_.attributes(lock, *handle->node);
+        }
+        if (handle->has_earlier_inode) {
+            show_to_cached_readers(*handle->node);
         }
         attributes.inode = handle->inode;
         reply(attributes);

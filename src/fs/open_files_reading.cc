@@ -81,6 +81,10 @@ bool OpenFiles::is_unreadable(const Handle& handle) {
 std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
     const NodeTable::Lock lock = state_.nodes.lock();
     if (handle.writer != nullptr) {
+        if (handle.changing == nullptr) {
+            // It is read from the bucket, where others, or this handle, may have saved since.
+            forget_earlier_reader(lock, handle);
+        }
         return handle.changing;
     }
     Node& node = *handle.node;
@@ -98,11 +102,7 @@ std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
         handle.changing = nullptr;
         handle.has_read_changes = false;
         handle.rewrites = node.rewrites;
-        const MutexLock guard(handle.mutex);
-        if (handle.reader != nullptr && node.committed && handle.reader->object().etag != node.committed->etag) {
-            handle.reader = nullptr;
-            handle.stream = nullptr;
-        }
+        forget_earlier_reader(lock, handle);
         return nullptr;
     }
     // Before the first change, and after one that failed, what was opened is read with a window of its own: not by who
@@ -115,24 +115,28 @@ std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
     return as_opened ? nullptr : handle.changing;
 }
 
-void OpenFiles::begin_reading(const NodeTable::Lock& /*lock*/, Handle& handle) const {
+void OpenFiles::forget_earlier_reader(const NodeTable::Lock& /*lock*/, Handle& handle) {
+    const Node& node = *handle.node;
+    const MutexLock guard(handle.mutex);
+    if (handle.reader != nullptr && node.committed && handle.reader->object().etag != node.committed->etag) {
+        handle.reader = nullptr;
+        handle.stream = nullptr;
+    }
+}
+
+void OpenFiles::begin_reading(const NodeTable::Lock& lock, Handle& handle) {
     Node& node = *handle.node;
     handle.has_read = true;
     handle.rewrites = node.rewrites;
     ++node.readers;
     node.pages_were_read = node.pages_were_read || handle.is_cached;
-    if (node.removed) {
-        return;
-    }
     const bool is_changed = node.writer != nullptr && node.writer->readable() && !node.writer->failed() &&
                             !node.version->fate.left_by_killed_writer();
     handle.changing = is_changed ? node.writer : nullptr;
-    const MutexLock guard(handle.mutex);
-    if (!is_changed && handle.reader != nullptr && node.committed &&
-        handle.reader->object().etag != node.committed->etag) {
-        // It was changed and closed since the handle was opened; its name may have gone to a later version since.
-        handle.reader = nullptr;
-        handle.stream = nullptr;
+    if (!is_changed) {
+        // It was changed and closed since the handle was opened; its name may have gone, or be a later version's,
+        // since.
+        forget_earlier_reader(lock, handle);
     }
 }
 
@@ -174,6 +178,13 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
     }
     reader->read(stream, reading->offset, reading->size, [this, reading, reader](Result<Payload> data) {
         const bool gone = !data && data.error().errno_value == ESTALE;
+        if (gone && reading->handle->writer == nullptr && reading->reopens < kMostReopens &&
+            changing(*reading->handle) != nullptr) {
+            // The writer beside it has made and saved its first change meanwhile.
+            ++reading->reopens;
+            read_what_is_seen(reading);
+            return;
+        }
         if (gone && reopen_and_read(reading, reader)) {
             return;
         }
@@ -220,14 +231,15 @@ bool OpenFiles::is_out_of_reach(Handle& handle, const FileReader& reader) {
 
 Failure OpenFiles::nothing_to_read(const Handle& handle) const {
     const NodeTable::Lock lock = state_.nodes.lock();
-    if (handle.node->lost_size) {
+    const Node& node = *handle.node;
+    if (node.lost_size || (node.writer != nullptr && node.writer->failed() && !node.committed)) {
         return failure(ESTALE, "the file was not saved");
     }
     // With its name went what was committed.
-    if (handle.node->removed) {
+    if (node.removed) {
         return failure(ESTALE, "the file was removed");
     }
-    return handle.node->writer != nullptr
+    return node.writer != nullptr
                ? cannot_read_back()
                : failure(ESTALE, "the version that was opened was replaced or removed; open the file again");
 }
@@ -258,6 +270,7 @@ bool OpenFiles::reopen_and_read(const std::shared_ptr<Reading>& reading, const s
         }
         key = state_.key(lock, node);
         etag = node.committed->etag;
+        reading->rewrites = own.rewrites;
     }
     if (reading->reopens == kMostReopens ||
         (reader != nullptr && reader->object().key == key && reader->object().etag == etag)) {
@@ -273,7 +286,10 @@ void OpenFiles::reopened(const std::shared_ptr<Reading>& reading, const std::str
                          Result<std::shared_ptr<FileReader>> opened) {
     if (opened) {
         {
-            MutexLock lock(reading->handle->mutex);
+            const NodeTable::Lock lock = state_.nodes.lock();
+            // What was empty to it is this version from now on, and follows what is appended to that.
+            reading->handle->rewrites = reading->rewrites;
+            const MutexLock guard(reading->handle->mutex);
             reading->handle->stream = (*opened)->open_stream();
             reading->handle->reader = std::move(*opened);
         }
@@ -457,6 +473,10 @@ Result<OpenedFile> OpenFiles::change_node(const NodeTable::Lock& lock, OpenReque
     const ObjectVersion version = version_read_by(*reader);
     if (version.type != node.type) {
         return give_new_node(lock, request.node, version, reader, expectation(request));
+    }
+    for (const NodePtr& follower : NodeTable::followers(lock, node)) {
+        // It is not what they have read, grown.
+        state_.nodes.stop_following(lock, follower);
     }
     node.committed = version;
     node.reader = reader;

@@ -184,6 +184,7 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
     handle->node = fresh;
     handle->opener = opened.opener;
     handle->inode = opened.inode;
+    handle->has_earlier_inode = true;
     handle->truncated_at = opened.truncated_at;
     handle->opened_at = opened.opened_at;
     handle->version = fresh->version;
@@ -228,6 +229,7 @@ Result<HandlePtr> OpenFiles::open_what_has_the_name(const NodeTable::Lock& lock,
     const HandleId id = add_handle(lock, request, std::move(writer), nullptr).handle;
     HandlePtr opened = handles_.remove(id);
     opened->inode = earlier.inode;
+    opened->has_earlier_inode = true;
     node->shares_inode = named->shares_inode = true;
     return opened;
 }

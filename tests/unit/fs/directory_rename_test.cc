@@ -293,7 +293,8 @@ TEST_F(DirectoryRenameTest, ALateCompletionOfACopyReplacesNothing) {
 
 class HeldUp : public DirectoryRenameTest, public ::testing::WithParamInterface<bool> {};
 
-INSTANTIATE_TEST_SUITE_P(, HeldUp, ::testing::Bool(), [](const auto& test) { return test.param ? "Hibernated" : "Awake"; });
+INSTANTIATE_TEST_SUITE_P(, HeldUp, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Hibernated" : "Awake"; });
 
 TEST_P(HeldUp, ACopyThatWaitsForItsAttemptIsNotSentOnceTheRenameIsLost) {
     store.hold(Operation::kCopy);

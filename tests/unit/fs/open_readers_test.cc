@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// What open descriptors read of a file that is changed, saved, removed or replaced beside them.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <future>
+#include <string>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+class OpenReadersTest : public FileSystemTest {
+protected:
+    Status set_size(NodeId node, HandleId handle, std::uint64_t size) {
+        AttributeChange change;
+        change.size = size;
+        const Result<Attributes> changed =
+            answer<Attributes>([&](auto reply) { fs->setattr(node, handle, change, reply); });
+        return changed ? Status() : failure(changed.error());
+    }
+    Result<OpenedFile> open_by(pid_t thread, NodeId node, int flags) {
+        return answer<OpenedFile>([&](auto reply) { fs->open(node, flags, Caller{thread, 0, 0}, reply); });
+    }
+    HandleId open_again(const std::string& name, int flags) {
+        EXPECT_EQ(errno_of(open(lookup(name)->node, flags)), ESTALE);
+        return open(lookup(name)->node, flags)->handle;
+    }
+};
+
+TEST_F(OpenReadersTest, ADescriptorForBothReadsWhatWasSavedAfterItsFirstRead) {
+    store.put_object("p/log", "aaaaaaa");
+    const NodeId node = lookup("log")->node;
+    const HandleId appending = open(node, O_WRONLY | O_APPEND)->handle;
+    const HandleId both = open_beside(node, O_RDWR)->handle;
+    EXPECT_EQ(*read(both, 0, 7), "aaaaaaa");
+    ASSERT_TRUE(set_size(lookup("log")->node, both, 0));
+    ASSERT_TRUE(write(appending, 0, "bbb") && fsync(appending));
+    EXPECT_EQ(*read(both, 0, 7), "bbb");
+}
+
+TEST_F(OpenReadersTest, WhoReadTheFileAsEmptyFollowsWhatIsAppendedLater) {
+    store.put_object("p/log", "");
+    const NodeId node = lookup("log")->node;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "");
+    const HandleId first = open(node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(first, 0, "a\n") && close(first));
+    EXPECT_EQ(*read(reader), "a\n");
+    const HandleId second = open_again("log", O_WRONLY | O_APPEND);
+    ASSERT_TRUE(write(second, 2, "b\n") && close(second));
+    EXPECT_EQ(*read(reader), "a\nb\n");
+}
+
+TEST_F(OpenReadersTest, AVersionOfAnotherMountIsNotTakenForOneThatHasGrown) {
+    store.put_object("p/log", "one ");
+    const NodeId first = lookup("log")->node;
+    const HandleId reader = open(first, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "one ");
+    EXPECT_EQ(errno_of(open(first, O_WRONLY | O_APPEND)), ESTALE);
+    const NodeId second = lookup("log")->node;
+    EXPECT_EQ(errno_of(open_by(kProcess + 1, first, O_RDONLY)), ESTALE);
+    const HandleId writer = open(second, O_WRONLY | O_APPEND)->handle;
+    ASSERT_TRUE(write(writer, 4, "two") && close(writer));
+    store.put_object("p/log", "of another mount");
+    ASSERT_TRUE(open_by(kProcess + 1, second, O_RDONLY));
+    EXPECT_EQ(errno_of(read(reader)), ESTALE);
+}
+
+TEST_F(OpenReadersTest, ANewFileThatLostItsNameUnsavedDoesNotLookEmpty) {
+    for (const bool is_killed : {false, true}) {
+        SCOPED_TRACE(is_killed);
+        const Result<CreatedFile> file = create("f");
+        const HandleId reader = open(file->entry.node, O_RDONLY)->handle;
+        ASSERT_TRUE(write(file->opened.handle, 0, "content"));
+        if (is_killed) {
+            EXPECT_EQ(errno_of(open(file->entry.node, O_WRONLY | O_TRUNC)), ESTALE);
+        } else {
+            ASSERT_TRUE(unlink("f"));
+        }
+        processes.killed = is_killed ? kProcess : 0;
+        static_cast<void>(close(file->opened.handle));
+        processes.killed = 0;
+        EXPECT_EQ(errno_of(read(reader)), ESTALE);
+        static_cast<void>(close(reader));
+        static_cast<void>(unlink("f"));
+    }
+}
+
+TEST_F(OpenReadersTest, WhatIsAppendedByAnEarlierInodeIsDroppedFromThePageCache) {
+    const Result<CreatedFile> earlier = create("log", O_RDWR | O_APPEND);
+    ASSERT_TRUE(write(earlier->opened.handle, 0, "old"));
+    const HandleId later = open_again("log", O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(write(later, 0, "new") && close(later));
+    const NodeId node = lookup("log")->node;
+    const Result<OpenedFile> reader = open(node, O_RDONLY);
+    ASSERT_TRUE(reader && !reader->direct_io);
+    for (const char* added : {"x", "yz"}) {
+        kernel_cache.inodes.clear();
+        ASSERT_TRUE(write(earlier->opened.handle, 0, added));
+        EXPECT_TRUE(std::count(kernel_cache.inodes.begin(), kernel_cache.inodes.end(), node) > 0);
+        kernel_cache.inodes.clear();
+        ASSERT_TRUE(fsync(earlier->opened.handle));
+        EXPECT_TRUE(std::count(kernel_cache.inodes.begin(), kernel_cache.inodes.end(), node) > 0);
+    }
+}
+
+TEST_F(OpenReadersTest, WhoHasReadNothingDoesNotReadTheVersionBeforeTheOneThatWasRemoved) {
+    store.put_object("p/f", "AAAAAAAA");
+    const NodeId node = lookup("f")->node;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    const HandleId writer = open(node, O_RDWR)->handle;
+    ASSERT_TRUE(write(writer, 0, "BBB") && set_size(node, writer, 3) && close(writer));
+    ASSERT_TRUE(unlink("f"));
+    EXPECT_EQ(errno_of(read(reader)), ESTALE);
+}
+
+TEST_F(OpenReadersTest, AReadThatIsUnderWayGoesOnInTheFirstChangeBesideIt) {
+    store.put_object("p/f", std::string(std::size_t{8} << 20, 'a'));
+    const NodeId node = lookup("f")->node;
+    const HandleId writer = open(node, O_RDWR)->handle;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    ASSERT_EQ(*read(reader, std::size_t{7} << 20, 1), "a");
+    store.hold(Operation::kGet);
+    auto under_way = std::async(std::launch::async, [&] { return read(reader, std::size_t{3} << 20, 5); });
+    const bool is_under_way = store.wait_until_held(Operation::kGet, 1);
+    const Status changed = set_size(node, writer, 0);
+    const Status saved = changed && write(writer, 0, "new") ? fsync(writer) : failure(EIO, "not written");
+    store.release(Operation::kGet);
+    const Result<std::string> got = under_way.get();
+    EXPECT_TRUE(is_under_way && saved);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(*got, "");
+}
+
+TEST_F(OpenReadersTest, ANewFileThatFailedIsNotOneThatIsStillWritten) {
+    const Result<CreatedFile> file = create("f", O_RDWR);
+    ASSERT_TRUE(write(file->opened.handle, 0, "content"));
+    const HandleId reader = open(file->entry.node, O_RDONLY)->handle;
+    store.inject({Operation::kPut, "p/f", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    EXPECT_FALSE(fsync(file->opened.handle));
+    EXPECT_EQ(errno_of(read(reader)), ESTALE);
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
