@@ -123,6 +123,9 @@ public:
     bool is_live_log GUARDED_BY(node_table) = false;
     // Of what was written and not saved, where nothing came before it: a handle that is still open has nothing to read.
     std::optional<std::uint64_t> lost_size GUARDED_BY(node_table);
+    // ETag of what an earlier version of the name has committed since this node got it, and has committed nothing
+    // itself: that is what the name holds in the bucket.
+    std::string committed_beside GUARDED_BY(node_table);
     // Nothing is there but a file that failed: the name can be unlinked, and nothing else.
     bool is_failed_name GUARDED_BY(node_table) = false;
     // Callers that were told to repeat the lookup and so will open this node, which then needs no further check: the

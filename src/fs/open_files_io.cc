@@ -245,10 +245,12 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         node->forget_pages();
         const SteadyTime now = state_.env.clock.now();
         node->checked = node->linked ? now : SteadyTime{};
+        node->committed_beside.clear();
         if (!node->linked) {
             // The name has another node by now, and the bucket this commit: the next lookup has to ask.
             if (const NodePtr current = state_.nodes.child(lock, node->parent, node->name)) {
                 current->checked = SteadyTime{};
+                current->committed_beside = object.etag;
             }
         }
     }

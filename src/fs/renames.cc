@@ -197,6 +197,14 @@ std::optional<ObjectVersion> Renames::committed_version(const Node& node) const 
     return node.committed;
 }
 
+std::string Renames::etag_under_name(const Node& node) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    if (!node.committed_beside.empty()) {
+        return node.committed_beside;
+    }
+    return node.committed ? node.committed->etag : "";
+}
+
 void Renames::note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name,
                              const Copied& copied) {
     std::function<void()> tell_writer;
@@ -258,7 +266,7 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     if (version->fate.left_by_killed_writer()) {
         return failure(lost_error(*writer));
     }
-    const std::optional<ObjectVersion> in_bucket = committed_version(*move.node);
+    const std::string in_bucket = etag_under_name(*move.node);
     if (!writer->dirty()) {
         return false;
     }
@@ -278,12 +286,11 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     for (const std::shared_ptr<FileWriter>& other : replaced) {
         open_files_.orphan(other);
     }
-    if (!in_bucket) {
+    if (in_bucket.empty()) {
         return true;
     }
     const std::optional<ObjectVersion> now = committed_version(*move.node);
-    const Status removed =
-        remove_leftover(move, {in_bucket->etag, move.new_key, now ? now->etag : std::string(), version});
+    const Status removed = remove_leftover(move, {in_bucket, move.new_key, now ? now->etag : std::string(), version});
     return removed ? Result<bool>(true) : failure(removed.error());
 }
 

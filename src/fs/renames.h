@@ -80,6 +80,8 @@ private:
     // False, and no change, where there is none.
     Result<bool> remove_if_left_over(const Move& move);
     [[nodiscard]] std::optional<ObjectVersion> committed_version(const Node& node) const;
+    // Of what its name holds in the bucket, as far as this mount knows; empty where that is nothing.
+    [[nodiscard]] std::string etag_under_name(const Node& node) const;
     // The node is this version, and the name leads to it.
     void note_new_place(const NodePtr& node, const NodePtr& parent, const std::string& name, const Copied& copied);
     // The name is the node's from now on. Returns the writers of the file that had it: nothing of that is to arrive any

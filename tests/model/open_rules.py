@@ -179,7 +179,8 @@ class OpenRules(Calls):
         path, flags, mount = call.step["path"], call.step["flags"], call.step["mount"]
         if file is not None and self.has_given_way(file):
             file = None
-        elif file is not None and file.overtaken and file.writers() and not file.changed_by:
+        elif (file is not None and file.overtaken and file.writers()
+              and (not file.changed_by or file.perhaps_saved)):
             # Whether all of it is saved is not known.
             self.cannot_judge(path)
         if flags in WRITABLE:

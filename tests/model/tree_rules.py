@@ -30,7 +30,9 @@ class Model(MarkerRules):
             self.directories.add(path)
             return
         # "stat(2) of a name that was seen before" shows a removal by another mount "within --metadata-ttl".
-        seen = self.below(path) or time.monotonic() < self.renamed_at + TTL
+        seen = (self.below(path) or time.monotonic() < self.renamed_at + TTL
+                # Or within a minute, where name after name is removed.
+                or self.row(call.step["mount"], call.began) > BATCHED)
         # What a rename could not remove has the name until it is.
         self.refused(call, result, *(["EEXIST"] if seen else []), *(["EBUSY"] if self.unfinished_renames else []))
 

@@ -359,6 +359,17 @@ TEST_F(FileSystemTest, WhoHasReadWhatWasSavedSinceGoesOnAsAnyReader) {
 }
 
 // Nothing but what is read is fetched: what is kept of the file is copied.
+TEST_F(FileSystemTest, AVersionBesideOneThatWasSavedIsRenamedWithIt) {
+    const Result<CreatedFile> first = create("f", O_WRONLY | O_TRUNC);
+    const HandleId second = open(first->entry.node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(second, 0, "saved") && write(first->opened.handle, 0, "beside"));
+    ASSERT_TRUE(fsync(second));
+    EXPECT_EQ(store.content("p/f"), "saved");
+    ASSERT_TRUE(rename("f", "g"));
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/g"});
+    EXPECT_EQ(store.content("p/g"), "beside");
+}
+
 TEST_F(FileSystemTest, AReadThatIsUnderWayFollowsWhatIsSavedAndRenamed) {
     std::string content(std::size_t{8} << 20, 'a');
     const std::size_t middle = std::size_t{3} << 20;
