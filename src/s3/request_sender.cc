@@ -303,6 +303,7 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
         retry_now(call);
         return;
     }
+    leave_out_time_that_moved(*call, error);
     call->retry->outcome_unknown = call->retry->outcome_unknown || error.outcome_unknown;
     if (call->stops_when_outcome_unknown && error.outcome_unknown) {
         finish(call, std::move(outcome));

@@ -4,9 +4,9 @@
 // At most as many requests are under way as the store has shown it bears (halved by 503, raised again by success);
 // the others wait, first come, first served, and those that failed before first of all; those that carry almost
 // no data have places of their own. An operation is given up when no byte has moved for retry_for; time in the queue
-// does not count. The first answer after an outage brings the others' next attempts forward, except where the store
-// asked for patience. A read that is late beside others of its size is ended and sent again on another connection
-// (late_reads.h).
+// does not count, nor does what a body moved in before it broke off. The first answer after an outage brings the
+// others' next attempts forward, except where the store asked for patience. A read that is late beside others of its
+// size is ended and sent again on another connection (late_reads.h).
 //
 // request_sender_recovery.cc has what follows a failure, request_sender_reads.cc late reads.
 //
@@ -109,6 +109,7 @@ private:
     void settle(const SharedCall& call, int attempt, Result<HttpResponse> outcome);
     void release_slot(const SharedCall& call, const Result<HttpResponse>& outcome);
 
+    void leave_out_time_that_moved(const Call& call, const Error& error) const;
     void recover(const SharedCall& call, Error error);
     void refresh_credentials(const SharedCall& call, Error error);
     void correct_clock(const SharedCall& call, Error error);

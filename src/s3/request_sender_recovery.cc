@@ -25,6 +25,19 @@ constexpr Milliseconds kComeBackWithin{3'000};
 
 }  // namespace
 
+// Nothing tells when a body's bytes leave. But none stalls for longer than its attempt may, so that what took much
+// longer moved until that long before its end. The first failure needs no such account: it begins the time.
+void RequestSender::leave_out_time_that_moved(const Call& call, const Error& error) const {
+    if (!call.retry->failing_since || error.http_status != 0 || call.request.body.empty()) {
+        return;
+    }
+    const Milliseconds idle = std::max(error.without_result, call.attempt_timeout);
+    const auto took = clock_.now() - call.sent_at;
+    if (took > 2 * idle) {
+        *call.retry->failing_since += took - idle;
+    }
+}
+
 void RequestSender::recover(const SharedCall& call, Error error) {
     switch (recovery_of(error)) {
         case Recovery::kNone:

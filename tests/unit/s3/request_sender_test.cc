@@ -118,9 +118,12 @@ TEST_F(Outage, OnlyAnAnswerThatIsHandedOnAsItComesMayTakeAnyTime) {
 // Each attempt takes some time, and then has brought nothing for the last of it.
 class Stall : public Outage {
 protected:
-    void stall(Milliseconds takes, Milliseconds without_result) {
-        transport_.answer_with([this, takes, without_result](const HttpRequest& request) {
+    void stall(Milliseconds takes, Milliseconds without_result, std::size_t times = 1'000) {
+        transport_.answer_with([this, takes, without_result, times](const HttpRequest& request) {
             attempts_[request.url].push_back(now());
+            if (attempts_[request.url].size() > times) {
+                return Result<HttpResponse>(HttpResponse{200, {}, ""});
+            }
             time_.clock.move(takes);
             Error error;
             error.errno_value = ETIMEDOUT;
@@ -129,28 +132,52 @@ protected:
             return Result<HttpResponse>(failure(std::move(error)));
         });
     }
-    void transfer(S3Request request, std::function<bool(ByteSpan)> on_body) {
+    void begin(S3Request request, std::function<bool(ByteSpan)> on_body) {
         auto call = std::make_shared<Call>();
         call->request = std::move(request);
         call->on_body = std::move(on_body);
         call->done = [this](const Result<HttpResponse>& outcome) { (outcome ? ended_ : failed_).push_back(now()); };
         sender_->send(call);
+    }
+    void transfer(S3Request request, std::function<bool(ByteSpan)> on_body) {
+        begin(std::move(request), std::move(on_body));
         answer([](const std::string&, Milliseconds) { return 200; });
         run_until(now() + seconds(20));
+    }
+    static S3Request part() {
+        PutRequest put;
+        put.key = "sent";
+        put.body = Payload::from_string("a part");
+        return put_request({}, put);
     }
 };
 
 TEST_F(Stall, OfATransferThatMovedForLongIsGotOver) {
     stall(std::chrono::minutes(20), seconds(20));
-    PutRequest put;
-    put.key = "sent";
-    put.body = Payload::from_string("a part");
-    transfer(put_request({}, put), nullptr);
+    transfer(part(), nullptr);
     stall(std::chrono::minutes(20), seconds(20));
     transfer(get_request("received"), [](ByteSpan) { return true; });
     EXPECT_EQ(attempts("sent").size(), 2U);
     EXPECT_EQ(attempts("received").size(), 2U);
     EXPECT_EQ(ended_.size(), 2U);
+}
+
+TEST_F(Stall, OfASecondAttemptThatMovedForLongIsGotOverToo) {
+    stall(std::chrono::minutes(20), seconds(20), 2);
+    begin(part(), nullptr);
+    run_until(std::chrono::hours(1));
+    EXPECT_EQ(attempts("sent").size(), 3U);
+    EXPECT_EQ(ended_.size(), 1U);
+}
+
+TEST_F(Stall, OfEveryAttemptIsGivenUpAllTheSame) {
+    stall(std::chrono::minutes(20), seconds(20));
+    begin(part(), nullptr);
+    run_until(std::chrono::hours(24));
+    EXPECT_EQ(failed_.size(), 1U);
+    // Each counts with its stall and the pause before it.
+    EXPECT_GT(attempts("sent").size(), 7U);
+    EXPECT_LT(attempts("sent").size(), 16U);
 }
 
 TEST_F(Stall, AnAnswerThatDoesNotEndCountsFromItsBeginning) {
