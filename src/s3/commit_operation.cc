@@ -22,6 +22,13 @@ bool may_have_been_ours(const Error& error) {
     return error.outcome_unknown || error.s3_code == "NoSuchUpload" || error.http_status == 412;
 }
 
+// The time of both has passed. The look has the errno of that: EIO, unless it waited for credentials.
+Error given_up_with_look(Error error, const Error& look) {
+    error.errno_value = look.errno_value;
+    error.message += "; its key could not be looked at either: " + look.message;
+    return error;
+}
+
 }  // namespace
 
 CommitOperation::CommitOperation(std::shared_ptr<RequestSender> sender, SharedCall call, std::string write_id,
@@ -228,7 +235,8 @@ bool CommitOperation::is_final(const Error& error) const {
 
 void CommitOperation::look(Error error) {
     head_object(sender_, call_->request.key, call_->retry,
-                [self = shared_from_this(), error = std::move(error)](Result<ObjectInfo> object) mutable {
+                [self = shared_from_this(), was_given_up = call_->retry->given_up,
+                 error = std::move(error)](Result<ObjectInfo> object) mutable {
                     if (object && self->is_damaged(*object)) {
                         // Another attempt, where there is one, replaces it or is refused.
                         self->go_on(self->is_final(error) ? self->damage() : std::move(error));
@@ -237,6 +245,9 @@ void CommitOperation::look(Error error) {
                     } else if (object && self->without_guard_) {
                         self->finish(failure(self->taken()));
                     } else {
+                        if (!object && error.retryable && !was_given_up && self->call_->retry->given_up) {
+                            error = given_up_with_look(std::move(error), object.error());
+                        }
                         self->go_on(std::move(error));
                     }
                 });

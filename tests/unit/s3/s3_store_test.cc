@@ -165,6 +165,27 @@ TEST_F(Store, APageThatLeadsToItselfIsAnError) {
     EXPECT_EQ(transport_.asked().size(), 2U);
 }
 
+// The commit itself is not tried again before its key was looked at.
+TEST_F(Store, AnOutageThatBeginsDuringACommitIsGivenUpAsAnyOther) {
+    transport_.answer_with([](const HttpRequest& request) -> Result<HttpResponse> {
+        Error error;
+        error.retryable = true;
+        error.errno_value = request.method == "HEAD" ? ECONNREFUSED : ETIMEDOUT;
+        error.outcome_unknown = request.method != "HEAD";
+        error.message = request.method == "HEAD" ? "nobody listens" : "no byte moved";
+        return failure(std::move(error));
+    });
+    for (const Result<PutResponse>& answer : {create(), complete(nullptr)}) {
+        ASSERT_FALSE(answer);
+        EXPECT_EQ(answer.error().errno_value, EIO);
+        EXPECT_TRUE(answer.error().outcome_unknown);
+        for (const char* words : {"no byte moved", "nobody listens", "given up after"}) {
+            EXPECT_NE(answer.error().message.find(words), std::string::npos) << answer.error().message;
+        }
+    }
+    EXPECT_EQ(puts(), 2);
+}
+
 // Whoever asked for it may be overtaken by another mount while it waits to be tried again.
 TEST_F(Store, ACopyThatIsNoLongerWantedIsNotSentAgain) {
     bool wanted = true;
