@@ -40,9 +40,7 @@ Error error_answer(Call& call, const std::string& bucket, const HttpResponse& re
     return store_error(failed);
 }
 
-}  // namespace
-
-Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpResponse> answer) {
+Result<HttpResponse> judged_by_what_it_says(Call& call, const std::string& bucket, Result<HttpResponse> answer) {
     if (!answer) {
         return failure(transport_error(call, bucket, std::move(answer.error())));
     }
@@ -63,6 +61,17 @@ Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpRe
         }
     }
     return answer;
+}
+
+}  // namespace
+
+Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpResponse> answer) {
+    Result<HttpResponse> outcome = judged_by_what_it_says(call, bucket, std::move(answer));
+    if (!outcome && (call.request.method == "GET" || call.request.method == "HEAD")) {
+        // What only reads has no effect: the look at a key leaves no doubt about the commit whose RetryState it shares.
+        outcome.error().outcome_unknown = false;
+    }
+    return outcome;
 }
 
 bool shows_a_store(const Result<HttpResponse>& outcome) {

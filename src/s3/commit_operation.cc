@@ -19,7 +19,9 @@ bool is_if_none_match(const std::pair<std::string, std::string>& header) {
 }
 
 bool may_have_been_ours(const Error& error) {
-    return error.outcome_unknown || error.s3_code == "NoSuchUpload" || error.http_status == 412;
+    // A Complete may say inside a 200 that its condition did not hold.
+    return error.outcome_unknown || error.s3_code == "NoSuchUpload" || error.s3_code == "PreconditionFailed" ||
+           error.http_status == 412;
 }
 
 // The time of both has passed. The look has the errno of that: EIO, unless it waited for credentials.
@@ -80,8 +82,15 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
         note_guard();
     }
     if (outcome && pin_ != nullptr) {
-        pin_->confirm(call_, is_copy_ ? "" : response_.etag, [self](const Status& confirmed) {
-            self->finish(confirmed ? Result<PutResponse>(std::move(self->response_)) : failure(confirmed.error()));
+        pin_->confirm(call_, is_copy_ ? "" : response_.etag, [self](Status confirmed) {
+            if (confirmed) {
+                self->finish(std::move(self->response_));
+                return;
+            }
+            Error& error = confirmed.error();
+            // It has taken effect; only the look afterwards failed.
+            error.outcome_unknown = error.outcome_unknown || error.s3_code != "PreconditionFailed";
+            self->finish(failure(std::move(error)));
         });
         return;
     }

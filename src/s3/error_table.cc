@@ -107,7 +107,8 @@ Rule rule_by_status(int status) {
         case 501:
             return {"", EOPNOTSUPP, Recovery::kNone, ""};
         case 408:
-            return {"", EIO, Recovery::kRetry, ""};
+            // A proxy's, which may have handed the request on: so may 503 be. A store names its reason.
+            return {"", EIO, Recovery::kRetry, "", true};
         case 409:
             return {"", EIO, Recovery::kRetry, ""};
         case 413:
@@ -115,8 +116,9 @@ Rule rule_by_status(int status) {
         case 416:
             return {"", EINVAL, Recovery::kNone, ""};
         case 429:
-        case 503:
             return {"", EIO, Recovery::kSlowDown, ""};
+        case 503:
+            return {"", EIO, Recovery::kSlowDown, "", true};
         case 507:
             return {"", ENOSPC, Recovery::kNone, kFullAdvice};
         default:

@@ -198,6 +198,22 @@ TEST_F(Commits, WithoutConditionsAFailedAttemptIsRepeatedWhereNothingHasChanged)
     EXPECT_EQ(sent(), (Sent{"sg", "s", "g", "", ""}));
 }
 
+TEST_F(Commits, WhatTookEffectIsNotUndoneByALookThatFails) {
+    refused_ = {kSource};
+    bool is_copied = false;
+    transport_.answer_with([this, &is_copied](const HttpRequest& request) {
+        if (request.method == "HEAD" && is_copied) {
+            return HttpResponse{400, {}, "<Error><Code>InvalidRequest</Code></Error>"};
+        }
+        HttpResponse answered = answer(request);
+        is_copied = request.method == "PUT" && answered.status == 200;
+        return answered;
+    });
+    const Result<PutResponse> copied = commit().value();
+    ASSERT_FALSE(copied);
+    EXPECT_TRUE(copied.error().outcome_unknown);
+}
+
 TEST_F(Commits, ASuccessWithTheConditionEndsTheDoubt) {
     for (int times = 0; times < 3; ++times) {
         refused_ = {kGuard};

@@ -256,6 +256,19 @@ TEST_F(Deletes, WhereConditionsAreRefusedTheVersionIsLookedAtBeforeEachAttempt) 
     EXPECT_THAT(asked().back(), HasSubstr("DELETE"));
 }
 
+// Amazon S3's 503 to a HEAD has no body, and looks like that of a proxy.
+TEST_F(Deletes, ALookThatFailedOnceRemovesNothing) {
+    transport_.answer_with([has_failed = false](const HttpRequest& request) mutable {
+        if (request.method != "HEAD") {
+            return refusal(501, "NotImplemented");
+        }
+        return std::exchange(has_failed, true) ? HttpResponse{200, object_headers("\"y\""), ""}
+                                               : HttpResponse{503, {}, ""};
+    });
+    EXPECT_EQ(remove({"a", "\"x\""}).value().error().errno_value, ESTALE);
+    EXPECT_EQ(asked(), (std::vector<std::string>{"DELETE /a", "HEAD /a", "HEAD /a"}));
+}
+
 TEST_F(Deletes, OneRefusalOfAConditionIsNotHowTheStoreIs) {
     for (int times = 0; times < 3; ++times) {
         transport_.answer_with(refusing_conditions("\"x\""));

@@ -116,6 +116,15 @@ TEST(StoreError, TheOutcomeIsUnknownAfterAnInternalError) {
     EXPECT_FALSE(store_error(failed(403, "AccessDenied")).outcome_unknown);
 }
 
+// Without a code it may be that of a proxy, which handed the request on and lost the answer.
+TEST(StoreError, TheOutcomeIsUnknownWhereNoStoreSaysThatItIsUnavailable) {
+    EXPECT_TRUE(store_error(failed(503, "")).outcome_unknown);
+    EXPECT_TRUE(store_error(failed(408, "")).outcome_unknown);
+    EXPECT_FALSE(store_error(failed(429, "")).outcome_unknown);
+    EXPECT_FALSE(store_error(failed(503, "ServiceUnavailable")).outcome_unknown);
+    EXPECT_FALSE(store_error(failed(400, "RequestTimeout")).outcome_unknown);
+}
+
 TEST(StoreError, TextFromOutsideIsEscaped) {
     FailedRequest request = failed(400, "Odd\x1b[31m");
     request.key = "a\nb";

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/inline_executor.h"
 #include "support/manual_clock.h"
@@ -39,6 +40,13 @@ HttpResponse written_as(const std::string& etag) {
             ""};
 }
 
+class Attempts final : public AttemptObserver {
+public:
+    void ended(const Attempt& attempt) override { unknown.push_back(attempt.outcome_unknown); }
+
+    std::vector<bool> unknown;
+};
+
 class Store : public ::testing::Test {
 protected:
     Store() {
@@ -47,7 +55,7 @@ protected:
         config.no_sign_request = true;
         store_ = std::make_unique<S3Store>(
             config, Endpoint{"http", "store", "/bucket", "us-east-1"},
-            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
+            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }, {&attempts_}});
     }
 
     Result<PutResponse> create() {
@@ -83,6 +91,13 @@ protected:
         store_->complete_upload(std::move(request), [&answer](Result<PutResponse> done) { answer = std::move(done); });
         return awaited(answer);
     }
+    Result<UploadId> begin_upload() {
+        CreateUploadRequest request;
+        request.key = "b";
+        std::optional<Result<UploadId>> answer;
+        store_->create_upload(std::move(request), [&answer](Result<UploadId> upload) { answer = std::move(upload); });
+        return awaited(answer);
+    }
     // The answers to the first PUT, to those after it, and to HEAD.
     void answer_with(HttpResponse first, HttpResponse later, HttpResponse look) {
         transport_.answer_with([first = std::move(first), later = std::move(later), look = std::move(look),
@@ -101,6 +116,7 @@ protected:
         return count;
     }
 
+    Attempts attempts_;
     ManualClock clock_;
     SteppedTimer timer_;
     InlineExecutor executor_;
@@ -163,6 +179,29 @@ TEST_F(Store, APageThatLeadsToItselfIsAnError) {
     ASSERT_FALSE(second);
     EXPECT_EQ(second.error().errno_value, EPROTO);
     EXPECT_EQ(transport_.asked().size(), 2U);
+}
+
+TEST_F(Store, ARequestThatAProxyLostMayHaveTakenEffect) {
+    const HttpResponse lost{503, {}, "upstream connect error or disconnect/reset before headers"};
+    answer_with(lost, written_as("\"again\""), written_as("\"whole\""));
+    const Result<PutResponse> created = create();
+    ASSERT_TRUE(created);
+    EXPECT_EQ(created->etag, "\"whole\"");
+    EXPECT_EQ(puts(), 1);
+    attempts_.unknown.clear();
+    const HttpResponse begun{
+        200, {}, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"};
+    answer_with(lost, begun, refusal(404, "NoSuchKey"));
+    EXPECT_TRUE(begin_upload());
+    EXPECT_EQ(attempts_.unknown, (std::vector<bool>{true, false}));
+}
+
+TEST_F(Store, AConditionThatFailsInsideASuccessMayHaveFailedForTheCommitItself) {
+    answer_with(refusal(200, "PreconditionFailed"), written_as("\"again\""), written_as("\"whole\""));
+    const Result<PutResponse> completed = complete(nullptr);
+    ASSERT_TRUE(completed);
+    EXPECT_EQ(completed->etag, "\"whole\"");
+    EXPECT_EQ(puts(), 1);
 }
 
 // The commit itself is not tried again before its key was looked at.
