@@ -258,7 +258,9 @@ bool GrowingFile::step(const PendingPointer& pending, PendingWrite& write) {
         return false;
     }
     const bool is_too_much = commit_ && unpublished() + length > kMostUnpublished;
-    if (offset < being_sent() || is_too_much) {
+    // Zeros are neither staged nor read: they go through a stream.
+    const bool jumps = commit_ && offset > size_ + kStreamsFrom;
+    if (offset < being_sent() || is_too_much || jumps) {
         return false;
     }
     if (stream_) {

@@ -196,6 +196,23 @@ TEST_P(GrowingOnASlowDisk, WhatIsFetchedIsNotReleasedWithWhatWasThereBefore) {
     EXPECT_TRUE(saved() == text);
 }
 
+// A commit reads all that is staged, a hole too.
+TEST_P(GrowingOnASlowDisk, AHoleIsNotStagedWhileACommitIsUnderWay) {
+    begin_first();
+    const std::uint64_t far = 50 * kMiB;
+    log->write(far, data("far"), written.callback());
+    EXPECT_FALSE(written.here());
+    store.release(Operation::kCompleteUpload);
+    ASSERT_TRUE(first.get());
+    ASSERT_TRUE(written.get());
+    EXPECT_TRUE(unlinked_files(disk.path()).empty());
+    EXPECT_EQ(saved(), text);
+    ASSERT_TRUE(commit(*log));
+    text.resize(far, '\0');
+    EXPECT_TRUE(saved() == text + "far");
+    expect_nothing_else_is_left();
+}
+
 TEST_P(GrowingFileTest, WritingGoesOnWhileAStreamIsPublished) {
     std::string text;
     const auto log = grow();
