@@ -225,7 +225,8 @@ private:
     void send_early();
     void spill_open();
     void spill(std::vector<FrameBytes> frames, bool kept);
-    void spilled(bool kept, const std::vector<FrameBytes>& frames, const Status& status);
+    // `of_open`: the part being filled that they were of; none for parts that are kept.
+    void spilled(std::optional<int> of_open, const std::vector<FrameBytes>& frames, const Status& status);
 
     CycleOwner& owner_;
     WriteEnvironment& environment_;

@@ -71,26 +71,28 @@ void UploadCycle::spill(std::vector<FrameBytes> frames, bool kept) {
         return;
     }
     spilling_ = true;
-    owner_.outbox().add([go_on = resumption(), group = group_, kept, frames = std::move(frames)] {
+    const std::optional<int> of_open = kept ? std::nullopt : std::optional(assembler_->open().number());
+    owner_.outbox().add([go_on = resumption(), group = group_, of_open, frames = std::move(frames)] {
         group->staging().store(frames,
-                               [go_on, group, kept](const std::vector<FrameBytes>& stored, const Status& status) {
-                                   if (!go_on([&](UploadCycle& cycle) { cycle.spilled(kept, stored, status); })) {
+                               [go_on, group, of_open](const std::vector<FrameBytes>& stored, const Status& status) {
+                                   if (!go_on([&](UploadCycle& cycle) { cycle.spilled(of_open, stored, status); })) {
                                        group->relieve();
                                    }
                                });
     });
 }
 
-void UploadCycle::spilled(bool kept, const std::vector<FrameBytes>& frames, const Status& status) {
+void UploadCycle::spilled(std::optional<int> of_open, const std::vector<FrameBytes>& frames, const Status& status) {
     spilling_ = false;
     for (const FrameBytes& frame : frames) {
         discard(assembler_->stage(frame));
     }
-    if (!status && kept) {
+    if (!status && !of_open) {
         owner_.outbox().add([line = format("{}: what was sent of it cannot be changed any more: {}", owner_.shown_key(),
                                            status.error().message)] { log_warning(line); });
         send(assembler_->drop_kept());
-    } else if (!status) {
+    } else if (!status && *of_open == assembler_->open().number() && assembler_->open().bytes_in_memory() > 0) {
+        // Else they have left for the store meanwhile, where the file needs them and they free their memory.
         fail_about_this_file(status.error());
     }
     look_for_waiters();

@@ -35,6 +35,10 @@ public:
         std::unique_lock lock(mutex_);
         return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return tasks_.size() >= tasks; });
     }
+    [[nodiscard]] std::size_t tasks() {
+        const std::lock_guard lock(mutex_);
+        return tasks_.size();
+    }
     // The last first; and holds nothing more.
     void release() {
         std::unique_lock lock(mutex_);

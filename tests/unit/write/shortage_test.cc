@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/held_executor.h"
 #include "unit/write/writer_fixture.h"
 #include "write/writer_group.h"
 
@@ -287,6 +288,54 @@ TEST_F(FullDiskTest, FailsTheFileThatHasToGoThere) {
     EXPECT_NE(later.error().message.find("/nonexistent"), std::string::npos);
     EXPECT_FALSE(commit(*writer));
     EXPECT_FALSE(store.exists("dir/file"));
+}
+
+class FullSlowDiskTest : public FullDiskTest {
+protected:
+    [[nodiscard]] std::shared_ptr<FileWriter> open_slowly() {
+        return FileWriter::create(slowly, "dir/file", std::nullopt);
+    }
+    // The part being filled is on its way to the disk.
+    void begin_to_spill(FileWriter& writer) {
+        slow.hold();
+        ASSERT_TRUE(testing::eventually([&] {
+            relieve(writer, Relief::kSpillOpen);
+            return slow.tasks() == 1;
+        }));
+    }
+
+    testing::HeldExecutor slow;
+    WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, environment.config};
+};
+
+TEST_F(FullSlowDiskTest, DoesNotFailTheFileWhoseCommitIsOnItsWay) {
+    const auto writer = open_slowly();
+    const std::string content = pattern(3 * kMiB);
+    ASSERT_TRUE(write(*writer, 0, content));
+    begin_to_spill(*writer);
+    store.hold(Operation::kPut);
+    testing::Answer<Result<CommittedObject>> committed;
+    writer->commit(CommitReason::kClose, committed.callback());
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    slow.release();
+    EXPECT_FALSE(writer->failed());
+    store.release(Operation::kPut);
+    ASSERT_TRUE(committed.get());
+    EXPECT_FALSE(writer->failed());
+    EXPECT_TRUE(store.content("dir/file") == content);
+}
+
+TEST_F(FullSlowDiskTest, DoesNotFailTheFileWhosePartHasLeft) {
+    const auto writer = open_slowly();
+    const std::string content = pattern(10 * kMiB);
+    ASSERT_TRUE(write(*writer, 0, content.substr(0, 3 * kMiB)));
+    begin_to_spill(*writer);
+    ASSERT_TRUE(write(*writer, 3 * kMiB, content.substr(3 * kMiB)));
+    ASSERT_TRUE(testing::eventually([&] { return store.calls(Operation::kUploadPart) == 1; }));
+    slow.release();
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(store.content("dir/file") == content);
 }
 
 TEST_F(FullDiskTest, OnlyForgetsWhatWasKeptForPatches) {
