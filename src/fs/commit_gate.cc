@@ -395,6 +395,7 @@ void CommitGate::read(FailedRecord& record, std::function<void(Status)> done) {
     auto text = std::make_shared<std::string>();
     GetRequest request;
     request.key = state_.failed.record_key(record.key);
+    request.is_small = true;
     request.on_body = [text](ByteSpan bytes) {
         text->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         return text->size() <= kMaxRecordBytes;

@@ -81,7 +81,8 @@ void GetOperation::send() {
     const auto self = shared_from_this();
     call->request = get_request(request_.key);
     call->retry = retry_;
-    call->is_light = request_.range && request_.range->length <= (request_.for_open ? kLightEnd : kLightRange);
+    const std::uint64_t most = request_.for_open ? kLightEnd : kLightRange;
+    call->is_light = request_.range ? request_.range->length <= most : request_.is_small;
     // The call owns these functions and calls them, so its address is good as long as they run.
     call->attempt_headers = [self, raw = call.get()] {
         raw->kind = self->kind();

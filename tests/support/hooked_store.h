@@ -26,10 +26,16 @@ public:
         before_removals_ = std::move(run);
     }
 
+    // Called with each GetObject before it is sent.
+    void look_at_gets(std::function<void(const GetRequest&)> look) { look_at_get_ = std::move(look); }
+
     void head(std::string key, StoreDone<ObjectInfo> done) override {
         pass(std::move(done), [&](auto answer) { store_.head(std::move(key), answer); });
     }
     void get(GetRequest request, StoreDone<GetResponse> done) override {
+        if (look_at_get_) {
+            look_at_get_(request);
+        }
         pass(std::move(done), [&](auto answer) { store_.get(std::move(request), answer); });
     }
     void put(PutRequest request, StoreDone<PutResponse> done) override {
@@ -95,6 +101,7 @@ private:
     // Set before there are requests, then used by one thread.
     std::string removals_;
     std::function<void()> before_removals_;
+    std::function<void(const GetRequest&)> look_at_get_;
 };
 
 }  // namespace ckptfs::testing

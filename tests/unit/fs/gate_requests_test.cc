@@ -4,6 +4,7 @@
 
 #include "ckptfs/format.h"
 #include "file_system_fixture.h"
+#include "support/hooked_store.h"
 #include "support/sync_store.h"
 
 namespace ckptfs::fs {
@@ -60,6 +61,24 @@ TEST_F(GateRequestsTest, RecordsOfOtherMountsAreReadSideBySideWhileTheirDirector
     EXPECT_TRUE(renamed.get());
     EXPECT_TRUE(store.exists("p/.ckptfs/failed/done/missing"));
     EXPECT_FALSE(store.exists("p/.ckptfs/failed/done/shard0"));
+}
+
+TEST_F(GateRequestsTest, ARecordIsReadAheadOfFileData) {
+    make_good_elsewhere("", 1);
+    std::vector<bool> is_small;
+    HookedStore hooked(store, [](int) { return Fate::kPasses; });
+    hooked.look_at_gets([&](const GetRequest& request) {
+        if (request.key == "p/.ckptfs/failed/shard0") {
+            is_small.push_back(request.is_small);
+        }
+    });
+    fs = make_mount("there", hooked);
+    save("m.tmp", "metadata");
+    EXPECT_TRUE(rename("m.tmp", ".metadata"));
+    EXPECT_EQ(is_small, std::vector<bool>{true});
+    // What it is at ends before its store.
+    blocking.reset();
+    fs.reset();
 }
 
 TEST_F(GateRequestsTest, CredentialsThatHaveExpiredDoNotEndTheLookAtUploads) {

@@ -177,5 +177,16 @@ TEST_F(Gets, WhatAnOpenWaitsForDoesNotQueueBehindFileData) {
     }
 }
 
+TEST_F(Gets, AWholeObjectQueuesBehindFileDataUnlessItIsSmall) {
+    for (const bool is_small : {false, true}) {
+        transport_.attempts.push_back(
+            Attempt{{404, {}, ""}, "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>"});
+        GetRequest request;
+        request.is_small = is_small;
+        EXPECT_FALSE(get(std::move(request)));
+        EXPECT_EQ(transport_.last_was_light, is_small);
+    }
+}
+
 }  // namespace
 }  // namespace ckptfs::s3
