@@ -396,7 +396,7 @@ std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, c
 std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const Node& node, std::string_view what) {
     return [writer = node.writer, key = state_.key(lock, node), what] {
         const std::string old_key = writer->key();
-        if (writer->failed() || writer->move_to(key)) {
+        if (writer->failed() || writer->move_on_to(key)) {
             return;
         }
         Error why;

@@ -111,7 +111,19 @@ bool StagedFile::is_being_published() const {
 
 bool StagedFile::move_to(std::string key) {
     const MutexLock lock(mutex_);
-    if (failure_ || orphaned_ || is_being_published()) {
+    if (!may_move()) {
+        return false;
+    }
+    key_ = std::move(key);
+    overwrite_ = Overwrite::kAllowed;
+    return true;
+}
+
+bool StagedFile::move_on_to(std::string key) {
+    const MutexLock lock(mutex_);
+    // What lies under a hidden key says by it what is to become of it.
+    if (!may_move() || hiding_at_ || !temporaries_.empty() ||
+        (stream_ && !stream_->move_to(new_hidden_key(environment_.hidden, key), Overwrite::kAllowed))) {
         return false;
     }
     key_ = std::move(key);
@@ -122,7 +134,7 @@ bool StagedFile::move_to(std::string key) {
 void StagedFile::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
     MutexLock lock(mutex_);
-    if ((stream_ || committing_) && !failure_) {
+    if ((stream_ || committing_ || !temporaries_.empty()) && !failure_) {
         fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
                                  "write the file anew",
                                  escaped(key_), escaped(key)))

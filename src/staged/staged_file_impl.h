@@ -43,6 +43,7 @@ public:
     void abort(Error why, Done done) override;
     void orphan(Error why, Done done) override;
     bool move_to(std::string key) override;
+    bool move_on_to(std::string key) override;
     void committed_moved(std::string key, CommittedObject copy) override;
     void when_failed(std::function<void(const Error&)> told) override;
     void before_ending(Wait wait) override;
@@ -90,6 +91,7 @@ private:
         REQUIRES(mutex_);
     void truncate_stream(const PendingPointer& pending, std::uint64_t size) REQUIRES(mutex_);
     [[nodiscard]] bool is_being_published() const REQUIRES(mutex_);
+    [[nodiscard]] bool may_move() const REQUIRES(mutex_) { return !failure_ && !orphaned_ && !is_being_published(); }
     [[nodiscard]] Status check_reach(std::uint64_t offset, std::uint64_t length, std::string_view what) const
         REQUIRES(mutex_);
     // What is being carried out has ended.

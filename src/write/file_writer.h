@@ -125,6 +125,9 @@ public:
     // Only while no upload has begun and nothing is committed under the old key: later commits go to the new key, and
     // the old one is never written; what is under the new one is replaced. False otherwise.
     virtual bool move_to(std::string key) = 0;
+    // As move_to(), for a file that no commit follows at once: also false where other mounts see by something in the
+    // store that the file is missing under the old key.
+    virtual bool move_on_to(std::string key) { return move_to(std::move(key)); }
     // The committed object was copied to another key (a rename of an open file without unpublished bytes): later
     // commits start from that copy and go to its key.
     virtual void committed_moved(std::string key, CommittedObject copy) = 0;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fails while its directory is renamed.
 #include <future>
+#include <set>
+#include <string>
 
 #include "file_system_fixture.h"
 #include "fs/directory_marker.h"
 #include "fs/failed_siblings.h"
+#include "staged/hidden_key.h"
 #include "support/sync_store.h"
+#include "write/part_plan.h"
 
 namespace ckptfs::fs {
 
@@ -32,6 +36,23 @@ protected:
         store.release(Operation::kList);
         EXPECT_TRUE(store.wait_until_held(Operation::kPut, 1));
         return renamed;
+    }
+    Status write_blocks(HandleId handle, std::uint64_t begin, std::uint64_t end) {
+        Status written;
+        for (std::uint64_t block = begin; block < end && written; ++block) {
+            written = write(handle, block << 20, std::string(std::size_t{1} << 20, 'a'));
+        }
+        return written;
+    }
+    // As hidden keys tell.
+    std::set<std::string> keys_being_uploaded() {
+        std::set<std::string> keys;
+        const auto uploads = answer<std::vector<OpenUpload>>([&](auto done) { store.list_uploads("p/", done); });
+        for (const OpenUpload& upload : *uploads) {
+            const std::optional<HiddenFile> hidden = parse_hidden_key("p/", upload.upload.key);
+            keys.insert(hidden ? hidden->key : upload.upload.key);
+        }
+        return keys;
     }
     // Its record waits behind the decision.
     void fail(HandleId handle) {
@@ -65,6 +86,32 @@ TEST_F(MovedFailuresTest, WhatFailsAsADirectoryRenameIsDecidedHasItsNewNameBefor
     EXPECT_FALSE(store.exists("p/new/.metadata"));
     EXPECT_TRUE(eventually([&] { return !store.exists("p/.ckptfs/failed/old/shard"); }));
     static_cast<void>(close(handle));
+}
+
+// Other mounts see by its upload that a file is missing, and take it for what its hidden key says.
+TEST_F(MovedFailuresTest, NoUploadGoesOnUnderTheNameThatItsDirectoryHad) {
+    for (const std::uint64_t blocks : {kFirstPartSize >> 20, std::uint64_t{24}}) {
+        const NodeId old = mkdir("old")->node;
+        const HandleId copied = create("copied", O_WRONLY, old)->opened.handle;
+        ASSERT_TRUE(write(copied, 0, "copied") && close(copied));
+        store.hold(Operation::kCopy);
+        auto renamed = std::async(std::launch::async, [this] { return rename("old", "new"); });
+        ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+        const HandleId shard = create("shard", O_RDWR, old)->opened.handle;
+        ASSERT_TRUE(write_blocks(shard, 0, blocks));
+        store.release(Operation::kCopy);
+        ASSERT_TRUE(renamed.get());
+        if (write_blocks(shard, blocks, blocks + 24)) {
+            EXPECT_TRUE(eventually([&] { return keys_being_uploaded() == std::set<std::string>{"p/new/shard"}; }));
+            EXPECT_TRUE(close(shard));
+            EXPECT_EQ(store.info("p/new/shard").size, (blocks + 24) << 20);
+        } else {
+            EXPECT_EQ(errno_of(close(shard)), EIO);
+            EXPECT_TRUE(eventually([&] { return keys_being_uploaded().empty(); }));
+        }
+        EXPECT_TRUE(unlink("shard", lookup("new")->node) && unlink("copied", lookup("new")->node));
+        EXPECT_TRUE(rmdir("new"));
+    }
 }
 
 // A copy made of parts, or encrypted with another key, has another ETag.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/held_wait.h"
 #include "unit/staged/staged_file_fixture.h"
@@ -104,6 +105,23 @@ TEST_P(StagedOrderTest, AReadOfWhatAnotherMountHasReplacedDoesNotWaitForTheNextC
     const Result<std::string> read_back = read(*staged, 3 * kMiB, kMiB);
     ASSERT_FALSE(read_back);
     EXPECT_EQ(read_back.error().errno_value, ESTALE);
+}
+
+// What was written since lies under a hidden key, and is more than what was copied.
+TEST_P(StagedOrderTest, IsGivenUpWhereItsCommittedObjectIsCopiedWhileMoreIsHidden) {
+    std::string text = bytes(10 * kMiB);
+    CommittedObject object = save(text);
+    const auto staged = open_staged(object);
+    change(*staged, text, text.size(), bytes(10 * kMiB, 1));
+    // Leaves the stream.
+    EXPECT_TRUE(read(*staged).value() == text);
+    store.put_object("dir/copy", store.content(kKey), store.info(kKey).metadata);
+    object.etag = store.info("dir/copy").etag;
+    staged->committed_moved("dir/copy", object);
+    EXPECT_TRUE(staged->failed());
+    EXPECT_FALSE(read(*staged));
+    ASSERT_TRUE(abort(*staged));
+    EXPECT_EQ(store.keys(), (std::vector<std::string>{"dir/copy", kKey}));
 }
 
 class StagedFailuresTest : public StagedFileTest {
