@@ -89,22 +89,6 @@ void StagedFile::abort(Error why, Done done) {
     deliver(lock);
 }
 
-void StagedFile::orphan(Error why, Done done) {
-    bool goes_on = false;
-    {
-        const MutexLock lock(mutex_);
-        goes_on = !failure_ && !is_being_published();
-        if (goes_on) {
-            orphaned_ = why;
-        }
-    }
-    if (goes_on) {
-        done({});
-    } else {
-        abort(std::move(why), std::move(done));
-    }
-}
-
 bool StagedFile::is_being_published() const {
     return committing_ || pending_.have_commit();
 }
@@ -400,8 +384,10 @@ void StagedFile::stop(Error error) {
     }
     note_unanswered(stream_);
     note_unanswered(committer_);
-    end_writer(std::exchange(stream_, nullptr), std::exchange(hiding_at_, std::nullopt));
-    end_writer(std::exchange(committer_, nullptr));
+    // At most one of them is being hidden.
+    const std::optional<std::string> hidden = std::exchange(hiding_at_, std::nullopt);
+    end_writer(std::exchange(stream_, nullptr), hidden);
+    end_writer(std::exchange(committer_, nullptr), hidden);
     for (const std::string& key : std::exchange(temporaries_, {})) {
         remove_temporary(key);
     }

@@ -64,7 +64,11 @@ private:
         std::size_t size = 0;
         ReadDone done;
     };
-    using Queue = PendingCalls<PendingWrite, PendingTruncate, PendingCommit, PendingRead>;
+    // Its name is gone: what lies under a hidden key is to lie under an unseen one.
+    struct PendingUnseen {
+        Done done;
+    };
+    using Queue = PendingCalls<PendingWrite, PendingTruncate, PendingCommit, PendingRead, PendingUnseen>;
     using Pending = Queue::Call;
     using PendingPointer = Queue::Pointer;
 
@@ -85,6 +89,7 @@ private:
     void carry_out(const PendingPointer& pending, PendingTruncate& truncate) REQUIRES(mutex_);
     void carry_out(const PendingPointer& pending, PendingCommit& commit) REQUIRES(mutex_);
     void carry_out(const PendingPointer& pending, PendingRead& read) REQUIRES(mutex_);
+    void carry_out(const PendingPointer& pending, PendingUnseen& unseen) REQUIRES(mutex_);
     void write_through(const PendingPointer& pending, std::uint64_t offset) REQUIRES(mutex_);
     void write_to_disk(const PendingPointer& pending, std::uint64_t offset) REQUIRES(mutex_);
     void written(const PendingPointer& pending, std::uint64_t offset, std::uint64_t length, const Status& status)
@@ -134,6 +139,10 @@ private:
     // Then carries `pending` out once more.
     void leave_stream(const PendingPointer& pending) REQUIRES(mutex_);
     void stream_left(const PendingPointer& pending, Result<CommittedObject> object) EXCLUDES(mutex_);
+    void copy_hidden_base(const PendingPointer& pending) REQUIRES(mutex_);
+    void hidden_base_copied(const PendingPointer& pending, Result<CommittedObject> object) EXCLUDES(mutex_);
+    // Once nothing that is to be removed is left.
+    void answer_unseen(PendingUnseen& unseen) REQUIRES(mutex_);
 
     // --- staged_file_commits.cc
     // Writers fail before the file does: their uploads are ended as it decides.
@@ -191,7 +200,7 @@ private:
     std::uint64_t last_end_ GUARDED_BY(mutex_) = 0;
     // Present while streaming: what content_ calls staged is there.
     std::shared_ptr<StreamWriter> stream_ GUARDED_BY(mutex_);
-    // While the stream is completed under its hidden key: an abort comes too late for that.
+    // While the stream, or a copy of the hidden base, is completed under that key: an abort comes too late for that.
     std::optional<std::string> hiding_at_ GUARDED_BY(mutex_);
 
     // A commit that is under way, and its waiters.

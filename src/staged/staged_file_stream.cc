@@ -18,9 +18,10 @@ constexpr std::uint64_t kLargestGap = kFrameSize;
 
 }  // namespace
 
-// A stream begins with what is kept of the base, which has gone with the name of a file that lost it.
+// A stream begins with what is kept of the base, which has gone with the name of a file that lost it, unless it is
+// hidden.
 bool StagedFile::may_stream() const {
-    return may_stream_ && !(orphaned_ && content_.unchanged_prefix() > 0);
+    return may_stream_ && !(orphaned_ && content_.unchanged_prefix() > 0 && temporaries_.empty());
 }
 
 bool StagedFile::should_stream(std::uint64_t end) const {
@@ -152,6 +153,86 @@ void StagedFile::stream_left(const PendingPointer& pending, Result<CommittedObje
     }
     outbox_.add([keep = self(), pending] { keep->carry_out(pending); });
     deliver(lock);
+}
+
+// --- what other mounts see of a file that lost its name
+
+void StagedFile::orphan(Error why, Done done) {
+    const auto keep = self();
+    MutexLock lock(mutex_);
+    if (failure_ || is_being_published()) {
+        lock.unlock();
+        abort(std::move(why), std::move(done));
+        return;
+    }
+    orphaned_ = why;
+    // Where it fails before its turn comes, all of it is ended.
+    const auto ended = [keep, why = std::move(why), done = std::move(done)](const Status& status) {
+        status ? done({}) : keep->abort(why, done);
+    };
+    if (stream_ || !temporaries_.empty()) {
+        pending_.add(std::make_shared<Pending>(PendingUnseen{ended}));
+        advance();
+    } else {
+        outbox_.add([ended] { ended({}); });
+    }
+    deliver(lock);
+}
+
+void StagedFile::carry_out(const PendingPointer& pending, PendingUnseen& unseen) {
+    const auto is_seen = [&prefix = environment_.hidden.prefix](const std::string& key) {
+        return parse_hidden_key(prefix, key).has_value();
+    };
+    if (stream_ && is_seen(stream_->key()) &&
+        !stream_->move_to(new_unseen_key(environment_.hidden, key_), Overwrite::kAllowed)) {
+        // It may go on as a stream, from what is there then.
+        const bool in_order = may_stream_;
+        leave_stream(pending);
+        may_stream_ = in_order;
+    } else if (!stream_ && std::any_of(temporaries_.begin(), temporaries_.end(), is_seen)) {
+        copy_hidden_base(pending);
+    } else {
+        answer_unseen(unseen);
+    }
+}
+
+void StagedFile::copy_hidden_base(const PendingPointer& pending) {
+    hiding_at_ = new_unseen_key(environment_.hidden, key_);
+    committer_ = StreamWriter::create(environment_.write, *hiding_at_, base_->object);
+    decide_end_of(*committer_);
+    outbox_.add([keep = self(), pending, writer = committer_] {
+        writer->commit(CommitReason::kClose, [keep, pending, key = writer->key()](Result<CommittedObject> object) {
+            if (object) {
+                object->key = key;
+            }
+            keep->hidden_base_copied(pending, std::move(object));
+        });
+    });
+}
+
+void StagedFile::hidden_base_copied(const PendingPointer& pending, Result<CommittedObject> object) {
+    MutexLock lock(mutex_);
+    hiding_at_.reset();
+    if (!object) {
+        stop_for(committer_, std::move(object.error()));
+    } else if (failure_) {
+        remove_temporary(object->key);
+    } else {
+        committer_ = nullptr;
+        for (const std::string& key : std::exchange(temporaries_, {object->key})) {
+            remove_temporary(key);
+        }
+        auto reader = std::make_shared<BaseReader>(environment_.read, object->key, *object);
+        base_ = Base{std::move(*object), std::move(reader)};
+    }
+    answer_unseen(std::get<PendingUnseen>(*pending));
+    deliver(lock);
+}
+
+void StagedFile::answer_unseen(PendingUnseen& unseen) {
+    // What could not be removed is logged.
+    aborted_.push_back([done = std::move(unseen.done)](const Status& /*ended*/) { done({}); });
+    next();
 }
 
 }  // namespace ckptfs

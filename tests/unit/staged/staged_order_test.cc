@@ -2,6 +2,7 @@
 // What happens to a staged file while something else is under way.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <functional>
@@ -122,6 +123,107 @@ TEST_P(StagedOrderTest, IsGivenUpWhereItsCommittedObjectIsCopiedWhileMoreIsHidde
     EXPECT_FALSE(read(*staged));
     ASSERT_TRUE(abort(*staged));
     EXPECT_EQ(store.keys(), (std::vector<std::string>{"dir/copy", kKey}));
+}
+
+class StagedOrphanTest : public StagedFileTest {
+protected:
+    static Error removed() {
+        Error why;
+        why.errno_value = ENOENT;
+        why.message = "removed";
+        return why;
+    }
+    static Status orphan(FileWriter& staged) {
+        Answer<Status> answer;
+        staged.orphan(removed(), answer.callback());
+        return answer.get();
+    }
+    // As other mounts see.
+    [[nodiscard]] bool is_missed() {
+        std::vector<std::string> keys = store.keys();
+        Answer<Result<std::vector<OpenUpload>>> uploads;
+        store.list_uploads("", uploads.callback());
+        const Result<std::vector<OpenUpload>> listed = uploads.get();
+        for (const OpenUpload& upload : *listed) {
+            keys.push_back(upload.upload.key);
+        }
+        return std::any_of(keys.begin(), keys.end(),
+                           [](const std::string& key) { return parse_hidden_key("", key).has_value(); });
+    }
+    void expect_nothing_is_left() const {
+        EXPECT_EQ(store.keys(), std::vector<std::string>());
+        EXPECT_EQ(store.open_uploads(), 0);
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Codecs, StagedOrphanTest, ::testing::Values("none", "auto"));
+
+TEST_P(StagedOrphanTest, HoldsNoMarkerBackAndGoesOn) {
+    for (const bool goes_back : {false, true}) {
+        std::string text = bytes(30 * kMiB);
+        const auto staged = open_staged();
+        ASSERT_TRUE(write(*staged, 0, text));
+        if (goes_back) {
+            change(*staged, text, 20 * kMiB, "changed");
+        }
+        ASSERT_TRUE(eventually([&] { return is_missed(); }));
+        ASSERT_TRUE(orphan(*staged));
+        EXPECT_FALSE(is_missed());
+        EXPECT_TRUE(read(*staged).value() == text);
+        change(*staged, text, text.size(), bytes(20 * kMiB, 1));
+        EXPECT_FALSE(is_missed());
+        change(*staged, text, 5, "again");
+        EXPECT_TRUE(read(*staged).value() == text);
+        EXPECT_FALSE(commit(*staged));
+        EXPECT_FALSE(is_missed());
+        ASSERT_TRUE(abort(*staged));
+        expect_nothing_is_left();
+    }
+}
+
+TEST_P(StagedOrphanTest, GoesOnAsAStream) {
+    const std::string text = bytes(50 * kMiB);
+    const auto staged = open_staged();
+    ASSERT_TRUE(write(*staged, 0, std::string_view(text).substr(0, 30 * kMiB)));
+    ASSERT_TRUE(eventually([&] { return is_missed(); }));
+    ASSERT_TRUE(orphan(*staged));
+    ASSERT_TRUE(write(*staged, 30 * kMiB, std::string_view(text).substr(30 * kMiB)));
+    EXPECT_TRUE(eventually([&] { return store.open_uploads() == 1; }));
+    EXPECT_FALSE(is_missed());
+    EXPECT_TRUE(read(*staged).value() == text);
+    ASSERT_TRUE(abort(*staged));
+    expect_nothing_is_left();
+}
+
+TEST_P(StagedOrphanTest, AnAbortBeforeItIsCopiedLeavesNothingBehind) {
+    const std::string text = bytes(30 * kMiB);
+    for (const Operation operation : {Operation::kUploadPartCopy, Operation::kCompleteUpload}) {
+        const auto staged = open_staged();
+        ASSERT_TRUE(write(*staged, 0, text));
+        ASSERT_TRUE(eventually([&] { return is_missed(); }));
+        store.hold(operation);
+        Answer<Status> orphaned;
+        staged->orphan(removed(), orphaned.callback());
+        ASSERT_TRUE(store.wait_until_held(operation, 1));
+        Answer<Status> aborted;
+        staged->abort(removed(), aborted.callback());
+        store.release(operation);
+        EXPECT_TRUE(aborted.get());
+        EXPECT_TRUE(orphaned.get());
+        expect_nothing_is_left();
+    }
+}
+
+TEST_P(StagedOrphanTest, IsEndedBeforeItIsAnsweredWhereItCannotBeCopied) {
+    const std::string text = bytes(30 * kMiB);
+    for (const Operation operation : {Operation::kCompleteUpload, Operation::kUploadPartCopy}) {
+        const auto staged = open_staged();
+        ASSERT_TRUE(write(*staged, 0, text));
+        ASSERT_TRUE(eventually([&] { return is_missed(); }));
+        store.inject(Fault{operation, "", store_error(EIO, "InternalError", 400), 0, 1, false});
+        EXPECT_TRUE(orphan(*staged));
+        EXPECT_TRUE(staged->failed());
+        expect_nothing_is_left();
+    }
 }
 
 class StagedFailuresTest : public StagedFileTest {
