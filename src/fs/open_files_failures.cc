@@ -25,13 +25,23 @@ void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& wr
             }
         });
     // Until the record is in the bucket, what is left of the file there tells other mounts that it is missing.
-    writer->before_ending([this, weak_writer = std::weak_ptr(writer)](std::function<void()> then) {
-        if (const std::shared_ptr<FileWriter> its_writer = weak_writer.lock()) {
-            state_.failed.when_recorded(its_writer->key(), std::move(then));
-        } else {
-            then();
-        }
-    });
+    writer->before_ending(
+        [this, weak = std::weak_ptr(node), weak_writer = std::weak_ptr(writer)](std::function<void()> then) {
+            const NodePtr ending = weak.lock();
+            const std::shared_ptr<FileWriter> its_writer = weak_writer.lock();
+            if (its_writer == nullptr) {
+                then();
+                return;
+            }
+            const std::string key = ending != nullptr ? key_of_failure(*ending, *its_writer) : its_writer->key();
+            state_.failed.when_recorded(key, std::move(then));
+        });
+}
+
+std::string OpenFiles::key_of_failure(const Node& node, const FileWriter& writer) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    const bool stayed_behind = node.version != nullptr && node.version->stayed_behind && node.parent != nullptr;
+    return stayed_behind ? state_.key(lock, node) : writer.key();
 }
 
 // The page cache has taken them on their way here. From now on reads get the version before.
@@ -65,7 +75,7 @@ bool OpenFiles::has_lost_its_name(const NodeTable::Lock& lock, const Node& node)
 
 void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error) {
     FailedFile file;
-    file.key = writer.key();
+    file.key = key_of_failure(node, writer);
     file.reason = error.message;
     file.process = opener;
     file.unanswered = writer.unanswered_commits();
@@ -103,9 +113,9 @@ void OpenFiles::answer_failed(const Handle& handle, const Error& error, std::fun
     const std::shared_ptr<FileWriter>& writer = handle.writer;
     note_failed(*handle.node, *writer, handle.opener, error);
     std::function<void()> in_time = state_.failed.in_time(std::move(answer));
-    writer->abort(error, [this, key = writer->key(), in_time = std::move(in_time)](const Status&) {
-        state_.failed.when_recorded(key, in_time);
-    });
+    const std::string key = key_of_failure(*handle.node, *writer);
+    writer->abort(
+        error, [this, key, in_time = std::move(in_time)](const Status&) { state_.failed.when_recorded(key, in_time); });
 }
 
 void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) {
@@ -116,7 +126,8 @@ void OpenFiles::give_up(const Handle& handle, const Error& why, EndOfFile end, s
     log_warning(escaped(why.message));
     watch(handle.node, handle.writer, handle.opener, end);
     abort_begins();
-    handle.writer->abort(why, [this, key = handle.writer->key(), ended = std::move(ended)](const Status&) {
+    const std::string key = key_of_failure(*handle.node, *handle.writer);
+    handle.writer->abort(why, [this, key, ended = std::move(ended)](const Status&) {
         state_.failed.when_recorded(key, [this, ended] {
             ended();
             abort_ends();

@@ -394,7 +394,7 @@ std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, c
 }
 
 std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const Node& node, std::string_view what) {
-    return [writer = node.writer, key = state_.key(lock, node), what] {
+    return [writer = node.writer, version = node.version, key = state_.key(lock, node), what] {
         const std::string old_key = writer->key();
         if (writer->failed() || writer->move_on_to(key)) {
             return;
@@ -402,6 +402,7 @@ std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, co
         Error why;
         why.message = format("{}: {}; write the file anew", escaped(old_key), what);
         log_warning(why.message);
+        version->stayed_behind = true;
         writer->abort(std::move(why), [](const Status&) {});
     };
 }

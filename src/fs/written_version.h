@@ -119,6 +119,8 @@ struct WrittenVersion {
     std::atomic<const void*> first_truncating_writer = nullptr;
     // A later version took the name away by a rename: nothing is written under it any more.
     std::atomic<bool> has_lost_name = false;
+    // Its directory was renamed, and its upload could not go with it: it has failed, under the name that it has now.
+    std::atomic<bool> stayed_behind = false;
     // When the first handle to write without having truncated was opened; 0 before that.
     std::atomic<Moment> joined_at = 0;
     // Of those that a process had: the last. What a mapping has left is published, or not, for that one.

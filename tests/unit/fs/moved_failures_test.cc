@@ -107,7 +107,8 @@ TEST_F(MovedFailuresTest, NoUploadGoesOnUnderTheNameThatItsDirectoryHad) {
             EXPECT_EQ(store.info("p/new/shard").size, (blocks + 24) << 20);
         } else {
             EXPECT_EQ(errno_of(close(shard)), EIO);
-            EXPECT_TRUE(eventually([&] { return keys_being_uploaded().empty(); }));
+            EXPECT_TRUE(eventually([&] { return keys_being_uploaded().empty() && store.exists(kRecord); }));
+            EXPECT_FALSE(store.exists("p/.ckptfs/failed/old/shard"));
         }
         EXPECT_TRUE(unlink("shard", lookup("new")->node) && unlink("copied", lookup("new")->node));
         EXPECT_TRUE(rmdir("new"));
