@@ -185,7 +185,7 @@ void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile
         }
         request->node = state_.nodes.find(lock, id);
         const bool is_truncated = writes(flags) && (flags & O_TRUNC) != 0 && request->node != nullptr &&
-                                  request->node->type == FileType::kFile && !request->node->removed;
+                                  request->node->type == FileType::kFile;
         request->is_second_try =
             is_truncated && is_second_try(lock, request->thread, request->node->parent->id, request->node->name);
         if (is_truncated && !request->node->linked && !request->node->is_failed_name) {

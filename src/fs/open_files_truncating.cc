@@ -147,7 +147,7 @@ void OpenFiles::truncate_now(const OpenRequestPtr& request) {
 // not read through the page cache, and none is read so until it comes back.
 void OpenFiles::prepare_second_try(const NodeTable::Lock& lock, const OpenRequest& request) {
     const Node& node = *request.node;
-    if (node.removed || node.parent == nullptr) {
+    if (node.parent == nullptr) {
         return;
     }
     const NodePtr named = state_.nodes.child(lock, node.parent, node.name);

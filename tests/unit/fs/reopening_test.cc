@@ -244,6 +244,20 @@ TEST_F(TruncatedByAStaleName, TheInodeByWhichAnotherVersionIsWrittenIsNotReadThr
     ASSERT_TRUE(close(writer->handle));
 }
 
+TEST_F(FileSystemTest, WhoTruncatesWhatWasRenamedOverSucceedsAtItsSecondTry) {
+    const NodeId stale = save("f", "first");
+    save("g", "second");
+    ASSERT_TRUE(rename("g", "f"));
+    const HandleId reader = open(lookup("f")->node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "second");
+    EXPECT_EQ(errno_of(open(stale, O_WRONLY | O_TRUNC)), ESTALE);
+    const Result<OpenedFile> writer = open(lookup("f")->node, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(writer) << writer.error().message;
+    ASSERT_TRUE(write(writer->handle, 0, "third") && close(writer->handle));
+    EXPECT_EQ(store.content("p/f"), "third");
+    ASSERT_TRUE(close(reader));
+}
+
 // Two that truncated one empty file have versions of their own, behind one inode of the kernel's.
 TEST_F(FileSystemTest, AnInodeThatSeveralVersionsShareIsNotReadThroughThePageCache) {
     const Result<CreatedFile> first = create("f");
