@@ -256,7 +256,8 @@ class Calls(State):
         # "Reading back what has been written to a new file that is open for writing only" is not promised.
         # And fstat(2), by which it is mapped, asks for no descriptor's size: of versions behind one inode any may answer.
         gone = file is not None and (file.path is None or self.contested(file) or file.vague() or file.failed or file.ordered
-                                     or file.write_only or file.split or file.sibling)
+                                     or file.write_only or file.split or file.sibling
+                                     or (file.abandoned and description.read_changes))
         if not call.excused and not (call.step["do"] in ("map_read", "map_write") and gone):
             self.differ("died", f"{call.step['agent']} died in {call.step}")
 

@@ -192,8 +192,8 @@ class Description:
     # What reads of it may answer, beside what its file holds by now.
     seen: set
     position: int = 0
-    # By O_DSYNC: each write is followed by an fsync(2).
-    syncs: bool = False
+    syncs: bool = False  # By O_DSYNC: each write is followed by an fsync(2).
+    read_changes: bool = False  # It has read of what was not saved then.
     # It has only truncated what is empty: its first write may begin a version of its own.
     unwritten: bool = False
     # Its opener has saved the name since: "takes no more writes".

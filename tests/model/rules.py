@@ -227,7 +227,8 @@ class Rules(OpenRules):
                 gone |= {"ESTALE"}
             # "The content that the file began from goes with its name", and of what replaced it nothing was written.
             nothing_before = file.path is None or ABSENT in self.names[file.path].may
-            gone |= {"EIO", "ESTALE"} if file.abandoned and nothing_before else set()
+            # "If the changes are given up, a process that has read some of them gets EIO where it reads on".
+            gone |= {"EIO", "ESTALE"} if file.abandoned and (nothing_before or description.read_changes) else set()
             self.refused(call, result, *writing, *gone, *self.may_conflict(file))
         elif file.path is None and (file.ordered or file.appended_to):
             pass  # "What is written to it leads nowhere."
@@ -244,6 +245,7 @@ class Rules(OpenRules):
                 grown = grown | file.states
             self.check_read(call, result["data"], call.seen | description.seen | file.contents | grown, file)
             self.check_growth(call, description, result["data"])
+            description.read_changes = description.read_changes or bool(file.changed_by or file.fresh)
             if not description.writable:
                 # "A reader keeps the version": of a file that is changed, from its first read on.
                 description.seen.add(result["data"])
