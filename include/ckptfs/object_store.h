@@ -63,8 +63,8 @@ struct GetRequest {
     WallTime if_modified{};
     // The end of an object, for which an open(2) waits: it does not queue behind file data.
     bool for_open = false;
-    // The whole of what is known to be small, for which a commit waits: as well. A range would do, but the store's
-    // checksum is that of the whole.
+    // The whole of an object known to be small, for which a commit waits: it does not queue behind file data either.
+    // Asked for by range, it would not be checked against the store's checksum, which is that of the whole.
     bool is_small = false;
     // Bytes in order, from the first byte of the range. After a broken connection the store resumes where it stopped
     // (pinned by the ETag it has seen), so that no byte is delivered twice. Returning false cancels.

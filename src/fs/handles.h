@@ -31,7 +31,8 @@ struct Handle {
     pid_t opener = 0;
     // Of the node by which the kernel knows it: not `node` where the handle has a version of its own.
     std::uint64_t inode = 0;
-    // That is not the inode of `node`. Set once, before the handle is found by others.
+    // That is not the inode of `node`, which a write is to know without locking the table. Set once, before the handle
+    // is found by others.
     bool has_earlier_inode = false;
     // When it truncated the file; 0 where it did not.
     WrittenVersion::Moment truncated_at = 0;

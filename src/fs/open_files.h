@@ -295,6 +295,7 @@ private:
                EndOfFile end = EndOfFile::kFailed);
     void drop_written_pages(Node& node, const FileWriter& writer);
     [[nodiscard]] bool has_lost_its_name(const NodeTable::Lock& lock, const Node& node) const REQUIRES(node_table);
+    // Under which other mounts look for the file.
     [[nodiscard]] std::string key_of_failure(const Node& node, const FileWriter& writer) const;
     void note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error);
     // Answers when other mounts can see the failure, and nothing of the file is left in the store, or soon.
