@@ -140,7 +140,8 @@ class Rules(OpenRules):
     def given_up(self, description) -> None:
         description.refused = True
         if self.contested(description.file):
-            # Or it has failed, as what it began from is gone: that is recorded.
+            # Or it has failed, as what it began from is gone: that is recorded, and told to who renames its directory.
+            description.file.doubtful = True
             self.failures |= {description.file.path} - {None}
 
     @staticmethod
