@@ -40,7 +40,7 @@ public:
         if (environment.config.max_read_ahead > 0) {
             limit = std::min(limit, blocks_of(environment.config.max_read_ahead));
         }
-        return window_.on_read(offset, size, found, limit, cache_.is_crowded());
+        return window_.on_read(offset, size, found, limit, {cache_.is_crowded(), environment.store.slowed_to()});
     }
 
     void not_fetched(const ReadPlan& plan, const BlockCache::Claim& claim) {

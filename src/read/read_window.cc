@@ -24,7 +24,8 @@ std::uint64_t distance(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit, bool crowded) {
+ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit,
+                             RequestLimits requests) {
     ++reads_;
     bytes_ += size;
     ReadPlan plan;
@@ -62,7 +63,7 @@ ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found fou
     } else {
         advance(*stream, end, share);
     }
-    plan_ahead(*stream, share, crowded, plan);
+    plan_ahead(*stream, share, requests, plan);
     return plan;
 }
 
@@ -205,13 +206,24 @@ void ReadWindow::advance(Stream& stream, std::uint64_t end, std::uint64_t limit)
     }
 }
 
-void ReadWindow::plan_ahead(Stream& stream, std::uint64_t limit, bool crowded, ReadPlan& plan) const {
+std::uint64_t ReadWindow::blocks_per_request(std::uint64_t window, RequestLimits requests) const {
+    std::uint64_t per_window = requests.crowded ? kRequestsPerWindowInACrowd : kRequestsPerWindow;
+    std::uint64_t most = kMaxBlocksPerRequest;
+    if (requests.slowed_to > 0) {
+        // One is read while the next comes.
+        const auto streams = std::max<std::uint64_t>(sequential_streams(), 1);
+        per_window = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(requests.slowed_to) / streams, 2, per_window);
+        most = kMaxBlocksPerSlowedRequest;
+    }
+    return std::clamp<std::uint64_t>(window / per_window, 1, most);
+}
+
+void ReadWindow::plan_ahead(Stream& stream, std::uint64_t limit, RequestLimits requests, ReadPlan& plan) const {
     const std::uint64_t window = std::min(stream.window, limit);
     const std::uint64_t position = block_of(stream.position - 1) + 1;
     stream.asked = std::max(stream.asked, position);
     const std::uint64_t target = std::min(position + window, block_count_);
-    plan.blocks_per_request = std::clamp<std::uint64_t>(
-        window / (crowded ? kRequestsPerWindowInACrowd : kRequestsPerWindow), 1, kMaxBlocksPerRequest);
+    plan.blocks_per_request = blocks_per_request(window, requests);
     if (target >= stream.asked + plan.blocks_per_request || (target == block_count_ && target > stream.asked)) {
         plan.ahead = BlockSpan{stream.asked, target};
         stream.asked = target;

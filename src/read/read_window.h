@@ -29,6 +29,14 @@ struct BlockSpan {
     bool operator==(const BlockSpan&) const = default;
 };
 
+// What the requests for file data of the whole mount are held to.
+struct RequestLimits {
+    // Nearly as many as there may be are under way.
+    bool crowded = false;
+    // So many the store bears at once that has asked to slow down; 0: it has not.
+    int slowed_to = 0;
+};
+
 // How much of what a read needs was in memory when it came.
 enum class Found : std::uint8_t { kReady, kFetching, kAbsent };
 
@@ -58,6 +66,8 @@ public:
     // want more requests than there may be, each makes fewer, not smaller ones.
     static constexpr std::uint64_t kRequestsPerWindow = 16;
     static constexpr std::uint64_t kRequestsPerWindowInACrowd = 4;
+    // 128 MiB: where the store bears few requests, what counts is how much each brings.
+    static constexpr std::uint64_t kMaxBlocksPerSlowedRequest = 128;
     // The kernel hands the pieces of one read-ahead to several threads, which arrive in any order.
     static constexpr std::uint64_t kReorderedBlocks = 16;
     static constexpr std::uint64_t kNewStreamReorderedBlocks = 2;
@@ -71,9 +81,9 @@ public:
 
     explicit ReadWindow(std::uint64_t block_count) : block_count_(block_count) {}
 
-    // size > 0. `limit` is how many blocks all streams of the handle together may have ahead of them; `crowded`, that
-    // nearly as many requests as there may be are under way.
-    ReadPlan on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit, bool crowded = false);
+    // size > 0. `limit` is how many blocks all streams of the handle together may have ahead of them.
+    ReadPlan on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit,
+                     RequestLimits requests = {});
     // Only the blocks before `first` of plan.ahead are being fetched. The window shrinks where memory was short; where
     // enough requests are under way, the rest is asked for as they end.
     void not_fetched(const ReadPlan& plan, std::uint64_t first, bool memory_is_short);
@@ -122,7 +132,8 @@ private:
     [[nodiscard]] std::size_t index_of(const Stream& stream) const;
     [[nodiscard]] std::uint64_t share_of(const Stream& stream, std::uint64_t limit) const;
     static void advance(Stream& stream, std::uint64_t end, std::uint64_t limit);
-    void plan_ahead(Stream& stream, std::uint64_t limit, bool crowded, ReadPlan& plan) const;
+    [[nodiscard]] std::uint64_t blocks_per_request(std::uint64_t window, RequestLimits requests) const;
+    void plan_ahead(Stream& stream, std::uint64_t limit, RequestLimits requests, ReadPlan& plan) const;
     void plan_neighbourhood(BlockSpan read, Found found, std::uint64_t limit, ReadPlan& plan);
 
     std::uint64_t block_count_;

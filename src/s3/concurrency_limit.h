@@ -15,6 +15,8 @@ public:
 
     // At least min, at most max.
     [[nodiscard]] int value() const { return static_cast<int>(exact_); }
+    // The store has asked for less than max, and has not been found to bear it since.
+    [[nodiscard]] bool is_lowered() const { return value() < max_; }
 
     // Grows by one for as many successes as the limit allows requests, so by one a round trip.
     void on_success();

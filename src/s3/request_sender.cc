@@ -316,14 +316,17 @@ void RequestSender::release_slot(const SharedCall& call, const Result<HttpRespon
     const MutexLock lock(mutex_);
     active_.erase(call.get());
     queue_.ended(*call);
+    ConcurrencyLimit& limit = queue_.limit();
     if (outcome) {
-        queue_.limit().on_success();
+        limit.on_success();
+        slowed_to_ = limit.is_lowered() ? limit.value() : 0;
         return;
     }
     statistics_.last_error = outcome.error().message;
     if (recovery_of(outcome.error()) == Recovery::kSlowDown) {
         ++statistics_.slow_downs;
-        queue_.limit().on_slow_down(call->sent_at, clock_.now());
+        limit.on_slow_down(call->sent_at, clock_.now());
+        slowed_to_ = limit.is_lowered() ? limit.value() : 0;
     }
 }
 

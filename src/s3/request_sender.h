@@ -80,6 +80,8 @@ public:
     // Completes everything with ECANCELED and waits for it; must not be called from a callback.
     void stop();
     [[nodiscard]] S3Statistics statistics() const;
+    // As in ObjectStore.
+    [[nodiscard]] int slowed_to() const { return slowed_to_; }
     [[nodiscard]] StoreHabits& habits() { return habits_; }
     // DeleteObjects is taken with Content-MD5 only.
     void found_deletes_want_md5() { deletes_want_md5_ = true; }
@@ -151,6 +153,7 @@ private:
     const RetryPolicy policy_;
 
     StoreHabits habits_;
+    std::atomic<int> slowed_to_{0};
     std::atomic<bool> deletes_want_md5_ = false;
     ClockCorrection store_clock_;
 

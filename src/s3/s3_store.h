@@ -35,6 +35,7 @@ public:
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override;
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override;
     [[nodiscard]] bool lacks_part_copy() const override;
+    [[nodiscard]] int slowed_to() const override { return sender_->slowed_to(); }
     void find_part_copy(std::string key, std::function<void()> found) override;
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override;
     void abort_upload(UploadId upload, StoreDone<void> done) override;

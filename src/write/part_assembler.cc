@@ -35,8 +35,8 @@ bool PartAssembler::full() const {
     if (!at_boundary()) {
         return false;
     }
-    const std::uint64_t planned = size_before_copy(plan_.part_size(open_.number(), open_.stored_offset(), known_size_),
-                                                   open_.begin(), next_copy_);
+    const std::uint64_t planned = size_before_copy(
+        plan_.part_size(open_.number(), open_.stored_offset(), known_size_, slowdown_), open_.begin(), next_copy_);
     // What was cut or changed, or refers to others, may take more memory than it makes of the object. So many bytes of
     // the file can be padded to a part of the least size.
     const bool takes_more = whole_blocks_ && open_.end() - open_.begin() >= kMinPartSize;

@@ -26,6 +26,7 @@ public:
 
     // 0: not known.
     void set_known_size(std::uint64_t size) { known_size_ = size; }
+    void set_slowdown(Slowdown slowdown) { slowdown_ = slowdown; }
 
     // What is copied begins there, in the file: the part before it ends there, and must not be too small. 0: no
     // more is.
@@ -105,6 +106,7 @@ private:
     const bool first_is_copied_;
     const bool whole_blocks_;
     std::uint64_t known_size_ = 0;
+    Slowdown slowdown_;
     std::uint64_t next_copy_ = 0;
     Part open_;
     std::optional<Kept> first_;

@@ -29,7 +29,8 @@ std::uint64_t whole_frames_up(std::uint64_t size) {
 }  // namespace
 
 PartPlan::PartPlan(const WriteConfig& config, std::uint64_t write_budget)
-    : largest_(std::clamp(whole_frames_down(write_budget / 4), kMinPartSize, kMaxPartSize)) {
+    : write_budget_(write_budget),
+      largest_(std::clamp(whole_frames_down(write_budget / 4), kMinPartSize, kMaxPartSize)) {
     if (config.part_size != 0 || config.equal_parts) {
         const std::uint64_t wanted = config.part_size != 0 ? config.part_size : kDefaultEqualPartSize;
         equal_size_ = std::clamp(whole_frames_down(wanted), kMinPartSize, largest_);
@@ -73,20 +74,33 @@ std::uint64_t PartPlan::grown_size(int number) const {
     return whole_frames_up(static_cast<std::uint64_t>(grown));
 }
 
-std::uint64_t PartPlan::part_size(int number, std::uint64_t offset, std::uint64_t known_size) const {
+// Those under way, and the one that each file fills meanwhile, fill half of the budget; the other half is for what is
+// being encoded, and for parts that are kept for changes.
+std::uint64_t PartPlan::slowed_size(Slowdown slowdown) const {
+    if (slowdown.requests == 0) {
+        return 0;
+    }
+    const std::uint64_t held = static_cast<std::uint64_t>(slowdown.requests) + slowdown.files;
+    return std::min(whole_frames_down(write_budget_ / 2 / held), largest_);
+}
+
+std::uint64_t PartPlan::part_size(int number, std::uint64_t offset, std::uint64_t known_size, Slowdown slowdown) const {
     if (equal_size_ != 0) {
         return equal_size_;
     }
-    const std::uint64_t grown = grown_size(number);
+    const std::uint64_t slowed = slowed_size(slowdown);
+    const std::uint64_t grown = std::max(grown_size(number), slowed);
     if (known_size <= offset) {
         return grown;
     }
     const std::uint64_t left = known_size - offset;
     const auto parts_left = static_cast<std::uint64_t>(std::max(1, kMaxPartNumber - kSpareParts - number + 1));
     const std::uint64_t even = whole_frames_up((left + parts_left - 1) / parts_left);
-    std::uint64_t size = std::max(std::min(kFirstPartSize, largest_), std::min(even, largest_));
+    std::uint64_t size = std::max({std::min(kFirstPartSize, largest_), std::min(even, largest_), slowed});
     if (number > 1) {
-        size = std::min(size, std::max(kMinPartSize, whole_frames_up(left / kLastParts)));
+        const std::uint64_t last_parts =
+            slowdown.requests > 0 ? std::min(kLastParts, static_cast<std::uint64_t>(slowdown.requests)) : kLastParts;
+        size = std::min(size, std::max(kMinPartSize, whole_frames_up(left / last_parts)));
     }
     return size;
 }

@@ -21,14 +21,23 @@ inline constexpr std::uint64_t kFirstPartSize = std::uint64_t{8} << 20;
 // Part numbers that may go to parts which leave before they are full.
 inline constexpr int kSpareParts = 200;
 
+// What a store bears that has asked to slow down, and by how many files it is shared.
+struct Slowdown {
+    // Requests under way at once; 0: it has not asked.
+    int requests = 0;
+    std::size_t files = 1;
+};
+
 class PartPlan {
 public:
     // `write_budget`: bytes of the memory budget that file data may take; one part gets a quarter of it at most.
     PartPlan(const WriteConfig& config, std::uint64_t write_budget);
 
     // How many bytes part `number` (from 1) that begins at `offset` should hold before it is sent; whole frames.
-    // `known_size`: of the whole object, 0 where it is unknown.
-    [[nodiscard]] std::uint64_t part_size(int number, std::uint64_t offset, std::uint64_t known_size) const;
+    // `known_size`: of the whole object, 0 where it is unknown. Where fewer requests may be under way than would hold
+    // the budget, each is larger: a fleet then finds the rate that a prefix bears without sending less.
+    [[nodiscard]] std::uint64_t part_size(int number, std::uint64_t offset, std::uint64_t known_size,
+                                          Slowdown slowdown = {}) const;
 
     // No file can grow larger than this. A size told in advance reaches further, because its parts start larger.
     [[nodiscard]] std::uint64_t reachable_size() const { return reachable_size_; }
@@ -44,7 +53,9 @@ public:
 
 private:
     [[nodiscard]] std::uint64_t grown_size(int number) const;
+    [[nodiscard]] std::uint64_t slowed_size(Slowdown slowdown) const;
 
+    std::uint64_t write_budget_;
     std::uint64_t largest_;
     std::uint64_t equal_size_ = 0;
     bool is_lowered_ = false;

@@ -121,6 +121,7 @@ void UploadCycle::encoded(std::uint64_t sequence, Result<PartFrame>&& result) {
         return;
     }
     sequencer_.encoded(sequence, std::move(*result));
+    assembler_->set_slowdown(group_->slowdown(environment_.store));
     while (std::optional<PartFrame> next = sequencer_.next()) {
         if (!send(assembler_->add(std::move(*next)))) {
             return;

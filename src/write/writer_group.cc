@@ -63,6 +63,15 @@ void WriterGroup::leave(const MemoryHolder* key) {
     holders_.erase(key);
 }
 
+Slowdown WriterGroup::slowdown(const ObjectStore& store) const {
+    Slowdown slowdown{store.slowed_to(), 1};
+    if (slowdown.requests > 0) {
+        const MutexLock lock(mutex_);
+        slowdown.files = std::max<std::size_t>(holders_.size(), 1);
+    }
+    return slowdown;
+}
+
 EncodeEffort WriterGroup::encode_effort() {
     thread_local std::optional<ProcessorTimes> before;
     const std::optional<ProcessorTimes> times = processor_times();

@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "ckptfs/buffer_pool.h"
 #include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
 #include "write/encoding_pace.h"
 #include "write/memory_relief.h"
 #include "write/part_plan.h"
@@ -46,6 +47,8 @@ public:
     // From its first byte to its commit or failure.
     void enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder);
     void leave(const MemoryHolder* key);
+    // What the store bears, for all writers of the group.
+    [[nodiscard]] Slowdown slowdown(const ObjectStore& store) const;
     // A writer that began to hold memory earlier has a smaller one.
     [[nodiscard]] std::uint64_t next_turn() { return ++turns_; }
 

@@ -135,7 +135,9 @@ constexpr auto kModelFields = std::to_array<ModelField>({{"latency_ms", &Model::
                                                          {"conn_mbps", &Model::connection_mbps},
                                                          {"total_mbps", &Model::total_mbps},
                                                          {"copy_mbps", &Model::copy_mbps},
-                                                         {"clock_offset_s", &Model::clock_offset_s}});
+                                                         {"clock_offset_s", &Model::clock_offset_s},
+                                                         {"read_rate", &Model::read_rate},
+                                                         {"write_rate", &Model::write_rate}});
 
 Json describe_model(const Model& model) {
     Json json = Json::object();

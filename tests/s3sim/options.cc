@@ -30,6 +30,8 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
     app.add_option("--conn-mbps", options.model.connection_mbps, "10^6 bytes a second per connection, each way");
     app.add_option("--total-mbps", options.model.total_mbps, "10^6 bytes a second in all, each way");
     app.add_option("--copy-mbps", options.model.copy_mbps, "10^6 bytes a second per copy within the store");
+    app.add_option("--read-rate", options.model.read_rate, "GET, HEAD and list requests a second; beyond: SlowDown");
+    app.add_option("--write-rate", options.model.write_rate, "all other requests a second; beyond: SlowDown");
     app.add_option("--clock-offset-s", options.model.clock_offset_s, "seconds by which the server's clock is ahead");
 
     app.add_option("--faults", options.faults_file, "JSON list of fault rules, as for POST /_s3sim/faults")

@@ -119,8 +119,11 @@ S3Exchange::S3Exchange(Simulator& simulator, HttpRequest request) : simulator_(s
     context_.now = simulator_.table().now();
     admit(std::move(request));
     simulator_.counters().request_began(is_part_upload(request_.operation));
-    // Who looks at the bucket while others meet faults is neither struck nor counted as a match.
+    // Who looks at the bucket while others meet faults is neither struck nor counted as a match, nor refused.
     if (!request_.http.header("x-s3sim-spare")) {
+        if (!refusal_ && !simulator_.bears(request_.http.method == "GET" || context_.head_request)) {
+            refusal_ = s3_error("SlowDown");
+        }
         fault_ = simulator_.faults().strike(operation_name(request_.operation), request_.key, request_.part_number());
     }
     plan_body();

@@ -61,6 +61,8 @@ void Simulator::set_model(const Model& model) {
     {
         const std::lock_guard lock(mutex_);
         model_ = model;
+        reads_.set_rate(model.read_rate);
+        writes_.set_rate(model.write_rate);
     }
     shaper_.set_rates(model.connection_mbps * 1e6, model.total_mbps * 1e6);
     table_.set_clock_offset(std::chrono::milliseconds(static_cast<std::int64_t>(model.clock_offset_s * 1000)));
@@ -69,6 +71,11 @@ void Simulator::set_model(const Model& model) {
 Model Simulator::model() const {
     const std::lock_guard lock(mutex_);
     return model_;
+}
+
+bool Simulator::bears(bool is_read) {
+    const std::lock_guard lock(mutex_);
+    return (is_read ? reads_ : writes_).take(Clock::now());
 }
 
 void Simulator::clear_faults() {

@@ -17,6 +17,7 @@
 #include "faults.h"
 #include "gaps.h"
 #include "object_table.h"
+#include "request_rate.h"
 #include "sigv4_verify.h"
 #include "traffic_shaper.h"
 
@@ -29,6 +30,8 @@ struct Model {
     double total_mbps = 0;       // each way
     double copy_mbps = 0;        // within the store, per request
     double clock_offset_s = 0;   // by which the store's clock is ahead
+    double read_rate = 0;        // GET, HEAD and list requests a second; others are answered with SlowDown
+    double write_rate = 0;       // of all other requests
 };
 
 struct SimulatorOptions {
@@ -65,6 +68,8 @@ public:
     FaultTable& faults() { return faults_; }
     Counters& counters() { return counters_; }
     ChunkPool& pool() { return pool_; }
+    // Whether the store takes one more request now.
+    bool bears(bool is_read);
 
 private:
     const SimulatorOptions options_;
@@ -81,6 +86,8 @@ private:
     std::condition_variable ending_;
     // --- guarded by mutex_
     Model model_;
+    RequestRate reads_;
+    RequestRate writes_;
     std::vector<std::thread> late_;
     bool is_ending_ = false;
 };

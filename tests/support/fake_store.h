@@ -8,6 +8,7 @@
 // Threads: all functions may be called from any thread; callbacks run without locks held.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -69,6 +70,7 @@ public:
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override;
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override;
     [[nodiscard]] bool lacks_part_copy() const override;
+    [[nodiscard]] int slowed_to() const override { return slowed_to_; }
     void find_part_copy(std::string key, std::function<void()> found) override;
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override;
     void abort_upload(UploadId upload, StoreDone<void> done) override;
@@ -92,6 +94,8 @@ public:
     void require_equal_parts();
     // Callers that ask are told that it has no UploadPartCopy; it is known once it was looked for.
     void lack_part_copy();
+    // Has asked its client to slow down, which makes so many requests at once since.
+    void slow_down_to(int requests) { slowed_to_ = requests; }
     // Objects of equal content have equal ETags, as on Amazon S3, where one is the MD5 of what was put or copied at
     // once.
     void make_etags_of_content();
@@ -158,6 +162,7 @@ private:
     bool etags_of_content_ = false;
     bool part_copy_lacking_ = false;
     bool part_copy_sought_ = false;
+    std::atomic<int> slowed_to_{0};
     std::function<void(RemoveRequest&)> change_removal_ = [](RemoveRequest&) {};
 
     mutable std::mutex mutex_;

@@ -447,7 +447,7 @@ TEST(ReadWindow, InACrowdEachMakesFewerRequests) {
         ReadWindow window(10'000);
         ReadPlan plan;
         for (std::uint64_t block = 0; block < 100; ++block) {
-            plan = window.on_read(block * kMiB, kMiB, Found::kFetching, limit, crowded);
+            plan = window.on_read(block * kMiB, kMiB, Found::kFetching, limit, {crowded, 0});
         }
         return plan.blocks_per_request;
     };
@@ -455,6 +455,23 @@ TEST(ReadWindow, InACrowdEachMakesFewerRequests) {
     EXPECT_EQ(last(24, true), 4U);
     EXPECT_EQ(last(6, true), 1U);
     EXPECT_EQ(last(kPlenty, true), last(kPlenty, false));
+}
+
+TEST(ReadWindow, AsksForMoreAtOnceWhereTheStoreTakesFewerRequests) {
+    const auto last = [](std::uint64_t limit, int slowed_to) {
+        ReadWindow window(10'000);
+        ReadPlan plan;
+        for (std::uint64_t block = 0; block < 400; ++block) {
+            plan = window.on_read(block * kMiB, kMiB, Found::kFetching, limit, {false, slowed_to});
+        }
+        return plan.blocks_per_request;
+    };
+    EXPECT_EQ(last(192, 0), 4U);
+    EXPECT_EQ(last(192, 64), 12U);
+    EXPECT_EQ(last(192, 4), 48U);
+    // One is read while the other comes.
+    EXPECT_EQ(last(192, 1), 96U);
+    EXPECT_EQ(last(4, 1), 2U);
 }
 
 TEST(ReadWindow, TwoWalksNearToEachOtherStayTwo) {

@@ -201,6 +201,21 @@ TEST_F(Outage, ThoseToldToSlowDownKeepTheirWaits) {
     EXPECT_GT(ended_.back() - ended_.front(), seconds(5));
 }
 
+TEST_F(Outage, TellsHowManyRequestsTheStoreBearsUntilItBearsAll) {
+    answer([](const std::string&, Milliseconds time) { return time < seconds(1) ? 503 : 200; });
+    EXPECT_EQ(sender_->slowed_to(), 0);
+    send("refused");
+    EXPECT_GT(sender_->slowed_to(), 0);
+    EXPECT_EQ(sender_->slowed_to(), sender_->statistics().concurrency_limit);
+    run_until(seconds(30));
+    const int before = sender_->slowed_to();
+    for (int call = 0; call < 5'000; ++call) {
+        send("k" + std::to_string(call));
+    }
+    EXPECT_GT(before, 0);
+    EXPECT_EQ(sender_->slowed_to(), 0);
+}
+
 TEST_F(Outage, WhereOnlyAPartOfTheStoreIsDownBackoffGoesOn) {
     answer([](const std::string& url, Milliseconds) { return url.ends_with("bad") ? 500 : 200; });
     send("bad");

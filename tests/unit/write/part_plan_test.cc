@@ -92,6 +92,24 @@ TEST(PartPlan, KeepsASmallKnownSizeInOnePart) {
     EXPECT_EQ(PartPlan({}, 768 * kMiB).part_size(1, 0, 6 * kMiB), 8 * kMiB);
 }
 
+TEST(PartPlan, FillsTheBudgetWithFewerPartsWhereTheStoreAsksForFewerRequests) {
+    const PartPlan plan({}, 768 * kMiB);
+    EXPECT_EQ(plan.part_size(1, 0, 0, {64, 1}), 8 * kMiB);
+    EXPECT_EQ(plan.part_size(1, 0, 0, {15, 1}), 24 * kMiB);
+    EXPECT_EQ(plan.part_size(1, 0, 0, {2, 1}), 128 * kMiB);
+    // Each file has a part that it fills.
+    EXPECT_EQ(plan.part_size(1, 0, 0, {2, 8}), 38 * kMiB);
+    // At most a quarter of the budget.
+    EXPECT_EQ(PartPlan({}, 96 * kMiB).part_size(1, 0, 0, {1, 1}), 24 * kMiB);
+    EXPECT_EQ(PartPlan(fixed(16 * kMiB), 768 * kMiB).part_size(1, 0, 0, {1, 1}), 16 * kMiB);
+}
+
+TEST(PartPlan, EndsAFileOfKnownSizeInAsFewPartsAsTheStoreTakesAtOnce) {
+    const PartPlan plan({}, 768 * kMiB);
+    EXPECT_EQ(plan.part_size(2, 128 * kMiB, 256 * kMiB, {2, 1}), 64 * kMiB);
+    EXPECT_EQ(plan.part_size(2, 128 * kMiB, 256 * kMiB), 8 * kMiB);
+}
+
 TEST(PartPlan, TakesAFixedSizeInWholeFramesWithinTheLimits) {
     EXPECT_EQ(PartPlan(fixed(16 * kMiB), 768 * kMiB).part_size(7, 0, 0), 16 * kMiB);
     EXPECT_EQ(PartPlan(fixed(16 * kMiB + 5), 768 * kMiB).part_size(7, 0, 0), 16 * kMiB);

@@ -165,6 +165,19 @@ TEST_F(UploadCycleTest, OfLessThanAPartIsOneRequest) {
     EXPECT_EQ(fixture.store.calls(Operation::kCreateUpload), 0);
 }
 
+TEST_F(UploadCycleTest, PartsAreFewerWhereTheStoreAsksForFewerRequests) {
+    const std::string content = pattern(3 * kLarge);
+    owner->begin(fixture.codec->plain_encoder());
+    owner->accept(content.substr(0, kLarge));
+    fixture.store.slow_down_to(1);
+    owner->accept(content.substr(kLarge));
+    owner->commit();
+    ASSERT_TRUE(ends());
+    EXPECT_EQ(fixture.store.content("dir/file"), content);
+    // Two of 8 MiB, then what half of the budget holds twice.
+    EXPECT_LE(fixture.store.calls(Operation::kUploadPart), 4);
+}
+
 TEST_F(UploadCycleTest, PartsLeaveBeforeTheCommit) {
     owner->begin(fixture.codec->plain_encoder());
     const std::string content = pattern(kLarge);
