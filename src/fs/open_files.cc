@@ -304,6 +304,25 @@ Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& nod
     return failure(ESTALE, node->name + " holds another version now");
 }
 
+bool OpenFiles::may_take_version(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
+    const Node& node = *request.node;
+    return request.expected && !node.removed && node.writer == nullptr && node.open_handles == 0;
+}
+
+void OpenFiles::take_version(const NodeTable::Lock& lock, const OpenRequest& request, const ObjectVersion& version,
+                             std::shared_ptr<FileReader> reader) {
+    Node& node = *request.node;
+    for (const NodePtr& follower : NodeTable::followers(lock, node)) {
+        // It is not what they have read, grown.
+        state_.nodes.stop_following(lock, follower);
+    }
+    node.committed = version;
+    node.reader = std::move(reader);
+    node.checked = state_.env.clock.now();
+    node.is_other_than_looked_up = true;
+    state_.env.kernel_cache.invalidate_attributes(node.id);
+}
+
 // The name was believed, and is free by now: told by ESTALE, the kernel looks it up again, and makes the file where the
 // caller asked for that (O_CREAT).
 Failure OpenFiles::not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) {
@@ -403,6 +422,7 @@ void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
 void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> object) {
     Result<OpenedFile> answer = failure(EIO, "not opened");
     bool ask_again = false;
+    bool takes_version = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
@@ -413,6 +433,9 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
         } else if (!node->linked) {
             expect_again(lock, *request);
             answer = failure(ESTALE, "the file is gone");
+        } else if ((!node->committed || node->committed->etag != object->etag) && may_take_version(lock, *request) &&
+                   ++request->attempts < kMostAttempts) {
+            takes_version = true;
         } else if (!node->committed || node->committed->etag != object->etag) {
             answer = give_new_node(lock, node, version_of(*object, content_of(*object, object->size)), nullptr,
                                    expectation(*request));
@@ -440,11 +463,27 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
             }
         }
     }
-    if (ask_again) {
+    if (takes_version) {
+        state_.contents.find_described(*object, [this, request, found = *object](Result<ObjectContent> content) {
+            write_version_found(request, found, std::move(content));
+        });
+    } else if (ask_again) {
         open_for_writing(request);
     } else {
         request->reply(std::move(answer));
     }
+}
+
+void OpenFiles::write_version_found(const OpenRequestPtr& request, const ObjectInfo& object,
+                                    Result<ObjectContent> content) {
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        // What could not be read, or is no file, is found once more.
+        if (content && content->type == request->node->type && may_take_version(lock, *request)) {
+            take_version(lock, *request, version_of(object, *content), nullptr);
+        }
+    }
+    open_for_writing(request);
 }
 
 }  // namespace ckptfs::fs

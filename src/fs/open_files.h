@@ -104,6 +104,8 @@ public:
 
 private:
     static constexpr int kInspections = 4;
+    // How often an open(2) looks for the version that has the name, while other mounts replace it.
+    static constexpr int kMostAttempts = 10;
     // RELEASE comes behind the answer to close(2), and the next call for the file may come first: how often it is
     // waited for. How long it takes was not measured: chosen well above a wakeup.
     static constexpr int kReleaseWaits = 7;
@@ -149,6 +151,13 @@ private:
     ObjectVersion version_read_by(const FileReader& reader);
     Result<OpenedFile> change_node(const NodeTable::Lock& lock, OpenRequest& request,
                                    const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
+    // The kernel has looked again already, which it does once only. Its node is not open, so that it can take the
+    // version that has the name now.
+    [[nodiscard]] static bool may_take_version(const NodeTable::Lock& lock, const OpenRequest& request)
+        REQUIRES(node_table);
+    void take_version(const NodeTable::Lock& lock, const OpenRequest& request, const ObjectVersion& version,
+                      std::shared_ptr<FileReader> reader) REQUIRES(node_table);
+    void write_version_found(const OpenRequestPtr& request, const ObjectInfo& object, Result<ObjectContent> content);
     // This mount has committed something since the store was asked, or has renamed it: the answer may be an older one.
     [[nodiscard]] bool is_outdated(const NodeTable::Lock&, OpenRequest& request) const REQUIRES(node_table);
     void base_found(const OpenRequestPtr& request, Result<ObjectInfo> object);

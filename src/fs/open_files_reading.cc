@@ -23,7 +23,6 @@ namespace {
 
 // At a file that is committed again and again.
 constexpr int kMostReopens = 20;
-constexpr int kMostAttempts = 10;
 
 Failure cannot_read_back() {
     return failure(EOPNOTSUPP, "what is being written cannot be read before it is closed or synced");
@@ -434,7 +433,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
         } else if (request->expected && !node->removed && node->reader != nullptr && node->open_handles > 0) {
             // Another caller was faster.
             answer = add_handle(lock, *request, nullptr, node->reader);
-        } else if (request->expected && !node->removed && node->writer == nullptr && node->open_handles == 0) {
+        } else if (may_take_version(lock, *request)) {
             answer = change_node(lock, *request, *reader);
         } else if (node->linked) {
             answer = give_new_node(lock, node, version_read_by(**reader), *reader, expectation(*request));
@@ -466,23 +465,13 @@ ObjectVersion OpenFiles::version_read_by(const FileReader& reader) {
     return version_of(object, content);
 }
 
-// The kernel has looked again already, which it does once only. Its node is not open, so that it can take the version.
 Result<OpenedFile> OpenFiles::change_node(const NodeTable::Lock& lock, OpenRequest& request,
                                           const std::shared_ptr<FileReader>& reader) {
-    Node& node = *request.node;
     const ObjectVersion version = version_read_by(*reader);
-    if (version.type != node.type) {
+    if (version.type != request.node->type) {
         return give_new_node(lock, request.node, version, reader, expectation(request));
     }
-    for (const NodePtr& follower : NodeTable::followers(lock, node)) {
-        // It is not what they have read, grown.
-        state_.nodes.stop_following(lock, follower);
-    }
-    node.committed = version;
-    node.reader = reader;
-    node.checked = state_.env.clock.now();
-    node.is_other_than_looked_up = true;
-    state_.env.kernel_cache.invalidate_attributes(node.id);
+    take_version(lock, request, version, reader);
     return add_handle(lock, request, nullptr, reader);
 }
 

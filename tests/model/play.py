@@ -172,6 +172,8 @@ class Player(MountSteps):
                 # "A log that is opened for reading and writing waits for its publishes". And the kernel lets no write pass
                 # an fsync(2) of the inode.
                 needs = needs | PUT
+        if needs is not None and self.model.syncs(step):
+            needs = needs | PUT
         if needs is not None and step.get("mapped"):
             # A large one is published under a hidden key first, which is removed.
             needs = needs | {"DeleteObject"}

@@ -133,6 +133,11 @@ class Rules(OpenRules):
 
     pwrite_ends = map_write_ends = write_ends
 
+    def syncs(self, step) -> bool:
+        """Whether it is a write that returns when it is in the bucket."""
+        description = self.slots.get((step.get("agent"), step.get("slot")))
+        return step["do"] in ("write", "pwrite") and description is not None and description.syncs
+
     def may_be_given_up(self, description) -> bool:
         """"The earlier descriptor takes no more writes": for sure, or where several versions share one inode."""
         return description.perhaps_given_up or self.shows_one_of_several(description.file)
@@ -225,6 +230,10 @@ class Rules(OpenRules):
             gone = {"ESTALE", "ENOENT"} if file.path is None or file.overtaken or file.half else set()
             if file.path is not None and self.live(file.mount, file.path) is not file and file.changed > description.opened:
                 # What it opened was replaced, and the name has another inode now.
+                gone |= {"ESTALE"}
+            if not description.writable and file.written_inside and file.changed > description.opened and any(
+                    len(content) > len(seen) for content in file.contents for seen in description.seen):
+                # It "has grown since it was opened, and was replaced": what it grew by is gone with that version.
                 gone |= {"ESTALE"}
             # "The content that the file began from goes with its name", and of what replaced it nothing was written.
             nothing_before = file.path is None or ABSENT in self.names[file.path].may

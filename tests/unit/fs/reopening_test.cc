@@ -327,6 +327,22 @@ TEST_F(FileSystemTest, AReaderKeepsWhatIsRenamedWhileAnotherHasItOpenForChanges)
     }
 }
 
+// Another mount is faster twice.
+TEST_F(FileSystemTest, WhoOpensForChangesAtItsSecondTryGetsTheVersionThatIsThere) {
+    const NodeId first = save("f", "first");
+    store.put_object("p/f", "the second");
+    EXPECT_EQ(errno_of(open(first, O_RDWR)), ESTALE);
+    const NodeId second = lookup("f")->node;
+    store.put_object("p/f", "the third one");
+    const Result<OpenedFile> opened = open(second, O_RDWR);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_TRUE(opened->direct_io);
+    EXPECT_EQ(getattr(second)->size, 13U);
+    EXPECT_EQ(*read(opened->handle), "the third one");
+    ASSERT_TRUE(write(opened->handle, 4, "3") && close(opened->handle));
+    EXPECT_EQ(store.content("p/f"), "the 3hird one");
+}
+
 // Told to look again, the kernel found nothing; what has the name later is another file, and may be replaced, too.
 TEST_F(FileSystemTest, WhoFoundNothingTheSecondTimeIsNotServedALaterVersionUnasked) {
     const Result<CreatedFile> failed = create("f");
