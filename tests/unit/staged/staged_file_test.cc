@@ -306,7 +306,10 @@ TEST_P(StagedFileTest, AbortLeavesNothingBehind) {
 TEST_P(StagedFileTest, AnAbortThatComesTooLateForTheHiddenObjectRemovesIt) {
     for (const bool back : {false, true}) {
         const auto staged = open_staged();
+        store.reset_calls();
         ASSERT_TRUE(write(*staged, 0, bytes(40 * kMiB)));
+        // A stream of which nothing has left is committed under its own name.
+        ASSERT_TRUE(eventually([this] { return store.calls(Operation::kUploadPart) > 0; }));
         store.hold(Operation::kCompleteUpload);
         Answer<Status> changed;
         Answer<Result<CommittedObject>> committed;
