@@ -103,6 +103,9 @@ public:
         return thread == 0 ? std::nullopt : std::optional(thread);
     }
     [[nodiscard]] std::optional<int> writable_descriptors(pid_t process, std::uint64_t) const override {
+        if (while_counting) {
+            while_counting();
+        }
         const auto found = descriptors.find(process);
         return found == descriptors.end() ? 0 : found->second;
     }
@@ -127,6 +130,8 @@ public:
     bool handed_to_a_child = false;
     // Called before it is told who else has a file open.
     std::function<void()> while_looking;
+    // Called before it is told which descriptors a process has.
+    std::function<void()> while_counting;
 };
 
 class NotedKernelCache final : public KernelCache {
@@ -163,11 +168,24 @@ protected:
         return make_mount(host, store, std::move(notes));
     }
     std::unique_ptr<FileSystem> make_mount(const std::string& host, ObjectStore& seen, FailureNotes notes = {}) {
+        return FileSystem::create(environment(host, seen, std::move(notes)));
+    }
+    FileSystemEnvironment environment(const std::string& host, ObjectStore& seen, FailureNotes notes = {}) {
         NameConfig names;
         names.metadata_ttl = Milliseconds(1000);
-        return FileSystem::create(FileSystemEnvironment{seen, *blocking, clock, timer, processes, kernel_cache, *codec,
-                                                        write_environment, read_environment, names, "p/", host,
-                                                        std::move(notes)});
+        return FileSystemEnvironment{seen,
+                                     *blocking,
+                                     clock,
+                                     timer,
+                                     processes,
+                                     kernel_cache,
+                                     *codec,
+                                     write_environment,
+                                     read_environment,
+                                     names,
+                                     "p/",
+                                     host,
+                                     std::move(notes)};
     }
     // What is called from now on is called on another mount of the same prefix; the next time, on the first one again.
     void switch_mounts() {
