@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/status_json.h"
+#include "support/memory_file_system.h"
 
 namespace ckptfs {
 namespace {
@@ -19,6 +20,7 @@ MountStatus busy() {
     status.files_unsaved = 1;
     status.files_failed = 2;
     status.files_held_back = 1;
+    status.names_known = 65'536;
     status.files_unwritten = 2;
     status.unwritten = {{"run/lost.pt", "PutObject: AccessDenied"}};
     status.files = {{"run/model.pt", 3 << 20, 2 << 20, 1 << 20, 4, true, ""},
@@ -56,10 +58,35 @@ TEST(MountStatus, IsReadAsItIsWritten) {
     EXPECT_FALSE(with("-0.5"));
 }
 
+class CountedFileSystem final : public fs::MemoryFileSystem {
+public:
+    CountedFileSystem() : MemoryFileSystem({}) {}
+    [[nodiscard]] fs::FileStatistics statistics() const override {
+        fs::FileStatistics statistics;
+        statistics.files_failed = 2;
+        statistics.files_held_back = 3;
+        statistics.names_known = 65'536;
+        statistics.removals_under_way = 5;
+        return statistics;
+    }
+};
+
+TEST(MountStatus, SaysWhatTheFileSystemCounts) {
+    MountStatus status;
+    set_files(status, CountedFileSystem());
+    EXPECT_EQ(status.files_failed, 2U);
+    EXPECT_EQ(status.files_held_back, 3U);
+    EXPECT_EQ(status.names_known, 65'536U);
+    EXPECT_EQ(status.removals, 5U);
+    // Scripts ask for it by its name.
+    EXPECT_NE(json_of(status).find(R"("names_known":65536,)"), std::string::npos);
+}
+
 TEST(MountStatus, ADaemonOfBeforeAnUpgradeIsUnderstood) {
     std::string earlier = json_of(MountStatus());
     for (const std::string& field : {std::string(R"("files_unwritten":0,)"), std::string(R"("unwritten":[],)"),
-                                     std::string(R"("memory_resident":0,)"), std::string(R"("late_reads":0,)")}) {
+                                     std::string(R"("memory_resident":0,)"), std::string(R"("late_reads":0,)"),
+                                     std::string(R"("names_known":0,)")}) {
         ASSERT_NE(earlier.find(field), std::string::npos) << earlier;
         earlier.erase(earlier.find(field), field.size());
     }
