@@ -277,10 +277,15 @@ void MemoryPool::deliver(Grant grant) {
 
 void MemoryPool::deliver_to_waiters(std::vector<Grant> grants) {
     for (Grant& grant : grants) {
+        // A program waits for it, and not for what is encoded in between.
+        const bool is_urgent = grant.use == MemoryUse::kRead || grant.use == MemoryUse::kReceive;
+        auto task = [this, grant = std::move(grant)]() mutable { deliver(std::move(grant)); };
         if (executor_ == nullptr) {
-            deliver(std::move(grant));
+            task();
+        } else if (is_urgent) {
+            executor_->post_urgent(std::move(task));
         } else {
-            executor_->post([this, grant = std::move(grant)]() mutable { deliver(std::move(grant)); });
+            executor_->post(std::move(task));
         }
     }
 }

@@ -52,7 +52,7 @@ void PendingRead::settle(std::size_t pieces) {
     if (missing_.fetch_sub(pieces, std::memory_order_acq_rel) != pieces) {
         return;
     }
-    executor_.post([self = shared_from_this()] {
+    executor_.post_urgent([self = shared_from_this()] {
         std::optional<Error> error;
         {
             const MutexLock lock(self->mutex_);

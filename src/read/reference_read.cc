@@ -65,7 +65,7 @@ private:
         fetch_range(environment_.store, version_->key, version_->etag,
                     ByteRange{frame.stored_offset, frame.stored_size, false},
                     [self = shared_from_this(), frame](Result<FetchedRange> fetched) {
-                        self->environment_.executor.post([self, frame, fetched = std::move(fetched)]() mutable {
+                        self->environment_.executor.post_urgent([self, frame, fetched = std::move(fetched)]() mutable {
                             if (fetched) {
                                 self->environment_.cache.count_fetched(fetched->bytes.size());
                                 self->decode(frame, fetched->bytes);

@@ -61,7 +61,7 @@ void here(CachedVersion& version, Result<std::shared_ptr<const FrameLayout>> lay
 
 void read(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& version) {
     const auto parse = [&environment, version](Result<FetchedRange> end) {
-        environment.executor.post([&environment, version, end = std::move(end)] {
+        environment.executor.post_urgent([&environment, version, end = std::move(end)] {
             here(*version, end ? environment.codec.layout_in(end->room, end->object, end->bytes)
                                : Result<std::shared_ptr<const FrameLayout>>(failure(end.error())));
         });
@@ -85,7 +85,7 @@ void read_table_again(ReadEnvironment& environment, const std::shared_ptr<Cached
     if (second.is_here) {
         const std::shared_ptr<const FrameLayout> table = unless_the_same(*version, second.layout, offset);
         lock.unlock();
-        environment.executor.post([table, done = std::move(done)] { done(table); });
+        environment.executor.post_urgent([table, done = std::move(done)] { done(table); });
         return;
     }
     second.waiting.emplace_back(offset, std::move(done));

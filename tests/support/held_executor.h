@@ -13,18 +13,19 @@
 
 namespace ckptfs::testing {
 
-// Runs tasks when the test says so.
+// Runs tasks when the test says so, until then at once; and counts those that were to come before others.
 class HeldExecutor : public Executor {
 public:
-    void post(std::function<void()> task) override {
-        std::unique_lock lock(mutex_);
-        if (!held_) {
-            lock.unlock();
-            task();
-            return;
-        }
-        tasks_.push_back(std::move(task));
-        changed_.notify_all();
+    void post(std::function<void()> task) override { add(std::move(task), ordinary_); }
+    void post_urgent(std::function<void()> task) override { add(std::move(task), urgent_); }
+    // Posted so far, each of one kind.
+    [[nodiscard]] std::size_t ordinary() {
+        const std::lock_guard lock(mutex_);
+        return ordinary_;
+    }
+    [[nodiscard]] std::size_t urgent() {
+        const std::lock_guard lock(mutex_);
+        return urgent_;
     }
     void hold() {
         const std::lock_guard lock(mutex_);
@@ -66,9 +67,23 @@ public:
     }
 
 private:
+    void add(std::function<void()> task, std::size_t& count) {
+        std::unique_lock lock(mutex_);
+        ++count;
+        if (!held_) {
+            lock.unlock();
+            task();
+            return;
+        }
+        tasks_.push_back(std::move(task));
+        changed_.notify_all();
+    }
+
     std::mutex mutex_;
     std::condition_variable changed_;
     bool held_ = false;
+    std::size_t ordinary_ = 0;
+    std::size_t urgent_ = 0;
     std::vector<std::function<void()>> tasks_;
 };
 

@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "read/reading.h"
 #include "read/tail_request.h"
+#include "support/held_executor.h"
 
 namespace ckptfs::testing {
 namespace {
@@ -198,6 +199,30 @@ TEST(FrameFetch, AReplacedObjectIsStale) {
     const auto reader = reading.open("k");
     reading.store.put_object("k", encoded(content_of(3 * kMiB, 2)));
     EXPECT_EQ(Reading::read(*reader, reader->open_stream(), kMiB, 100).error().errno_value, ESTALE);
+}
+
+// Neither the frames that it waits for nor its answer, nor the table that is read again for a bad frame.
+TEST(FrameFetch, AReadDoesNotQueueBehindWhatIsEncoded) {
+    EncodedReading reading;
+    const std::string content = content_of(3 * kMiB);
+    std::string stored = encoded(content);
+    stored[kStoredFrame + 100] ^= 1;
+    reading.store.put_object("k", stored);
+    HeldExecutor executor;
+    ReadEnvironment environment{reading.store,    reading.pool,  executor, reading.clock,
+                                reading.inverted, reading.cache, {}};
+    Awaited<std::shared_ptr<FileReader>> opened;
+    FileReader::open(environment, "k", "", false, opened.callback());
+    const auto reader = opened.get().value();
+    const auto stream = reader->open_stream();
+    EXPECT_EQ(Reading::read(*reader, stream, 0, kMiB).value(), content.substr(0, kMiB));
+    EXPECT_GE(executor.urgent(), 2U);
+    for (int times = 0; times < 2; ++times) {
+        EXPECT_EQ(Reading::read(*reader, stream, kMiB, kMiB).error().errno_value, EIO);
+    }
+    EXPECT_EQ(Reading::read(*reader, stream, 2 * kMiB, kMiB).value(), content.substr(2 * kMiB));
+    EXPECT_TRUE(reading.comes_to_rest());
+    EXPECT_EQ(executor.ordinary(), 0U);
 }
 
 TEST(FrameFetch, TwoBuffersABlockSuffice) {

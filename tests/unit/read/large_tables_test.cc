@@ -130,6 +130,8 @@ TEST_F(LargeTables, AreReadByTheExecutor) {
     open(with_it, "k", opened);
     EXPECT_TRUE(held.wait_for(1));
     EXPECT_FALSE(opened.ready());
+    // Who opens a file does not queue behind what is encoded.
+    EXPECT_EQ(held.urgent(), 1U);
     held.release();
     EXPECT_TRUE(opened.get());
 }

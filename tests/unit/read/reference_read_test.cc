@@ -13,6 +13,7 @@
 
 #include "base/executors.h"
 #include "read/reading.h"
+#include "support/held_executor.h"
 
 namespace ckptfs::testing {
 namespace {
@@ -218,6 +219,22 @@ TEST(ReferenceRead, AFrameThatCameWithOtherReferencesIsFetchedOnceMore) {
                 EXPECT_LE(reading.referring.flipped.times, 0);
             }
         }
+    }
+}
+
+TEST(ReferenceRead, DoesNotQueueBehindWhatIsEncoded) {
+    for (const std::size_t buffers : {2U, 300U}) {
+        ReferringReading reading(buffers);
+        HeldExecutor executor;
+        ReadEnvironment environment{reading.store,     reading.pool,  executor, reading.clock,
+                                    reading.referring, reading.cache, {}};
+        Awaited<std::shared_ptr<FileReader>> opened;
+        FileReader::open(environment, "k", "", false, opened.callback());
+        const auto reader = opened.get().value();
+        EXPECT_EQ(Reading::read(*reader, reader->open_stream(), kFile - kFrameSize, 1000).value(),
+                  reading.content.substr(kFile - kFrameSize, 1000));
+        EXPECT_TRUE(reading.comes_to_rest());
+        EXPECT_EQ(executor.ordinary(), 0U) << buffers;
     }
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/held_executor.h"
 #include "support/inline_executor.h"
 #include "support/manual_clock.h"
 #include "support/no_credentials.h"
@@ -113,6 +114,30 @@ TEST_F(Outage, OnlyAnAnswerThatIsHandedOnAsItComesMayTakeAnyTime) {
     ASSERT_EQ(asked.size(), 2U);
     EXPECT_EQ(asked[0].answer_timeout, std::chrono::minutes(15));
     EXPECT_EQ(asked[1].answer_timeout, Milliseconds(0));
+}
+
+// It has no bytes to encode, and a program waits for it: it does not queue behind the frames of others.
+TEST_F(Outage, WhatCarriesLittleIsPreparedBeforeWhatIsEncoded) {
+    answer([](const std::string&, Milliseconds) { return 200; });
+    StoreConfig config;
+    config.no_sign_request = true;
+    HeldExecutor executor;
+    const auto sender = std::make_shared<RequestSender>(
+        config, Endpoint{"http", "store", "/bucket", "us-east-1"},
+        S3Dependencies{transport_, time_, time_.clock, executor, credentials_, [this] { return chance_(); }});
+    for (const std::string& body : {std::string("small"), std::string(std::size_t{1} << 20, 'x')}) {
+        auto call = std::make_shared<Call>();
+        PutRequest put;
+        put.key = "k";
+        put.body = Payload::from_string(body);
+        call->request = put_request({}, put);
+        call->prepare = [](S3Request&) {};
+        call->done = [](const Result<HttpResponse>& outcome) { EXPECT_TRUE(outcome); };
+        sender->send(call);
+        EXPECT_EQ(executor.urgent(), 1U);
+    }
+    EXPECT_EQ(executor.ordinary(), 1U);
+    sender->stop();
 }
 
 // Each attempt takes some time, and then has brought nothing for the last of it.
