@@ -28,7 +28,7 @@ inline std::string words(std::uint64_t size) {
 
 class StagedFileTest : public ::testing::TestWithParam<const char*>, protected WriterFixture {
 protected:
-    StagedFileTest() : WriterFixture(256 * kMiB, {}, GetParam()) {}
+    explicit StagedFileTest(std::uint64_t max_memory = 256 * kMiB) : WriterFixture(max_memory, {}, GetParam()) {}
     // A task that has answered may still hold a file that reads through what is destroyed here.
     ~StagedFileTest() override {
         staging.stop();
