@@ -128,6 +128,20 @@ TEST(ReadMemory, AnotherLayoutIsAnotherVersion) {
     EXPECT_NE(reading.cache.version(object, PlainCodec().layout(described, {}).value()), version);
 }
 
+TEST(CachedVersion, IsAskedForByAllThatTellsItFromOthers) {
+    ObjectInfo object;
+    object.key = "k";
+    object.etag = "\"one\"";
+    object.size = 3 * kMiB;
+    object.last_modified = WallTime(std::chrono::seconds(1'640'995'200));
+    const GetRequest request =
+        CachedVersion(object, PlainCodec().layout(object, {}).value()).request(ByteRange{kMiB, 10, false});
+    EXPECT_EQ(request.key, object.key);
+    EXPECT_EQ(request.if_match, object.etag);
+    EXPECT_EQ(request.if_size, object.size);
+    EXPECT_EQ(request.if_modified, object.last_modified);
+}
+
 TEST(ReadMemory, GivesUpWhatNoReadHasAskedForLately) {
     Reading reading;
     const std::string content = content_of(24 * kMiB);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -150,6 +152,28 @@ TEST_F(Gets, AShorterVersionBehindABrokenBodyIsAnotherVersion) {
     const Result<GetResponse> answer = get(0, 10);
     ASSERT_FALSE(answer);
     EXPECT_EQ(answer.error().errno_value, ESTALE);
+}
+
+// By a store that says no ETag, and changes twice within the second that it tells, or tells no time.
+TEST_F(Gets, AnotherSizeIsAnotherVersionWhereNothingElseTells) {
+    constexpr WallTime kModified{std::chrono::seconds(1'640'995'200)};
+    for (const bool has_time : {true, false}) {
+        for (const std::uint64_t size : {std::uint64_t{10}, std::uint64_t{12}}) {
+            HttpResponse head{206, {{"content-range", "bytes 0-9/" + std::to_string(size)}}, ""};
+            if (has_time) {
+                head.headers.emplace_back("last-modified", "Sat, 01 Jan 2022 00:00:00 GMT");
+            }
+            transport_.attempts = {{head, "0123456789"}};
+            got_.clear();
+            GetRequest request;
+            request.range = ByteRange{0, 10, false};
+            request.if_size = 10;
+            request.if_modified = kModified;
+            const Result<GetResponse> answer = get(std::move(request));
+            EXPECT_EQ(answer ? 0 : answer.error().errno_value, size == 10 ? 0 : ESTALE);
+            EXPECT_EQ(got_, size == 10 ? "0123456789" : "");
+        }
+    }
 }
 
 // By what it is for: stores that refuse a suffix, and tables that do not fit into one, are asked for plain ranges.
