@@ -341,7 +341,7 @@ private:
 
 }  // namespace
 
-std::unique_ptr<RunningDigest> running_digest(DigestKind kind) {
+std::unique_ptr<RunningDigest> running_digest(DigestKind kind, const char* md5_properties) {
     switch (kind) {
         case DigestKind::kCrc32:
             return std::make_unique<RunningCrc32>();
@@ -356,7 +356,7 @@ std::unique_ptr<RunningDigest> running_digest(DigestKind kind) {
         case DigestKind::kMd5:
             break;
     }
-    FetchedDigest algorithm(EVP_MD_fetch(nullptr, "MD5", nullptr));
+    FetchedDigest algorithm(EVP_MD_fetch(nullptr, "MD5", md5_properties));
     return algorithm == nullptr ? nullptr : std::make_unique<RunningMd5>(std::move(algorithm));
 }
 

@@ -61,7 +61,7 @@ public:
     [[nodiscard]] virtual std::string text() = 0;
 };
 
-// Null where this machine has no MD5.
-[[nodiscard]] std::unique_ptr<RunningDigest> running_digest(DigestKind kind);
+// Null where this machine has no MD5. `md5_properties`: as in md5().
+[[nodiscard]] std::unique_ptr<RunningDigest> running_digest(DigestKind kind, const char* md5_properties = nullptr);
 
 }  // namespace ckptfs

@@ -38,7 +38,7 @@ std::string md5_of_etag(const HttpResponse& head) {
 
 }  // namespace
 
-WholeCheck::WholeCheck(const HttpResponse& head) {
+WholeCheck::WholeCheck(const HttpResponse& head, const char* md5_properties) {
     const bool of_parts = head.header("x-amz-checksum-type") == "COMPOSITE";
     for (const ChecksumHeader& header : kChecksumHeaders) {
         const std::string_view checksum = head.header(header.name);
@@ -50,7 +50,7 @@ WholeCheck::WholeCheck(const HttpResponse& head) {
     }
     if (expected_ = md5_of_etag(head); !expected_.empty()) {
         is_etag_ = true;
-        digest_ = running_digest(DigestKind::kMd5);
+        digest_ = running_digest(DigestKind::kMd5, md5_properties);
     }
 }
 

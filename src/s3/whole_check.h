@@ -20,7 +20,8 @@ enum class Verdict : std::uint8_t { kNothingKnown, kRight, kDamaged };
 
 class WholeCheck {
 public:
-    explicit WholeCheck(const HttpResponse& head);
+    // `md5_properties`: as in md5().
+    explicit WholeCheck(const HttpResponse& head, const char* md5_properties = nullptr);
 
     void take(ByteSpan bytes) {
         if (digest_) {
@@ -31,7 +32,7 @@ public:
     [[nodiscard]] Verdict verdict(StoreHabits& habits);
 
 private:
-    // Null where the store has no digest of the bytes.
+    // Null where the store has no digest of the bytes, or only one that this machine does not compute.
     std::unique_ptr<RunningDigest> digest_;
     std::string expected_;
     bool is_etag_ = false;

@@ -162,6 +162,8 @@ TEST(Md5, MatchesRfc1321InContentMd5Form) {
 TEST(Md5, IsMissingWhereNoProviderHasIt) {
     EXPECT_EQ(md5(as_bytes("abc"), "provider=none"), std::nullopt);
     EXPECT_EQ(md5(Payload(), "provider=none"), std::nullopt);
+    EXPECT_EQ(running_digest(DigestKind::kMd5, "provider=none"), nullptr);
+    EXPECT_NE(running_digest(DigestKind::kSha256, "provider=none"), nullptr);
 }
 
 TEST(Base64, MatchesRfc4648) {
