@@ -238,12 +238,12 @@ public:
     virtual void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) = 0;
     virtual void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) = 0;
     // Whether it is known that the store has no UploadPartCopy; what it is asked for then is not sent.
-    [[nodiscard]] virtual bool lacks_part_copy() const { return false; }
+    [[nodiscard]] virtual bool lacks_part_copy() const = 0;
     // Finds out, once, before a caller plans with copies that it could not take back; `key` is one that it will write.
-    virtual void find_part_copy(std::string /*key*/, std::function<void()> found) { found(); }
+    virtual void find_part_copy(std::string key, std::function<void()> found) = 0;
     // How many requests it bears at once since it asked to slow down (503); 0 while it has not. The same bytes in
     // fewer, larger requests take as long and ask less of it.
-    [[nodiscard]] virtual int slowed_to() const { return 0; }
+    [[nodiscard]] virtual int slowed_to() const = 0;
     virtual void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) = 0;
     // Ending an upload that is gone is success.
     virtual void abort_upload(UploadId upload, StoreDone<void> done) = 0;

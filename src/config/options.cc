@@ -232,8 +232,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
 
     {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G to 4G by processors",
      "memory for data, 64M at least",
-     "It is taken as it is needed, and what was not needed for a minute is given back. A full budget slows writers; it "
-     "never fails them and never grows. "
+     "Memory is allocated on demand, and returned after a minute without use. When the budget is used up, writers slow "
+     "down and data goes to --staging-dir; a file fails only if it finds no room there either. The budget never grows. "
      "In a control group the group's limit counts, not the machine's RAM.",
      [](Config& c, std::string_view v) {
          return set(c.mount.max_memory, parse_size(v).and_then([&](std::uint64_t size) -> Result<std::uint64_t> {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The concrete parts behind the contracts, put together: the only place that names them.
+// The concrete parts behind the contracts, put together for a mount. Commands without one put together what they need
+// in cli/tool_command.cc and cli/doctor_command.cc.
 //
 // Everything that starts threads is made here, after the process has gone to the background. The session is made
 // before and destroyed after, because answers that come late still need it.

@@ -399,6 +399,13 @@ void FailedSiblings::start_ticking() {
     }
 }
 
+void FailedSiblings::looked_at(const std::string& key) {
+    const MutexLock lock(mutex_);
+    if (const auto found = entries_.find(key); found != entries_.end()) {
+        found->second.looked_at = true;
+    }
+}
+
 // The record of what failed on another mount, in a directory that was renamed here, stays: it may count there for
 // longer.
 void FailedSiblings::expire(Entry& entry) {

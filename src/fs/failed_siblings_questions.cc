@@ -84,13 +84,6 @@ bool FailedSiblings::can_be_unlinked(const std::string& key) const {
     return found != entries_.end() && !found->second.cleared && !found->second.looked_at;
 }
 
-void FailedSiblings::looked_at(const std::string& key) {
-    const MutexLock lock(mutex_);
-    if (const auto found = entries_.find(key); found != entries_.end()) {
-        found->second.looked_at = true;
-    }
-}
-
 std::map<std::string, std::string> FailedSiblings::being_cleared(const std::string& directory) const {
     const MutexLock lock(mutex_);
     std::map<std::string, std::string> records;

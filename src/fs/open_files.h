@@ -139,18 +139,12 @@ private:
     };
     using OpenRequestPtr = std::shared_ptr<OpenRequest>;
 
+    // --- open_files.cc
     [[nodiscard]] Status may_write() const;
     Result<CreatedFile> make_file(const NodeTable::Lock& lock, OpenRequest& request, const NodePtr& parent,
                                   const std::string& name) REQUIRES(node_table);
-    void open_for_reading(const OpenRequestPtr& request);
     [[nodiscard]] static bool may_be_released(const FileWriter& writer, const OpenRequest& request);
     void open_for_writing(const OpenRequestPtr& request);
-    void open_for_truncating(const OpenRequestPtr& request);
-    void truncate_now(const OpenRequestPtr& request);
-    void reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader);
-    ObjectVersion version_read_by(const FileReader& reader);
-    Result<OpenedFile> change_node(const NodeTable::Lock& lock, OpenRequest& request,
-                                   const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
     // The kernel has looked again already, which it does once only. Its node is not open, so that it can take the
     // version that has the name now.
     [[nodiscard]] static bool may_take_version(const NodeTable::Lock& lock, const OpenRequest& request)
@@ -158,8 +152,6 @@ private:
     void take_version(const NodeTable::Lock& lock, const OpenRequest& request, const ObjectVersion& version,
                       std::shared_ptr<FileReader> reader) REQUIRES(node_table);
     void write_version_found(const OpenRequestPtr& request, const ObjectInfo& object, Result<ObjectContent> content);
-    // This mount has committed something since the store was asked, or has renamed it: the answer may be an older one.
-    [[nodiscard]] bool is_outdated(const NodeTable::Lock&, OpenRequest& request) const REQUIRES(node_table);
     void base_found(const OpenRequestPtr& request, Result<ObjectInfo> object);
     // The name holds another version than the node: links a new node for it and returns the error to answer.
     Failure give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
@@ -177,7 +169,21 @@ private:
     [[nodiscard]] ExpectedOpen expectation(const OpenRequest& request) const;
     Failure not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) REQUIRES(node_table);
 
+    // Until the change of its name that is under way ends; false, and `run` is not called, where there is none.
+    [[nodiscard]] bool waits_for_its_name(const NodeTable::Lock& lock, const Node& node, std::function<void()> run)
+        REQUIRES(node_table);
+    [[nodiscard]] bool opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
+                                   const Reply<OpenedFile>& reply) REQUIRES(node_table);
+    OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
+                          const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
+    OpenedFile add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
+                                           const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
+    [[nodiscard]] bool wants_direct_io(int flags) const;
+    [[nodiscard]] pid_t opener(const Caller& caller, int flags) const;
+
     // --- open_files_truncating.cc
+    void open_for_truncating(const OpenRequestPtr& request);
+    void truncate_now(const OpenRequestPtr& request);
     // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
     // `node` was truncated by an open.
@@ -198,25 +204,20 @@ private:
     [[nodiscard]] static bool waits_for_release(const NodeTable::Lock& lock, const OpenRequest& request)
         REQUIRES(node_table);
     void prepare_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
-    // That this process opened on the same inode to write.
+    // Handles that this process opened on the same inode to write.
     [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;
     // The node's version is committed: it has cut away what earlier ones held when it was opened.
     void replace_earlier_versions(const NodePtr& node);
     void give_up_attempts(const std::vector<NodePtr>& versions);
 
-    // Until the change of its name that is under way ends; false, and `run` is not called, where there is none.
-    [[nodiscard]] bool waits_for_its_name(const NodeTable::Lock& lock, const Node& node, std::function<void()> run)
-        REQUIRES(node_table);
-    [[nodiscard]] bool opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
-                                   const Reply<OpenedFile>& reply) REQUIRES(node_table);
-    OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
-                          const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
-    OpenedFile add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
-                                           const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
-    [[nodiscard]] bool wants_direct_io(int flags) const;
-    [[nodiscard]] pid_t opener(const Caller& caller, int flags) const;
-
     // --- open_files_reading.cc
+    void open_for_reading(const OpenRequestPtr& request);
+    void reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader);
+    ObjectVersion version_read_by(const FileReader& reader);
+    Result<OpenedFile> change_node(const NodeTable::Lock& lock, OpenRequest& request,
+                                   const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
+    // This mount has committed something since the store was asked, or has renamed it: the answer may be an older one.
+    [[nodiscard]] bool is_outdated(const NodeTable::Lock&, OpenRequest& request) const REQUIRES(node_table);
     // The writer that answers for a file that is changed, once it is.
     [[nodiscard]] std::shared_ptr<FileWriter> changing(Handle& handle);
     static void begin_reading(const NodeTable::Lock&, Handle& handle) REQUIRES(node_table);
@@ -272,6 +273,7 @@ private:
     [[nodiscard]] Result<std::optional<HandleId>> open_by_name(const NodeTable::Lock& lock, const NodePtr& node,
                                                                std::uint64_t size) REQUIRES(node_table);
     void set_size(HandleId id, HandlePtr handle, std::uint64_t size, const Reply<Attributes>& reply);
+    void note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended);
 
     // --- open_files_closing.cc
     struct Closing;
@@ -295,7 +297,6 @@ private:
     void note_let_go(const Handle& handle) const;
     void release_writer(const HandlePtr& handle, const Reply<void>& reply);
     [[nodiscard]] static ReleaseAction decide_last_release(const Handle& handle);
-    void release_cut_off(const HandlePtr& handle, const Reply<void>& reply);
     void finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply);
 
     // --- open_files_failures.cc
@@ -315,7 +316,9 @@ private:
     void commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
     void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
                        CommitReason reason, Reply<void> reply);
-    void note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended);
+
+    // --- open_files_end.cc; what status asks for is in open_files_status.cc.
+    void release_cut_off(const HandlePtr& handle, const Reply<void>& reply);
     void answer_drain();
     // Of files with nothing to save, which the kernel does not release any more: an upload that was begun is ended.
     void end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& writers);

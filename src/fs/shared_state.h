@@ -40,7 +40,7 @@ struct SharedState {
     LeftoverNames leftovers;
     const std::shared_ptr<DeleteConditions> deletes;
     const WallTime mounted;
-    // In the keys of files that have no name yet.
+    // Of this mount; in the keys of files that have no name yet.
     const std::string mount_id = random_uuid();
     std::atomic<WrittenVersion::Moment> truncations = 0;
     std::atomic<bool> draining = false;

@@ -26,7 +26,8 @@ constexpr std::size_t kLooksAtOnce = 16;
 constexpr std::chrono::seconds kSurelyBefore{20};
 constexpr std::chrono::minutes kSurelyBeforeIfSlow{2};
 constexpr std::uint64_t kQuicklySent = std::uint64_t{1} << 20;
-// A mount puts no more as one object.
+// kFirstPartSize of write/part_plan.h: a mount puts no more as one object, except with --part-size or --equal-parts,
+// and to a store that asks to slow down. What is larger is then not judged by its date, which is the safe side.
 constexpr std::uint64_t kSentAtOnce = std::uint64_t{8} << 20;
 
 // On Amazon S3 and most others it ends with the number of parts then.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// FUSE requests as calls of FileOperations: decode, call, reply. No decision is made here.
+// FUSE requests as calls of FileOperations: decode, call, reply. Decided here is only what needs no file: which
+// requests are refused with EPERM, EOPNOTSUPP or ENOTTY, and that a write with O_SYNC or O_DSYNC is followed by an
+// fsync.
 //
 // Ownership: libfuse's session has the Serving as its userdata; it outlives that session.
 // Threads: libfuse calls the operations on the session's workers, many at a time.

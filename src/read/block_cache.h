@@ -10,6 +10,8 @@
 // Read-ahead never waits for memory: where there is none it does not happen. A read that needs memory waits in one
 // queue, of which only the head may hold buffers while it waits for more; so waiting reads cannot hold each other up.
 //
+// block_cache_runs.cc has what is done with runs of blocks: read-ahead, and what fetches bring.
+//
 // Ownership: outlives all readers and every payload they answered; the pool outlives the cache.
 // Threads: all functions may be called from any thread. Nothing is called back and no buffer is returned to the pool
 // while the cache's mutex is held.

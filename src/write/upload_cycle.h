@@ -186,16 +186,19 @@ private:
     void discard(T garbage) {
         owner_.outbox().add([keep = std::make_shared<T>(std::move(garbage))] {});
     }
+    // --- upload_cycle.cc
     void fail_about_this_file(Error error);
     // Memory was freed or staged.
     void look_for_waiters();
 
+    // --- upload_cycle_encoding.cc
     void encode(FrameSequencer::RawFrame frame);
     void encode_into(FrameSequencer::RawFrame frame, Buffer output);
     // What a completion brings and is of no use any more is left to its caller, which frees it without the mutex.
     void encoded(std::uint64_t sequence, Result<PartFrame>&& result);
     void note_records(const Part& part);
 
+    // --- upload_cycle_sending.cc
     // The part with all its bytes in memory and encoded. Without the mutex.
     static void prepare(WriteEnvironment& environment, WriterGroup& group, std::shared_ptr<const FrameEncoder> encoder,
                         Part part, std::uint64_t least, std::function<void(Result<Part>)> then);
@@ -210,6 +213,7 @@ private:
     void part_sent(const std::shared_ptr<Upload>& upload, const Status& status);
     void forget_sent_parts();
 
+    // --- upload_cycle_publishing.cc
     [[nodiscard]] bool send_last_part();
     void last_prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& part);
     // True when all parts have been handed over, the last one among them.
@@ -222,6 +226,7 @@ private:
     void complete();
     void published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result);
 
+    // --- upload_cycle_shortage.cc
     void send_early();
     void spill_open();
     void spill(std::vector<FrameBytes> frames, bool kept);

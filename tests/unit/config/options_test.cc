@@ -21,9 +21,10 @@ TEST(OptionTable, HasEveryNameOnceAndSaysWhatItDoes) {
 
 TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
     const Config config;
-    for (const char* name : {"drain-timeout", "retry-for", "stall-timeout", "file-mode", "dir-mode", "metadata-ttl",
-                             "staging-dir", "commit-marker", "failed-sibling-ttl", "publish-interval", "checksum",
-                             "log-level", "compress", "direct-io", "addressing-style"}) {
+    for (const char* name :
+         {"drain-timeout", "retry-for", "stall-timeout", "file-mode", "dir-mode", "metadata-ttl", "rename-repair-after",
+          "staging-dir", "commit-marker", "failed-sibling-ttl", "publish-interval", "checksum", "log-level", "compress",
+          "direct-io", "addressing-style"}) {
         Config changed = config;
         const OptionSpec* option = find_option(name);
         ASSERT_NE(option, nullptr) << name;
@@ -35,6 +36,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
         EXPECT_EQ(changed.names.file_mode, config.names.file_mode) << name;
         EXPECT_EQ(changed.names.dir_mode, config.names.dir_mode) << name;
         EXPECT_EQ(changed.names.metadata_ttl, config.names.metadata_ttl) << name;
+        EXPECT_EQ(changed.names.rename_repair_after, config.names.rename_repair_after) << name;
         EXPECT_EQ(changed.write.staging_dir, config.write.staging_dir) << name;
         EXPECT_EQ(changed.write.commit_markers, config.write.commit_markers) << name;
         EXPECT_EQ(changed.write.publish_interval, config.write.publish_interval) << name;
