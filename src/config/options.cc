@@ -79,109 +79,110 @@ constexpr std::string_view kResources = "Resources and logs";
 
 constexpr auto kTable = std::to_array<OptionSpec>({
     {kMounting, "foreground", "f", "", "", "stay in the foreground",
-     "Without it the command returns once the mount answers.",
+     "Without it, the command returns when the mount is ready.",
      [](Config& c, std::string_view v) { return set(c.mount.foreground, parse_switch(v)); }},
     {kMounting, "allow-other", "", "", "", "let other users see the mount; modes are then enforced",
-     "Without root it needs user_allow_other in /etc/fuse.conf.",
+     "Without root, it needs user_allow_other in /etc/fuse.conf.",
      [](Config& c, std::string_view v) { return set(c.mount.allow_other, parse_switch(v)); }},
     {kMounting, "read-only", "", "", "", "refuse every change", "",
      [](Config& c, std::string_view v) { return set(c.names.read_only, parse_switch(v)); }},
-    {kMounting, "noexec", "", "", "", "refuse to run programs that lie in the mount",
-     "Device files and set-user-ID bits never count there.",
+    {kMounting, "noexec", "", "", "", "refuse to run programs in the mount",
+     "Device files and set-user-ID bits never have an effect there.",
      [](Config& c, std::string_view v) { return set(c.mount.no_exec, parse_switch(v)); }},
     {kMounting, "drain-timeout", "", "TIME", "10m", "how long unmounting waits for the store",
-     "For uploads in flight, removals, and records of failed files. What is not in the store by then is named, and the "
-     "exit status is not zero.",
+     "It waits for uploads in flight, removals, and records of failed files. Whatever is not in the store by then is "
+     "named, and the exit status is nonzero.",
      [](Config& c, std::string_view v) { return set(c.mount.drain_timeout, parse_duration(v)); }},
 
-    {kStoreSection, "endpoint-url", "", "URL", "", "server to ask instead of Amazon's",
-     "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL and the profile's endpoint_url are read as well.",
+    {kStoreSection, "endpoint-url", "", "URL", "", "endpoint to use instead of Amazon's",
+     "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL and the profile's endpoint_url are read, too.",
      [](Config& c, std::string_view v) { return set_text(c.store.endpoint_url, v); }},
     {kStoreSection, "region", "", "NAME", "", "region of the bucket",
-     "AWS_REGION, AWS_DEFAULT_REGION and the profile's region are read as well; us-east-1 otherwise.",
+     "AWS_REGION, AWS_DEFAULT_REGION and the profile's region are read, too. If none is set, it is us-east-1.",
      [](Config& c, std::string_view v) { return set_text(c.store.region, v); }},
     {kStoreSection, "profile", "", "NAME", "", "profile of the AWS files to take credentials from",
-     "Comes before the credentials in the environment, as with the AWS CLI. AWS_PROFILE is read as well.",
+     "It has priority over the credentials in the environment, as with the AWS CLI. AWS_PROFILE is read, too.",
      [](Config& c, std::string_view v) { return set_text(c.store.profile, v); }},
-    {kStoreSection, "credentials-file", "", "FILE", "~/.aws/credentials", "file of credentials, as the AWS CLI has it",
-     "For mounts at boot, which have no environment. AWS_SHARED_CREDENTIALS_FILE is read as well.",
+    {kStoreSection, "credentials-file", "", "FILE", "~/.aws/credentials",
+     "credentials file in the format of the AWS CLI",
+     "Use it for mounts at boot, which have no environment. AWS_SHARED_CREDENTIALS_FILE is read, too.",
      [](Config& c, std::string_view v) { return set_text(c.store.credentials_file, v); }},
     {kStoreSection, "no-sign-request", "", "", "", "send unsigned requests, for public buckets", "",
      [](Config& c, std::string_view v) { return set(c.store.no_sign_request, parse_switch(v)); }},
     {kStoreSection, "force-path-style", "", "", "", "put the bucket into the path, not into the host name",
-     "The same as --addressing-style path.", set_path_style},
+     "This is the same as --addressing-style path.", set_path_style},
     {kStoreSection, "addressing-style", "", "STYLE", "auto", "how the bucket is named in URLs: auto, path or virtual",
-     "auto: virtual for Amazon's hosts, path for every other endpoint.", set_addressing},
-    {kStoreSection, "ca-bundle", "", "FILE", "", "certificate authorities to trust, PEM",
-     "AWS_CA_BUNDLE is read as well.", [](Config& c, std::string_view v) { return set_text(c.store.ca_bundle, v); }},
-    {kStoreSection, "checksum", "", "NAME", "crc32c", "checksum of what is sent: crc32c, or none",
-     "Give none for stores that refuse checksum headers.",
+     "With auto, it is virtual for Amazon's hosts and path for every other endpoint.", set_addressing},
+    {kStoreSection, "ca-bundle", "", "FILE", "", "certificate authorities to trust, in PEM format",
+     "AWS_CA_BUNDLE is read, too.", [](Config& c, std::string_view v) { return set_text(c.store.ca_bundle, v); }},
+    {kStoreSection, "checksum", "", "NAME", "crc32c", "checksum of the data that is sent: crc32c or none",
+     "Use none for stores that refuse checksum headers.",
      [](Config& c, std::string_view v) { return one_of(c.store.checksum, v, {"crc32c", "none"}); }},
     {kStoreSection, "unsigned-payload", "", "", "", "over plain HTTP, do not sign the data's hash",
-     "Saves processor time and gives up that a changed byte is noticed on the way. With TLS the payload is never "
+     "This saves CPU time, but bytes that change in transit are no longer detected. With TLS the payload is never "
      "hashed.",
      [](Config& c, std::string_view v) { return set(c.store.unsigned_payload, parse_switch(v)); }},
     {kStoreSection, "access-log", "", "FILE", "", "write a line for every request to this file",
-     "Operation, key, status, bytes, time, and the id by which the store's support finds the request. Renamed at 64 "
-     "MiB; three old ones are kept.",
+     "Each line has the operation, key, status, bytes, time, and the request ID to give to the store's support. The "
+     "file is renamed at 64 MiB; three old ones are kept.",
      [](Config& c, std::string_view v) { return set_text(c.store.access_log, v); }},
     {kStoreSection, "storage-class", "", "NAME", "", "storage class of new objects", "",
      [](Config& c, std::string_view v) { return set_text(c.store.storage_class, v); }},
-    {kStoreSection, "sse", "", "NAME", "as the bucket is set up", "encryption of new objects by the store",
-     "AES256, aws:kms or aws:kms:dsse. Objects that are made by a rename are encrypted so, too.",
+    {kStoreSection, "sse", "", "NAME", "the bucket's own setting", "server-side encryption of new objects",
+     "It is AES256, aws:kms or aws:kms:dsse, and also applies to objects that a rename creates.",
      [](Config& c, std::string_view v) {
          return one_of(c.store.encryption, v, {"AES256", "aws:kms", "aws:kms:dsse"});
      }},
     {kStoreSection, "sse-kms-key-id", "", "KEY", "Amazon's own for S3", "key of AWS KMS that encrypts new objects",
-     "Its id, ARN or alias. Without --sse it means aws:kms.",
+     "Give its ID, ARN or alias. Without --sse, this option implies aws:kms.",
      [](Config& c, std::string_view v) { return set_text(c.store.kms_key_id, v); }},
     {kStoreSection, "requester-pays", "", "", "", "pay for requests and traffic of another account's bucket",
-     "Needed where the owner of the bucket requires it.",
+     "It is needed if the owner of the bucket requires it.",
      [](Config& c, std::string_view v) { return set(c.store.requester_pays, parse_switch(v)); }},
-    {kStoreSection, "retry-for", "", "TIME", "5m", "how long a request without progress is tried again",
+    {kStoreSection, "retry-for", "", "TIME", "5m", "how long a request that makes no progress is retried",
      "Then the file fails with EIO.",
      [](Config& c, std::string_view v) { return set(c.store.retry_for, parse_duration(v)); }},
-    {kStoreSection, "stall-timeout", "", "TIME", "20s",
-     "one byte must move within this time, or the attempt is given up",
-     "What crawls while others move is given up within seconds. A read that takes far longer than others of its size "
-     "is "
-     "asked again on another connection.",
+    {kStoreSection, "stall-timeout", "", "TIME", "20s", "how long an attempt may go without transferring a byte",
+     "Then the attempt is abandoned. A transfer that crawls while others move is abandoned within seconds. A read that "
+     "takes far longer than other reads of its size is sent again on another connection.",
      [](Config& c, std::string_view v) { return set(c.store.stall_timeout, parse_duration(v)); }},
-    {kStoreSection, "max-connections", "", "N", "64 to 192, by processors", "connections to the store at most", "",
+    {kStoreSection, "max-connections", "", "N", "64 to 192, by processors",
+     "maximum number of connections to the store", "",
      [](Config& c, std::string_view v) { return set(c.store.max_connections, parse_number(v, 1, kMaxConnections)); }},
 
-    {kFiles, "uid", "", "USER", "of the caller", "owner of all files, a number or a name", "",
+    {kFiles, "uid", "", "USER", "the caller", "owner of all files, a number or a name", "",
      [](Config& c, std::string_view v) { return set(c.names.uid, parse_user(v)); }},
-    {kFiles, "gid", "", "GROUP", "of the caller", "group of all files, a number or a name", "",
+    {kFiles, "gid", "", "GROUP", "the caller's group", "group of all files, a number or a name", "",
      [](Config& c, std::string_view v) { return set(c.names.gid, parse_group(v)); }},
     {kFiles, "file-mode", "", "MODE", "0600", "mode of all files", "",
      [](Config& c, std::string_view v) { return set(c.names.file_mode, parse_mode(v)); }},
     {kFiles, "dir-mode", "", "MODE", "0700", "mode of all directories", "",
      [](Config& c, std::string_view v) { return set(c.names.dir_mode, parse_mode(v)); }},
     {kFiles, "metadata-ttl", "", "TIME", "1s", "how long names and attributes are cached without asking the store",
-     "Opening a file always asks.",
+     "Opening a file always asks the store.",
      [](Config& c, std::string_view v) { return set(c.names.metadata_ttl, parse_duration(v)); }},
 
     {kFiles, "rename-repair-after", "", "TIME", "10m",
-     "how long a directory's rename shows no sign of life before a mount that meets it repairs it",
-     "At least 1s. All mounts of a prefix should agree on it. See ckptfs-semantics(7).",
+     "how long the rename of a directory must show no sign of life before a mount that finds it repairs it",
+     "It must be at least 1s. All mounts of a prefix should agree on it. See ckptfs-semantics(7).",
      [](Config& c, std::string_view v) { return set(c.names.rename_repair_after, parse_duration(v)); }},
 
     {kWriting, "part-size", "", "SIZE", "grows", "size of a part of a multipart upload, 5M to 5G",
-     "Without it parts grow with the file, so that small files end soon and large ones fit into 10,000 parts. At most "
-     "a quarter of the memory that writes may take; what is larger is lowered to that, and the log says so.",
+     "Without it, parts grow with the file, so that small files finish soon and large ones fit into 10,000 parts. A "
+     "part can be at most a quarter of the memory that writes may use; a larger value is reduced to that, and the log "
+     "says so.",
      [](Config& c, std::string_view v) { return set(c.write.part_size, parse_size(v)); }},
-    {kWriting, "equal-parts", "", "", "", "make all parts of an upload equal, for stores that ask for it", "",
+    {kWriting, "equal-parts", "", "", "", "make all parts of an upload equal, for stores that require it", "",
      [](Config& c, std::string_view v) { return set(c.write.equal_parts, parse_switch(v)); }},
     {kWriting, "staging-dir", "", "DIR", "/var/tmp", "directory for data that has no room in memory",
-     "Also for what programs write while the store takes nothing, and for changes anywhere in a file, until the file "
-     "is closed or synced: it needs room for that. Where there is none left, the write fails with ENOSPC, and what "
-     "was saved before stays. Must be on a local disk. The files have no name, and only the mount can open them.",
+     "It also holds what programs write while the store accepts nothing and, until the file is closed or synced, "
+     "changes anywhere in a file. It needs room for both. If it is full, the write fails with ENOSPC; what was saved "
+     "before stays. It must be on a local disk. The files have no name, and only the mount can open them.",
      [](Config& c, std::string_view v) { return set_text(c.write.staging_dir, v); }},
     {kWriting, "stage", "", "GLOB,…", "", "files that are written in any order",
-     "For programs that open a new file for writing only and then go back in it: it is kept in --staging-dir until it "
-     "is closed or synced. Files opened for reading and writing, and files that exist, need no such option. May be "
-     "given more than once: all of them count, those of CKPTFS_STAGE as well.",
+     "Use it for programs that open a new file write-only and then seek back. The file is kept in --staging-dir until "
+     "it is closed or synced. Files opened for reading and writing, and files that exist, do not need this option. It "
+     "may be given more than once; all patterns apply, including those of CKPTFS_STAGE.",
      [](Config& c, std::string_view v) -> Status {
          for (std::string& glob : parse_list(v)) {
              c.write.stage.push_back(std::move(glob));
@@ -189,35 +190,36 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          return {};
      }},
     {kWriting, "keep-on-kill", "", "GLOB,…", "logs and events", "files that are kept when their writer is killed",
-     "By default \\*.log, \\*.out, \\*.err, \\*.jsonl and events.out.tfevents.\\*; every other file keeps its last "
-     "good version, and so does one of these that was truncated and not written since.",
+     "By default these are \\*.log, \\*.out, \\*.err, \\*.jsonl and events.out.tfevents.\\*. Every other file keeps "
+     "its last good version. So does a file that matches but was truncated and not written since.",
      [](Config& c, std::string_view v) -> Status {
          c.write.keep_on_kill = parse_list(v);
          return {};
      }},
     {kWriting, "commit-marker", "", "NAME,…", ".metadata,.snapshot_metadata,commit_success.txt",
      "files that mark a checkpoint complete",
-     "While another file below its directory is known to have failed, on any mount, or is still being uploaded by "
-     "another mount, such a file can neither be renamed to its name nor be closed or synced under it. That fails with "
-     "EIO, and the log names the failed file. See ckptfs-semantics(7). An empty list switches this off.",
+     "Such a file is held back while another file below its directory is known to have failed on any mount, or is "
+     "still being uploaded by another mount. Renaming a file to the marker's name, and closing or syncing a file of "
+     "that name, then fail with EIO, and the log names the failed file. See ckptfs-semantics(7). An empty list "
+     "switches this off.",
      [](Config& c, std::string_view v) -> Status {
          c.write.commit_markers = parse_list(v);
          return {};
      }},
-    {kWriting, "failed-sibling-ttl", "", "TIME", "1h", "how long a file that failed holds a commit marker back", "",
+    {kWriting, "failed-sibling-ttl", "", "TIME", "1h", "how long a failed file holds a commit marker back", "",
      [](Config& c, std::string_view v) { return set(c.write.failed_sibling_ttl, parse_duration(v)); }},
     {kWriting, "publish-interval", "", "TIME", "30s", "how often logs are published while they grow",
-     "Files opened for appending, and those that match --keep-on-kill. With 0s they are published when they are closed "
-     "or synced only.",
+     "This applies to files opened for appending and to files that match --keep-on-kill. With 0s they are published "
+     "only when they are closed or synced.",
      [](Config& c, std::string_view v) { return set(c.write.publish_interval, parse_duration(v)); }},
     {kWriting, "compress", "", "HOW", "auto", "how files are stored: auto, none, zstd or zstd:LEVEL",
-     "With auto each MiB is coded by its content: floats are split by byte position, whatever their type and offset, "
-     "everything else is coded by zstd, and what does not shrink is stored as it is. While the processors cannot keep "
-     "up with the store, frames are stored as they are, except for zeros. With zstd an object is what zstd -d "
-     "decodes; LEVEL is 1 to 19, and 3 by default. With none a file is stored as it is when it is written whole, as "
-     "are files under 1 MiB and all files of a mount with --equal-parts. A file that is compressed already stays "
-     "compressed when an append or a change keeps frames of it. Every mount reads every object, whatever it writes. "
-     "See ckptfs-format(5).",
+     "auto encodes each MiB by its content: floats are split by byte position, whatever their type and offset; "
+     "everything else is encoded by zstd; and what does not shrink is stored as it is. While the processors cannot "
+     "keep up with the store, frames are stored as they are, except for zeros. zstd writes objects that zstd -d "
+     "decodes; LEVEL is 1 to 19, and 3 by default. none stores a file as it is when it is written as a whole. Files "
+     "under 1 MiB, and all files of a mount with --equal-parts, are stored as they are, whatever this option says. A "
+     "compressed file stays compressed if an append or a change keeps frames of it. Every mount reads every object, "
+     "whatever it writes. See ckptfs-format(5).",
      [](Config& c, std::string_view v) { return set_text(c.codec.compress, v); }},
     {kWriting, "compress-exclude", "", "GLOB,…", "", "files that are stored as they are", "",
      [](Config& c, std::string_view v) -> Status {
@@ -227,14 +229,14 @@ constexpr auto kTable = std::to_array<OptionSpec>({
 
     {kReading, "direct-io", "", "WHEN", "auto", "bypass the kernel's page cache: auto, always or never",
      "Files opened with O_TRUNC always bypass it.", set_direct_io},
-    {kReading, "max-read-ahead", "", "SIZE", "by memory", "data fetched ahead of one reader at most", "",
+    {kReading, "max-read-ahead", "", "SIZE", "by memory", "maximum amount of data fetched ahead of one reader", "",
      [](Config& c, std::string_view v) { return set(c.read.max_read_ahead, parse_size(v)); }},
 
     {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G to 4G by processors",
-     "memory for data, 64M at least",
+     "memory for data, at least 64M",
      "Memory is allocated on demand, and returned after a minute without use. When the budget is used up, writers slow "
      "down and data goes to --staging-dir; a file fails only if it finds no room there either. The budget never grows. "
-     "In a control group the group's limit counts, not the machine's RAM.",
+     "In a control group, the group's limit counts instead of the machine's RAM.",
      [](Config& c, std::string_view v) {
          return set(c.mount.max_memory, parse_size(v).and_then([&](std::uint64_t size) -> Result<std::uint64_t> {
              if (size < kSmallestMemory) {
@@ -252,22 +254,24 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          return one_of(c.mount.log_level, v, {"error", "warning", "info", "debug"});
      }},
     {kResources, "log-file", "", "FILE", "", "append the log to this file",
-     "Without it the log goes to standard error in the foreground, else to the journal; where there is no journal it "
-     "is lost, and the mount says so. After the file was renamed, SIGHUP to a daemon that has no terminal opens it "
-     "again; copytruncate of *logrotate*(8) needs no signal.",
+     "Without it, the log goes to standard error in the foreground, and otherwise to the journal. If there is no "
+     "journal, the log is lost, and the mount says so. To reopen the file after renaming it, send SIGHUP to a daemon "
+     "that has no terminal; copytruncate of *logrotate*(8) needs no signal.",
      [](Config& c, std::string_view v) { return set_text(c.mount.log_file, v); }},
-    {kResources, "state-dir", "", "DIR", "of its user",
+    {kResources, "state-dir", "", "DIR", "the user's own",
      "directory in which a mount records its uploads, so that the next one can end them",
-     "If this mount is killed, the next one of the same source at the same place and with the same directory ends "
-     "what it has left. Created if it is missing; no other user may enter it. Machines may share it. See *FILES*.",
+     "If this mount is killed, the next mount of the same source, at the same mount point and with the same "
+     "--state-dir, ends what it left behind. The directory is created if it is missing; no other user may enter it. "
+     "Machines may share it. See *FILES*.",
      [](Config& c, std::string_view v) { return set_text(c.mount.state_dir, v); }},
-    {kResources, "metrics-address", "", "[HOST:]PORT", "", "serve metrics for Prometheus here, at /metrics",
-     "Without HOST it listens on loopback only: the metrics are neither encrypted nor protected by a password. They "
-     "hold the mount's source and counts, but no names of files.",
+    {kResources, "metrics-address", "", "[HOST:]PORT", "",
+     "serve metrics for Prometheus at this address, under /metrics",
+     "Without HOST it listens on loopback only, because the metrics are neither encrypted nor protected by a password. "
+     "They contain the mount's source and counts, but no names of files.",
      [](Config& c, std::string_view v) { return set(c.mount.metrics_address, parse_address(std::string(v))); }},
     {kResources, "metrics-file", "", "FILE", "", "write the metrics to this file every 10 s",
-     "For the textfile collector of the Prometheus node exporter, which reads *\\*.prom* of its directory. Removed at "
-     "the mount's end.",
+     "This is for the textfile collector of the Prometheus node exporter, which reads *\\*.prom* in its directory. The "
+     "file is removed when the mount ends.",
      [](Config& c, std::string_view v) { return set_text(c.mount.metrics_file, v); }},
 });
 
