@@ -76,7 +76,7 @@ class Calls(State):
         return call
 
     def moved_as_well(self, path: str, contents: set) -> None:
-        """By a rename under way, as by that of a directory: "What other mounts change in the source meanwhile moves"."""
+        """By a rename under way, as by that of a directory: "Changes that other mounts make in the source meanwhile move"."""
         for each in self.calls.values():
             if each.step["do"] == "rename" and each.step["path"] == path:
                 self.may_become(each, each.step["other"], contents - {ABSENT})

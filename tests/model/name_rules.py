@@ -120,7 +120,7 @@ class NameRules(Rules):
         """
         agent, saved = call.step["agent"], call.touched[call.step["path"]]
         inherited = self.held_otherwise(agent, None, file)
-        # "When another mount has removed a name, O_CREAT creates it anew": then it has joined nothing.
+        # "If another mount has removed a name, O_CREAT creates it again": then it has joined nothing.
         # Nor where who did not truncate it has written to it before.
         clear = not (call.crossed or file.vague() or file.failed or file.overtaken or file.joined is not None)
         if ok and clear and file.contents == {b""} and file.first is None:
@@ -153,7 +153,7 @@ class NameRules(Rules):
         found = self.names[step["path"]].may | self.of_logs(step["path"])
         contents = {cut(content, step["size"]) for content in found - {ABSENT}}
         if self.changed_elsewhere(step["path"]):
-            # "truncate(2) goes by what stat(2) shows", and of nothing nothing is needed.
+            # "truncate(2) acts on what stat(2) shows", and of nothing nothing is needed.
             contents.add(cut(b"", step["size"]))
         return Call(step, {step["path"]: contents}, self.live(step["mount"], step["path"]))
 
@@ -163,14 +163,14 @@ class NameRules(Rules):
     def cut_ends(self, call, result, found):
         name, file = self.names[call.step["path"]], call.file
         if file is not None:
-            # "So does who has it open already and has read nothing of it yet."
+            # "It also holds for a process that has the file open already and has read nothing of it yet."
             file.contents |= call.touched[call.step["path"]]
             file.overtaken = True
         recent = self.changed_elsewhere(call.step["path"])
         if result["ok"] and not recent:
             return self.surely(call) if call.touched[call.step["path"]] else None
         if result["ok"]:
-            # "truncate(2) goes by what stat(2) shows."
+            # "truncate(2) acts on what stat(2) shows."
             return self.perhaps(call)
         self.refused(call, result, *(GONE if ABSENT in name.before or recent or name.mixed else ()),
                      *(["ESTALE"] if file is not None else ()))

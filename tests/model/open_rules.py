@@ -110,7 +110,7 @@ class OpenRules(Calls):
                 self.cannot_judge(path)
             return Description(self.version(mount, path, flags, step["agent"]), flags, step["agent"], set(), unwritten=True)
         if call.crossed or file.overtaken:
-            # "When another mount has removed a name, O_CREAT creates it anew": another file, once that is noticed.
+            # "If another mount has removed a name, O_CREAT creates it again": another file, once that is noticed.
             self.cannot_judge(path)
         file.truncated = next(changes)
         if not file.writers():

@@ -151,7 +151,7 @@ class Rules(OpenRules):
 
     @staticmethod
     def appends_elsewhere(description) -> bool:
-        """"What an earlier descriptor with O_APPEND adds after that goes behind what the later version holds"."""
+        """"What an earlier descriptor with O_APPEND adds after that goes behind the content of the later version"."""
         file = description.file
         return description.appends and file.cut_away is not False and file.path is not None and not file.failed
 
@@ -237,11 +237,11 @@ class Rules(OpenRules):
                 gone |= {"ESTALE"}
             # "The content that the file began from goes with its name", and of what replaced it nothing was written.
             nothing_before = file.path is None or ABSENT in self.names[file.path].may
-            # "If the changes are given up, a process that has read some of them gets EIO where it reads on".
+            # "If the changes are abandoned, a process that has read some of them gets EIO when it reads on".
             gone |= {"EIO", "ESTALE"} if file.abandoned and (nothing_before or description.read_changes) else set()
             self.refused(call, result, *writing, *gone, *self.may_conflict(file))
         elif file.path is None and (file.ordered or file.appended_to):
-            pass  # "What is written to it leads nowhere."
+            pass  # "Writes and ftruncate(2) succeed but are never published."
         elif call.step["do"] == "map_read" and (self.shows_one_of_several(file) or file.write_only):
             pass
         elif call.step["do"] == "map_read" and file.path is None and not file.writers():

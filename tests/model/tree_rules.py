@@ -304,7 +304,7 @@ class Model(MarkerRules):
                 file.half = not file.written
             else:
                 self.perhaps_published(file)
-                # "One that was truncated and not written keeps its version."
+                # "A file of these that was truncated and not written keeps its version."
                 if file.written and not file.overtaken and not self.trouble and not name.active:
                     # What was written may have been published before it was cut or stretched.
                     name.at_rest = file.contents | (file.states if file.resized else set())
