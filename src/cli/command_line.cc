@@ -97,9 +97,9 @@ constexpr auto kTools = std::to_array<ToolCommand>({
      "s3://BUCKET/KEY, or a file in a mount", false, false},
     {Tool::kVerify, "verify", "read everything and check every frame", "SOURCE",
      "s3://BUCKET[/PREFIX], s3://BUCKET/KEY, or what is in a mount", true, true},
-    {Tool::kGc, "gc", "find uploads that were never completed, and end them", "SOURCE",
+    {Tool::kGc, "gc", "list abandoned uploads and files, and remove them if asked to", "SOURCE",
      "s3://BUCKET[/PREFIX], or a directory that is mounted or in /etc/fstab", true, true},
-    {Tool::kDoctor, "doctor", "ask a store and this machine for all that a mount needs", "SOURCE",
+    {Tool::kDoctor, "doctor", "check a store and this machine for everything that a mount needs", "SOURCE",
      "s3://BUCKET[/PREFIX], or a directory that is mounted or in /etc/fstab", true, true},
 });
 
@@ -122,15 +122,15 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
     CLI::App* command = app.add_subcommand(tool.name, tool.help);
     command->add_option(tool.source, words.source, tool.source_help)->required()->type_name("");
     if (tool.has_json) {
-        command->add_flag("--json", words.json, "print JSON, one line, for machines");
+        command->add_flag("--json", words.json, "print JSON, for machines");
     }
     if (tool.tool == Tool::kGc) {
-        command->add_option("--older-than", words.older_than, "leave what was begun later alone [24h]")
+        command->add_option("--older-than", words.older_than, "ignore anything begun more recently [24h]")
             ->type_name("TIME");
-        command->add_flag("--end", words.end, "end what is abandoned, instead of only naming it");
+        command->add_flag("--end", words.end, "abort or remove what is abandoned, instead of only listing it");
     }
     if (tool.tool == Tool::kDoctor) {
-        command->add_option("--probe-mib", words.probe_mib, "MiB to send, and to receive, for the rates at most [256]")
+        command->add_option("--probe-mib", words.probe_mib, "maximum MiB to send, and to receive, for the rates [256]")
             ->type_name("N");
     }
     for (const OptionSpec& spec : option_table()) {
@@ -299,8 +299,8 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
         app.add_subcommand("status", "say what a mount is doing, and whether it is safe to stop");
     status_command->add_option("DIR", status.directory, "where it is mounted; without it, all mounts")->type_name("");
     status_command->add_flag("--json", status.json, "print JSON, one line a mount, for machines");
-    CLI::Option* wait = status_command->add_flag("--wait", status.wait, "until it is safe to stop");
-    status_command->add_flag("--watch", status.watch, "again every second")->excludes(wait);
+    CLI::Option* wait = status_command->add_flag("--wait", status.wait, "wait until it is safe to stop");
+    status_command->add_flag("--watch", status.watch, "repeat every second")->excludes(wait);
 
     std::array<ToolWords, kTools.size()> tool_words;
     std::array<CLI::App*, kTools.size()> tool_commands{};

@@ -130,7 +130,7 @@ Status redirect_log(const MountConfig& config, Readiness& readiness) {
         return log_to_file(config.log_file);
     }
     if (!config.foreground && !log_to_journal()) {
-        readiness.warn("ckptfs: there is no journal here, so that what goes wrong later is not logged: use --log-file");
+        readiness.warn("ckptfs: no journal is available, so later errors will not be logged; use --log-file");
     }
     if (config.foreground && is_read_by_journal(STDERR_FILENO, process_environment())) {
         set_log_reader(LogReader::kJournal);

@@ -74,7 +74,7 @@ Result<FrameKind> zstd_kind(NumberReader reader) {
         const std::uint32_t type = header >> 1 & 3;
         const std::size_t size = header >> 3;
         if (type > kCompressedBlock || !reader.skip(type == kRleBlock ? 1 : size)) {
-            return damaged("a zstd block that cannot be");
+            return damaged("an invalid zstd block");
         }
         if (type != kRawBlock) {
             kind = FrameKind::kZstd;
@@ -133,7 +133,7 @@ Status report_planes(NumberReader reader, FrameReport& report) {
         }
         left -= header_of(word).size;
     }
-    return reader.empty() ? Status{} : Status{damaged("bytes behind a plane frame")};
+    return reader.empty() ? Status{} : Status{damaged("extra bytes after a plane frame")};
 }
 
 }  // namespace

@@ -263,7 +263,7 @@ Status PlaneCoder::decode(ByteSpan stored, const Payload& referenced, MutableByt
         }
         const SubBlockHeader header = header_of(word);
         if (impossible(header) || header.size > raw.size()) {
-            return damaged("a sub-block that cannot be");
+            return damaged("an invalid sub-block");
         }
         const MutableByteSpan target = raw.first(header.size);
         Status decoded;
@@ -280,7 +280,7 @@ Status PlaneCoder::decode(ByteSpan stored, const Payload& referenced, MutableByt
         }
         raw = raw.subspan(header.size);
     }
-    return reader.empty() ? Status{} : Status{damaged("bytes behind its end")};
+    return reader.empty() ? Status{} : Status{damaged("extra bytes after its end")};
 }
 
 Status PlaneCoder::Memory::decode_planes(Reader& reader, Elements elements, unsigned width, MutableByteSpan raw,
@@ -352,7 +352,7 @@ Status PlaneCoder::Memory::decode_reference(Reader& reader, const PlaneLayout& l
         }
         const std::uint32_t index = load_u32(exception.data());
         if (index < least || index >= elements.count) {
-            return damaged("an exception that cannot be");
+            return damaged("an invalid exception");
         }
         std::memcpy(floats + index * sizeof(std::uint32_t) + 2, exception.data() + 4, 2);
         least = std::uint64_t{index} + 1;

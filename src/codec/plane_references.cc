@@ -70,7 +70,7 @@ Result<std::vector<FileRange>> plane_references(ByteSpan frame, std::uint64_t of
         }
         const SubBlockHeader header = header_of(word);
         if (impossible(header) || header.size > left) {
-            return damaged("a sub-block that cannot be");
+            return damaged("an invalid sub-block");
         }
         if (!pass(reader, header, references)) {
             return damaged("ends too early");

@@ -75,9 +75,10 @@ Result<Setting> parse_item(const std::string& item) {
     const std::size_t equals = std::min(item.find('='), item.size());
     const std::string name = item.substr(0, equals);
     if (name == "remount") {
-        return failure(EINVAL,
-                       "-o remount: the options of a mount that runs cannot be changed: unmount it and mount it "
-                       "again; to make it read-only and no more: mount -i -o remount,ro DIR");
+        return failure(
+            EINVAL,
+            "-o remount: the options of a running mount cannot be changed; unmount it and mount it again, or make it "
+            "read-only with mount -i -o remount,ro DIR");
     }
     const OptionSpec* option = find_option(our_name(name));
     if (option == nullptr) {

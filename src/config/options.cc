@@ -320,7 +320,7 @@ std::vector<std::string> misspelt_variables(const std::vector<std::string>& name
         const std::string word = name.substr(kVariablePrefix.size());
         const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
         if (const std::string_view meant = near_match(word, known); !is_known && !meant.empty()) {
-            lines.push_back(format("{} is set, and there is no such option; did you mean {}{}?", escaped(name),
+            lines.push_back(format("{} is set, but there is no such option; did you mean {}{}?", escaped(name),
                                    kVariablePrefix, meant));
         }
     }

@@ -52,7 +52,7 @@ Result<std::string> container_url(const std::optional<std::string>& relative_uri
         return failure(url.error());
     }
     if (url->scheme != "https" && !may_be_asked_in_the_open(url->host)) {
-        return failure(EINVAL, format("{}: {} may be asked by https only; http is for this machine, 169.254.170.2, "
+        return failure(EINVAL, format("{}: {} must use https; http is allowed only for this machine, 169.254.170.2, "
                                       "169.254.170.23 and [fd00:ec2::23]",
                                       kVariable, escaped(url->host)));
     }

@@ -117,7 +117,7 @@ Result<Credentials> parse_sso_credentials(std::string_view body) {
     constexpr std::int64_t kLatest = 9'000'000'000'000;
     const auto milliseconds = number_up_to(member(*members, {"roleCredentials.expiration"}), kLatest);
     if (!milliseconds) {
-        return failure(EPROTO, "its expiration is no time in milliseconds");
+        return failure(EPROTO, "its expiration is not a time in milliseconds");
     }
     credentials->expires = WallTime(Milliseconds(*milliseconds));
     return credentials;

@@ -20,7 +20,7 @@ Result<SharedCredentials> ProcessSource::fetch(const std::stop_token& stop) {
     }
     auto credentials = parse_process_credentials(*output);
     if (!credentials) {
-        return failure(EACCES, format("credential_process: what it printed: {}", credentials.error().message));
+        return failure(EACCES, format("credential_process: invalid output: {}", credentials.error().message));
     }
     return std::make_shared<const Credentials>(std::move(*credentials));
 }

@@ -137,7 +137,7 @@ void SsoLogin::keep(const Held& renewed) {
     }
     unwritten_ = renewed;
     if (!std::exchange(told_of_file_, true)) {
-        log_warning(format("profile {}: the renewed login could not be written to {} ({}); it is known here alone",
+        log_warning(format("profile {}: the renewed login could not be written to {} ({}); only this mount has it",
                            profile_, path_, written.error().message));
     }
 }

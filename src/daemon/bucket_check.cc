@@ -45,10 +45,11 @@ Status check_bucket(ObjectStore& store, const std::string& prefix, bool read_onl
     trial.key = format("{}{}{}", prefix, kTemporaryPrefix, name);
     auto upload = wait_for<UploadId>([&](auto done) { store.create_upload(std::move(trial), std::move(done)); });
     if (!upload) {
-        return because("cannot write to the bucket (--read-only mounts it without)", std::move(upload.error()));
+        return because("cannot write to the bucket (--read-only mounts it without write access)",
+                       std::move(upload.error()));
     }
     if (auto ended = wait_for<void>([&](auto done) { store.abort_upload(*upload, std::move(done)); }); !ended) {
-        return because("cannot end an upload in the bucket", std::move(ended.error()));
+        return because("cannot abort an upload in the bucket", std::move(ended.error()));
     }
     return {};
 }

@@ -114,7 +114,8 @@ Status check_place(const std::string& path, uid_t owner) {
         return system_failure("cannot look at", directory);
     }
     if (!S_ISDIR(status.st_mode) || status.st_uid != owner || (status.st_mode & 0022U) != 0) {
-        return failure(EPERM, format("{} is not a directory of user {} alone", escaped(directory), owner));
+        return failure(EPERM, format("{} must be a directory of user {} to which no other user can write",
+                                     escaped(directory), owner));
     }
     return {};
 }
@@ -323,7 +324,7 @@ Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::strin
     }
     const std::optional<ucred> listener = peer_of(daemon.get());
     if (!listener || listener->uid != owner) {
-        return failure(EPERM, format("at {} another user than {} answers", escaped(path), owner));
+        return failure(EPERM, format("{} is served by a user other than {}", escaped(path), owner));
     }
     const std::string message = request + "\n";
     if (send(daemon.get(), message.data(), message.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(message.size())) {
@@ -340,7 +341,7 @@ Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::strin
             return says_nothing(path, patience);
         }
         if (pending.size() > kLongestLine) {
-            return failure(EPROTO, format("the daemon at {} sends no end of a line", escaped(path)));
+            return failure(EPROTO, format("the daemon at {} sent an unterminated line", escaped(path)));
         }
         if (size <= 0) {
             return listener->pid;

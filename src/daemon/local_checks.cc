@@ -107,7 +107,7 @@ Status check_fuse(const std::string& device, bool is_root, const std::string& se
     }
     if (!fuse && (errno == EPERM || errno == EACCES)) {
         return failure(errno, format("{} may not be opened ({}): a container needs --device /dev/fuse --cap-add "
-                                     "SYS_ADMIN; elsewhere make it readable and writable for this user",
+                                     "SYS_ADMIN; otherwise make it readable and writable for this user",
                                      device, std::strerror(errno)));
     }
     if (!fuse) {
@@ -126,9 +126,9 @@ Status check_outside(const std::string& path, const std::string& mount_point) {
         real = std::filesystem::path(path).lexically_normal();
     }
     if (real == mount_point || real.string().starts_with(mount_point + "/")) {
-        return failure(
-            EINVAL,
-            format("{} is below the mount point; the daemon would wait for itself: name another place", escaped(path)));
+        return failure(EINVAL,
+                       format("{} is inside the mount, so the daemon would wait for itself; use a path outside it",
+                              escaped(path)));
     }
     return {};
 }
@@ -159,8 +159,8 @@ void say_what_cannot_be_told() {
             break;
         case ExitCodeSight::kNone:
             log_warning(
-                "a killed writer cannot be told from one that ended: its half file will be published (needs "
-                "CAP_SYS_PTRACE and the PID namespace of the writers)");
+                "killed writers cannot be distinguished from writers that exit, so partial files of killed writers "
+                "will be published (needs CAP_SYS_PTRACE and the PID namespace of the writers)");
             break;
     }
 }

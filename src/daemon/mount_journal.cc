@@ -246,7 +246,7 @@ std::vector<Leftovers> take_leftovers(const std::string& directory, const std::s
             const Result<std::string> content = content_of(path);
             if (!content) {
                 // Kept, because what it names is still in the bucket.
-                log_warning(format("{} names what an earlier mount here left, but {}; ckptfs gc finds it",
+                log_warning(format("{} lists what an earlier mount here left, but {}; ckptfs gc finds what is left",
                                    escaped(path), content.error().message));
                 continue;
             }

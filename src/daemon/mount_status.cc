@@ -55,13 +55,13 @@ std::string file_line(const FileInFlight& file) {
 std::string not_published(const MountStatus& status) {
     std::string text;
     if (status.files_failed > 0) {
-        text += format("not written since it was mounted: {}\n", counted(status.files_failed, "file"));
+        text += format("failed since it was mounted: {}\n", counted(status.files_failed, "file"));
     }
     if (status.files_held_back > 0) {
         text += format("not published, because their writer was killed: {}\n", counted(status.files_held_back, "file"));
     }
     if (status.files_unwritten > 0) {
-        text += format("neither written again nor removed, which holds commit markers back: {}\n",
+        text += format("still failed (not written again or removed; commit markers are held back): {}\n",
                        counted(status.files_unwritten, "file"));
     }
     for (const UnwrittenFile& file : status.unwritten) {

@@ -21,7 +21,7 @@ std::string what_to_do(const MountEntry& mount, int errno_value) {
     switch (errno_value) {
         case EACCES:
         case EPERM:
-            return "; a daemon answers to root and to who mounted";
+            return "; a daemon answers only root and the user who mounted it";
         case ECONNREFUSED:
         case ENOENT:
             // It may also run in a container, whose sockets are its own.
@@ -117,7 +117,7 @@ Result<std::string> ask_for_status(const MountEntry& mount, std::chrono::seconds
         return failure(asked.error());
     }
     if (answer.empty()) {
-        return failure(EPROTO, format("{}: the daemon does not tell its status", escaped(mount.mount_point)));
+        return failure(EPROTO, format("{}: the daemon did not return a status", escaped(mount.mount_point)));
     }
     return answer;
 }

@@ -88,7 +88,7 @@ std::string json_of(const MountStatus& status) {
 }
 
 Result<MountStatus> parse_status(std::string_view text) {
-    const auto unknown = failure(EPROTO, "the daemon's answer is no status; is it another version of ckptfs?");
+    const auto unknown = failure(EPROTO, "cannot parse the daemon's status; is it another version of ckptfs?");
     // A fraction becomes a whole number by a conversion that is undefined for one that does not fit.
     bool all_fit = true;
     const auto check = [&all_fit](int /*depth*/, Json::parse_event_t /*event*/, const Json& parsed) {

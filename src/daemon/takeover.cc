@@ -131,7 +131,7 @@ Result<PlaceLock> lock_place(const std::string& directory, const std::string& mo
 Failure not_ours(const MountEntry& entry, const std::string& source) {
     const std::string where = escaped(entry.mount_point);
     return failure(EBUSY, format("the program behind the mount of {} at {} has ended; it is not this user's mount of "
-                                 "{}, so it is left: remove it with umount {}",
+                                 "{} and is left as it is; remove it with umount {}",
                                  escaped(entry.source), where, escaped(source), where));
 }
 

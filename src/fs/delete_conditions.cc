@@ -140,13 +140,12 @@ void DeleteConditions::ask() {
     }
     if (!honoured) {
         log_warning(
-            escaped("it is not known whether the store honours conditional deletes, so that names are removed one by "
-                    "one: " +
+            escaped("cannot tell whether the store honours conditional deletes; names are removed one by one: " +
                     honoured.error().message));
     } else if (!*honoured) {
         log_warning(
-            "the store ignores conditional deletes (If-Match): names are removed one by one, each in a round trip, and "
-            "a request that the network delivers late can remove what another mount has written since");
+            "the store ignores conditional deletes (If-Match): names are removed one by one, each in a round trip; a "
+            "request that the network delivers late can remove what another mount has written since");
     }
     for (const std::function<void()>& run : waiting) {
         run();

@@ -354,9 +354,8 @@ void FailedSiblings::answered(const std::string& key, int written, const Status&
     }
     if (entry.failures == 0) {
         outbox_.add([line = format("other mounts are not told yet that {} {}: {}", escaped(key),
-                                   written != 0 ? "failed" : "is good again", escaped(status.error().message))] {
-            log_warning(line);
-        });
+                                   written != 0 ? "failed" : "no longer counts as failed",
+                                   escaped(status.error().message))] { log_warning(line); });
     }
     const int doublings = waiting_for_all_.empty() ? std::min(entry.failures, kMostDoublings) : 0;
     entry.next_try = clock_.now() + std::min(kTick * (1 << doublings), kLongestPause);

@@ -65,8 +65,8 @@ Result<std::pair<std::string, std::string>> Links::keys(NodeId id, NodeId new_pa
     const bool is_whole = node->committed && (node->writer == nullptr || !node->writer->dirty());
     if (node->type != FileType::kFile || !is_temporary_name(node->name) || !is_whole) {
         return failure(EPERM, node->name +
-                                  " has no other names: a hard link is made only of a file that is complete, "
-                                  "and from a temporary name to its last one");
+                                  " cannot be linked: a hard link is only possible from the temporary name of a "
+                                  "complete file to its final name");
     }
     const std::string new_path = state_.nodes.path(lock, **parent);
     if (const Status valid = check_new_name(state_.env.prefix, new_path, new_name); !valid) {

@@ -161,7 +161,7 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
             return;
         }
         if (is_behind_the_end(*reading, *reader)) {
-            reading->reply(failure(ESTALE, "behind the end of the version that was opened"));
+            reading->reply(failure(ESTALE, "the offset is beyond the end of the version that was opened"));
             return;
         }
         if (is_out_of_reach(*handle, *reader)) {

@@ -188,8 +188,8 @@ Status Renames::rename_file(const Move& move) {
         move.node->checked = SteadyTime{};
     }
     return failure(removed.error().errno_value,
-                   format("{} was copied to {} and cannot be deleted, so that both are there: {}",
-                          escaped(move.old_key), escaped(move.new_key), removed.error().message));
+                   format("{} was copied to {} but cannot be deleted, so both exist: {}", escaped(move.old_key),
+                          escaped(move.new_key), removed.error().message));
 }
 
 std::optional<ObjectVersion> Renames::committed_version(const Node& node) const {

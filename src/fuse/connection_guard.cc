@@ -67,16 +67,17 @@ bool has_ended(int daemon, int milliseconds) {
 void end_connection(const Watched& watched) {
     const std::string where = escaped(watched.mount_point.data());
     if (abort_by_control_file(watched) || abort_by_unmounting(watched)) {
-        log_warning(format("the daemon of {} was killed and could not end: its connection was aborted", where));
+        log_warning(format("the daemon of {} was killed but could not exit: its connection was aborted", where));
     } else {
         log_error(
-            format("the daemon of {} was killed and cannot end, and what uses it waits; as root, run: umount -f {}",
+            format("the daemon of {} was killed but cannot exit, and programs that use the mount hang; as root, run: "
+                   "umount -f {}",
                    where, where));
     }
 }
 
 void not_guarded(const std::string& why) {
-    log_warning(format("what uses the mount may hang should this process be killed: {}", why));
+    log_warning(format("if this process is killed, programs that use the mount may hang: {}", why));
 }
 
 [[noreturn]] void guard(int daemon, pid_t parent, const sigset_t& ends) {

@@ -281,7 +281,7 @@ void GrowingFile::give_up(const CommitPointer& commit, const Error& error) {
 }
 
 void GrowingFile::publish_later(const CommitPointer& commit, const Error& error) {
-    outbox_.add([line = format("{} is published later, with all that was written to it: {}", escaped(key_),
+    outbox_.add([line = format("{} will be published later, with everything written to it by then: {}", escaped(key_),
                                escaped(error.message))] { log_warning(line); });
     for (const PendingCommit& waiting : commit->waiting) {
         outbox_.add([done = waiting.done, error] { done(failure(error)); });

@@ -85,8 +85,8 @@ bool FileWriterImpl::cut(std::uint64_t size) {
         return true;
     }
     if (!cycle_->cut(size)) {
-        fail(failure(EOPNOTSUPP, format("truncate {}: the file cannot be cut at {}, because what lies before {} is "
-                                        "already in the store; write it anew",
+        fail(failure(EOPNOTSUPP, format("truncate {}: cannot truncate to {}: bytes before {} are already in the "
+                                        "store; write the file again",
                                         escaped(key_), size, cycle_->patchable_from()))
                  .value());
         return false;

@@ -40,10 +40,9 @@ Error UploadCycle::out_of_order(std::uint64_t offset, std::uint64_t size, std::u
     if (assembler_->referred_to(offset, offset + size)) {
         return failure(
                    EOPNOTSUPP,
-                   format(
-                       "write {}: {} bytes at offset {} would change bf16 weights of which fp32 weights that are "
-                       "already in the store only have the difference; {}, write it in order, or with --compress none",
-                       owner_.shown_key(), size, offset, kRemedy))
+                   format("write {}: {} bytes at offset {} would change bf16 weights that fp32 weights already in the "
+                          "store are encoded against; {}, write the file in order, or mount with --compress none",
+                          owner_.shown_key(), size, offset, kRemedy))
             .value();
     }
     if (assembler_->holds(offset, offset + size)) {

@@ -88,7 +88,7 @@ void UploadCycle::spilled(std::optional<int> of_open, const std::vector<FrameByt
         discard(assembler_->stage(frame));
     }
     if (!status && !of_open) {
-        owner_.outbox().add([line = format("{}: what was sent of it cannot be changed any more: {}", owner_.shown_key(),
+        owner_.outbox().add([line = format("{}: parts already sent can no longer be changed: {}", owner_.shown_key(),
                                            status.error().message)] { log_warning(line); });
         send(assembler_->drop_kept());
     } else if (!status && *of_open == assembler_->open().number() && assembler_->open().bytes_in_memory() > 0) {

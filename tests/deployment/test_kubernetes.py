@@ -257,7 +257,7 @@ def test_a_writer_that_is_killed_in_its_pod_is_noticed(trainer, mounted, simulat
     writer.wait(20)
     wait_until(lambda: "its writer was killed" in mounted.log(), "the daemon to notice")
     assert simulator.content(prefix + "model") == b"good"
-    for complaint in "cannot be told", "of this user only", "another PID namespace":
+    for complaint in "cannot be distinguished", "of this user only", "another PID namespace":
         assert complaint not in mounted.log()
 
 

@@ -101,7 +101,7 @@ def decode_sub_block(reader: Reader, left: int, read_file: Callable[[int, int], 
     width, rotation, phase = 1 << (word & 3), word >> 2 & 7, word >> 5 & 7
     size, reference = word >> 8 & 0x1FFFFF, bool(word >> 29 & 1)
     if word >> 30 or phase >= width or not max(phase, 1) <= size <= left or (rotation and width == 1):
-        raise Damaged("a sub-block that cannot be")
+        raise Damaged("an invalid sub-block")
     count, trailing = divmod(size - phase, width)
     if reference:
         if width != 4 or rotation or count == 0 or read_file is None:
@@ -131,7 +131,7 @@ def references(frame: bytes) -> list[tuple[int, int]]:
         (word,) = struct.unpack("<I", reader.take(4))
         width, phase, size = 1 << (word & 3), word >> 5 & 7, word >> 8 & 0x1FFFFF
         if not max(phase, 1) <= size <= left:
-            raise Damaged("a sub-block that cannot be")
+            raise Damaged("an invalid sub-block")
         count, trailing = divmod(size - phase, width)
         bodies = phase + trailing
         planes = width
@@ -158,5 +158,5 @@ def decode_plane_frame(frame: bytes, read_file: Callable[[int, int], bytes] | No
     while len(raw) < size:
         raw += decode_sub_block(reader, size - len(raw), read_file)
     if reader.offset != len(frame):
-        raise Damaged("bytes behind its end")
+        raise Damaged("extra bytes after its end")
     return bytes(raw)

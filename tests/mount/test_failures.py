@@ -135,7 +135,7 @@ def test_moving_a_file_that_may_not_be_deleted_names_key_and_right(mount, simula
     moved = subprocess.run(["mv", made / "old", made / "new"], capture_output=True, text=True)
     assert moved.returncode == 1
     assert "Permission denied" in moved.stderr and "same file" not in moved.stderr, moved.stderr
-    assert f"{prefix}old was copied to {prefix}new and cannot be deleted" in made.log()
+    assert f"{prefix}old was copied to {prefix}new but cannot be deleted" in made.log()
     assert "(s3:DeleteObject)" in made.log()
     assert (made / "old").read_bytes() == (made / "new").read_bytes() == b"content"
     simulator.clear_faults()

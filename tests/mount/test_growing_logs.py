@@ -103,7 +103,7 @@ def test_a_publish_that_fails_is_tried_again_and_is_no_error(made, simulator, pr
     simulator.inject({"op": "HeadObject", "key": prefix + "run.log", "after": 1, "action": "503"},
                      *({"op": operation, "key": prefix + "run.log", "action": "performed-but-reply-lost"}
                        for operation in ("PutObject", "CompleteMultipartUpload")))
-    log.lines_until(lambda: made.log().count("is published later") > 0, "a publish to fail")
+    log.lines_until(lambda: made.log().count("will be published later") > 0, "a publish to fail")
     assert any(request["fault"] == "performed-but-reply-lost" for request in simulator.requests())
     log.line()
     simulator.clear_faults()
@@ -124,12 +124,12 @@ def test_what_is_written_during_an_outage_waits_for_its_end(made, simulator, pre
     log.line()
     appears(log)
     simulator.inject({"op": "*", "key": prefix + "run.log", "action": "503"})
-    log.lines_until(lambda: made.log().count("is published later") > 0, "a publish to fail")
+    log.lines_until(lambda: made.log().count("will be published later") > 0, "a publish to fail")
     log.longest = 0.0
     for _ in range(40):
         log.write(os.urandom(MIB))
-    failures = made.log().count("is published later")
-    wait_until(lambda: made.log().count("is published later") > failures, "another one to fail")
+    failures = made.log().count("will be published later")
+    wait_until(lambda: made.log().count("will be published later") > failures, "another one to fail")
     log.line()
     assert log.longest < LONGEST_WRITE_S
     simulator.clear_faults()
@@ -168,7 +168,7 @@ def test_close_and_fsync_tell_what_is_not_saved(made, simulator, prefix, appears
     appears(log)
     saved = log.content
     simulator.inject(*publishing_fails(prefix, REFUSES))
-    log.lines_until(lambda: made.log().count("is published later") > 0, "a publish to fail")
+    log.lines_until(lambda: made.log().count("will be published later") > 0, "a publish to fail")
     with pytest.raises(OSError) as failed:
         os.fsync(log.file.fileno()) if how == "fsync" else log.file.close()
     assert failed.value.errno == errno.EIO

@@ -220,4 +220,4 @@ def test_a_daemon_that_is_killed_while_it_waits_for_its_callers_leaves_none_wait
     with pytest.raises(OSError, match="not connected|aborted"):
         (made / "c").write_bytes(b"3")
     assert made.is_mounted()
-    assert "was killed and could not end: its connection was aborted" in made.log()
+    assert "was killed but could not exit: its connection was aborted" in made.log()

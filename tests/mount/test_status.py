@@ -40,7 +40,7 @@ def test_another_user_hears_that_it_is_not_theirs_to_ask(mount):
     answer = subprocess.run(["setpriv", "--reuid=nobody", "--clear-groups", CKPTFS, "status", made.path], text=True,
                             timeout=60, check=False, capture_output=True)
     assert answer.returncode != 0
-    assert "Permission denied; a daemon answers to root and to who mounted" in answer.stderr
+    assert "Permission denied; a daemon answers only root and the user who mounted it" in answer.stderr
     assert "ended" not in answer.stderr
 
 
@@ -113,7 +113,7 @@ def test_the_last_problems_are_told(mount, simulator, prefix):
     except OSError:
         pass
     assert told(made)["safe_to_stop"] and told(made)["files_failed"] == 1
-    assert "not written since it was mounted: 1 file" in status(made.path).stdout
+    assert "failed since it was mounted: 1 file" in status(made.path).stdout
     assert any("AccessDenied" in problem and prefix + "bad" in problem for problem in told(made)["problems"])
     # It holds commit markers back until it is made good.
     assert told(made)["files_unwritten"] == 1
@@ -122,7 +122,7 @@ def test_the_last_problems_are_told(mount, simulator, prefix):
     simulator.clear_faults()
     (made / "bad").write_bytes(b"x")
     assert told(made)["files_unwritten"] == 0 and told(made)["files_failed"] == 1
-    assert "which holds commit markers back" not in status(made.path).stdout
+    assert "commit markers are held back" not in status(made.path).stdout
 
 
 def test_all_mounts_are_told_of_and_none_is_an_error(mount, tmp_path):

@@ -304,4 +304,4 @@ def test_the_state_directory_is_an_option(place):
     assert at.machine.run("ckptfs", "unmount", at.path).returncode == 0
     # The daemon would wait for itself.
     refused = at.mount("", "--state-dir", at.path / "state")
-    assert refused.returncode != 0 and "is below the mount point" in refused.stderr
+    assert refused.returncode != 0 and "is inside the mount" in refused.stderr

@@ -68,7 +68,7 @@ TEST(OptionTable, AVariableThatIsNearlyOneIsNamed) {
     const auto lines =
         misspelt_variables({"CKPTFS_MAX_MEMROY", "CKPTFS_MAX_MEMORY", "CKPTFS_BUILD", "HOME", "MAX_MEMROY"});
     ASSERT_EQ(lines.size(), 1U);
-    EXPECT_EQ(lines[0], "CKPTFS_MAX_MEMROY is set, and there is no such option; did you mean CKPTFS_MAX_MEMORY?");
+    EXPECT_EQ(lines[0], "CKPTFS_MAX_MEMROY is set, but there is no such option; did you mean CKPTFS_MAX_MEMORY?");
 }
 
 }  // namespace

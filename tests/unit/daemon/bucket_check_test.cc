@@ -49,7 +49,8 @@ TEST(BucketCheck, SaysThatTheBucketCannotBeWritten) {
     store.inject(fault(Operation::kCreateUpload, "no rights"));
     const Status checked = check_bucket(store, "run/", false, "trial");
     ASSERT_FALSE(checked);
-    EXPECT_EQ(checked.error().message, "cannot write to the bucket (--read-only mounts it without): no rights");
+    EXPECT_EQ(checked.error().message,
+              "cannot write to the bucket (--read-only mounts it without write access): no rights");
 }
 
 TEST(BucketCheck, AReadOnlyMountNeedsNoRightToWrite) {

@@ -98,9 +98,9 @@ TEST(MountStatus, IsToldInWords) {
         status_text(busy()),
         "s3://bucket/run/ at /mnt/a: ckptfs 1.2.3, pid 77, mounted for 2 h 3 min\n"
         "safe to stop: no, 1 file not saved yet, 1 rename under way\n"
-        "not written since it was mounted: 2 files\n"
+        "failed since it was mounted: 2 files\n"
         "not published, because their writer was killed: 1 file\n"
-        "neither written again nor removed, which holds commit markers back: 2 files\n"
+        "still failed (not written again or removed; commit markers are held back): 2 files\n"
         "  run/lost.pt: PutObject: AccessDenied\n"
         "  and 1 that failed before\n"
         "now: 5.0 MiB/s written, 0.0 read; 4.0 sent to the store, 1.0 received\n"
