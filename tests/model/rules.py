@@ -151,7 +151,7 @@ class Rules(OpenRules):
 
     @staticmethod
     def appends_elsewhere(description) -> bool:
-        """"What an earlier descriptor with O_APPEND adds after that goes behind the content of the later version"."""
+        """"Data that an earlier descriptor with O_APPEND adds after that goes behind" what the later version holds."""
         file = description.file
         return description.appends and file.cut_away is not False and file.path is not None and not file.failed
 
