@@ -126,8 +126,8 @@ constexpr auto kRules = std::to_array<ProbeRule>({
     {Probe::kSlowDown, "the store never asked to slow down", kNote, "the store asked to slow down (SlowDown)",
      "a mount temporarily sends fewer requests at a time", "max-connections", "", kUnknown},
     {Probe::kCleanup, "nothing is left of the probes (except old versions in a bucket with versioning)", kLimit,
-     "something is left of the probes", "mounts do not show it; ckptfs gc --end removes it once it is a day old", "",
-     "", kLimit},
+     "something is left of the probes",
+     "mounts do not show it; ckptfs gc lists it, and removes it if asked to once it is a day old", "", "", kLimit},
 });
 
 constexpr bool in_order() {
