@@ -309,6 +309,9 @@ class Rules(OpenRules):
         allowed = ["EBUSY", "EOPNOTSUPP"] if written else []
         if ABSENT in seen or ghost or time.monotonic() < self.renamed_at + TTL:
             allowed += GONE
+        if written and path in self.failures:
+            # "If the changes are given up, a process that has read some of them gets EIO where it reads on".
+            allowed += ["EIO"]
         if file is not None:
             allowed += self.may_conflict(file)
         if (self.names[path].active or self.names[path].changed_at > call.began

@@ -9,16 +9,18 @@ rules say what a step promises). Bytes name the write they come from (pattern.py
 seeds, seeds.py plays them (play.py a single one), world.py has the processes and mounts, shrink.py makes a failing
 one short.
 
-Each run of the tests plays those of fixed seeds for five minutes in each of two files, which run side by side
-(test_seeds_one.py, test_seeds_two.py); --full those of seeds chosen anew, which it tells, here. As steps follow from
-answers and their time, a seed is not the same history each time. So a difference fails the test only if the steps as
-they were played show it again; what does not is told at the end of the run. Both are kept in $CKPTFS_MODEL_FINDS
-(build/results/model-finds), with the logs. CKPTFS_MODEL_SECONDS and CKPTFS_MODEL_SEED choose another run; hours of it:
+As steps follow from answers and their time, a seed is not the same history each time. So each run of the tests plays
+histories that were recorded, step by step, for five minutes in each of two files, which run side by side
+(test_recorded_one.py, test_recorded_two.py): what one run finds the next one finds, too. --full writes new ones, here, of
+seeds that it tells. A difference fails the test only if the steps as they were played show it again; what does not is
+told at the end of the run. Both are kept in $CKPTFS_MODEL_FINDS (build/results/model-finds), with the logs.
+CKPTFS_MODEL_SECONDS and CKPTFS_MODEL_SEED choose another run, and CKPTFS_MODEL_RECORD a file that takes what it played
+without a difference; hours of it:
 
     CKPTFS_MODEL_SECONDS=14400 tests/run --full
     CKPTFS_MODEL_SECONDS=14400 pytest -c tests/pytest.ini --rootdir tests -m full tests/model/test_random.py
 
-A file of histories/ is played by test_histories.py.
+A find, made short, becomes a file of histories/, which test_histories.py plays.
 """
 
 import itertools
@@ -33,4 +35,4 @@ from seeds import play_seeds
 @pytest.mark.timeout(0)
 def test_random_histories(store, tell):
     first = int(os.environ.get("CKPTFS_MODEL_SEED", random.randrange(1 << 32)))
-    play_seeds(store, itertools.count(first), float(os.environ.get("CKPTFS_MODEL_SECONDS", 600)), tell, shortening=150)
+    play_seeds(store, itertools.count(first), float(os.environ.get("CKPTFS_MODEL_SECONDS", 600)), tell)
