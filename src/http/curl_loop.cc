@@ -147,6 +147,9 @@ int CurlLoop::on_socket(CURL* easy, curl_socket_t socket, int what, void* self, 
     if (what == CURL_POLL_REMOVE) {
         if (transfer != nullptr) {
             transfer->socket_removed(socket);
+            if (!transfer->request_started()) {
+                loop->connecting_anew_.push_back(transfer->id());
+            }
         }
         // The socket may have been closed already, which took it out of the set.
         epoll_ctl(loop->epoll_.get(), EPOLL_CTL_DEL, socket, nullptr);
@@ -187,12 +190,14 @@ void CurlLoop::run() {
         start_waiting();
         act_on_timeout();
         finish_completed();
+        try_next_addresses();
         end_stalled();
         if (!waiting_.empty() && static_cast<int>(active_.size()) < max_connections_) {
             continue;
         }
         wait_for_events();
         finish_completed();
+        try_next_addresses();
     }
     cancel_all();
 }
@@ -269,6 +274,17 @@ void CurlLoop::act_on_timeout() {
         curl_due_ = SteadyTime::max();
         int running = 0;
         curl_multi_socket_action(multi_.get(), CURL_SOCKET_TIMEOUT, 0, &running);
+    }
+}
+
+// Behind an address that gave no answer, libcurl 7.88 takes the next one only when it looks at the transfer again: as
+// the time for connecting ends. It looks at once at a transfer that goes on after a pause.
+void CurlLoop::try_next_addresses() {
+    for (const HttpTransport::Id id : std::exchange(connecting_anew_, {})) {
+        if (const auto transfer = active_.find(id); transfer != active_.end()) {
+            curl_easy_pause(transfer->second->easy(), CURLPAUSE_RECV);
+            curl_easy_pause(transfer->second->easy(), CURLPAUSE_CONT);
+        }
     }
 }
 

@@ -73,6 +73,7 @@ private:
     void start_waiting();
     void start(std::unique_ptr<Transfer> transfer);
     void act_on_timeout();
+    void try_next_addresses();
     void wait_for_events();
     void finish_completed();
     void end_stalled();
@@ -98,6 +99,8 @@ private:
     std::deque<std::unique_ptr<Transfer>> waiting_;
     std::unordered_map<HttpTransport::Id, std::unique_ptr<Transfer>> active_;
     std::vector<CurlEasy> idle_handles_;
+    // Lost a socket before their request was sent.
+    std::vector<HttpTransport::Id> connecting_anew_;
     SteadyTime curl_due_ = SteadyTime::max();
     SteadyTime progress_due_ = SteadyTime::max();
 

@@ -74,6 +74,8 @@ public:
     void fail_canceled();
     // What its end says of the addresses of its host. Before complete().
     void tell_addresses(CURLcode code, KnownAddresses& known, SteadyTime now) const;
+    // It has a connection, and may have been sent.
+    [[nodiscard]] bool request_started() const;
     // Has had an answer, whatever its status.
     [[nodiscard]] bool succeeded() const { return succeeded_; }
 
@@ -97,7 +99,6 @@ private:
     [[nodiscard]] bool moves_body() const;
     [[nodiscard]] std::int64_t moved_bytes() const;
     [[nodiscard]] bool is_overdue(SteadyTime now, std::int64_t moved);
-    [[nodiscard]] bool request_started() const;
 
     const HttpTransport::Id id_;
     const HttpRequest request_;

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name server that does not answer: getaddrinfo(3) of this program hangs for one name, and for another from some
-// moment on.
+// A name server that does not answer, and hosts of several addresses: getaddrinfo(3) of this program hangs for one
+// name, and for others from some moment on.
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <thread>
 
+#include "base/file_descriptor.h"
 #include "http/curl_transport.h"
 #include "support/eventually.h"
 #include "unit/http/raw_server.h"
@@ -21,6 +26,8 @@ namespace {
 constexpr std::string_view kDeadName = "dead.test";
 // Is this machine, as long as a name server is there.
 constexpr std::string_view kKnownName = "known.test";
+// Two addresses of this machine, as long as it is there.
+constexpr std::string_view kSpreadName = "spread.test";
 std::atomic<bool> server_is_there = true;
 std::atomic<bool> answers = false;
 std::atomic<int> lookups = 0;
@@ -28,7 +35,8 @@ std::atomic<int> lookups = 0;
 }  // namespace
 
 extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** result) {
-    if (node != nullptr && (node == kDeadName || (node == kKnownName && !server_is_there))) {
+    const std::string_view name = node == nullptr ? "" : node;
+    if (name == kDeadName || ((name == kKnownName || name == kSpreadName) && !server_is_there)) {
         ++lookups;
         while (!answers) {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -38,7 +46,12 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
     }
     using Real = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
     static const auto real = reinterpret_cast<Real>(dlsym(RTLD_NEXT, "getaddrinfo"));
-    return real(node != nullptr && node == kKnownName ? "127.0.0.1" : node, service, hints, result);
+    const int error = real(name == kKnownName || name == kSpreadName ? "127.0.0.1" : node, service, hints, result);
+    if (error != 0 || name != kSpreadName) {
+        return error;
+    }
+    // freeaddrinfo(3) of glibc frees one after the other.
+    return real("127.0.0.2", service, hints, &(*result)->ai_next);
 }
 
 namespace ckptfs {
@@ -67,7 +80,7 @@ protected:
         HttpRequest request;
         request.method = "GET";
         request.url = std::move(url);
-        request.connect_timeout = milliseconds(200);
+        request.connect_timeout = connect_timeout_;
         request.bypasses_proxy = true;
         auto promise = std::make_shared<std::promise<Outcome>>();
         auto outcome = promise->get_future();
@@ -78,6 +91,7 @@ protected:
         return outcome.wait_for(seconds(20)) == std::future_status::ready;
     }
 
+    milliseconds connect_timeout_{200};
     RawServer server_{answer_all("x")};
     std::unique_ptr<HttpTransport> transport_;
 };
@@ -113,6 +127,75 @@ TEST_F(DeadNameServer, IsReplacedByAddressesThatAnswered) {
         auto again = ask(url);
         ASSERT_TRUE(is_ready(again));
         EXPECT_TRUE(again.get().has_value());
+    }
+}
+
+// Every connection asks anew: a connection is closed behind each answer.
+class SeveralAddresses : public DeadNameServer {
+protected:
+    static void answer_once(RawConnection& connection) {
+        connection.read_request();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx");
+    }
+    bool answers_next() {
+        auto outcome = ask("http://" + std::string(kSpreadName) + ":" + std::to_string(first_.port()) + "/");
+        return is_ready(outcome) && outcome.get().has_value();
+    }
+
+    RawServer first_{answer_once};
+};
+
+TEST_F(SeveralAddresses, ShareTheConnections) {
+    const RawServer second(answer_once, 2, first_.port());
+    // All to one: not once in a billion runs.
+    for (int i = 0; i < 32; ++i) {
+        ASSERT_TRUE(answers_next());
+    }
+    EXPECT_GT(first_.connections(), 0);
+    EXPECT_GT(second.connections(), 0);
+}
+
+TEST_F(SeveralAddresses, OneThatRefusesIsPassedOver) {
+    connect_timeout_ = seconds(120);
+    for (int i = 0; i < 16; ++i) {
+        EXPECT_TRUE(answers_next());
+    }
+}
+
+// A connection that waits to be accepted fills the queue: what comes after it gets no answer.
+TEST_F(SeveralAddresses, OneThatIsSilentIsPassedOver) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    address.sin_port = htons(first_.port());
+    const auto* const silent = reinterpret_cast<const sockaddr*>(&address);
+    const FileDescriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const FileDescriptor waiting(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(bind(listener.get(), silent, sizeof address), 0);
+    ASSERT_EQ(listen(listener.get(), 0), 0);
+    ASSERT_EQ(connect(waiting.get(), silent, sizeof address), 0);
+    connect_timeout_ = seconds(2);
+    for (int i = 0; i < 6; ++i) {
+        EXPECT_TRUE(answers_next());
+    }
+}
+
+TEST_F(SeveralAddresses, OneThatDiedWhileNoNameServerAnswersIsPassedOver) {
+    {
+        const RawServer second(answer_once, 2, first_.port());
+        // Both have answered, and this one last.
+        bool was_last = false;
+        for (int tries = 0; tries < 1000 && !(was_last && first_.connections() > 0); ++tries) {
+            const int before = second.connections();
+            ASSERT_TRUE(answers_next());
+            was_last = second.connections() > before;
+        }
+        ASSERT_TRUE(was_last);
+    }
+    server_is_there = false;
+    EXPECT_FALSE(answers_next());
+    for (int i = 0; i < 8; ++i) {
+        EXPECT_TRUE(answers_next());
     }
 }
 

@@ -101,11 +101,12 @@ void RawConnection::drain_slowly(std::size_t total, std::size_t step, std::chron
     }
 }
 
-RawServer::RawServer(Serve serve)
+RawServer::RawServer(Serve serve, std::uint8_t host, std::uint16_t port)
     : serve_(std::move(serve)), listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~0xFFU) | host);
+    address.sin_port = htons(port);
     socklen_t size = sizeof address;
     // Small, so that a body that is not read soon stands still at the sender as well.
     const int receive_buffer = 64 * 1024;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -51,12 +52,14 @@ class RawServer {
 public:
     using Serve = std::function<void(RawConnection&)>;
 
-    explicit RawServer(Serve serve);
+    // `host`: the last byte of an address of this machine, 127.0.0.*; port 0: any that is free.
+    explicit RawServer(Serve serve, std::uint8_t host = 1, std::uint16_t port = 0);
     ~RawServer();
     RawServer(const RawServer&) = delete;
     RawServer& operator=(const RawServer&) = delete;
 
     [[nodiscard]] std::string url(std::string_view path) const;
+    [[nodiscard]] std::uint16_t port() const { return port_; }
     [[nodiscard]] int connections() const { return connections_; }
 
 private:
@@ -64,7 +67,7 @@ private:
 
     Serve serve_;
     int listener_;
-    int port_ = 0;
+    std::uint16_t port_ = 0;
     std::atomic<int> connections_{0};
     std::mutex mutex_;
     std::vector<int> sockets_;          // guarded by mutex_
