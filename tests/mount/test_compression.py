@@ -12,7 +12,6 @@ import time
 import numpy
 import pytest
 from format.container import read_table
-from harness.programs import wait_until
 from harness.simulator import BUCKET, flipped
 
 pytestmark = pytest.mark.sanitized
@@ -49,37 +48,6 @@ def test_the_object_is_what_zstd_decodes(made, mount, simulator, prefix, tmp_pat
     other = mount()
     assert (other / "file").stat().st_size == size
     assert (other / "file").read_bytes() == content
-
-
-@pytest.mark.parametrize("mode", ["wb", "r+b"])
-def test_written_zeros_take_no_room(mount, simulator, prefix, mode):
-    """While others give the processors more to compress than they can."""
-    made = mount("--compress", "auto")
-    (made / "sparse").write_bytes(b"" if mode == "wb" else bytes(MIB))
-    block = numpy.random.default_rng(1).normal(size=MIB // 4).astype("float32").tobytes()
-    enough = threading.Event()
-
-    def keep_busy(number: int) -> None:
-        while not enough.is_set():
-            with open(made / f"busy{number}", "wb", buffering=0) as file:
-                for _ in range(64):
-                    file.write(block)
-
-    others = [threading.Thread(target=keep_busy, args=(number,)) for number in range(6)]
-    for other in others:
-        other.start()
-    # Until frames pass as they are, where the machine is slow enough for that.
-    with contextlib.suppress(AssertionError):
-        wait_until(lambda: any(each["Size"] > 0.99 * 64 * MIB for each in simulator.client().list_objects_v2(
-            Bucket=BUCKET, Prefix=prefix + "busy").get("Contents", [])), "a file that was not compressed", 5)
-    with open(made / "sparse", mode, buffering=0) as file:
-        for place in range(256):
-            file.write(bytes(MIB) if place % 64 else b"data" + bytes(MIB - 4))
-    enough.set()
-    for other in others:
-        other.join()
-    assert (made / "sparse").stat().st_size == 256 * MIB
-    assert len(simulator.stored(prefix + "sparse")) < MIB
 
 
 def test_small_and_excluded_files_are_plain(mount, simulator, prefix):
