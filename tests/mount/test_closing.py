@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+from harness.markers import commit, refuse_to_commit
 from harness.programs import wait_until
 
 from mount.test_half_files import WRITE_AND_WAIT, kill, start, wait_ready
@@ -278,14 +279,29 @@ def test_a_file_that_was_truncated_and_not_written_keeps_its_version_when_its_wr
     assert simulator.content(prefix + name) == OLD
 
 
-def test_a_pointer_file_of_a_killed_writer_is_not_published_and_holds_the_marker_back(mount, simulator, prefix):
-    made = mount()
-    pointer = "latest_checkpointed_iteration.txt"
+@pytest.mark.parametrize("written", [0, 1], ids=["truncated", "written"])
+@pytest.mark.parametrize("pointer", ["latest_checkpointed_iteration.txt", "latest", "notes.txt"])
+def test_a_pointer_file_of_a_killed_writer_is_not_published_and_holds_the_marker_back(mount, simulator, prefix, pointer,
+                                                                                     written):
+    made, other = mount(), mount()
     (made / pointer).write_bytes(b"1000")
-    writer = start(WRITE_AND_WAIT, made / pointer, 1)
+    writer = start(WRITE_AND_WAIT, made / pointer, written)
     wait_ready(writer)
     kill(writer)
     wait_until(lambda: simulator.failed_files(prefix) == [pointer], "the failure to be recorded")
     assert simulator.content(prefix + pointer) == b"1000"
-    with pytest.raises(OSError):
-        (made / ".metadata").write_bytes(b"all is there")
+    for each in (made, other):
+        refuse_to_commit(each.path)
+    (made / pointer).write_bytes(b"2000")
+    commit(other.path)
+
+
+def test_a_log_of_a_killed_writer_that_was_not_written_holds_no_marker_back(mount, simulator, prefix):
+    made = mount()
+    (made / "train.log").write_bytes(OLD)
+    writer = start(WRITE_AND_WAIT, made / "train.log", 0)
+    wait_ready(writer)
+    kill(writer)
+    wait_until(lambda: "its writer was killed" in made.log(), "the version to be given up")
+    commit(made.path)
+    assert simulator.failed_files(prefix) == []

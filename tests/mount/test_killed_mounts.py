@@ -126,16 +126,29 @@ def test_an_upload_without_an_answer_stays_until_its_file_is_recorded(killed):
     refuse_to_commit(killed.other / "step")
 
 
-def test_logs_and_pointers_of_a_killed_mount_are_no_failures(killed):
-    """Their loss makes no checkpoint wrong."""
-    killed.simulator.inject({"op": "UploadPart", "after": 1, "action": "hang"})
-    killed.key = killed.prefix + "step/train.log"
-    killed.kill_while(IN_ORDER.replace("sys.argv[1]", "sys.argv[1].replace('shard', 'train.log')"),
+def kill_while_writing(killed, name: str) -> None:
+    killed.key = f"{killed.prefix}step/{name}"
+    killed.simulator.inject({"op": "UploadPart", "key": killed.key, "after": 1, "action": "hang"})
+    killed.kill_while(IN_ORDER.replace("sys.argv[1]", f"sys.argv[1].replace('shard', '{name}')"),
                       lambda: killed.simulator.uploaded_parts(killed.prefix))
     killed.again()
     wait_until(killed.is_ended, "the upload to be ended")
+
+
+def test_a_log_of_a_killed_mount_is_no_failure(killed):
+    """Its loss makes no checkpoint wrong."""
+    kill_while_writing(killed, "train.log")
     assert os.listdir(killed.other / "step") == []
     assert killed.simulator.failed_files(killed.prefix) == []
+    commit(killed.other / "step")
+
+
+@pytest.mark.parametrize("name", ["latest", "latest_checkpointed_iteration.txt"])
+def test_a_pointer_file_of_a_killed_mount_is_a_failure(killed, name):
+    kill_while_writing(killed, name)
+    assert killed.simulator.failed_files(killed.prefix) == [f"step/{name}"]
+    refuse_to_commit(killed.other / "step")
+    (killed.other / "step" / name).write_bytes(b"step")
     commit(killed.other / "step")
 
 
