@@ -4,9 +4,11 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 
+from harness.markers import commit
 from harness.programs import wait_until
 from harness.simulator import BUCKET
 
@@ -40,11 +42,29 @@ def test_an_upload_whose_answer_was_lost_is_ended(mount, simulator, prefix, faul
 
 
 def test_it_is_ended_before_the_mount(mount, simulator, prefix):
-    made = mount()
-    lose(simulator, prefix + "model.pt", {"action": "performed-but-reply-lost"})
-    (made / "model.pt").write_bytes(os.urandom(40 * MIB))
+    made, committing = mount(), mount()
+    (made / "step").mkdir()
+    lose(simulator, prefix + "step/shard.tmp", {"action": "performed-but-reply-lost"})
+    (made / "step/shard.tmp").write_bytes(os.urandom(40 * MIB))
+    (made / "step/shard.tmp").rename(made / "step/shard")
     assert made.unmount() == 0
     assert simulator.open_uploads(prefix) == []
+    commit(committing / "step")
+
+
+@pytest.mark.parametrize("operation", ["AbortMultipartUpload", "ListMultipartUploads"])
+def test_one_that_a_mount_could_not_end_before_it_ended_holds_no_marker_back(mount, simulator, prefix, operation):
+    saving, committing = mount(), mount()
+    (saving / "step").mkdir()
+    lose(simulator, prefix + "step/shard", {"action": "performed-but-reply-lost"})
+    (saving / "step/shard").write_bytes(os.urandom(40 * MIB))
+    simulator.inject({"op": operation, "action": "access-denied"})
+    assert saving.unmount() == 0
+    simulator.clear_faults()
+    assert simulator.open_uploads(prefix) == [prefix + "step/shard"] * 3
+    begun = time.monotonic()
+    commit(committing / "step")
+    assert time.monotonic() - begun < 5, "what is not in the way is not waited for"
 
 
 def test_one_of_a_killed_mount_is_ended_by_the_next(mount, simulator, prefix, tmp_path):
