@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable
 
 import pytest
+from harness.markers import commit
 from harness.mounts import Mount
 from harness.programs import CKPTFS, wait_until
 from harness.simulator import ACCESS_KEY, BUCKET, SECRET_KEY, Simulator
 
 MIB = 1 << 20
 SMALL = b"s" * 1000
-LARGE = os.urandom(MIB) * 40
+LARGE = os.urandom(MIB) * 20
 
 
 def append(file: pathlib.Path) -> None:
@@ -34,6 +35,19 @@ def remove_all(directory: pathlib.Path) -> None:
     directory.rmdir()
 
 
+def begin_anew(file: pathlib.Path) -> None:
+    """The upload of what was written first is ended."""
+    with file.open("wb", buffering=0) as stream:
+        stream.write(LARGE)
+        stream.truncate(0)
+        stream.seek(0)
+        stream.write(SMALL)
+
+
+def requests_of(simulator: Simulator, operation: str) -> int:
+    return simulator.counters()["operations"].get(operation, {"requests": 0})["requests"]
+
+
 # Name, operation that is refused, what the program does.
 OPERATIONS: list[tuple[str, str, Callable[[pathlib.Path], object]]] = [
     ("save", "PutObject", lambda place: (place / "new").write_bytes(SMALL)),
@@ -42,7 +56,9 @@ OPERATIONS: list[tuple[str, str, Callable[[pathlib.Path], object]]] = [
     ("part", "UploadPart", lambda place: (place / "new").write_bytes(LARGE)),
     ("complete", "CompleteMultipartUpload", lambda place: (place / "new").write_bytes(LARGE)),
     ("replace", "UploadPart", lambda place: save_anew(place / "large")),
+    ("probe", "UploadPartCopy", lambda place: append(place / "large")),
     ("append", "UploadPartCopy", lambda place: append(place / "large")),
+    ("abort", "AbortMultipartUpload", lambda place: begin_anew(place / "new")),
     ("read", "GetObject", lambda place: (place / "small").read_bytes()),
     ("stat", "HeadObject", lambda place: (place / "small").stat()),
     ("stat of an empty file", "HeadObject", lambda place: (place / "empty").stat()),
@@ -50,22 +66,63 @@ OPERATIONS: list[tuple[str, str, Callable[[pathlib.Path], object]]] = [
     ("copy", "CopyObject", lambda place: (place / "small").rename(place / "other")),
     ("rename", "DeleteObject", lambda place: (place / "small").rename(place / "other")),
     ("unlink", "DeleteObject*", lambda place: (place / "small").unlink()),
-    ("rm", "DeleteObject*", lambda place: remove_all(place / "many"))]
+    ("rm", "DeleteObject*", lambda place: remove_all(place / "many")),
+    ("a marker", "ListMultipartUploads", commit)]
+# What sends or changes frames.
+WITH_FRAMES = ["begin", "part", "complete", "replace", "probe", "append", "abort"]
+OF_THE_BUCKET = ["ListObjectsV2", "DeleteObject*", "ListMultipartUploads"]
 
 
-@pytest.mark.parametrize("operation, act", [each[1:] for each in OPERATIONS], ids=[each[0] for each in OPERATIONS])
-def test_one_refusal_of_each_operation_is_outlived(mount, simulator, prefix, operation, act):
+@pytest.mark.parametrize("compress, name, operation, act", [
+    pytest.param(compress, *each, id=f"{each[0]}-{compress}") for each in OPERATIONS
+    for compress in (["none", "auto"] if each[0] in WITH_FRAMES else ["none"])])
+def test_one_refusal_of_each_operation_is_outlived(mount, simulator, prefix, compress, name, operation, act):
     simulator.put(prefix + "empty", b"")
     simulator.put(prefix + "small", SMALL)
-    simulator.put(prefix + "large", LARGE)
-    for number in range(20):
+    for number in range(20 if name == "rm" else 0):
         simulator.put(f"{prefix}many/{number}", SMALL)
-    made = mount("--compress", "none")
-    simulator.inject({"op": operation, "key": prefix + "*" if operation not in ("ListObjectsV2", "DeleteObject*") else "*",
-                      "times": 1, "action": "expired-token"})
+    if name in WITH_FRAMES:
+        (mount("--compress", compress) / "large").write_bytes(LARGE)
+    made = mount("--compress", compress)
+    simulator.inject({"op": operation, "key": "*" if operation in OF_THE_BUCKET else prefix + "*", "action": "expired-token",
+                      # The first finds out whether parts can be copied.
+                      "nth": 2 if name == "append" else 1})
     act(made.path)
+    # The end of an upload is not waited for.
+    wait_until(lambda: simulator.fault_hits() == 1, "the operation to be refused once")
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "the uploads to be ended")
+    if name in WITH_FRAMES:
+        assert simulator.content(prefix + "large") == (LARGE + SMALL if operation == "UploadPartCopy" else LARGE)
+    assert "expired" not in made.log()
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3], ids=["first probe", "second probe", "batch"])
+def test_one_refusal_of_a_batch_is_outlived(mount, simulator, prefix, refused):
+    """Two requests find out whether the store honours conditions."""
+    for number in range(20):
+        simulator.put(f"{prefix}first/{number}", SMALL)
+        simulator.put(f"{prefix}second/{number}", SMALL)
+    made = mount()
+    simulator.inject({"op": "DeleteObjects", "nth": refused, "action": "expired-token"})
+    remove_all(made / "first")
+    wait_until(lambda: requests_of(simulator, "DeleteObjects") >= 2 and simulator.keys(prefix + ".ckptfs/") == [],
+               "the probes to end")
+    remove_all(made / "second")
     assert simulator.fault_hits() == 1
-    assert simulator.open_uploads(prefix) == []
+    assert requests_of(simulator, "DeleteObjects") >= 4
+    assert simulator.keys(prefix) == []
+    assert "expired" not in made.log()
+
+
+# The end of the object and its frames, in as many requests.
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_one_refusal_of_each_request_of_a_read_is_outlived(mount, simulator, prefix, nth):
+    (mount("--compress", "auto") / "large").write_bytes(LARGE)
+    made = mount("--compress", "auto")
+    simulator.inject({"op": "GetObject", "key": prefix + "large", "nth": nth, "action": "expired-token"})
+    assert (made / "large").read_bytes() == LARGE
+    assert simulator.fault_hits() == 1
+    assert "expired" not in made.log()
 
 
 def test_an_empty_file_is_looked_at_while_front_ends_refuse_in_turn(mount, simulator, prefix):
