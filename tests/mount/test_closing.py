@@ -11,7 +11,7 @@ import pytest
 from harness.markers import commit, refuse_to_commit
 from harness.programs import wait_until
 
-from mount.test_half_files import WRITE_AND_WAIT, kill, start, wait_ready
+from mount.test_half_files import WRITE_AND_WAIT, kill, process_is_gone, start, wait_ready
 
 pytestmark = pytest.mark.sanitized
 
@@ -49,6 +49,54 @@ def test_a_bystander_that_closes_does_not_publish_a_killed_writers_half(mount, s
     wait_until(lambda: "its writer was killed" in made.log(), "the version to be given up")
     assert simulator.content(prefix + "file") == OLD
     wait_until(lambda: (made / "file").read_bytes() == OLD, "the name to show it again")
+
+
+# Half of it can be compressed. Some parts have left by then, and others have not.
+WRITE_MUCH = """
+    import os, sys
+    file = open(sys.argv[1], sys.argv[2], buffering=0)
+    for _ in range(24):
+        file.write(b"half" * (1 << 17) + os.urandom(1 << 19))
+    if sys.argv[3] == "child" and os.fork() == 0:
+        print(os.getpid(), flush=True)
+        sys.stdin.read()
+        file.close()
+        sys.exit()
+    if sys.argv[3] != "child":
+        print(os.getpid(), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("compress", ["auto", "none"])
+@pytest.mark.parametrize("way, holder", [("r+b", "bystander"), ("r+b", "mapping"), ("r+b", "child"),
+                                         ("wb", "bystander"), ("wb", "child")])
+def test_a_large_half_of_a_killed_writer_is_not_published_by_who_holds_it(mount, simulator, prefix, compress, way,
+                                                                          holder):
+    made = mount("--compress", compress)
+    old = OLD * MIB
+    (made / "file").write_bytes(old)
+    writer = start(WRITE_MUCH, made / "file", way, holder)
+    holding = int(writer.stdout.readline())
+    bystander = os.open(made / "file", os.O_RDWR) if holder != "child" else None
+    mapping = mmap.mmap(bystander, MIB) if holder == "mapping" else None
+    if mapping is not None:
+        os.close(bystander)
+    assert (made / "file").stat().st_size >= 24 * MIB
+    kill(writer)
+    if holder == "child":
+        # It closes the file, and ends by itself.
+        writer.stdin.close()
+        wait_until(lambda: process_is_gone(holding), "the child to end")
+    elif mapping is not None:
+        mapping.close()
+    else:
+        os.close(bystander)
+    wait_until(lambda: "its writer was killed" in made.log(), "the version to be given up")
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "its upload to be ended")
+    assert simulator.content(prefix + "file") == old
+    wait_until(lambda: (made / "file").read_bytes() == old, "the name to show it again")
+    assert simulator.keys(prefix) == [prefix + "file"]
 
 
 # mmap.mmap() keeps a descriptor.
