@@ -39,8 +39,9 @@ struct HttpRequest {
     // Receives the body of a 2xx response as it arrives; returning false ends the request with ECANCELED. Without it,
     // and for every other status, the body is collected in HttpResponse::body.
     std::function<bool(ByteSpan)> on_body;
-    // A collected body larger than this is an error (EMSGSIZE): S3's lists and errors are well below it.
-    std::size_t max_collected_body = std::size_t{16} << 20;
+    // A collected body of a success that is larger than this is an error (EMSGSIZE). Of others the first bytes are
+    // collected: 64 KiB at most.
+    std::size_t max_collected_body = std::size_t{1} << 20;
     // Time without one byte moved in either direction, from the moment the request leaves the transport's queue.
     // Not a limit on the whole request.
     std::chrono::milliseconds stall_timeout{20'000};
@@ -89,9 +90,10 @@ public:
 
     virtual ~HttpTransport() = default;
     // The Result holds an Error only where no complete response arrived: ETIMEDOUT (stall, or an answer
-    // without end), ECONNREFUSED, EHOSTUNREACH (name or route), ECONNRESET (reset, truncated body), ECONNABORTED (it
-    // crawled), EPROTO (TLS: message says which check failed), ECANCELED. Error::outcome_unknown is set as soon as any
-    // byte of the request may have left.
+    // without end), EMSGSIZE and ENOBUFS (a body that is, or all of which are, too large to be collected),
+    // ECONNREFUSED, EHOSTUNREACH (name or route), ECONNRESET (reset, truncated body), ECONNABORTED (it crawled), EPROTO
+    // (TLS: message says which check failed), ECANCELED. Error::outcome_unknown is set as soon as any byte of the
+    // request may have left.
     virtual Id send(HttpRequest request, Done done) = 0;
     virtual void cancel(Id id) = 0;
     [[nodiscard]] virtual HttpStatistics statistics() const = 0;

@@ -252,7 +252,7 @@ void CurlLoop::start(std::unique_ptr<Transfer> transfer) {
     Status status = easy ? Status{} : failure(ENOMEM, "no memory for an HTTP handle");
     const SteadyTime now = steady_now();
     if (status) {
-        status = transfer->start(std::move(easy), options_, counters_, now);
+        status = transfer->start(std::move(easy), options_, counters_, known_.bodies, now);
     }
     if (status) {
         status = transfer->connect_to(known_.addresses.instead_of_lookup(transfer->authority(), now));

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "ckptfs/status.h"
+#include "http/collected_body.h"
 #include "http/curl_handles.h"
 #include "http/curl_transport.h"
 #include "http/known_addresses.h"
@@ -28,13 +30,16 @@
 
 namespace ckptfs {
 
-// What all loops of a transport have seen.
+// What all loops of a transport have seen, and share.
 struct SharedKnowledge {
+    explicit SharedKnowledge(std::size_t most_collected) : bodies(most_collected) {}
+
     Mutex mutex;
     RateJudge up GUARDED_BY(mutex);
     RateJudge down GUARDED_BY(mutex);
 
     KnownAddresses addresses;
+    CollectedBodies bodies;
 };
 
 class CurlLoop {

@@ -91,7 +91,7 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlTransportOp
     const int threads = std::max(1, options.threads);
     const int light = std::clamp(options.light_connections, 0, std::max(0, options.max_connections - 1));
     const int connections = std::max(1, (options.max_connections - light + threads - 1) / threads);
-    auto known = std::make_unique<SharedKnowledge>();
+    auto known = std::make_unique<SharedKnowledge>(options.max_collected);
     std::vector<std::unique_ptr<CurlLoop>> loops;
     for (int i = 0; i < threads + (light > 0 ? 1 : 0); ++i) {
         auto loop = CurlLoop::create(options, i < threads ? connections : light, *known);

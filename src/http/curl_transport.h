@@ -26,6 +26,8 @@ struct CurlTransportOptions {
     // processor's caches; bench/s3_client measures it.
     std::size_t send_buffer = std::size_t{256} << 10;
     std::size_t receive_buffer = std::size_t{256} << 10;
+    // Of bodies, all together: collected_body.h.
+    std::size_t max_collected = std::size_t{64} << 20;
     // What a body moved in this time is compared with others: shorter, and pauses count as crawling.
     Milliseconds crawl_window{4'000};
 };

@@ -82,9 +82,11 @@ bool is_loopback(std::string_view authority) {
 Transfer::Transfer(HttpTransport::Id id, HttpRequest request, HttpTransport::Done done)
     : id_(id), request_(std::move(request)), authority_(url_authority(request_.url)), done_(std::move(done)) {}
 
-Status Transfer::start(CurlEasy easy, const CurlTransportOptions& options, TransferCounters& counters, SteadyTime now) {
+Status Transfer::start(CurlEasy easy, const CurlTransportOptions& options, TransferCounters& counters,
+                       CollectedBodies& bodies, SteadyTime now) {
     easy_ = std::move(easy);
     counters_ = &counters;
+    collected_.begin(bodies);
     last_progress_ = now;
     started_ = now;
     if (Status status = set_connection_options(options); !status) {
@@ -330,16 +332,11 @@ void Transfer::complete(CURLcode code) {
         fail(std::move(error));
         return;
     }
-    if (body_too_large_) {
-        Error error;
-        error.errno_value = EMSGSIZE;
-        error.http_status = response_.status;
-        error.outcome_unknown = true;
-        error.message = format("{}: the response is larger than {} bytes", authority_, request_.max_collected_body);
-        fail(std::move(error));
+    if (auto error = collected_.unusable(authority_, response_.status)) {
+        fail(std::move(*error));
         return;
     }
-    if (code != CURLE_OK) {
+    if (code != CURLE_OK && !collected_.was_cut()) {
         long os_errno = 0;
         curl_easy_getinfo(easy_.get(), CURLINFO_OS_ERRNO, &os_errno);
         FailedTransfer failed{code, os_errno, detail_.data(), authority_, request_started()};
@@ -350,7 +347,7 @@ void Transfer::complete(CURLcode code) {
         fail(transfer_error(failed));
         return;
     }
-    succeeded_ = true;
+    succeeded_ = code == CURLE_OK;
     std::exchange(done_, nullptr)(std::move(response_));
 }
 
@@ -399,7 +396,7 @@ std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count,
     auto* transfer = static_cast<Transfer*>(self);
     const std::size_t length = size * count;
     transfer->header_bytes_ += static_cast<std::int64_t>(length);
-    return transfer->take_header_line({data, length}) ? length : 0;
+    return transfer->collected_.take_head(length) && transfer->take_header_line({data, length}) ? length : 0;
 }
 
 bool Transfer::take_header_line(std::string_view line) {
@@ -446,12 +443,7 @@ bool Transfer::take_body(ByteSpan bytes) {
         refused_by_receiver_ = !request_.on_body(bytes);
         return !refused_by_receiver_;
     }
-    if (bytes.size() > request_.max_collected_body - response_.body.size()) {
-        body_too_large_ = true;
-        return false;
-    }
-    response_.body.append(as_text(bytes));
-    return true;
+    return collected_.take(response_, bytes, request_.max_collected_body);
 }
 
 std::size_t Transfer::on_read(char* target, std::size_t size, std::size_t count, void* self) {

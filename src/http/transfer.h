@@ -17,6 +17,7 @@
 
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
+#include "http/collected_body.h"
 #include "http/curl_handles.h"
 #include "http/curl_transport.h"
 #include "http/known_addresses.h"
@@ -42,7 +43,8 @@ public:
     [[nodiscard]] const std::string& authority() const { return authority_; }
 
     // Takes a handle and sets every option on it; an option that libcurl refuses is an Error.
-    Status start(CurlEasy easy, const CurlTransportOptions& options, TransferCounters& counters, SteadyTime now);
+    Status start(CurlEasy easy, const CurlTransportOptions& options, TransferCounters& counters,
+                 CollectedBodies& bodies, SteadyTime now);
     // A new connection goes to one of these; empty: its host is looked up. After start().
     Status connect_to(const std::vector<std::string>& addresses);
     // Gives the handle back for the next transfer.
@@ -76,7 +78,7 @@ public:
     void tell_addresses(CURLcode code, KnownAddresses& known, SteadyTime now) const;
     // It has a connection, and may have been sent.
     [[nodiscard]] bool request_started() const;
-    // Has had an answer, whatever its status.
+    // Has had a whole answer, whatever its status.
     [[nodiscard]] bool succeeded() const { return succeeded_; }
 
 private:
@@ -113,9 +115,9 @@ private:
     TransferCounters* counters_ = nullptr;
 
     HttpResponse response_;
+    CollectedBody collected_;
     bool head_complete_ = false;
     bool refused_by_receiver_ = false;
-    bool body_too_large_ = false;
     int times_sent_ = 0;
     // libcurl was about to send it again: the connection ended without an answer.
     bool was_repeated_ = false;

@@ -224,4 +224,14 @@ S3Request list_parts_request(const UploadId& upload, int part_number_marker) {
     return request;
 }
 
+std::size_t largest_answer(const S3Request& request) {
+    constexpr std::size_t kPage = std::size_t{16} << 20;
+    // Less than 1 KiB, but for the blanks that a store sends while it works at a Complete or a copy.
+    constexpr std::size_t kOther = std::size_t{1} << 20;
+    if (request.method == "HEAD") {
+        return 0;
+    }
+    return request.operation.starts_with("List") || request.operation == "DeleteObjects" ? kPage : kOther;
+}
+
 }  // namespace ckptfs::s3

@@ -4,6 +4,7 @@
 // What is missing here is added when an attempt is signed: host, date, payload hash, authorization.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -53,5 +54,9 @@ struct RequestDefaults {
 [[nodiscard]] S3Request list_uploads_request(const std::string& prefix, const std::string& key_marker,
                                              const std::string& upload_id_marker);
 [[nodiscard]] S3Request list_parts_request(const UploadId& upload, int part_number_marker);
+
+// How much of a success is collected for it at most. A page of a list has 1,000 names, of uploads 10,000 on some
+// stores: 16 MiB are enough for names of 1,024 bytes, each of them escaped by six.
+[[nodiscard]] std::size_t largest_answer(const S3Request& request);
 
 }  // namespace ckptfs::s3

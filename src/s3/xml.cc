@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/xml.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -27,12 +28,29 @@ Failure malformed(std::string_view what) {
     return Failure(std::move(error));
 }
 
+// What an answer may be made of: some 16 MiB as it comes, and 128 bytes for each of these, which is 32 MiB. A page of
+// 10,000 uploads, the longest there is, has 20 tags for each.
+constexpr std::size_t kMostMarks = std::size_t{256} << 10;
+
+// Begins of tags and of values of attributes, each of which may become two nodes at most: an element and its text.
+std::size_t marks_in(std::string_view body) {
+    std::size_t marks = 0;
+    for (std::size_t at = body.find_first_of("<="); at < body.size(); at = body.find_first_of("<=", at + 1)) {
+        const std::size_t next = body[at] == '<' ? at : body.find_first_not_of(" \t\r\n", at + 1);
+        marks += next < body.size() && (body[next] == '<' || body[next] == '"' || body[next] == '\'') ? 1 : 0;
+    }
+    return marks;
+}
+
 // Prefixes of XML names are not S3's: elements are compared as they are written.
 class Document {
 public:
     // Whole text of elements matters: keys may begin or end with blanks, or be nothing else.
     explicit Document(std::string_view body) {
-        parsed_ = document_.load_buffer(body.data(), body.size(), pugi::parse_default | pugi::parse_ws_pcdata_single);
+        if (marks_in(body) <= kMostMarks) {
+            parsed_ =
+                document_.load_buffer(body.data(), body.size(), pugi::parse_default | pugi::parse_ws_pcdata_single);
+        }
     }
 
     [[nodiscard]] bool well_formed() const { return static_cast<bool>(parsed_); }

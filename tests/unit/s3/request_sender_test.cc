@@ -114,6 +114,7 @@ TEST_F(Outage, OnlyAnAnswerThatIsHandedOnAsItComesMayTakeAnyTime) {
     ASSERT_EQ(asked.size(), 2U);
     EXPECT_EQ(asked[0].answer_timeout, std::chrono::minutes(15));
     EXPECT_EQ(asked[1].answer_timeout, Milliseconds(0));
+    EXPECT_EQ(asked[0].max_collected_body, largest_answer(head_request("k")));
 }
 
 // It has no bytes to encode, and a program waits for it: it does not queue behind the frames of others.

@@ -75,5 +75,19 @@ TEST(Requests, WhoeverPaysSaysSoWithEveryRequest) {
                 Not(Contains(Key("x-amz-request-payer"))));
 }
 
+TEST(Requests, OnlyListsMayHaveLargeAnswers) {
+    constexpr std::size_t kMiB = std::size_t{1} << 20;
+    for (const S3Request& list :
+         {list_request({}), list_uploads_request("", "", ""), list_parts_request({}, 0), delete_many_request({})}) {
+        EXPECT_EQ(largest_answer(list), 16 * kMiB) << list.operation;
+    }
+    for (const S3Request& other : {put_request({}, {}), copy_request({}, {}), create_upload_request({}, {}),
+                                   upload_part_request({}, {}), upload_part_copy_request({}, {}), complete_request({}),
+                                   abort_request({}), delete_request({"k", ""}), get_request("k")}) {
+        EXPECT_EQ(largest_answer(other), kMiB) << other.operation;
+    }
+    EXPECT_EQ(largest_answer(head_request("k")), 0U);
+}
+
 }  // namespace
 }  // namespace ckptfs::s3

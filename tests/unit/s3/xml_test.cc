@@ -54,6 +54,32 @@ TEST(ListResult, KeysAreTakenAsTheyAreOtherwise) {
     EXPECT_EQ(list->next_continuation_token, "");
 }
 
+// Two nodes of 64 bytes each for five bytes, or one of 40.
+TEST(ListResult, AnswersThatWouldTakeMuchMemoryAreErrors) {
+    const auto answer = [](std::size_t times, const std::string& what) {
+        std::string body = "<ListBucketResult>";
+        for (std::size_t i = 0; i < times; ++i) {
+            body += what;
+        }
+        return parse_list_result(body + "</ListBucketResult>").has_value();
+    };
+    for (const char* tags : {"<a/>x", "<a b= '' c=\"\">x</a>"}) {
+        EXPECT_TRUE(answer(1000, tags));
+        EXPECT_FALSE(answer(300'000, tags));
+    }
+    // Names are no marks.
+    EXPECT_TRUE(answer(1000, "<Contents><Key>" + std::string(1024, '=') + "</Key><Size>1</Size></Contents>"));
+    // A page as large as any.
+    std::string page = "<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>";
+    for (int upload = 0; upload < 10'000; ++upload) {
+        page +=
+            "<Upload><Key>k</Key><UploadId>1</UploadId><Initiator><ID>a</ID><DisplayName>b</DisplayName></Initiator>"
+            "<Owner><ID>a</ID><DisplayName>b</DisplayName></Owner><StorageClass>STANDARD</StorageClass>"
+            "<Initiated>2009-10-12T17:50:30.000Z</Initiated></Upload>";
+    }
+    EXPECT_TRUE(parse_upload_page(page + "</ListMultipartUploadsResult>"));
+}
+
 TEST(ListResult, HostileAnswersAreErrors) {
     for (const char* body :
          {"", "<", "<Error/>", "<ListBucketResult>", "<ListBucketResult><Contents/></ListBucketResult>",

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies of answers that are collected: lists, errors, and what else is read as a whole.
+//
+// They are outside the budget for file data. So each has a bound, and so have all of a transport together, whatever a
+// store answers to as many requests as there may be: 64 MiB, where lists of 1,000 names usually take 0.3 MiB each.
+//
+// Headers do not count among them; 192 connections may have 48 MiB.
+//
+// Ownership: a CollectedBody belongs to one transfer, and counts until that is gone: until its answer has been read.
+// Threads: CollectedBodies may be used by any; a CollectedBody by the thread of its transfer.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/http.h"
+#include "ckptfs/status.h"
+
+namespace ckptfs {
+
+class CollectedBodies {
+public:
+    explicit CollectedBodies(std::size_t most) : most_(most) {}
+
+    // False, and nothing is taken, where there is no room.
+    [[nodiscard]] bool take(std::size_t bytes);
+    void give_back(std::size_t bytes) { taken_ -= bytes; }
+
+private:
+    const std::size_t most_;
+    std::atomic<std::size_t> taken_{0};
+};
+
+class CollectedBody {
+public:
+    // The status and the first words of an error tell all that is looked at. What comes behind is left away.
+    static constexpr std::size_t kMostOfAnError = std::size_t{64} << 10;
+
+    CollectedBody() = default;
+    ~CollectedBody();
+    CollectedBody(const CollectedBody&) = delete;
+    CollectedBody& operator=(const CollectedBody&) = delete;
+
+    // Amazon S3 sends 8 KiB of headers at most.
+    static constexpr std::size_t kMostOfAHead = std::size_t{256} << 10;
+
+    void begin(CollectedBodies& all) { all_ = &all; }
+    // Of headers, of which there may be several lots. False where the transfer is to end.
+    [[nodiscard]] bool take_head(std::size_t bytes);
+    // Appends to the body of `response`, of which `most` may be collected where it is a success. False where the
+    // transfer is to end.
+    [[nodiscard]] bool take(HttpResponse& response, ByteSpan bytes, std::size_t most);
+    // The rest of an error was left away.
+    [[nodiscard]] bool was_cut() const { return end_ == End::kCut; }
+    // Why it is of no use.
+    [[nodiscard]] std::optional<Error> unusable(const std::string& authority, int status) const;
+
+private:
+    enum class End : std::uint8_t { kNone, kCut, kTooLarge, kNoRoom };
+
+    CollectedBodies* all_ = nullptr;
+    std::size_t taken_ = 0;
+    std::size_t head_ = 0;
+    End end_ = End::kNone;
+    // That was exceeded.
+    std::size_t limit_ = 0;
+};
+
+}  // namespace ckptfs
