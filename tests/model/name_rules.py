@@ -16,6 +16,9 @@ class NameRules(Rules):
                 (step["mount"], step["path"]) in self.places(call) for call in self.calls.values())):
             # Of versions behind one inode any may answer what it asks before it maps.
             return False
+        if step.get("mapped") and step["size"] > 4096 and step["path"].endswith((*KEPT, *PERHAPS_KEPT)):
+            # What grows is published between two of its pages.
+            return False
         if step["flags"] in ("w", "w+"):
             renamed = any(step["path"] in call.touched and call.step["do"] in ("rename", "rename_tree")
                           for call in self.calls.values())

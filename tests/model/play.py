@@ -25,6 +25,10 @@ NEEDS = {**dict.fromkeys(("write", "pwrite", "dup", "fork", "exec"), set()),
          **dict.fromkeys(("save", "fsync", "close"), PUT)}
 
 
+# Requests of a directory's rename that wait for the one before, there and back.
+STEPS_OF_A_RENAME = 24
+
+
 class Player(MountSteps):
     """One run of one history on mounts of their own."""
 
@@ -105,11 +109,15 @@ class Player(MountSteps):
 
     def longest(self, step: dict) -> float:
         """How long any call may take. Some make or remove names one after another, with three requests each."""
-        one_by_one = 3 * len(self.model.below(step["path"])) if step["do"] in ("remove_tree", "remove_files") \
-            else 3 * step.get("count", 0)
+        if step["do"] in ("remove_tree", "remove_files"):
+            in_a_row = 3 * len(self.model.below(step["path"]))
+        elif step["do"] == "rename_tree":
+            in_a_row = STEPS_OF_A_RENAME
+        else:
+            in_a_row = 3 * step.get("count", 0)
         # The kernel looks the names of a directory up one at a time, and what hangs holds each for as long as it is asked.
         behind_others = 2 * RETRY_FOR * len(self.model.agents) if self.lookups_hung else 0
-        return SLOW + 3 * RETRY_FOR + one_by_one * self.slowest + behind_others
+        return SLOW + 3 * RETRY_FOR + in_a_row * self.slowest + behind_others
 
     def request(self, step: dict) -> dict:
         keep = {"open": ("flags", "slot", "syncs"), "save": ("flags", "tag", "size", "mapped"), "write": ("slot", "tag", "at", "size"),

@@ -108,6 +108,10 @@ class Model(MarkerRules):
             self.renamed_at = time.monotonic()
             for path, outcome in outcomes.items():
                 outcome.certain = True
+            for path in self.below(step["path"]):
+                if (file := self.live(mount, path)) is not None and path not in removed:
+                    # All of it is saved, and another mount has removed it since: its name goes with the directory.
+                    file.doubtful = True
         for path in call.touched:
             if path not in removed and ABSENT not in self.names[path].before and result["ok"] and \
                     not self.names[path].mixed and found.get(path) is not ABSENT:
