@@ -24,11 +24,6 @@ def made(mount, request):
     return mount("--direct-io", request.param)
 
 
-@pytest.fixture
-def cached(mount):
-    return mount("--direct-io", "never", "--metadata-ttl", "100ms")
-
-
 def replace_in_place(path, content, how="write"):
     with open(path, "r+b", buffering=0) as file:
         if how == "mmap":
@@ -265,38 +260,75 @@ def test_what_was_not_read_before_is_read_while_the_file_grows(mount, simulator,
         assert os.pread(reader.fileno(), 4096, 24 * MIB) == b"more"
 
 
-def test_a_follower_polls_while_lines_are_added(cached, simulator):
+def mapped_bytes(file, size):
+    with mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ) as mapped:
+        return mapped[:]
+
+
+@pytest.mark.parametrize("size", [6000, 40 * KIB, 3 * MIB + 7])
+@pytest.mark.parametrize("kept_open", [False, True])
+def test_a_mapping_of_a_file_that_grows_shows_what_was_appended(made, size, kept_open):
+    """Its last page is in memory before that, filled up with zeros."""
+    content = os.urandom(size)
+    (made / "log").write_bytes(content)
+    with open(made / "log", "rb", buffering=0) as reader, \
+            mmap.mmap(reader.fileno(), 0, prot=mmap.PROT_READ) as first:
+        assert first[:] == content
+        log = open(made / "log", "ab", buffering=0)
+        for _ in range(4):
+            log = open(made / "log", "ab", buffering=0) if log.closed else log
+            more = os.urandom(3000)
+            log.write(more)
+            assert mapped_bytes(reader, len(content)) == content
+            os.fsync(log.fileno()) if kept_open else log.close()
+            content += more
+            wait_until(lambda: os.fstat(reader.fileno()).st_size == len(content), "the size to be told")
+            assert mapped_bytes(reader, len(content)) == content
+            assert first[:] == content[:size]
+        log.close()
+
+
+POLL = """
+import mmap, os, sys
+how, last = sys.argv[2], int(sys.argv[3])
+with open(sys.argv[1], "rb", buffering=0) as file:
+    print("ready", flush=True)
+    got = 0
+    while got < last:
+        seen = file.read(1 << 16)
+        got += len(seen)
+        if how == "map":
+            with mmap.mmap(file.fileno(), got, prot=mmap.PROT_READ) as mapped:
+                seen += mapped[:]
+        else:
+            seen += os.pread(file.fileno(), 4096, max(got - 100, 0))
+        if seen.strip(b"x"):
+            sys.exit(f"{seen.strip(b'x')[:100]} before {got}")
+    print(got)
+"""
+
+
+# Where the page cache is bypassed, read(2) returns what the kernel does not know the file to hold yet.
+@pytest.mark.parametrize("direct_io, how", [("never", "read"), ("auto", "read"), ("always", "read"), ("never", "map"),
+                                            ("auto", "map")])
+def test_a_follower_polls_while_lines_are_added(mount, simulator, direct_io, how):
     """Polled all the time, by a reader that also looks at the end once more: no zero, no hole, nothing twice."""
+    made = mount("--direct-io", direct_io, "--metadata-ttl", "100ms")
     simulator.inject({"op": "PutObject", "action": "slow", "ms": 20})
-    (cached / "log").write_bytes(b"x" * 1000)
-    total = [1000]
-    stop = threading.Event()
-    wrong = []
-
-    def follow():
-        got = 0
-        with open(cached / "log", "rb", buffering=0) as file:
-            while not wrong and not (stop.is_set() and got == total[0]):
-                piece = file.read(1 << 16)
-                if piece.strip(b"x"):
-                    wrong.append(piece)
-                got += len(piece)
-                tail = os.pread(file.fileno(), 4096, max(got - 100, 0))
-                if tail.strip(b"x"):
-                    wrong.append(tail)
-
-    follower = threading.Thread(target=follow)
-    follower.start()
-    try:
-        for number in range(30):
-            with open(cached / "log", "ab", buffering=0) as log:
-                log.write(b"x" * (1 + 191 * number))
-                total[0] += 1 + 191 * number
-    finally:
-        stop.set()
-        follower.join(60)
-    assert not wrong
-    assert not follower.is_alive()
+    (made / "log").write_bytes(b"x" * 1000)
+    more = [1 + 191 * number for number in range(30)]
+    last = 1000 + sum(more)
+    with subprocess.Popen([sys.executable, "-c", POLL, made / "log", how, str(last)], stdout=subprocess.PIPE,
+                          text=True) as follower:
+        try:
+            assert follower.stdout.readline() == "ready\n"
+            for size in more:
+                with open(made / "log", "ab", buffering=0) as log:
+                    log.write(b"x" * size)
+            assert follower.wait(60) == 0
+            assert int(follower.stdout.read()) == last
+        finally:
+            follower.kill()
 
 
 def test_a_writer_never_fails_because_others_read(made, simulator, prefix):
