@@ -34,6 +34,12 @@ def made(mount):
     return mount("--compress", "zstd")
 
 
+@pytest.fixture(params=["zstd", "auto"])
+def either(mount, request):
+    """With auto, what this module writes is coded by zstd, too, and what does not shrink is stored as it is."""
+    return mount("--compress", request.param)
+
+
 @pytest.mark.parametrize("size", [MIB, MIB + 1, 3 * MIB, 8 * MIB, 30 * MIB + 17])
 def test_the_object_is_what_zstd_decodes(made, mount, simulator, prefix, tmp_path, size):
     content = mixed(size)
@@ -213,10 +219,10 @@ def test_without_compression_a_file_stays_compressed_where_frames_are_kept(mount
     assert ("ckptfs-format" in metadata) == (kept and mode != "wb")
 
 
-def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
+def test_damage_is_an_error_that_names_the_file(either, mount, simulator, prefix):
     content = mixed(4 * MIB)
     for name in ("frame", "table", "footer", "cut"):
-        (made / name).write_bytes(content)
+        (either / name).write_bytes(content)
     entries = read_table(simulator.stored(prefix + "frame"))
     simulator.damage(prefix + "frame", flipped(entries[0][0] + 300))
     simulator.damage(prefix + "table", flipped(-9 - 12 * len(entries) + 1))
@@ -241,9 +247,9 @@ def test_damage_is_an_error_that_names_the_file(made, mount, simulator, prefix):
 
 @pytest.mark.parametrize("kept", [300_000, -1])
 @pytest.mark.parametrize("name", ["file", "train.log"])
-def test_what_is_damaged_is_not_gone_on_with(made, mount, simulator, prefix, name, kept):
+def test_what_is_damaged_is_not_gone_on_with(either, mount, simulator, prefix, name, kept):
     """By its size alone it would be plain: its frames would become the file."""
-    (made / name).write_bytes(mixed(9 * MIB))
+    (either / name).write_bytes(mixed(9 * MIB))
     key = prefix + name
     cut = simulator.stored(key)[:kept]
     described = simulator.client().head_object(Bucket=BUCKET, Key=key)["Metadata"]
@@ -259,10 +265,10 @@ def test_what_is_damaged_is_not_gone_on_with(made, mount, simulator, prefix, nam
 
 # In the footer, and in the last frame's checksum and sizes.
 @pytest.mark.parametrize("back", [1, 6, 9 + 2, 9 + 6, 9 + 12])
-def test_an_end_that_came_damaged_is_asked_for_once_more(made, mount, simulator, prefix, back):
+def test_an_end_that_came_damaged_is_asked_for_once_more(either, mount, simulator, prefix, back):
     """One bit, on its way down: in what the reader begins with, and in what an appender begins with."""
     content = mixed(3 * MIB)
-    (made / "file").write_bytes(content)
+    (either / "file").write_bytes(content)
     stored = len(simulator.stored(prefix + "file"))
 
     def flip(asked: int) -> dict:
@@ -285,10 +291,10 @@ def test_an_end_that_came_damaged_is_asked_for_once_more(made, mount, simulator,
 # In the footer.
 @pytest.mark.parametrize("back", [1, 6])
 @pytest.mark.parametrize("listed", [False, True])
-def test_a_size_that_came_damaged_is_asked_for_once_more(made, mount, simulator, prefix, back, listed):
+def test_a_size_that_came_damaged_is_asked_for_once_more(either, mount, simulator, prefix, back, listed):
     # In parts, whose object does not tell the size.
     content = mixed(20 * MIB + 7)
-    (made / "file").write_bytes(content)
+    (either / "file").write_bytes(content)
     other = mount()
     simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": 64 - back, "times": 1})
     if listed:
@@ -300,9 +306,9 @@ def test_a_size_that_came_damaged_is_asked_for_once_more(made, mount, simulator,
     assert sizes == [len(content)]
 
 
-def test_a_frame_that_came_with_another_version_is_asked_for_once_more(made, mount, simulator, prefix):
+def test_a_frame_that_came_with_another_version_is_asked_for_once_more(either, mount, simulator, prefix):
     content = numpy.random.default_rng(1).standard_normal(MIB, dtype=numpy.float32).tobytes()
-    (made / "file").write_bytes(content)
+    (either / "file").write_bytes(content)
     # The first request is for the end; the version stands behind the magic number of the first frame.
     simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": 4, "nth": 2})
     assert (mount("--direct-io", "always") / "file").read_bytes() == content
@@ -325,10 +331,10 @@ def test_an_unknown_format_is_not_asked_for_once_more(made, mount, simulator, pr
 
 
 @pytest.mark.parametrize("nth", range(1, 6))
-def test_a_table_that_came_damaged_is_not_written_back(made, mount, simulator, prefix, nth):
+def test_a_table_that_came_damaged_is_not_written_back(either, mount, simulator, prefix, nth):
     """The records of frames that are copied go into the next table: one bit of them, on the way down."""
     content = mixed(24 * MIB)
-    (made / "file").write_bytes(content)
+    (either / "file").write_bytes(content)
     appender, reader = mount(), mount()
     # Of the first frame its checksum, where the whole table is asked for.
     simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": 8 + 8, "nth": nth})
