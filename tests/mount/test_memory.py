@@ -188,11 +188,17 @@ def test_tools_stay_within_their_memory(mount, simulator, prefix, command):
     assert int(ran.stdout) * 1024 < 256 * MIB
 
 
-def test_many_threads_read_a_file_that_is_being_changed(mount, simulator, prefix):
+@pytest.mark.parametrize("compress", ["none", "auto"])
+def test_many_threads_read_a_file_that_is_being_changed(mount, simulator, prefix, compress):
     """Each of their reads needs what was changed and what was there: none waits for memory that another such holds."""
-    content = bytearray(os.urandom(64 * MIB))
-    simulator.put(prefix + "file", bytes(content))
-    made = mount("--max-memory", "64M", "--direct-io", "always")
+    content = bytearray(b"".join(block(1, index) for index in range(64)))
+    made = mount("--max-memory", "64M", "--direct-io", "always", "--compress", compress)
+    if compress == "none":
+        simulator.put(prefix + "file", bytes(content))
+    else:
+        (mount("--compress", compress) / "file").write_bytes(content)
+        # A frame is decoded from one buffer into another.
+        assert simulator.client().head_object(Bucket=BUCKET, Key=prefix + "file")["Metadata"]["ckptfs-format"]
     with open(made / "file", "r+b", buffering=0) as file:
         for offset in range(MIB // 2, len(content), MIB):
             os.pwrite(file.fileno(), b"changed", offset)
