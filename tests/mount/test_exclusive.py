@@ -86,17 +86,19 @@ def test_removed_and_made_again(mount):
         os.unlink(made / "file")
 
 
-def test_a_store_without_write_conditions():
+@pytest.mark.parametrize("compress", ["none", "auto"])
+def test_a_store_without_write_conditions(compress):
     """The simulator, as Swift, refuses them of PutObject: two requests, and none after those."""
     simulator = Simulator("--lacks", "known-write-conditions")
-    made, other = [Mount(f"s3://{BUCKET}/", simulator.environment(), "--compress", "none") for _ in range(2)]
+    made, other = [Mount(f"s3://{BUCKET}/", simulator.environment(), "--compress", compress) for _ in range(2)]
     try:
         for number in range(3):
             for size in (10, 20 * MIB):
                 file = exclusive(made / f"{size}-{number}")
-                os.write(file, b"x" * size)
+                content = os.urandom(size)
+                os.write(file, content)
                 os.close(file)
-                assert simulator.content(f"{size}-{number}") == b"x" * size
+                assert simulator.content(f"{size}-{number}") == content
         assert re.findall(r"the store does not support If-None-Match.*\((\w+)\)", made.log()) == ["PutObject"]
         assert len([request for request in simulator.requests() if request["status"] == 501]) == 2
         file = exclusive(made / "both")
@@ -126,11 +128,12 @@ def test_what_one_operation_was_refused_is_not_taken_from_another(mount, simulat
     assert "the store" not in made.log()
 
 
-@pytest.mark.parametrize("size", [10, 20 * MIB], ids=["PutObject", "CompleteMultipartUpload"])
-def test_where_a_condition_is_refused_the_name_is_looked_at(mount, simulator, prefix, size):
-    made, other = mount("--compress", "none"), mount()
+@pytest.mark.parametrize("size, compress", [(10, "none"), (20 * MIB, "none"), (20 * MIB, "auto")],
+                         ids=["PutObject", "CompleteMultipartUpload", "with frames"])
+def test_where_a_condition_is_refused_the_name_is_looked_at(mount, simulator, prefix, size, compress):
+    made, other = mount("--compress", compress), mount()
     file = exclusive(made / "file")
-    os.write(file, b"1" * size)
+    os.write(file, os.urandom(size))
     (other / "file").write_bytes(b"theirs")
     simulator.inject({"op": "PutObject", "key": prefix + "file", "action": "501", "times": 1},
                      {"op": "CompleteMultipartUpload", "action": "501", "times": 1})

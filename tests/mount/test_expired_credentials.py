@@ -162,16 +162,18 @@ def keys_file(simulator, tmp_path):
 def mount_with(request, simulator: Simulator, prefix: str, file: pathlib.Path, *options: str) -> Mount:
     environment = {"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": simulator.url}
     made = Mount(f"s3://{BUCKET}/{prefix}", environment, "--credentials-file", str(file), *options)
-    request.node.mounts = [made]
+    request.node.mounts = [*getattr(request.node, "mounts", []), made]
     return made
 
 
-def test_keys_that_are_rotated_late_are_waited_for(request, simulator, prefix, keys_file):
+def test_keys_that_are_rotated_late_are_waited_for(request, simulator, prefix, keys_file, mount):
     for number in range(8):
         simulator.put(f"{prefix}read{number}", SMALL)
+    (mount("--compress", "auto") / "compressed").write_bytes(LARGE)
     keys_file.rotate(4)
     expired_at = time.monotonic() + 4
-    made = mount_with(request, simulator, prefix, keys_file.path, "--compress", "none", "--max-memory", "256M")
+    mounts = {compress: mount_with(request, simulator, prefix, keys_file.path, "--compress", compress, "--max-memory",
+                                   "256M") for compress in ("none", "auto")}
     failures: list[BaseException] = []
 
     def run(act: Callable[[], object]) -> threading.Thread:
@@ -184,24 +186,40 @@ def test_keys_that_are_rotated_late_are_waited_for(request, simulator, prefix, k
         thread.start()
         return thread
 
+    def read(file: pathlib.Path, content: bytes) -> None:
+        assert file.read_bytes() == content
+
+    def act(made: Mount, name: str) -> list[threading.Thread]:
+        acts = [lambda n=number: (made / f"{name}-save{n}").write_bytes(SMALL) for number in range(8)]
+        acts += [lambda n=number: read(made / f"read{n}", SMALL) for number in range(8)]
+        acts += [lambda: read(made / "compressed", LARGE), lambda: (made / f"{name}-large").write_bytes(LARGE),
+                 lambda: (made / f"{name}-before").rename(made / f"{name}-after"),
+                 lambda: append(made / f"{name}-grows")]
+        return [run(each) for each in acts]
+
     try:
-        (made / "before").write_bytes(SMALL)
+        for name, made in mounts.items():
+            (made / f"{name}-before").write_bytes(SMALL)
+            (made / f"{name}-grows").write_bytes(LARGE)
         wait_until(lambda: time.monotonic() > expired_at, "the keys to expire")
-        threads = [run(lambda n=number: (made / f"save{n}").write_bytes(SMALL)) for number in range(8)]
-        threads += [run((made / f"read{number}").read_bytes) for number in range(8)]
-        threads += [run(lambda: (made / "large").write_bytes(LARGE)), run(lambda: (made / "before").rename(made / "after"))]
-        wait_until(lambda: "tried again for up to" in made.log(), "the mount to tell of it")
+        threads = [thread for name, made in mounts.items() for thread in act(made, name)]
+        for made in mounts.values():
+            wait_until(lambda log=made.log: "tried again for up to" in log(), "the mount to tell of it")
         assert failures == []
         keys_file.rotate(600)
         for thread in threads:
             thread.join(60)
         assert not [thread for thread in threads if thread.is_alive()]
         assert failures == []
-        assert simulator.stored(prefix + "large") == LARGE
-        assert {prefix + "after", *(f"{prefix}save{number}" for number in range(8))} <= set(simulator.keys(prefix))
-        assert prefix + "before" not in simulator.keys(prefix)
+        keys = simulator.keys(prefix)
+        for name in mounts:
+            assert simulator.content(f"{prefix}{name}-large") == LARGE
+            assert simulator.content(f"{prefix}{name}-grows") == LARGE + SMALL
+            assert {f"{prefix}{name}-after", *(f"{prefix}{name}-save{number}" for number in range(8))} <= set(keys)
+            assert f"{prefix}{name}-before" not in keys
     finally:
-        made.remove()
+        for made in mounts.values():
+            made.remove()
 
 
 def test_keys_that_never_come_are_an_error_after_retry_for(request, simulator, prefix, keys_file):
