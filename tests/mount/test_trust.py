@@ -14,6 +14,9 @@ from harness.programs import wait_until
 from harness.simulator import ACCESS_KEY, BUCKET, SECRET_KEY
 
 NOBODY = pwd.getpwnam("nobody").pw_uid
+NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true"}
+# What each asks about, in a mount.
+TOOLS = [("doctor", ""), ("gc", ""), ("verify", ""), ("inspect", "file"), ("cat", "file")]
 PROGRAM = """#!/bin/sh
 id -u >> {directory}/users
 echo '{credentials}'
@@ -51,20 +54,66 @@ def users_mount(installed, simulator, prefix, request):
     wait_until(lambda: not installed.daemons(), "the daemon to end", 60)
 
 
-@pytest.mark.parametrize("tool", ["doctor", "gc", "verify"])
-def test_root_runs_no_program_of_another_user(installed, users_mount, tool):
+@pytest.mark.parametrize("tool, name", TOOLS)
+def test_root_runs_no_program_of_another_user(installed, users_mount, tool, name):
     point, directory, environment = users_mount
     assert set((directory / "users").read_text().split()) == {str(NOBODY)}
-    told = installed.run("ckptfs", tool, point, environment=environment)
+    told = installed.run("ckptfs", tool, point / name, environment=environment)
     assert set((directory / "users").read_text().split()) == {str(NOBODY)}
     if tool == "doctor":
         assert f"user {NOBODY}" in told.stdout + told.stderr
     # To its own user it is as before.
-    own = installed.run("ckptfs", tool, point, environment=environment, user=NOBODY)
+    own = installed.run("ckptfs", tool, point / name, environment=environment, user=NOBODY)
     assert own.returncode == 0, own.stdout + own.stderr
+    if tool == "cat":
+        assert told.returncode != 0 and (told.stdout, own.stdout) == ("", "text")
     # Root still sees how it is, and ends it.
     assert str(point) in installed.run("ckptfs", "status").stdout
     assert installed.run("ckptfs", "unmount", point).returncode == 0
+
+
+@pytest.fixture
+def roots_mount(installed, simulator, prefix, request):
+    """Open to all users, as is the file with its keys. Then its line of fstab."""
+    point = installed.mount_point(request.node.name)
+    directory = installed.mount_point(request.node.name + "-home")
+    keys = directory / "credentials"
+    keys.write_text(f"[of-the-mount]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n")
+    keys.chmod(0o644)
+    source, options = f"s3://{BUCKET}/{prefix}", {"endpoint-url": simulator.url, "region": "us-east-1",
+                                                  "credentials-file": str(keys), "profile": "of-the-mount"}
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    mounted = installed.run("ckptfs", "mount", source, point, "--allow-other", *words, "--log-file", directory / "log",
+                            environment=NO_METADATA)
+    assert mounted.returncode == 0, mounted.stderr
+    assert installed.run("tee", point / "file", input="text").returncode == 0
+    yield point, f"{source} {point} ckptfs {','.join('='.join(each) for each in options.items())} 0 0\n"
+    installed.fstab.write_text("")
+    installed.run("umount", "--lazy", point)
+    wait_until(lambda: not installed.daemons(), "the daemon to end", 60)
+
+
+@pytest.mark.parametrize("tool, name", TOOLS)
+def test_a_user_takes_the_options_of_roots_mount_from_fstab_alone(installed, roots_mount, tool, name):
+    """Root's daemon tells them to nobody else, and what is in fstab all may read."""
+    point, line = roots_mount
+
+    def ask():
+        told = installed.run("ckptfs", tool, point / name, user=NOBODY, environment={**NO_METADATA, "HOME": "/none"})
+        return told.returncode, told.stdout + told.stderr
+
+    code, told = ask()
+    assert code != 0 and "no credentials in the environment" in told
+    installed.fstab.write_text(line)
+    code, told = ask()
+    if tool == "doctor":
+        # It fails for a daemon that does not answer.
+        assert "ok    credentials" in told and "ok    put " in told, told
+    else:
+        assert code == 0, told
+    if tool == "cat":
+        # Also that others may read the keys.
+        assert told.startswith("text")
 
 
 def test_a_directory_that_another_user_made_first_is_passed_over(installed, simulator, prefix, request):
