@@ -77,16 +77,18 @@ void op_init(void* /*userdata*/, fuse_conn_info* connection) {
     connection->max_write = BufferPool::kPayloadSize;
     connection->max_background = kMaxBackground;
     connection->congestion_threshold = kCongestionThreshold;
-    want(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_DIO);
+    want(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC);
     // Every page of a listing comes with its attributes (one list request tells both), so that no name needs a lookup
     // of its own; READDIRPLUS_AUTO would ask for them in the first page only.
     want(FUSE_CAP_READDIRPLUS);
     // A node is one version of an object: its pages are dropped when open says so and not when mtime moves, which it
     // does for a writer's own file.
     want(FUSE_CAP_EXPLICIT_INVAL_DATA);
-    // Success told before the data has left the kernel's cache is a lie; splice costs more than it saves.
+    // Success told before the data has left the kernel's cache is a lie; splice costs more than it saves. With
+    // ASYNC_DIO the kernel sends all requests of one direct write at once, and several threads take them in any order:
+    // what is appended would change places.
     connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_READDIRPLUS_AUTO |
-                                               FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_EXPORT_SUPPORT |
+                                               FUSE_CAP_ASYNC_DIO | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_EXPORT_SUPPORT |
                                                FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
 }
 

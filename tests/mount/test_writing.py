@@ -4,6 +4,7 @@
 import base64
 import concurrent.futures
 import errno
+import mmap
 import os
 
 import pytest
@@ -40,6 +41,24 @@ def test_append_to_a_file_of_this_mount_again_and_again(mount, simulator, prefix
         content += f"line {line}\n".encode()
         assert simulator.content(prefix + "log") == content
         assert (made / "log").read_bytes() == content
+
+
+@pytest.mark.parametrize("appends", [False, True])
+def test_requests_of_one_direct_write_keep_their_order(mount, prefix, simulator, appends):
+    made = mount("--direct-io", "never", "--compress", "none", "--fuse-threads", "8")
+    # Aligned, as O_DIRECT wants it.
+    block = mmap.mmap(-1, 32 * MIB)
+    for number in range(32):
+        block[number * MIB:(number + 1) * MIB] = bytes([number]) * MIB
+    file = os.open(made / "file", os.O_CREAT | os.O_WRONLY | os.O_DIRECT | (os.O_APPEND if appends else 0))
+    try:
+        for _ in range(3):
+            assert os.write(file, block) == 32 * MIB
+    finally:
+        os.close(file)
+    content = simulator.content(prefix + "file")
+    assert len(content) == 96 * MIB
+    assert [content[at] for at in range(0, len(content), MIB)] == list(range(32)) * 3
 
 
 def test_two_appenders_do_not_overwrite_each_other(mount, simulator, prefix):

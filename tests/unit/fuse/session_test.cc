@@ -23,7 +23,7 @@ TEST_F(SessionTest, AgreesOnWhatTheFileSystemNeeds) {
         EXPECT_NE(reply.flags & static_cast<std::uint32_t>(wanted), 0U) << "flag " << wanted;
     }
     for (const int unwanted : {FUSE_WRITEBACK_CACHE, FUSE_AUTO_INVAL_DATA, FUSE_POSIX_LOCKS, FUSE_FLOCK_LOCKS,
-                               FUSE_EXPORT_SUPPORT, FUSE_READDIRPLUS_AUTO}) {
+                               FUSE_EXPORT_SUPPORT, FUSE_READDIRPLUS_AUTO, FUSE_ASYNC_DIO}) {
         EXPECT_EQ(reply.flags & static_cast<std::uint32_t>(unwanted), 0U) << "flag " << unwanted;
     }
     EXPECT_TRUE(testing::eventually([this] { return ready_.load(); }));
