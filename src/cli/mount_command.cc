@@ -241,6 +241,10 @@ Status Daemon::attach() {
         log_warning(format("cannot lock the mount point; a concurrent mount here may succeed as well: {}",
                            lock.error().message));
     }
+    // Before a dead mount is taken away: nothing is to be written into the bare directory.
+    if (!readiness_.is_awaited()) {
+        return failure(EINTR, "the mount command was interrupted");
+    }
     const auto taken = take_back(place, config_.mount.source, getuid(), system);
     if (!taken) {
         return failure(taken.error());
@@ -252,9 +256,6 @@ Status Daemon::attach() {
     const auto checked = table ? check_mount_point(place, *table) : failure(table.error());
     if (!checked) {
         return failure(checked.error());
-    }
-    if (!readiness_.is_awaited()) {
-        return failure(EINTR, "the mount command was interrupted");
     }
     auto mount = Mount::create(config_.mount, config_.names.read_only);
     if (!mount) {

@@ -220,6 +220,25 @@ def test_a_command_that_is_interrupted_does_not_mount_later(simulator, prefix, p
     assert not os.path.ismount(point)
 
 
+def test_a_command_that_is_interrupted_leaves_a_dead_mount_there(mount, simulator, prefix, tmp_path):
+    made = mount()
+    made.process.kill()
+    made.process.wait()
+    log = tmp_path / "log"
+    simulator.inject({"op": "ListObjectsV2", "key": "*", "action": "slow", "ms": 1500})
+    mounting = subprocess.Popen([CKPTFS, "mount", f"s3://{BUCKET}/{prefix}", made.path, "--log-file", log],
+                                env={**os.environ, **simulator.environment()}, start_new_session=True,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    wait_until(lambda: simulator.fault_hits() > 0, "the daemon to ask the store")
+    os.killpg(mounting.pid, signal.SIGINT)
+    assert mounting.wait(20) == -signal.SIGINT
+    wait_until(lambda: "the mount command was interrupted" in log.read_text(), "the daemon to end")
+    # What is written there now fails, and does not lie in a bare directory.
+    with pytest.raises(OSError) as refused:
+        (made.path / "file").write_bytes(b"lost")
+    assert refused.value.errno == errno.ENOTCONN
+
+
 def slow_writer(point) -> subprocess.Popen:
     return subprocess.Popen(["dd", "if=/dev/urandom", f"of={point / 'file'}", "bs=1M", "count=40", "status=none"],
                             stderr=subprocess.DEVNULL)
