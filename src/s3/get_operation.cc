@@ -166,12 +166,15 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
 }
 
 bool GetOperation::is_another_version(const ObjectInfo& answered) const {
-    if (!answered.etag.empty()) {
-        return !request_.if_match.empty() && answered.etag != request_.if_match;
+    // Some stores' ETags do not change with every overwrite.
+    if (request_.if_size && answered.size != *request_.if_size) {
+        return true;
+    }
+    if (!answered.etag.empty() && !request_.if_match.empty()) {
+        return answered.etag != request_.if_match;
     }
     const bool has_times = request_.if_modified != WallTime{} && answered.last_modified != WallTime{};
-    return (request_.if_size && answered.size != *request_.if_size) ||
-           (has_times && answered.last_modified != request_.if_modified);
+    return has_times && answered.last_modified != request_.if_modified;
 }
 
 // A time to the second, which two versions of one size may share, is all that such a store says.

@@ -176,6 +176,21 @@ TEST_F(Gets, AnotherSizeIsAnotherVersionWhereNothingElseTells) {
     }
 }
 
+TEST_F(Gets, AnotherSizeIsAnotherVersionWhateverItsETag) {
+    for (const std::string if_match : {"\"one\"", ""}) {
+        const HttpResponse head{206, {{"content-range", "bytes 0-9/12"}, {"etag", "\"one\""}}, ""};
+        transport_.attempts = {{head, "0123456789"}};
+        got_.clear();
+        GetRequest request;
+        request.range = ByteRange{0, 10, false};
+        request.if_match = if_match;
+        request.if_size = 10;
+        const Result<GetResponse> answer = get(std::move(request));
+        EXPECT_EQ(answer ? 0 : answer.error().errno_value, ESTALE) << if_match;
+        EXPECT_EQ(got_, "");
+    }
+}
+
 // By what it is for: stores that refuse a suffix, and tables that do not fit into one, are asked for plain ranges.
 TEST_F(Gets, WhatAnOpenWaitsForDoesNotQueueBehindFileData) {
     constexpr std::uint64_t kKiB = 1024;
