@@ -54,7 +54,7 @@ ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found fou
     const bool from_the_head = is_new && offset == 0;
     const bool follows = !is_new && (stream->window > 0 || end > stream->position);
     if (!follows && !from_the_head) {
-        plan_neighbourhood(read, found, limit, plan);
+        plan_neighbourhood(read, found, limit, requests, plan);
         return plan;
     }
     const std::uint64_t share = share_of(*stream, limit);
@@ -213,7 +213,7 @@ std::uint64_t ReadWindow::blocks_per_request(std::uint64_t window, RequestLimits
         // One is read while the next comes.
         const auto streams = std::max<std::uint64_t>(sequential_streams(), 1);
         per_window = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(requests.slowed_to) / streams, 2, per_window);
-        most = kMaxBlocksPerSlowedRequest;
+        most = requests.slowed_to > 1 ? kMaxBlocksPerSlowedRequest : kMaxBlocksInTurns;
     }
     return std::clamp<std::uint64_t>(window / per_window, 1, most);
 }
@@ -237,7 +237,8 @@ void ReadWindow::plan_ahead(Stream& stream, std::uint64_t limit, RequestLimits r
     }
 }
 
-void ReadWindow::plan_neighbourhood(BlockSpan read, Found found, std::uint64_t limit, ReadPlan& plan) {
+void ReadWindow::plan_neighbourhood(BlockSpan read, Found found, std::uint64_t limit, RequestLimits requests,
+                                    ReadPlan& plan) {
     for (Neighbourhood& known : neighbourhoods_) {
         // Near it counts too, so that walks in steps or backwards are recognised.
         const std::uint64_t reach = std::max(known.blocks.count(), kNearby);
@@ -266,6 +267,7 @@ void ReadWindow::plan_neighbourhood(BlockSpan read, Found found, std::uint64_t l
     oldest = Neighbourhood{BlockSpan{begin, std::min(begin + size, block_count_)}, false};
     if (size > 1) {
         plan.ahead = oldest.blocks;
+        plan.blocks_per_request = requests.slowed_to > 0 ? plan.ahead.count() : 1;
     }
 }
 

@@ -68,6 +68,8 @@ public:
     static constexpr std::uint64_t kRequestsPerWindowInACrowd = 4;
     // 128 MiB: where the store bears few requests, what counts is how much each brings.
     static constexpr std::uint64_t kMaxBlocksPerSlowedRequest = 128;
+    // 32 MiB: where it bears one, requests without data take turns with it.
+    static constexpr std::uint64_t kMaxBlocksInTurns = 32;
     // The kernel hands the pieces of one read-ahead to several threads, which arrive in any order.
     static constexpr std::uint64_t kReorderedBlocks = 16;
     static constexpr std::uint64_t kNewStreamReorderedBlocks = 2;
@@ -134,7 +136,7 @@ private:
     static void advance(Stream& stream, std::uint64_t end, std::uint64_t limit);
     [[nodiscard]] std::uint64_t blocks_per_request(std::uint64_t window, RequestLimits requests) const;
     void plan_ahead(Stream& stream, std::uint64_t limit, RequestLimits requests, ReadPlan& plan) const;
-    void plan_neighbourhood(BlockSpan read, Found found, std::uint64_t limit, ReadPlan& plan);
+    void plan_neighbourhood(BlockSpan read, Found found, std::uint64_t limit, RequestLimits requests, ReadPlan& plan);
 
     std::uint64_t block_count_;
     std::uint64_t reads_ = 0;

@@ -442,36 +442,43 @@ TEST(ReadWindow, AStreamThatBeginsTakesNoMoreThanItsPart) {
     EXPECT_LE(furthest(walk(window, 500'000 * kMiB, 500'003 * kMiB, 128 << 10)), 500'003U + kPlenty / (kWalks + 1));
 }
 
+std::uint64_t blocks_per_request(std::uint64_t limit, RequestLimits requests) {
+    ReadWindow window(10'000);
+    ReadPlan plan;
+    for (std::uint64_t block = 0; block < 400; ++block) {
+        plan = window.on_read(block * kMiB, kMiB, Found::kFetching, limit, requests);
+    }
+    return plan.blocks_per_request;
+}
+
 TEST(ReadWindow, InACrowdEachMakesFewerRequests) {
-    const auto last = [](std::uint64_t limit, bool crowded) {
-        ReadWindow window(10'000);
-        ReadPlan plan;
-        for (std::uint64_t block = 0; block < 100; ++block) {
-            plan = window.on_read(block * kMiB, kMiB, Found::kFetching, limit, {crowded, 0});
-        }
-        return plan.blocks_per_request;
-    };
-    EXPECT_EQ(last(24, false), 1U);
-    EXPECT_EQ(last(24, true), 4U);
-    EXPECT_EQ(last(6, true), 1U);
-    EXPECT_EQ(last(kPlenty, true), last(kPlenty, false));
+    EXPECT_EQ(blocks_per_request(24, {false, 0}), 1U);
+    EXPECT_EQ(blocks_per_request(24, {true, 0}), 4U);
+    EXPECT_EQ(blocks_per_request(6, {true, 0}), 1U);
+    EXPECT_EQ(blocks_per_request(kPlenty, {true, 0}), blocks_per_request(kPlenty, {false, 0}));
 }
 
 TEST(ReadWindow, AsksForMoreAtOnceWhereTheStoreTakesFewerRequests) {
-    const auto last = [](std::uint64_t limit, int slowed_to) {
-        ReadWindow window(10'000);
-        ReadPlan plan;
-        for (std::uint64_t block = 0; block < 400; ++block) {
-            plan = window.on_read(block * kMiB, kMiB, Found::kFetching, limit, {false, slowed_to});
-        }
-        return plan.blocks_per_request;
-    };
-    EXPECT_EQ(last(192, 0), 4U);
-    EXPECT_EQ(last(192, 64), 12U);
-    EXPECT_EQ(last(192, 4), 48U);
+    EXPECT_EQ(blocks_per_request(192, {false, 0}), 4U);
+    EXPECT_EQ(blocks_per_request(192, {false, 64}), 12U);
+    EXPECT_EQ(blocks_per_request(192, {false, 4}), 48U);
     // One is read while the other comes.
-    EXPECT_EQ(last(192, 1), 96U);
-    EXPECT_EQ(last(4, 1), 2U);
+    EXPECT_EQ(blocks_per_request(192, {false, 2}), 96U);
+    // What carries no data takes turns with it.
+    EXPECT_EQ(blocks_per_request(192, {false, 1}), 32U);
+}
+
+TEST(ReadWindow, AsksForANeighbourhoodAtOnceWhereTheStoreTakesFewerRequests) {
+    for (const int slowed_to : {0, 4}) {
+        ReadWindow window(10'000);
+        std::uint64_t largest = 0;
+        for (std::uint64_t block = 5'000; block > 4'900; --block) {
+            const ReadPlan plan = window.on_read(block * kMiB, kMiB, Found::kAbsent, 192, {false, slowed_to});
+            EXPECT_EQ(plan.blocks_per_request, slowed_to > 0 && !plan.ahead.empty() ? plan.ahead.count() : 1U);
+            largest = std::max(largest, plan.ahead.count());
+        }
+        EXPECT_GT(largest, 1U);
+    }
 }
 
 TEST(ReadWindow, TwoWalksNearToEachOtherStayTwo) {

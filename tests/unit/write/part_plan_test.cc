@@ -97,6 +97,8 @@ TEST(PartPlan, FillsTheBudgetWithFewerPartsWhereTheStoreAsksForFewerRequests) {
     EXPECT_EQ(plan.part_size(1, 0, 0, {64, 1}), 8 * kMiB);
     EXPECT_EQ(plan.part_size(1, 0, 0, {15, 1}), 24 * kMiB);
     EXPECT_EQ(plan.part_size(1, 0, 0, {2, 1}), 128 * kMiB);
+    // What carries no data takes turns with it.
+    EXPECT_EQ(plan.part_size(1, 0, 0, {1, 1}), 64 * kMiB);
     // Each file has a part that it fills.
     EXPECT_EQ(plan.part_size(1, 0, 0, {2, 8}), 38 * kMiB);
     // At most a quarter of the budget.
