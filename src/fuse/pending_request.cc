@@ -34,6 +34,13 @@ void InterruptWatch::check() {
     requests_.insert(requests_.end(), requests.begin(), requests.end());
 }
 
+void InterruptWatch::clear() {
+    // Dropped after the lock.
+    std::vector<std::shared_ptr<PendingRequest>> requests;
+    const MutexLock lock(mutex_);
+    requests.swap(requests_);
+}
+
 std::size_t InterruptWatch::size() const {
     const MutexLock lock(mutex_);
     return requests_.size();

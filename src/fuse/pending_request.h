@@ -47,6 +47,8 @@ public:
     void add(std::shared_ptr<PendingRequest> request);
     // Answers those whose caller is dying now and forgets those that were answered. To be called every now and then.
     void check();
+    // Forgets all of them; those that have no other owner are answered by that.
+    void clear();
     [[nodiscard]] std::size_t size() const;
 
 private:

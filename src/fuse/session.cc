@@ -81,7 +81,11 @@ thread_local Buffer* current_buffer = nullptr;
 
 class FuseSession final : public Session, private Serving, private KernelNotifier::Sink {
 public:
-    ~FuseSession() override { stop(); }
+    ~FuseSession() override {
+        stop();
+        // Their answers need libfuse's session, which goes before the members of the base class.
+        interrupts.clear();
+    }
 
     Status open(FileDescriptor connection);
 

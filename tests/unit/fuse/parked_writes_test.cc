@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // More writes than there are buffers.
+#include <optional>
 #include <string>
 
 #include "unit/fuse/session_fixture.h"
@@ -103,6 +104,31 @@ TEST_F(ParkedWritesTest, StopsWhileWritesAreParkedOnTheDisk) {
     session_->stop();
     fs_.let_go();
     EXPECT_TRUE(testing::eventually([this] { return pool_.usage().free_buffers == pool_.usage().total_buffers; }));
+}
+
+// Only the watch over interrupted callers has it by then.
+TEST_F(ParkedWritesTest, AnInterruptedOneIsAnsweredBeforeTheSessionGoes) {
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    fs_.hold("write");
+    std::uint64_t last = 0;
+    for (std::size_t i = 0; i < 2 * pool_.usage().total_buffers; ++i) {
+        last = kernel_.send_write(entry.nodeid, handle, 0, "parked");
+    }
+    EXPECT_EQ(kernel_.call(FUSE_GETATTR, entry.nodeid, raw(fuse_getattr_in{})).error, 0);
+    kernel_.interrupt(last);
+    ASSERT_TRUE(testing::eventually([this] { return processes_.asked() > 0; }));
+    session_->stop();
+    fs_.let_go();
+    ASSERT_TRUE(testing::eventually([this] { return pool_.usage().free_buffers == pool_.usage().total_buffers; }));
+    session_.reset();
+    std::optional<FuseAnswer> answer = kernel_.receive();
+    while (answer && answer->unique != last) {
+        answer = kernel_.receive();
+    }
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->error, EIO);
 }
 
 }  // namespace
