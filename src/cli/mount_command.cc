@@ -423,13 +423,13 @@ int Daemon::end(const Service::Outcome& outcome) {
     for (const std::string& key : outcome.lost) {
         log_error(format("not saved within the drain timeout: {}", escaped(key)));
         if (control_) {
-            control_->tell(format("lost {}", escaped(key)));
+            control_->tell_outcome(format("lost {}", escaped(key)));
         }
     }
     for (const std::string& line : outcome.undone) {
         log_error(format("not done: {}", escaped(line)));
         if (control_) {
-            control_->tell(format("undone {}", escaped(line)));
+            control_->tell_outcome(format("undone {}", escaped(line)));
         }
     }
     metrics_.reset();
@@ -438,7 +438,7 @@ int Daemon::end(const Service::Outcome& outcome) {
     machinery_.reset();
     log_info(detached ? "unmounted" : "ended");
     if (control_) {
-        control_->tell("done");
+        control_->finish();
     }
     return detached && outcome.lost.empty() && outcome.undone.empty() ? 0 : 1;
 }

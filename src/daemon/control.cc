@@ -161,9 +161,9 @@ void make_way(const std::string& directory, const std::string& path) {
     }
 }
 
-bool readable(int fd) {
+bool readable(int fd, int milliseconds) {
     pollfd waiting{fd, POLLIN, 0};
-    return poll(&waiting, 1, kPatienceMilliseconds) == 1;
+    return poll(&waiting, 1, milliseconds) == 1;
 }
 
 // False for a client that is gone, or has not read all of it in time.
@@ -268,9 +268,13 @@ Result<ControlServer> ControlServer::create(const std::string& directory, const 
 }
 
 ControlServer::~ControlServer() {
-    if (!listener_) {
-        return;
+    if (listener_) {
+        remove_socket();
     }
+}
+
+// As long as the listener is open, no other socket gets its inode.
+void ControlServer::remove_socket() const {
     for (const std::string& path : {path_, renamed_path(path_, inode_)}) {
         if (inode_of(path) == inode_) {
             unlink(path.c_str());
@@ -284,13 +288,14 @@ bool ControlServer::accept(const std::function<std::string()>& status) {
         return false;
     }
     std::array<char, 64> request{};
-    const ssize_t size = readable(client.get()) ? recv(client.get(), request.data(), request.size(), 0) : -1;
+    const ssize_t size =
+        readable(client.get(), kPatienceMilliseconds) ? recv(client.get(), request.data(), request.size(), 0) : -1;
     const std::string_view asked(request.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
     if (asked == kStatus) {
         // A client that does not read gets only the beginning.
         static_cast<void>(send_all(client.get(), status()));
     }
-    if (asked != kUnmount) {
+    if (asked != kUnmount || !send_all(client.get(), outcome_)) {
         return false;
     }
     clients_.push_back(std::move(client));
@@ -300,6 +305,20 @@ bool ControlServer::accept(const std::function<std::string()>& status) {
 void ControlServer::tell(const std::string& line) {
     const std::string message = line + "\n";
     std::erase_if(clients_, [&](const FileDescriptor& client) { return !send_all(client.get(), message); });
+}
+
+void ControlServer::tell_outcome(const std::string& line) {
+    tell(line);
+    outcome_ += line + "\n";
+}
+
+void ControlServer::finish() {
+    remove_socket();
+    // One more than the backlog can wait.
+    for (int i = 0; i <= kBacklog && readable(listener_.get(), 0); ++i) {
+        accept([] { return std::string(); });
+    }
+    tell("done");
 }
 
 Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::string& request,

@@ -70,16 +70,24 @@ public:
     bool accept(const std::function<std::string()>& status);
     // Clients that do not read are dropped.
     void tell(const std::string& line);
+    // Of what was not saved: those that ask to unmount later are told it as well.
+    void tell_outcome(const std::string& line);
+    // Takes the connections that still wait, and tells all clients that it is done. No client can connect after that.
+    void finish();
 
 private:
     ControlServer(FileDescriptor listener, std::string path, ino_t inode)
         : listener_(std::move(listener)), path_(std::move(path)), inode_(inode) {}
+
+    void remove_socket() const;
 
     FileDescriptor listener_;
     std::string path_;
     // By the time we end, the path may be that of a successor, which has renamed ours.
     ino_t inode_;
     std::vector<FileDescriptor> clients_;
+    // Lines, with their ends.
+    std::string outcome_;
 };
 
 // Sends the request and hands every line of the answer to `on_line`; the PID of the daemon, 0 where it is in a PID

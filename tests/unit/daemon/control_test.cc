@@ -10,7 +10,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <iterator>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "support/temporary_directory.h"
@@ -21,6 +26,34 @@ namespace {
 constexpr std::chrono::seconds kPatience{30};
 
 namespace fs = std::filesystem;
+
+// Empty where nobody listens.
+FileDescriptor connected(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    FileDescriptor client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+        client.reset();
+    }
+    return client;
+}
+
+bool ask_to_unmount(const FileDescriptor& client) {
+    constexpr std::string_view kRequest = "unmount\n";
+    return send(client.get(), kRequest.data(), kRequest.size(), MSG_NOSIGNAL) == std::ssize(kRequest);
+}
+
+// Until the daemon's end.
+std::string all_of(const FileDescriptor& client) {
+    std::string text;
+    std::array<char, 256> some{};
+    for (ssize_t size = 1; size > 0;) {
+        size = recv(client.get(), some.data(), some.size(), 0);
+        text.append(some.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    }
+    return text;
+}
 
 class ControlTest : public ::testing::Test {
 protected:
@@ -137,6 +170,28 @@ TEST_F(ControlTest, ADaemonThatSaysNothingIsNotWaitedForForEver) {
                                    std::chrono::seconds(1), [](std::string_view) {});
     ASSERT_FALSE(asked);
     EXPECT_EQ(asked.error().errno_value, ETIMEDOUT);
+}
+
+// As two that unmount at once: the daemon ends when all is saved, whoever still waits then.
+TEST_F(ControlTest, WhoeverHasConnectedIsToldHowItEnds) {
+    auto server = ControlServer::create(directory_ + "/run", "/mnt/a");
+    ASSERT_TRUE(server);
+    const std::string path = control_path(directory_ + "/run", "/mnt/a");
+    const FileDescriptor first = connected(path);
+    ASSERT_TRUE(ask_to_unmount(first));
+    EXPECT_TRUE(server->accept([] { return "unasked"; }));
+    server->tell("progress 1 0 0");
+    const FileDescriptor second = connected(path);
+    ASSERT_TRUE(ask_to_unmount(second));
+    const FileDescriptor third = connected(path);
+    ASSERT_TRUE(ask_to_unmount(third));
+    server->tell_outcome("lost a");
+    server->finish();
+    EXPECT_FALSE(connected(path));
+    { const ControlServer ended = std::move(*server); }
+    EXPECT_EQ(all_of(first), "progress 1 0 0\nlost a\ndone\n");
+    EXPECT_EQ(all_of(second), "lost a\ndone\n");
+    EXPECT_EQ(all_of(third), "lost a\ndone\n");
 }
 
 // As after some status calls to a daemon that is stopped.
