@@ -197,7 +197,7 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers) {
         });
     }
     if (!leftovers.empty()) {
-        end_leftovers(std::move(leftovers), client_->store(),
+        end_leftovers(std::move(leftovers), client_->store(), *journal_,
                       [this](const std::string& key, const std::string& upload, StoreDone<void> done) {
                           fs_->record_unfinished({key, upload, {}}, std::move(done));
                       });

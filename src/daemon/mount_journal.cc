@@ -3,17 +3,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <set>
 #include <system_error>
@@ -30,12 +27,10 @@
 namespace ckptfs {
 namespace {
 
-constexpr std::string_view kEnding = ".uploads";
 // A file that has grown to this, and to twice what it still says, is rewritten.
 constexpr std::size_t kShortenAt = std::size_t{256} << 10;
-// No journal of ours is larger, however many uploads were open.
-constexpr std::uintmax_t kLargest = std::uintmax_t{64} << 20;
-
+// Behind the path of one that is being rewritten.
+constexpr std::string_view kNewEnding = ".new";
 // One word without spaces or line ends, whatever the store's IDs and others' keys hold.
 std::string encoded(std::string_view text) {
     std::string word;
@@ -111,86 +106,6 @@ void parse_line(std::string_view line, OpenLines& open) {
     }
 }
 
-std::vector<std::string> journals_of(const std::string& directory, const std::string& place) {
-    std::vector<std::string> paths;
-    std::error_code problem;
-    for (const auto& entry : std::filesystem::directory_iterator(directory, problem)) {
-        const std::string name = entry.path().filename().string();
-        if (name.starts_with(place) && name.ends_with(kEnding)) {
-            paths.push_back(entry.path().string());
-        }
-    }
-    return paths;
-}
-
-bool is_locked_by_us(const FileDescriptor& file, const std::string& path) {
-    struct stat opened {};
-    struct stat named {};
-    // Its owner may have removed it before it let go.
-    return flock(file.get(), LOCK_EX | LOCK_NB) == 0 && fstat(file.get(), &opened) == 0 &&
-           lstat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-}
-
-Result<std::string> content_of(const std::string& path) {
-    std::error_code problem;
-    const auto size = std::filesystem::file_size(path, problem);
-    if (problem) {
-        return failure(problem.value(), problem.message());
-    }
-    if (size > kLargest) {
-        return failure(EFBIG, format("it has {} bytes", size));
-    }
-    std::ifstream file(path, std::ios::binary);
-    std::string text(size, '\0');
-    if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
-        return failure(EIO, "it cannot be read");
-    }
-    return text;
-}
-
-// What becomes of leftovers, until the last answer.
-struct Ending {
-    explicit Ending(std::vector<Leftovers> all) : leftovers(std::move(all)) {
-        for (const Leftovers& file : leftovers) {
-            left.push_back(file.begun.size());
-            total += left.back();
-        }
-        open = total;
-    }
-
-    const std::vector<Leftovers> leftovers;
-    Mutex mutex;
-    // Per file, what could not be ended or has not been yet.
-    std::vector<std::size_t> left GUARDED_BY(mutex);
-    std::size_t open GUARDED_BY(mutex) = 0;
-    std::size_t total GUARDED_BY(mutex) = 0;
-    std::string problem GUARDED_BY(mutex);
-};
-
-void tell(const Ending& ending) REQUIRES(ending.mutex) {
-    std::size_t left = 0;
-    for (const std::size_t each : ending.left) {
-        left += each;
-    }
-    log_info(format("ended {} of {} {} that an earlier mount here had begun", ending.total - left, ending.total,
-                    ending.total == 1 ? "upload or hidden file" : "uploads and hidden files"));
-    if (left > 0) {
-        log_warning(format("the rest will be cleaned up by the next mount here: {}", escaped(ending.problem)));
-    }
-}
-
-void on_ended(Ending& ending, std::size_t file, const Status& result) {
-    const MutexLock lock(ending.mutex);
-    if (!result) {
-        ending.problem = result.error().message;
-    } else if (--ending.left[file] == 0) {
-        unlink(ending.leftovers[file].path.c_str());
-    }
-    if (--ending.open == 0) {
-        tell(ending);
-    }
-}
-
 }  // namespace
 
 std::optional<std::string> state_directory(const std::string& configured, uid_t self, const Environment& environment) {
@@ -209,6 +124,11 @@ std::optional<std::string> state_directory(const std::string& configured, uid_t 
 
 std::string journal_place(const std::string& host, const std::string& source, const std::string& mount_point) {
     return format("{:016x}", xxh3(host + '\n' + source + '\n' + mount_point));
+}
+
+void remove_journal(const std::string& path) {
+    unlink((path + std::string(kNewEnding)).c_str());
+    unlink(path.c_str());
 }
 
 JournalContents parse_journal(std::string_view text) {
@@ -238,72 +158,13 @@ JournalContents parse_journal(std::string_view text) {
     return contents;
 }
 
-std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place) {
-    std::vector<Leftovers> all;
-    for (const std::string& path : journals_of(directory, place)) {
-        FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-        if (file && is_locked_by_us(file, path)) {
-            const Result<std::string> content = content_of(path);
-            if (!content) {
-                // Kept, because what it names is still in the bucket.
-                log_warning(format("{} lists what an earlier mount here left, but {}; ckptfs gc finds what is left",
-                                   escaped(path), content.error().message));
-                continue;
-            }
-            all.push_back({parse_journal(*content), path, std::move(file)});
-        }
-    }
-    return all;
-}
-
-bool is_another_in_use(const std::string& directory, const std::string& place, const std::string& own) {
-    const std::vector<std::string> journals = journals_of(directory, place);
-    return std::any_of(journals.begin(), journals.end(), [&own](const std::string& path) {
-        const FileDescriptor file(path == own ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-        return file && flock(file.get(), LOCK_SH | LOCK_NB) != 0;
-    });
-}
-
-void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, const BeforeRemoval& before) {
-    const auto ending = std::make_shared<Ending>(std::move(leftovers));
-    for (const Leftovers& file : ending->leftovers) {
-        if (file.begun.size() == 0) {
-            unlink(file.path.c_str());
-        }
-    }
-    for (std::size_t file = 0; file < ending->leftovers.size(); ++file) {
-        const auto ended = [ending, file](const Status& result) { on_ended(*ending, file, result); };
-        for (const UploadId& upload : ending->leftovers[file].begun.uploads) {
-            before(upload.key, upload.id, [&store, upload, ended](const Status& allowed) {
-                if (allowed) {
-                    store.abort_upload(upload, ended);
-                } else {
-                    ended(allowed);
-                }
-            });
-        }
-        for (const UploadId& upload : ending->leftovers[file].begun.made_good) {
-            store.abort_upload(upload, ended);
-        }
-        for (const std::string& key : ending->leftovers[file].begun.objects) {
-            before(key, "", [&store, key, ended](const Status& allowed) {
-                if (allowed) {
-                    store.remove(key, ended);
-                } else {
-                    ended(allowed);
-                }
-            });
-        }
-    }
-}
-
 Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& directory, const std::string& place) {
     std::error_code problem;
     std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), problem);
     if (auto made = make_private_directory(directory); !made) {
         return failure(made.error());
     }
-    const std::string path = format("{}/{}-{}{}", directory, place, random_uuid(), kEnding);
+    const std::string path = format("{}/{}-{}{}", directory, place, random_uuid(), kJournalEnding);
     FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
     if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
         const int reason = errno;
@@ -321,7 +182,28 @@ std::unique_ptr<MountJournal> MountJournal::in_memory() {
 
 MountJournal::~MountJournal() {
     if (file_ && open_.empty()) {
-        unlink(path_.c_str());
+        // What was taken over has ended.
+        is_stale_ = false;
+        remove_replaced();
+        remove_journal(path_);
+    }
+}
+
+void MountJournal::replace(std::string path, FileDescriptor lock) {
+    const MutexLock mutex_lock(mutex_);
+    replaced_.push_back({std::move(path), std::move(lock)});
+    if (is_stale_) {
+        rewrite();
+    }
+    remove_replaced();
+}
+
+void MountJournal::remove_replaced() {
+    if (!file_ || is_stale_) {
+        return;
+    }
+    for (const Replaced& each : std::exchange(replaced_, {})) {
+        remove_journal(each.path);
     }
 }
 
@@ -434,6 +316,7 @@ void MountJournal::append(const std::string& line) {
     }
     if (is_stale_) {
         rewrite();
+        remove_replaced();
         return;
     }
     const int problem = add(line);
@@ -458,24 +341,27 @@ int MountJournal::add(const std::string& lines) {
     return problem;
 }
 
-// Killed in between, it forgets them: a lifecycle rule of the bucket ends uploads, gc the rest.
+// Beside what is there, which stays as long as the disk has no room for it, or where this is killed in between.
 void MountJournal::rewrite() {
     std::string lines;
     for (const auto& [what, line] : open_) {
         lines += line;
     }
-    const std::size_t size_before = size_;
-    // Behind what is there first, which stays as long as the disk has no room for them.
-    if (is_stale_ && add(lines) != 0) {
-        size_ = size_before;
-        static_cast<void>(ftruncate(file_.get(), static_cast<off_t>(size_)));
+    const std::string path = path_ + std::string(kNewEnding);
+    FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file) {
         return;
     }
-    if (ftruncate(file_.get(), 0) != 0) {
+    // Locked before it has the name by which others find it.
+    const bool is_whole = flock(file.get(), LOCK_EX | LOCK_NB) == 0 &&
+                          write(file.get(), lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
+    if (!is_whole || rename(path.c_str(), path_.c_str()) != 0) {
+        unlink(path.c_str());
         return;
     }
-    size_ = 0;
-    is_stale_ = add(lines) != 0;
+    file_ = std::move(file);
+    size_ = lines.size();
+    is_stale_ = false;
 }
 
 void MountJournal::shorten() {

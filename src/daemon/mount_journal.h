@@ -11,6 +11,7 @@
 // kind, as a later version's. It is not synced: it survives the process, and of the machine what the kernel had
 // written.
 //
+// What is about the files of other mounts is in mount_journal_leftovers.cc.
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
 #pragma once
 
@@ -31,6 +32,8 @@
 #include "ckptfs/status.h"
 
 namespace ckptfs {
+
+inline constexpr std::string_view kJournalEnding = ".uploads";
 
 // `configured`, where it is set; /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for others;
 // nothing for users without a home.
@@ -84,9 +87,13 @@ struct Leftovers {
 [[nodiscard]] bool is_another_in_use(const std::string& directory, const std::string& place, const std::string& own);
 // Calls back with success when what is left of an unfinished file may be removed. `upload`: empty for an object.
 using BeforeRemoval = std::function<void(const std::string& key, const std::string& upload, StoreDone<void> done)>;
+class MountJournal;
 // Begins to end the uploads and to remove the objects; says in the log how many there were. What cannot be ended is
-// left for the next time.
-void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, const BeforeRemoval& before);
+// left for the next time. `journal`: has noted what else was in them.
+void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, MountJournal& journal,
+                   const BeforeRemoval& before);
+// The file, and what a mount leaves that is killed while it rewrites it.
+void remove_journal(const std::string& path);
 
 class MountJournal {
 public:
@@ -117,6 +124,9 @@ public:
     // A file, of which other mounts are not told yet.
     void failure_begun(const std::string& key, const std::string& record);
     void failure_ended(const std::string& key);
+    // Removes the file of an earlier mount, all of which has ended or is noted here, once that is in this file: a disk
+    // that is full may not have taken it yet. `lock` is held until then.
+    void replace(std::string path, FileDescriptor lock);
     [[nodiscard]] const std::string& path() const { return path_; }
 
 private:
@@ -129,6 +139,12 @@ private:
     [[nodiscard]] int add(const std::string& lines) REQUIRES(mutex_);
     void rewrite() REQUIRES(mutex_);
     void shorten() REQUIRES(mutex_);
+    void remove_replaced() REQUIRES(mutex_);
+
+    struct Replaced {
+        std::string path;
+        FileDescriptor lock;
+    };
 
     const std::string path_;
     Mutex mutex_;
@@ -141,6 +157,8 @@ private:
     std::vector<UploadId> uploads_ GUARDED_BY(mutex_);
     // Their lines.
     std::map<std::string, std::string> open_ GUARDED_BY(mutex_);
+    // Still needed, because this file is stale.
+    std::vector<Replaced> replaced_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

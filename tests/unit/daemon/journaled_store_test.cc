@@ -132,7 +132,8 @@ protected:
     std::vector<std::string> told_by_the_next_mount() {
         leave("place-1.uploads", content_of(made_->path()));
         std::vector<std::string> told;
-        end_leftovers(take_leftovers(directory_, "place"), store_,
+        const auto next = journal();
+        end_leftovers(take_leftovers(directory_, "place"), store_, *next,
                       [&](const std::string& key, const std::string& /*upload*/, const StoreDone<void>& done) {
                           told.push_back(key);
                           done({});

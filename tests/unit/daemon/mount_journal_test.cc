@@ -13,7 +13,10 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "daemon/journaled_store.h"
 #include "journal_fixture.h"
@@ -23,6 +26,7 @@
 
 namespace {
 bool has_locks = true;
+std::function<void()> before_shared_lock;
 }  // namespace
 
 // In the place of the C library's: some filesystems have none.
@@ -30,6 +34,9 @@ extern "C" int flock(int file, int operation) noexcept {
     if (!has_locks) {
         errno = ENOLCK;
         return -1;
+    }
+    if ((operation & LOCK_SH) != 0 && before_shared_lock) {
+        std::exchange(before_shared_lock, nullptr)();
     }
     return static_cast<int>(syscall(SYS_flock, file, operation));
 }
@@ -144,6 +151,58 @@ TEST_F(MountJournalTest, StaysSmallHoweverMuchIsWritten) {
     const auto open = parse_journal(content_of(made->path())).uploads;
     ASSERT_EQ(open.size(), 1U);
     EXPECT_EQ(open[0].key, "run/kept");
+}
+
+// Until it is rewritten.
+void grow(MountJournal& journal) {
+    const auto size = [&] { return fs::file_size(journal.path()); };
+    for (std::uintmax_t before = 0; size() >= before;) {
+        before = size();
+        journal.object_begun("run/a");
+        journal.object_ended("run/a");
+    }
+}
+
+TEST_F(MountJournalTest, WhatItHoldsIsThereUntilItIsRewritten) {
+    const auto made = journal();
+    made->begun({"run/kept", "id"});
+    fs::create_hard_link(made->path(), directory_ + "/before");
+    grow(*made);
+    EXPECT_GT(fs::file_size(directory_ + "/before"), fs::file_size(made->path()));
+    EXPECT_EQ(parse_journal(content_of(made->path())).uploads.size(), 1U);
+    EXPECT_TRUE(take_leftovers(directory_, "place").empty()) << "it is locked";
+    fs::remove(directory_ + "/before");
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+}
+
+TEST_F(MountJournalTest, IsInUseAlsoWhereItIsRewrittenMeanwhile) {
+    const auto made = journal();
+    made->begun({"run/kept", "id"});
+    before_shared_lock = [&] { grow(*made); };
+    EXPECT_TRUE(is_another_in_use(directory_, "place", ""));
+    EXPECT_FALSE(is_another_in_use(directory_, "place", made->path()));
+}
+
+// Of a mount that was killed while it rewrote its file, both are removed.
+TEST_F(MountJournalTest, OfAnEarlierMountStaysUntilWhatItSaysIsHere) {
+    testing::FakeStore store;
+    const auto made = journal();
+    leave("place-1.uploads", "@run/a.pt reason\n");
+    leave("place-1.uploads.new", "");
+    {
+        const FullDisk disk(2);
+        auto leftovers = take_leftovers(directory_, "place");
+        ASSERT_EQ(leftovers.size(), 1U);
+        leftovers[0].begun.failures.clear();
+        made->failure_begun("run/a.pt", "reason");
+        end_leftovers(std::move(leftovers), store, *made, nullptr);
+        made->begun({"run/b.pt", "id"});
+        EXPECT_TRUE(fs::exists(directory_ + "/place-1.uploads"));
+    }
+    EXPECT_TRUE(take_leftovers(directory_, "place").empty()) << "its lock is held";
+    made->ended({"run/b.pt", "id"});
+    EXPECT_EQ(content_of(made->path()), "@run/a.pt reason\n");
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
 }
 
 TEST_F(MountJournalTest, OneThatCannotBeReadIsKept) {
