@@ -162,6 +162,7 @@ private:
     [[nodiscard]] MountFigures figures() const;
     void watch_traffic();
     void mount_answers();
+    void name_what_is_lost(const Service::Outcome& outcome);
     int end(const Service::Outcome& outcome);
 
     const Config config_;
@@ -412,14 +413,8 @@ int Daemon::serve_until_the_end() {
     return end(service_->run(*fs_, machinery_->clock(), config_.mount.drain_timeout));
 }
 
-int Daemon::end(const Service::Outcome& outcome) {
-    const Status detached = mount_->detach();
-    if (!detached) {
-        log_error(detached.error().message);
-    } else {
-        guard_.release();
-    }
-    session_->stop();
+// Before what may take its time.
+void Daemon::name_what_is_lost(const Service::Outcome& outcome) {
     for (const std::string& key : outcome.lost) {
         log_error(format("not saved within the drain timeout: {}", escaped(key)));
         if (control_) {
@@ -432,9 +427,19 @@ int Daemon::end(const Service::Outcome& outcome) {
             control_->tell_outcome(format("undone {}", escaped(line)));
         }
     }
+}
+
+int Daemon::end(const Service::Outcome& outcome) {
+    const Status detached = mount_->detach();
+    if (!detached) {
+        log_error(detached.error().message);
+    } else {
+        guard_.release();
+    }
+    name_what_is_lost(outcome);
     metrics_.reset();
     traffic_watch_.reset();
-    machinery_->say_goodbye();
+    machinery_->end(*session_);
     machinery_.reset();
     log_info(detached ? "unmounted" : "ended");
     if (control_) {

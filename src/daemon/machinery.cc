@@ -43,6 +43,8 @@ constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
 // What it leaves behind the next mount here ends, and counts for nothing after a day.
 constexpr Milliseconds kGoodbyeFor{std::chrono::seconds(8)};
+// At once, as a rule. What it serves after the goodbye is cancelled.
+constexpr Milliseconds kSessionEndsWithin{std::chrono::seconds(1)};
 
 std::string host_name() {
     std::array<char, HOST_NAME_MAX + 1> name{};
@@ -138,6 +140,17 @@ void Machinery::watch_for_leftovers(const std::string& directory, const std::str
             end_leftovers_of_mounts(take_leftovers(directory, place));
         });
     });
+}
+
+// Where the connection lives on, as after umount -l, the session's end may wait for a lock in the kernel that a caller
+// holds, and that one for the store: until the store's requests are cancelled.
+void Machinery::end(Session& session) {
+    // At wait() where the system has no more threads.
+    const auto stopped = std::async(std::launch::async | std::launch::deferred, [&session] { session.stop(); });
+    stopped.wait_for(kSessionEndsWithin);
+    say_goodbye();
+    cancel();
+    stopped.wait();
 }
 
 void Machinery::say_goodbye() {
@@ -243,16 +256,20 @@ void Machinery::release_unused_memory() {
     }
 }
 
-Machinery::~Machinery() {
+void Machinery::cancel() {
     // It calls the file system, which goes first.
     if (lost_ != nullptr) {
         lost_->stop(nullptr);
         aborts_->stop(nullptr);
     }
-    // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
     if (client_ != nullptr) {
         client_->stop();
     }
+}
+
+Machinery::~Machinery() {
+    // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
+    cancel();
     for (const auto& executor : {blocking_.get(), staging_.get(), executor_.get()}) {
         if (executor != nullptr) {
             executor->stop();

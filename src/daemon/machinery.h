@@ -29,6 +29,7 @@
 #include "daemon/store_client.h"
 #include "daemon/upload_aborts.h"
 #include "fs/file_system.h"
+#include "fuse/session.h"
 #include "read/block_cache.h"
 #include "read/file_reader.h"
 #include "write/file_writer.h"
@@ -49,9 +50,9 @@ public:
     Result<fs::FileSystem*> start_file_system(fs::KernelCache& kernel_cache);
     // Those that an earlier mount of this source at this place had begun when it was killed.
     void end_leftover_uploads();
-    // Ends what was begun without an answer, tries once more to end what could not be, and removes this mount's
-    // heartbeat. Waits for the store, for a few seconds at most.
-    void say_goodbye();
+    // Stops the session, ends what was begun without an answer, tries once more to end what could not be, and removes
+    // this mount's heartbeat. Waits for the store, for a few seconds at most; its requests end with ECANCELED then.
+    void end(Session& session);
 
     [[nodiscard]] BufferPool& pool() { return *pool_; }
     [[nodiscard]] const ProcessInspector& processes() const { return processes_; }
@@ -69,6 +70,8 @@ private:
     Status start();
     ObjectStore& journaled_store();
     void watch_for_leftovers(const std::string& directory, const std::string& place);
+    void say_goodbye();
+    void cancel();
     void recall_failures(std::vector<Leftovers>& leftovers);
     void end_leftovers_of_mounts(std::vector<Leftovers> leftovers);
     void release_unused_memory();

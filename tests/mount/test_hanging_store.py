@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs see while the store takes nothing."""
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -221,3 +222,26 @@ def test_a_daemon_that_is_killed_while_it_waits_for_its_callers_leaves_none_wait
         (made / "c").write_bytes(b"3")
     assert made.is_mounted()
     assert "was killed but could not exit: its connection was aborted" in made.log()
+
+
+def test_an_unmount_that_callers_of_the_store_hold_up_names_what_is_lost(mount, simulator, prefix):
+    made = mount("--drain-timeout", "2s", "--retry-for", "5m")
+    first, second = (os.open(made / "a", os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for _ in range(2))
+    simulator.inject({"op": "*", "action": "hang", "key": prefix + "b*"})
+    creator = creates(made / "b")
+    try:
+        wait_until(lambda: blocked_threads(creator) == 1, "the creation to wait for the store")
+        os.write(first, b"1")
+        os.write(second, b"2")
+        wait_until(lambda: waits_for_the_directory(made.process.pid), "the daemon to wait for the directory's lock")
+        # Then the daemon has no mount that it could unmount by force.
+        run("umount", "-l", made.path)
+        made.process.terminate()
+        assert made.process.wait(30) == 1, made.log()
+        assert f"not saved within the drain timeout: {prefix}a" in made.log()
+        assert creator.wait(10) != 0
+    finally:
+        creator.kill()
+        for file in (first, second):
+            with contextlib.suppress(OSError):
+                os.close(file)
