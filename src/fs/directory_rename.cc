@@ -304,6 +304,10 @@ Status DirectoryRename::go_back_when_lost(bool pinned) {
     if (!record && record.error().errno_value != ENOENT) {
         return failure(record.error());
     }
+    if (record && record->marker && record->marker->state == MarkerState::kCommitted) {
+        // It is decided after all: another mount goes forward with it.
+        return taken_over(move_.source);
+    }
     Status back = record ? Status(taken_over(move_.source)) : record_.make_anew(rename, MarkerState::kRollingBack);
     if (back) {
         // It was repaired, and this mount went on without knowing.

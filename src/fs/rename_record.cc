@@ -47,7 +47,13 @@ Status RenameRecord::change_state(MarkerState state) {
         return taken_over(rename_.source);
     }
     Status written = write_and_beat(state);
-    return !written && is_lost_race(written.error()) ? taken_over(rename_.source) : written;
+    if (written || !is_lost_race(written.error())) {
+        return written;
+    }
+    // It may be this state, written by an attempt without an answer, that was taken over.
+    Error error = taken_over(rename_.source).value();
+    error.outcome_unknown = written.error().outcome_unknown;
+    return failure(std::move(error));
 }
 
 Status RenameRecord::write_and_beat(MarkerState state) {

@@ -110,7 +110,7 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
             if (again) {
                 self->send_again();
             } else {
-                self->settle(std::move(again.error()));
+                self->settle_refusal(std::move(again.error()));
             }
         });
         return;
@@ -151,11 +151,14 @@ void CommitOperation::retry() {
             self->send_again();
             return;
         }
-        Error& error = is_there.error();
-        // The other version may be what an earlier attempt has written.
-        error.outcome_unknown = error.outcome_unknown || self->call_->retry->outcome_unknown || self->damage_;
-        self->settle(std::move(error));
+        self->settle_refusal(std::move(is_there.error()));
     });
+}
+
+// The other version may be what an earlier attempt has written.
+void CommitOperation::settle_refusal(Error error) {
+    error.outcome_unknown = error.outcome_unknown || call_->retry->outcome_unknown || damage_;
+    settle(std::move(error));
 }
 
 void CommitOperation::send_if_absent() {

@@ -42,6 +42,7 @@ private:
     [[nodiscard]] std::function<void(Result<HttpResponse>)> answer_handler();
     void on_answer(Result<HttpResponse> outcome);
     void settle(Error error);
+    void settle_refusal(Error error);
     void send_again();
     // After a failure and its wait, where a condition is left out.
     void retry();

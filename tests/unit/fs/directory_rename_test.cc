@@ -291,6 +291,46 @@ TEST_F(DirectoryRenameTest, ALateCompletionOfACopyReplacesNothing) {
     EXPECT_EQ(store.open_uploads(), 0);
 }
 
+// The decision takes effect; what its mount hears is that another one was faster.
+TEST_F(DirectoryRenameTest, ADecisionWithoutAnAnswerThatARepairFinishedIsNotUndone) {
+    Error lost = store_error(ENOENT, "NoSuchKey", 404);
+    lost.outcome_unknown = true;
+    bool decides = false;
+    bool overtaken = false;
+    HookedStore hooked(store, [&](int) {
+        if (!decides && may_hide_directory(store.info("p/old/").size)) {
+            decides = true;
+            store.inject({Operation::kPut, only_record(), lost, 0, 1, true});
+        }
+        if (!overtaken && is_decided()) {
+            overtaken = true;
+            EXPECT_TRUE(repaired());
+        }
+        return Fate::kPasses;
+    });
+    EXPECT_FALSE(rename_with(hooked));
+    ASSERT_TRUE(decides);
+    EXPECT_TRUE(overtaken || repaired());
+    EXPECT_EQ(tree("new"), kWhole);
+    EXPECT_EQ(tree("old"), std::nullopt);
+}
+
+TEST_F(DirectoryRenameTest, ADecisionThatTheRecordTellsIsNotUndone) {
+    bool decides = false;
+    HookedStore hooked(store, [&](int) {
+        if (!decides && may_hide_directory(store.info("p/old/").size)) {
+            decides = true;
+            store.inject({Operation::kPut, only_record(), store_error(ENOENT, "NoSuchKey", 404), 0, 1, true});
+        }
+        return Fate::kPasses;
+    });
+    EXPECT_FALSE(rename_with(hooked));
+    ASSERT_TRUE(decides && is_decided());
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), kWhole);
+    EXPECT_EQ(tree("old"), std::nullopt);
+}
+
 class HeldUp : public DirectoryRenameTest, public ::testing::WithParamInterface<bool> {};
 
 INSTANTIATE_TEST_SUITE_P(, HeldUp, ::testing::Bool(),

@@ -214,6 +214,25 @@ TEST_F(Commits, WhatTookEffectIsNotUndoneByALookThatFails) {
     EXPECT_TRUE(copied.error().outcome_unknown);
 }
 
+TEST_F(Commits, ARefusedAttemptAfterOneWithoutAnAnswerLeavesOpenWhatTookEffect) {
+    int attempts = 0;
+    transport_.answer_with([this, &attempts](const HttpRequest& request) -> Result<HttpResponse> {
+        if (request.method == "HEAD") {
+            return attempts > 0 && request.url.ends_with("source") ? described("\"another\"") : answer(request);
+        }
+        if (attempts++ > 0) {
+            return HttpResponse{501, {}, "<Error><Code>NotImplemented</Code></Error>"};
+        }
+        Error lost;
+        lost.retryable = true;
+        lost.outcome_unknown = true;
+        return failure(std::move(lost));
+    });
+    const Result<PutResponse> copied = commit().value();
+    ASSERT_FALSE(copied);
+    EXPECT_TRUE(copied.error().outcome_unknown);
+}
+
 TEST_F(Commits, ASuccessWithTheConditionEndsTheDoubt) {
     for (int times = 0; times < 3; ++times) {
         refused_ = {kGuard};
