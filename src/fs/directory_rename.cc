@@ -131,6 +131,9 @@ Status DirectoryRename::list_source() {
     sources_.clear();
     for (ObjectInfo& object : *listed) {
         if (object.key == move_.source) {
+            if (Status free = check_source_marker(object); !free) {
+                return free;
+            }
             source_marker_ = object.etag;
         } else if (object.key.ends_with('/') && may_hide_directory(object.size)) {
             return failure(EBUSY, object.key + ": a rename of this directory is not finished");
@@ -139,6 +142,19 @@ Status DirectoryRename::list_source() {
         }
     }
     return {};
+}
+
+Status DirectoryRename::check_source_marker(const ObjectInfo& marker) {
+    if (!may_hide_directory(marker.size) || marker.etag == source_marker_) {
+        return {};
+    }
+    const Result<StoredMarker> stored = read_marker(store_, clock_, marker.key);
+    if (!stored && stored.error().errno_value != ENOENT) {
+        return failure(stored.error());
+    }
+    const bool is_free = stored && (!stored->marker || !marks(*stored->marker, marker.key) ||
+                                    stored->marker->rename_id == record_.rename().rename_id);
+    return is_free ? Status() : failure(EBUSY, marker.key + ": a rename of this directory is not finished");
 }
 
 Status DirectoryRename::hide_destination() {

@@ -78,6 +78,8 @@ private:
     // And when the two directories were made.
     Status look_at_source();
     Status list_source();
+    // Another rename may have hidden the source since the caller looked it up.
+    Status check_source_marker(const ObjectInfo& marker);
     Status hide_destination();
     // Else it is shown again.
     Status check_still_empty();

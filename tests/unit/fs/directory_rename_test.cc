@@ -172,6 +172,31 @@ TEST_F(DirectoryRenameTest, OfTwoMountsOneRenames) {
     EXPECT_EQ(tree("new"), std::nullopt);
 }
 
+TEST_F(DirectoryRenameTest, WhatAnotherMountRenamesToItsNameMeanwhileIsNotRenamed) {
+    for (const char* name : {"a", "b", "deep/", "deep/c"}) {
+        ASSERT_TRUE(SyncStore(store).remove(std::string("p/old/") + name));
+        store.put_object(std::string("p/src/") + name, name);
+    }
+    ASSERT_TRUE(lookup("old"));
+    bool is_filling = false;
+    HookedStore hooked(store, [&](int) {
+        if (!is_filling && store.exists("p/old/a")) {
+            is_filling = true;
+            EXPECT_EQ(errno_of(rename("old", "new")), EBUSY);
+        }
+        return Fate::kPasses;
+    });
+    DirectoryRename rename(hooked, its_clock, kRepairAfter, {"p/", "p/src/", "p/old/", store.info("p/old/").etag});
+    EXPECT_TRUE(rename.run({[&] {
+                                its_clock.advance(kRecordLead);
+                                return Status{};
+                            },
+                            [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {}}));
+    EXPECT_TRUE(is_filling);
+    EXPECT_EQ(tree("old"), kWhole);
+    EXPECT_EQ(tree("new"), std::nullopt);
+}
+
 TEST_F(DirectoryRenameTest, ARepairThatIsLateDeletesNothingThatWasMadeSince) {
     const auto roll_back_through = [&](ObjectStore& seen) {
         const Result<StoredMarker> marker = read_marker(store, clock, only_record());
