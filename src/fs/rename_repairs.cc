@@ -73,9 +73,13 @@ bool RenameRepairs::is_record(const std::string& key) const {
 void RenameRepairs::meet(const std::string& key) {
     {
         const MutexLock lock(mutex_);
+        const SteadyTime now = state_.env.clock.now();
+        if (checks_.size() >= kMaxChecks && !checks_.contains(key)) {
+            // Renames that have ended are not met again.
+            std::erase_if(checks_, [now](const auto& each) { return each.second.is_over(now); });
+        }
         const auto found = checks_.find(key);
-        if (found == checks_.end() ? checks_.size() >= kMaxChecks
-                                   : found->second.under_way || state_.env.clock.now() < found->second.due) {
+        if (found == checks_.end() ? checks_.size() >= kMaxChecks : !found->second.is_over(now)) {
             return;
         }
         checks_[key].under_way = true;

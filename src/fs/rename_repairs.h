@@ -50,6 +50,8 @@ private:
     struct Check {
         bool under_way = false;
         SteadyTime due{};
+
+        [[nodiscard]] bool is_over(SteadyTime now) const { return !under_way && now >= due; }
     };
 
     void meet(const std::string& key);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 
+#include "base/uuid.h"
 #include "directory_rename_fixture.h"
 #include "fs/rename_record.h"
 
@@ -50,6 +51,18 @@ protected:
         clock.advance(kRepairAfter);
         EXPECT_TRUE(repaired());
         EXPECT_EQ(errno_of(rename("old", "new")), 0);
+    }
+
+    // A mount that lives, and of which nothing but the record is looked at.
+    std::string put_record_of(int number) {
+        DirectoryMarker rename;
+        rename.state = MarkerState::kCopying;
+        rename.prefix = "p/";
+        rename.source = "p/source" + std::to_string(number) + "/";
+        rename.destination = "p/destination" + std::to_string(number) + "/";
+        rename.rename_id = rename.writer_id = random_uuid();
+        store.put_object(record_key(rename), encode_marker(rename));
+        return record_key(rename);
     }
 
     HookedStore its_store{store, [](int) { return Fate::kPasses; }};
@@ -100,6 +113,24 @@ TEST_F(RenameRepairsTest, TheLastRequestsOfADeadMountAreWaitedForFromItsDeathOn)
     clock.advance(kLastRequests);
     timer.run(kLastRequests);
     EXPECT_TRUE(eventually([this] { return only_record().empty(); }));
+    EXPECT_EQ(tree("old"), kWhole);
+    EXPECT_EQ(tree("new"), std::nullopt);
+}
+
+TEST_F(RenameRepairsTest, AMountThatHasSeenAThousandRenamesStillRepairs) {
+    Names records;
+    for (int number = 0; number < 1000; ++number) {
+        records.push_back(put_record_of(number));
+    }
+    store.reset_calls();
+    static_cast<void>(list());
+    // Each is read when it is met, and once more for its state.
+    EXPECT_TRUE(eventually([this] { return store.calls(Operation::kGet) >= 2000; }));
+    for (const std::string& record : records) {
+        ASSERT_TRUE(SyncStore(store).remove(record));
+    }
+    rename_and_be_killed_while_copying();
+    EXPECT_TRUE(repaired());
     EXPECT_EQ(tree("old"), kWhole);
     EXPECT_EQ(tree("new"), std::nullopt);
 }
