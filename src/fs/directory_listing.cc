@@ -6,6 +6,7 @@
 
 #include "base/mutex.h"
 #include "base/store_wait.h"
+#include "fs/directory_marker.h"
 #include "fs/directory_rename.h"
 #include "fs/paths.h"
 
@@ -18,6 +19,11 @@ constexpr std::uint64_t kDotEntries = 2;
 constexpr std::size_t kContentsAtOnce = 64;
 // A page of names is read and looked through by then.
 constexpr Milliseconds kBelieved{std::chrono::seconds(10)};
+
+// glibc takes ENOENT for the end of an empty directory.
+Failure gone(const std::string& directory_key) {
+    return failure(ESTALE, directory_key + " was removed or renamed while it was open");
+}
 
 }  // namespace
 
@@ -66,6 +72,11 @@ void DirectoryListing::restart() {
     }
 }
 
+std::string DirectoryListing::key_now() const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    return state_.key(lock, *directory_);
+}
+
 Status DirectoryListing::next_page() {
     ListRequest request;
     {
@@ -76,7 +87,16 @@ Status DirectoryListing::next_page() {
     }
     request.delimiter = "/";
     request.continuation_token = token_;
+    if (token_.empty()) {
+        key_ = request.prefix;
+    } else if (key_ != request.prefix) {
+        return gone(key_);
+    }
     const Result<ListResponse> page = fetch_page(request);
+    if (token_.empty() && key_now() != key_) {
+        // This mount has renamed it: from the beginning, under its new name.
+        return {};
+    }
     if (!page) {
         return failure(page.error());
     }
@@ -99,13 +119,66 @@ Result<ListResponse> DirectoryListing::fetch_page(const ListRequest& request) {
     if (!page || !recorded) {
         return failure(page ? recorded.error() : page.error());
     }
-    if (request.continuation_token.empty() && is_gone(request.prefix, *page)) {
-        // glibc takes ENOENT for the end of an empty directory.
-        return failure(ESTALE, request.prefix + " was removed or renamed while it was open");
+    if (const Status there = check_is_there(request, *page); !there) {
+        return failure(there.error());
     }
     directories_known_ = state_.env.clock.now() - (*recorded)->asked < kRecordLead;
     drop_hidden(*page, **recorded);
     return page;
+}
+
+Status DirectoryListing::check_is_there(const ListRequest& request, const ListResponse& page) {
+    if (request.continuation_token.empty()) {
+        const bool has_marker = !page.objects.empty() && page.objects.front().key == request.prefix;
+        marker_ = has_marker ? std::optional(page.objects.front()) : std::nullopt;
+        return is_gone(request.prefix, page) ? gone(request.prefix) : Status{};
+    }
+    const Result<bool> another = is_another(request.prefix);
+    if (!another) {
+        return failure(another.error());
+    }
+    return *another || key_now() != request.prefix ? gone(request.prefix) : Status{};
+}
+
+// After the page was answered: whose rename hides a directory deletes what is in it later.
+Result<bool> DirectoryListing::is_another(const std::string& directory_key) {
+    if (directory_ == state_.nodes.root()) {
+        return false;
+    }
+    ListRequest list;
+    list.prefix = directory_key;
+    list.max_keys = 1;
+    const Result<ListResponse> first = wait_for<ListResponse>([&](auto done) { state_.env.store.list(list, done); });
+    if (!first) {
+        return failure(first.error());
+    }
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (is_moving(lock)) {
+            return false;
+        }
+    }
+    const bool has_marker = !first->objects.empty() && first->objects.front().key == directory_key;
+    if (has_marker && lookups_.hides(first->objects.front())) {
+        return true;
+    }
+    if (!marker_) {
+        return is_gone(directory_key, *first);
+    }
+    return has_marker ? is_made_anew(first->objects.front()) : true;
+}
+
+// A rename that was undone has written the marker, too.
+Result<bool> DirectoryListing::is_made_anew(const ObjectInfo& marker) {
+    if (marker.etag == marker_->etag && marker.last_modified == marker_->last_modified) {
+        return false;
+    }
+    const Result<ObjectInfo> written =
+        wait_for<ObjectInfo>([&](auto done) { state_.env.store.head(marker.key, done); });
+    if (!written) {
+        return written.error().errno_value == ENOENT ? Result<bool>(true) : failure(written.error());
+    }
+    return directory_made(*written) > marker_->last_modified;
 }
 
 void DirectoryListing::drop_hidden(ListResponse& page, const RecordedRenames& recorded) {
@@ -139,13 +212,19 @@ bool DirectoryListing::is_gone(const std::string& directory_key, const ListRespo
         return false;
     }
     const NodeTable::Lock lock = state_.nodes.lock();
+    return !is_moving(lock) &&
+           std::none_of(directory_->children.begin(), directory_->children.end(),
+                        [](const auto& child) REQUIRES(node_table) { return child.second->writer != nullptr; });
+}
+
+// To this mount it is there until its rename is decided.
+bool DirectoryListing::is_moving(const NodeTable::Lock& /*lock*/) const {
     for (const Node* at = directory_.get(); at != nullptr; at = at->parent.get()) {
         if (at->moving) {
-            return false;
+            return true;
         }
     }
-    return std::none_of(directory_->children.begin(), directory_->children.end(),
-                        [](const auto& child) REQUIRES(node_table) { return child.second->writer != nullptr; });
+    return false;
 }
 
 void DirectoryListing::take_page(const std::string& directory_key, const ListResponse& page) {

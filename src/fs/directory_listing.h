@@ -3,10 +3,16 @@
 //
 // Offsets count entries: 0 is ".", 1 is "..", then the keys in the bucket's order, last what only this
 // mount has: files it is still writing, sockets and FIFOs. Going back beyond the page in memory starts the listing
-// anew. Threads: one call at a time (guarded inside); blocks on the store.
+// anew.
+//
+// A directory that another mount renames meanwhile would seem to end early. So each page but the first costs a request
+// more, which looks at the directory's marker.
+//
+// Threads: one call at a time (guarded inside); blocks on the store.
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,11 +43,18 @@ private:
 
     void restart() REQUIRES(mutex_);
     Status next_page() REQUIRES(mutex_);
+    [[nodiscard]] std::string key_now() const;
     Result<ListResponse> fetch_page(const ListRequest& request) REQUIRES(mutex_);
+    // ESTALE where the page may lack names, or may be another directory's.
+    Status check_is_there(const ListRequest& request, const ListResponse& page) REQUIRES(mutex_);
+    // Than on the first page: it was removed or renamed, and perhaps made anew.
+    Result<bool> is_another(const std::string& directory_key) REQUIRES(mutex_);
+    Result<bool> is_made_anew(const ObjectInfo& marker) REQUIRES(mutex_);
     // Without those that a rename hides.
     void drop_hidden(ListResponse& page, const RecordedRenames& recorded);
-    // The first page shows that the directory is not there, or not shown.
+    // Its first keys show that the directory is not there, or not shown.
     [[nodiscard]] bool is_gone(const std::string& directory_key, const ListResponse& page) const;
+    [[nodiscard]] bool is_moving(const NodeTable::Lock& lock) const REQUIRES(node_table);
     void take_page(const std::string& directory_key, const ListResponse& page) REQUIRES(mutex_);
     void finish() REQUIRES(mutex_);
     // What the page's objects hold, where the list does not tell.
@@ -74,6 +87,9 @@ private:
     // None of the page's directories is hidden.
     bool directories_known_ GUARDED_BY(mutex_) = false;
     std::string token_ GUARDED_BY(mutex_);
+    // Of the directory as the first page had it.
+    std::string key_ GUARDED_BY(mutex_);
+    std::optional<ObjectInfo> marker_ GUARDED_BY(mutex_);
     bool at_end_ GUARDED_BY(mutex_) = false;
     SteadyTime started_ GUARDED_BY(mutex_){};
     // When the page was asked for, and the last removal of a name before.
