@@ -6,6 +6,9 @@
 
 #include "base/digest.h"
 #include "base/range_fetch.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "read/block_cache.h"
 
 namespace ckptfs {
 namespace {
@@ -42,9 +45,30 @@ void BaseReader::read(std::uint64_t offset, std::size_t size, FileReader::ReadDo
         return;
     }
     lock.unlock();
-    FileReader::open(
-        environment_, key_, etag_, stored_size_ == 0,
-        [self = shared_from_this()](Result<std::shared_ptr<FileReader>> result) { self->opened(std::move(result)); });
+    open(false);
+}
+
+void BaseReader::open(bool again) {
+    FileReader::open(environment_, key_, etag_, stored_size_ == 0,
+                     [self = shared_from_this(), again](Result<std::shared_ptr<FileReader>> reader) {
+                         self->check_size(std::move(reader), again);
+                     });
+}
+
+// What is changed began with a file of this size. If the object holds another, one of the two came damaged: what is
+// read, or published, would be short.
+void BaseReader::check_size(Result<std::shared_ptr<FileReader>> reader, bool again) {
+    if (reader && (*reader)->size() != size_) {
+        reader = damage(
+            format("{}: its object holds a file of {} bytes, and not of {}", escaped(key_), (*reader)->size(), size_));
+        if (!again) {
+            // A table that came damaged is not used again.
+            environment_.cache.forget_closed();
+            open(true);
+            return;
+        }
+    }
+    opened(std::move(reader));
 }
 
 BaseReader::ComparisonPointer BaseReader::comparison_of(std::uint64_t offset, std::size_t size) const {

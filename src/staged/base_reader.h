@@ -21,7 +21,11 @@ namespace ckptfs {
 class BaseReader : public std::enable_shared_from_this<BaseReader> {
 public:
     BaseReader(ReadEnvironment& environment, std::string key, const CommittedObject& object)
-        : environment_(environment), key_(std::move(key)), etag_(object.etag), stored_size_(object.stored_size) {}
+        : environment_(environment),
+          key_(std::move(key)),
+          etag_(object.etag),
+          stored_size_(object.stored_size),
+          size_(object.size) {}
 
     void read(std::uint64_t offset, std::size_t size, FileReader::ReadDone done);
     // For bytes that are to be written again: those of a plain object, for which nothing in it vouches, are compared
@@ -60,12 +64,15 @@ private:
     void compare_with_checksums(const ComparisonPointer& comparison, const Payload& bytes);
     void compare_with_others(const ComparisonPointer& comparison, Payload bytes);
     void fetch_again(const ComparisonPointer& comparison);
+    void open(bool again);
+    void check_size(Result<std::shared_ptr<FileReader>> reader, bool again);
     void opened(Result<std::shared_ptr<FileReader>> reader);
 
     ReadEnvironment& environment_;
     const std::string key_;
     const std::string etag_;
     const std::uint64_t stored_size_;
+    const std::uint64_t size_;
 
     Mutex mutex_;
     std::shared_ptr<FileReader> reader_ GUARDED_BY(mutex_);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -11,6 +13,18 @@
 #include "ckptfs/object_store.h"
 
 namespace ckptfs::testing {
+
+// The lowest bit of this byte of the answer comes flipped.
+inline void flip_a_bit(GetRequest& request, std::uint64_t offset) {
+    request.on_body = [on_body = std::move(request.on_body), offset, taken = std::uint64_t{0}](ByteSpan bytes) mutable {
+        std::vector<std::byte> flipped(bytes.begin(), bytes.end());
+        if (offset >= taken && offset - taken < flipped.size()) {
+            flipped[offset - taken] ^= std::byte{1};
+        }
+        taken += flipped.size();
+        return on_body(flipped);
+    };
+}
 
 enum class Fate { kPasses, kFails, kTakesEffectAndFails };
 
@@ -26,8 +40,8 @@ public:
         before_removals_ = std::move(run);
     }
 
-    // Called with each GetObject before it is sent.
-    void look_at_gets(std::function<void(const GetRequest&)> look) { look_at_get_ = std::move(look); }
+    // Called with each GetObject before it is sent; may change it.
+    void look_at_gets(std::function<void(GetRequest&)> look) { look_at_get_ = std::move(look); }
 
     void head(std::string key, StoreDone<ObjectInfo> done) override {
         pass(std::move(done), [&](auto answer) { store_.head(std::move(key), answer); });
@@ -106,7 +120,7 @@ private:
     // Set before there are requests, then used by one thread.
     std::string removals_;
     std::function<void()> before_removals_;
-    std::function<void(const GetRequest&)> look_at_get_;
+    std::function<void(GetRequest&)> look_at_get_;
 };
 
 }  // namespace ckptfs::testing
