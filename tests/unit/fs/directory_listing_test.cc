@@ -43,13 +43,14 @@ protected:
         EXPECT_TRUE(first);
         meanwhile();
         Entries all = first;
-        for (Entries more = first; all && (!more || !more->empty());) {
-            more = read_some(handle, all->back().next_offset, 100);
+        for (bool at_end = false; all && !at_end;) {
+            const Entries more = read_some(handle, all->back().next_offset, 100);
             if (!more) {
-                all = std::move(more);
-            } else {
-                all->insert(all->end(), more->begin(), more->end());
+                all = more;
+                break;
             }
+            at_end = more->empty();
+            all->insert(all->end(), more->begin(), more->end());
         }
         fs->release_directory(handle);
         return all;
