@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/object_contents.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "base/range_fetch.h"
 #include "base/text.h"
 #include "base/xxhash.h"
 #include "ckptfs/format.h"
@@ -16,6 +16,7 @@ namespace {
 
 // 5 MiB of memory. Beyond it all are asked for again.
 constexpr std::size_t kMaxContents = 100'000;
+constexpr std::size_t kMostReadings = 4;
 
 // Keys and ETags hold no zero bytes.
 std::uint64_t version_hash(const std::string& key, const std::string& etag) {
@@ -58,33 +59,43 @@ void ObjectContents::find(const ObjectInfo& object, Found done) {
         done(*content);
         return;
     }
-    fetch_tail(object, false, std::move(done));
+    fetch_tail(object, {}, std::move(done));
 }
 
-void ObjectContents::fetch_tail(const ObjectInfo& object, bool again, Found done) {
+void ObjectContents::fetch_tail(const ObjectInfo& object, Readings before, Found done) {
     fetch_range(store_, object.key, object.etag, last_bytes(object.size, kSizeTail),
-                [this, object, again, done = std::move(done)](Result<FetchedRange> end) {
-                    if (!end) {
-                        done(failure(std::move(end.error())));
-                        return;
-                    }
-                    const Result<ObjectContent> content = read_tail(end->object, end->bytes);
-                    if (content) {
-                        remember(object.key, object.etag, *content);
-                        done(content);
-                    } else if (content.error().damaged && !again) {
-                        // Perhaps on its way only.
-                        fetch_tail(object, true, done);
+                [this, object, before = std::move(before), done = std::move(done)](Result<FetchedRange> end) {
+                    if (end) {
+                        tail_here(object, before, *end, done);
                     } else {
-                        log_warning(format("{}: shown with the size of its object: {}", escaped(object.key),
-                                           escaped(content.error().message)));
-                        done(ObjectContent{FileType::kFile, object.size});
+                        done(failure(std::move(end.error())));
                     }
                 });
 }
 
-Result<ObjectContent> ObjectContents::read_tail(const ObjectInfo& fetched, const Payload& tail) const {
-    return codec_.size_from_tail(fetched, tail).map([&](std::uint64_t size) { return content_of(fetched, size); });
+void ObjectContents::tail_here(const ObjectInfo& object, Readings readings, const FetchedRange& tail,
+                               const Found& done) {
+    const Result<ObjectContent> content = read_tail(tail);
+    const Reading reading = content ? Reading(*content) : std::nullopt;
+    const bool is_certain = content ? codec_.described_size(tail.object).has_value() : !content.error().damaged;
+    const bool agrees = is_certain || std::find(readings.begin(), readings.end(), reading) != readings.end();
+    if (agrees && content) {
+        remember(object.key, object.etag, *content);
+        done(content);
+    } else if (!agrees && readings.size() + 1 < kMostReadings) {
+        readings.push_back(reading);
+        fetch_tail(object, std::move(readings), done);
+    } else {
+        log_warning(format("{}: shown with the size of its object: {}", escaped(object.key),
+                           content ? "its end came otherwise each time" : escaped(content.error().message)));
+        done(ObjectContent{FileType::kFile, object.size});
+    }
+}
+
+Result<ObjectContent> ObjectContents::read_tail(const FetchedRange& tail) const {
+    return codec_.size_from_tail(tail.object, tail.bytes).map([&](std::uint64_t size) {
+        return content_of(tail.object, codec_.described_size(tail.object).value_or(size));
+    });
 }
 
 void ObjectContents::remember(const std::string& key, const std::string& etag, ObjectContent content) {

@@ -2,8 +2,9 @@
 // What an object holds, where its own size does not tell: how long the file in it is, or that it is a symbolic link.
 //
 // Nearly all objects show by their size that they are plain files (has_marked_size). Of the rest the end is asked
-// for, once for each version. The size of a damaged one is that of the object, so that it can still be listed and
-// removed; opening it says what is wrong.
+// for, once for each version; until two answers agree where no description tells the size as well, because no checksum
+// covers the end, and a file that is changed at a size that came damaged would lose its end. The size of a damaged one
+// is that of the object, so that it can still be listed and removed; opening it says what is wrong.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -14,8 +15,10 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/mutex.h"
+#include "base/range_fetch.h"
 #include "ckptfs/codec.h"
 #include "ckptfs/object_store.h"
 #include "fs/file_operations.h"
@@ -26,6 +29,8 @@ struct ObjectContent {
     FileType type = FileType::kFile;
     // As stat shows it.
     std::uint64_t size = 0;
+
+    friend bool operator==(const ObjectContent&, const ObjectContent&) = default;
 };
 
 // Of a file of this size in an object that is described with its metadata; else the symbolic link that it is.
@@ -46,9 +51,14 @@ public:
     void remember(const std::string& key, const std::string& etag, ObjectContent content);
 
 private:
-    void fetch_tail(const ObjectInfo& object, bool again, Found done);
+    // Nothing where it was damaged.
+    using Reading = std::optional<ObjectContent>;
+    using Readings = std::vector<Reading>;
+
+    void fetch_tail(const ObjectInfo& object, Readings before, Found done);
+    void tail_here(const ObjectInfo& object, Readings readings, const FetchedRange& tail, const Found& done);
     // As the store's answer says.
-    [[nodiscard]] Result<ObjectContent> read_tail(const ObjectInfo& fetched, const Payload& tail) const;
+    [[nodiscard]] Result<ObjectContent> read_tail(const FetchedRange& tail) const;
 
     ObjectStore& store_;
     const Codec& codec_;

@@ -288,8 +288,8 @@ def test_an_end_that_came_damaged_is_asked_for_once_more(either, mount, simulato
     assert simulator.content(prefix + "file") == content + b"more"
 
 
-# In the footer.
-@pytest.mark.parametrize("back", [1, 6])
+# In the footer: its magic number, the number of frames. Then the size of the last one.
+@pytest.mark.parametrize("back", [1, 6, 9, 9 + 8])
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_size_that_came_damaged_is_asked_for_once_more(either, mount, simulator, prefix, back, listed):
     # In parts, whose object does not tell the size.
@@ -304,6 +304,24 @@ def test_a_size_that_came_damaged_is_asked_for_once_more(either, mount, simulato
         sizes = [(other / "file").stat().st_size]
     assert simulator.fault_hits() == 1
     assert sizes == [len(content)]
+
+
+# The number of frames; the size of the last one.
+@pytest.mark.parametrize("back", [9, 9 + 8])
+def test_a_size_that_came_damaged_cuts_nothing_off(either, mount, simulator, prefix, back):
+    content = bytearray(mixed(20 * MIB + 7))
+    (either / "file").write_bytes(content)
+    other = mount()
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": 64 - back, "times": 1})
+    with open(other / "file", "r+b", buffering=0) as file:
+        # In each part: what is published is made of the whole base.
+        for offset in range(0, 20 * MIB, 4 * MIB):
+            file.seek(offset)
+            file.write(b"changed")
+            content[offset:offset + 7] = b"changed"
+    assert simulator.fault_hits() == 1
+    simulator.clear_faults()
+    assert simulator.content(prefix + "file") == content
 
 
 def test_a_frame_that_came_with_another_version_is_asked_for_once_more(either, mount, simulator, prefix):

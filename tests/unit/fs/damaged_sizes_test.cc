@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The size of a compressed file where the end of its object, which tells it, comes damaged.
+#include <fcntl.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "file_system_fixture.h"
+#include "support/hooked_store.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+constexpr std::uint64_t kSize = (std::uint64_t{20} << 20) + 7;
+// From the end of the object: the number of frames, the size of the last one, and what shows that it is damaged.
+constexpr std::uint64_t kCount = 9;
+constexpr std::uint64_t kLastSize = 9 + 8;
+constexpr std::uint64_t kMagic = 1;
+
+class DamagedSizes : public FileSystemTest {
+protected:
+    DamagedSizes() {
+        hooked.look_at_gets([this](GetRequest& request) {
+            const auto flips = flips_of.find(++gets);
+            if (flips != flips_of.end()) {
+                flip_a_bit(request, request.range->length - flips->second);
+            }
+        });
+        fs = FileSystem::create({hooked,
+                                 *blocking,
+                                 clock,
+                                 timer,
+                                 processes,
+                                 kernel_cache,
+                                 *codec,
+                                 write_environment,
+                                 reads_hooked,
+                                 NameConfig(),
+                                 "p/",
+                                 "here",
+                                 {}});
+    }
+    ~DamagedSizes() override {
+        // What it is at ends before its store.
+        blocking.reset();
+        fs.reset();
+        executor.reset();
+    }
+    DamagedSizes(const DamagedSizes&) = delete;
+    DamagedSizes& operator=(const DamagedSizes&) = delete;
+
+    // Its frames hold nothing.
+    void put_container(const std::string& key, std::optional<std::uint64_t> described) {
+        constexpr std::uint32_t kStored = 20;
+        const auto encoder = make_codec({"auto", {}}).value()->encoder("file");
+        const std::vector<FrameRecord> records(kSize / kFrameSize + 1, FrameRecord{kStored, 0, false});
+        std::string content(records.size() * kStored, '\0');
+        content += encoder->tail(records, kSize).to_string();
+        store.put_object(key, content, encoder->metadata(described));
+    }
+
+    // By the number of the GetObject, from 1: how far from the end of its answer a bit flips.
+    std::map<int, std::uint64_t> flips_of;
+    int gets = 0;
+    HookedStore hooked{store, [](int) { return Fate::kPasses; }};
+    ReadEnvironment reads_hooked{hooked, *pool, *executor, clock, *codec, cache, ReadConfig{}};
+};
+
+TEST_F(DamagedSizes, AreAskedForUntilTwoAnswersAgree) {
+    const std::vector<std::pair<std::map<int, std::uint64_t>, int>> cases = {
+        {{}, 2},
+        {{{1, kCount}}, 3},
+        {{{1, kLastSize}}, 3},
+        {{{2, kLastSize}}, 3},
+        {{{1, kMagic}}, 3},
+        {{{1, kCount}, {2, kLastSize}}, 4},
+    };
+    for (const auto& [flips, requests] : cases) {
+        put_container("p/parts", std::nullopt);
+        clock.advance(Milliseconds(60'000));
+        gets = 0;
+        flips_of = flips;
+        EXPECT_EQ(lookup("parts")->attributes.size, kSize);
+        EXPECT_EQ(gets, requests);
+    }
+}
+
+TEST_F(DamagedSizes, AreNotGuessed) {
+    put_container("p/parts", std::nullopt);
+    flips_of = {{1, kCount}, {2, kLastSize}, {3, kMagic}, {4, kLastSize - 1}};
+    EXPECT_EQ(lookup("parts")->attributes.size, store.info("p/parts").size);
+    EXPECT_EQ(gets, 4);
+    clock.advance(Milliseconds(60'000));
+    EXPECT_EQ(lookup("parts")->attributes.size, kSize);
+}
+
+TEST_F(DamagedSizes, AreThoseOfTheDescriptionWhereItTells) {
+    put_container("p/put", kSize);
+    flips_of = {{1, kLastSize}};
+    const HandleId root = *answer<HandleId>([&](auto reply) { fs->open_directory(kRootNode, reply); });
+    const auto entries =
+        answer<std::vector<DirectoryEntry>>([&](auto reply) { fs->read_directory(root, 2, 7, true, reply); });
+    fs->release_directory(root);
+    EXPECT_EQ(entries->back().entry.attributes.size, kSize);
+    EXPECT_EQ(gets, 1);
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
