@@ -132,6 +132,8 @@ private:
         bool is_settled = false;
         // The version that was asked for is gone: any is asked for.
         bool is_gone = false;
+        // It was read with another size than the node's, and is read anew.
+        bool is_read_anew = false;
         int attempts = 0;
         // For the RELEASE of a file that was closed before.
         int waits = 0;

@@ -401,6 +401,7 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
 void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader) {
     Result<OpenedFile> answer = failure(EIO, "not opened");
     bool ask_again = false;
+    bool is_damaged = false;
     std::string commits_to;
     std::shared_ptr<FileWriter> settles;
     {
@@ -422,6 +423,11 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             answer = is_to_look_again && !request->expected
                          ? give_new_node(lock, node, *node->committed, *reader, expectation(*request))
                          : Result<OpenedFile>(add_handle(lock, *request, nullptr, *reader));
+        } else if (node->committed && !node->committed->etag.empty() &&
+                   node->committed->etag == (*reader)->object().etag && !std::exchange(request->is_read_anew, true)) {
+            // A version has one size: the node's, or the reader's, came damaged.
+            node->reader = nullptr;
+            ask_again = is_damaged = true;
         } else if (node->linked && node->writer != nullptr && node->writer->may_have_committed() &&
                    !std::exchange(request->is_settled, true)) {
             settles = node->writer;
@@ -441,6 +447,11 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             expect_again(lock, *request);
             answer = failure(ESTALE, "the file is gone");
         }
+    }
+    if (is_damaged) {
+        // Its table is not used again.
+        reader = failure(EIO, "of another size");
+        state_.env.read.cache.forget_closed();
     }
     if (settles != nullptr) {
         commit_in_order(request->node, settles, CommitReason::kPublish,

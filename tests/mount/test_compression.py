@@ -324,6 +324,18 @@ def test_a_size_that_came_damaged_cuts_nothing_off(either, mount, simulator, pre
     assert simulator.content(prefix + "file") == content
 
 
+def test_a_last_size_that_came_damaged_is_asked_for_once_more(either, mount, simulator, prefix):
+    content = mixed(20 * MIB + 7)
+    (either / "file").write_bytes(content)
+    other = mount()
+    assert (other / "file").stat().st_size == len(content)
+    # In the end that a reader begins with.
+    simulator.inject({"op": "GetObject", "key": prefix + "file", "action": "corrupt", "bytes": (256 << 10) - 17,
+                      "times": 1})
+    assert (other / "file").read_bytes() == content
+    assert simulator.fault_hits() == 1
+
+
 def test_a_frame_that_came_with_another_version_is_asked_for_once_more(either, mount, simulator, prefix):
     content = numpy.random.default_rng(1).standard_normal(MIB, dtype=numpy.float32).tobytes()
     (either / "file").write_bytes(content)

@@ -2,6 +2,7 @@
 // The size of a compressed file where the end of its object, which tells it, comes damaged.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,7 +29,7 @@ protected:
         hooked.look_at_gets([this](GetRequest& request) {
             const auto flips = flips_of.find(++gets);
             if (flips != flips_of.end()) {
-                flip_a_bit(request, request.range->length - flips->second);
+                flip_a_bit(request, std::min(request.range->length, store.info(request.key).size) - flips->second);
             }
         });
         fs = FileSystem::create({hooked,
@@ -55,12 +56,12 @@ protected:
     DamagedSizes& operator=(const DamagedSizes&) = delete;
 
     // Its frames hold nothing.
-    void put_container(const std::string& key, std::optional<std::uint64_t> described) {
+    void put_container(const std::string& key, std::optional<std::uint64_t> described, std::uint64_t size = kSize) {
         constexpr std::uint32_t kStored = 20;
         const auto encoder = make_codec({"auto", {}}).value()->encoder("file");
-        const std::vector<FrameRecord> records(kSize / kFrameSize + 1, FrameRecord{kStored, 0, false});
+        const std::vector<FrameRecord> records(size / kFrameSize + 1, FrameRecord{kStored, 0, false});
         std::string content(records.size() * kStored, '\0');
-        content += encoder->tail(records, kSize).to_string();
+        content += encoder->tail(records, size).to_string();
         store.put_object(key, content, encoder->metadata(described));
     }
 
@@ -108,6 +109,32 @@ TEST_F(DamagedSizes, AreThoseOfTheDescriptionWhereItTells) {
     fs->release_directory(root);
     EXPECT_EQ(entries->back().entry.attributes.size, kSize);
     EXPECT_EQ(gets, 1);
+}
+
+TEST_F(DamagedSizes, OfAReaderAreReadAnew) {
+    put_container("p/parts", std::nullopt);
+    const NodeId node = lookup("parts")->node;
+    gets = 0;
+    flips_of = {{1, kLastSize}};
+    const Result<OpenedFile> opened = open(node, O_RDONLY);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_EQ(gets, 2);
+    EXPECT_EQ(lookup("parts")->node, node);
+    EXPECT_EQ(getattr(node)->size, kSize);
+}
+
+// Of tables of this size one that is in memory is used again.
+TEST_F(DamagedSizes, OfAReaderAreReadAnewInALargeTable) {
+    constexpr std::uint64_t kLarge = (std::uint64_t{30'000} << 20) + 7;
+    put_container("p/large", std::nullopt, kLarge);
+    const NodeId node = lookup("large")->node;
+    gets = 0;
+    // The first request brings the end of the table.
+    flips_of = {{2, kLastSize}};
+    const Result<OpenedFile> opened = open(node, O_RDONLY);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_EQ(gets, 4);
+    EXPECT_EQ(getattr(node)->size, kLarge);
 }
 
 }  // namespace
