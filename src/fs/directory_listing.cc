@@ -113,8 +113,10 @@ Status DirectoryListing::next_page() {
 
 Result<ListResponse> DirectoryListing::fetch_page(const ListRequest& request) {
     using Records = std::shared_ptr<const RecordedRenames>;
-    std::future<Result<Records>> answer = ask<Records>([&](auto done) { records_.ask(done); });
+    const auto ask_for_records = [this] { return ask<Records>([&](auto done) { records_.ask(done); }); };
+    std::future<Result<Records>> answer = ask_for_records();
     Result<ListResponse> page = wait_for<ListResponse>([&](auto done) { state_.env.store.list(request, done); });
+    const SteadyTime listed = state_.env.clock.now();
     const Result<Records> recorded = answer.get();
     if (!page || !recorded) {
         return failure(page ? recorded.error() : page.error());
@@ -122,7 +124,14 @@ Result<ListResponse> DirectoryListing::fetch_page(const ListRequest& request) {
     if (const Status there = check_is_there(request, *page); !there) {
         return failure(there.error());
     }
-    directories_known_ = state_.env.clock.now() - (*recorded)->asked < kRecordLead;
+    directories_known_ = std::max(listed, (*recorded)->answered) - (*recorded)->asked < kRecordLead;
+    if (is_late(*page, listed, **recorded)) {
+        const Result<Records> later = ask_for_records().get();
+        if (!later) {
+            return failure(later.error());
+        }
+        drop_hidden(*page, **later);
+    }
     drop_hidden(*page, **recorded);
     return page;
 }
@@ -181,10 +190,22 @@ Result<bool> DirectoryListing::is_made_anew(const ObjectInfo& marker) {
     return directory_made(*written) > marker_->last_modified;
 }
 
+// A rename that the page shows may have been recorded after the records were listed: the page was sent again, or is
+// large. Both were sent at once, and their answers tell more of when they were listed than how long each took.
+bool DirectoryListing::is_late(const ListResponse& page, SteadyTime listed, const RecordedRenames& recorded) {
+    return !page.common_prefixes.empty() && recorded.asked != SteadyTime{} && listed - recorded.answered >= kRecordLead;
+}
+
+// Where a destination was seen, its source is hidden by then. The other way round both may have been seen.
 void DirectoryListing::drop_hidden(ListResponse& page, const RecordedRenames& recorded) {
+    drop_hidden(page, recorded.destinations);
+    drop_hidden(page, recorded.sources);
+}
+
+void DirectoryListing::drop_hidden(ListResponse& page, const std::unordered_set<std::uint64_t>& suspected) {
     std::vector<std::string> suspects;
     for (const std::string& key : page.common_prefixes) {
-        if (recorded.paths.contains(path_hash(key))) {
+        if (suspected.contains(path_hash(key))) {
             suspects.push_back(key);
         }
     }

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/mutex.h"
@@ -52,6 +53,9 @@ private:
     Result<bool> is_made_anew(const ObjectInfo& marker) REQUIRES(mutex_);
     // Without those that a rename hides.
     void drop_hidden(ListResponse& page, const RecordedRenames& recorded);
+    // Of the directories that may be.
+    void drop_hidden(ListResponse& page, const std::unordered_set<std::uint64_t>& suspected);
+    [[nodiscard]] static bool is_late(const ListResponse& page, SteadyTime listed, const RecordedRenames& recorded);
     // Its first keys show that the directory is not there, or not shown.
     [[nodiscard]] bool is_gone(const std::string& directory_key, const ListResponse& page) const;
     [[nodiscard]] bool is_moving(const NodeTable::Lock& lock) const REQUIRES(node_table);

@@ -37,10 +37,11 @@ void RenameRecords::ask(Reply<std::shared_ptr<const RecordedRenames>> reply) {
 std::shared_ptr<const RecordedRenames> RenameRecords::take(const ListResponse& records, SteadyTime asked) {
     auto taken = std::make_shared<RecordedRenames>();
     taken->asked = records.next_continuation_token.empty() ? asked : SteadyTime{};
+    taken->answered = state_.env.clock.now();
     for (const ObjectInfo& record : records.objects) {
         if (const auto paths = recorded_paths(state_.env.prefix, record.key)) {
-            taken->paths.insert(paths->source);
-            taken->paths.insert(paths->destination);
+            taken->sources.insert(paths->source);
+            taken->destinations.insert(paths->destination);
             repairs_.met_record(record.key);
         }
     }

@@ -17,10 +17,12 @@ namespace ckptfs::fs {
 
 struct RecordedRenames {
     // path_hash() of directories that are to be looked at.
-    std::unordered_set<std::uint64_t> paths;
+    std::unordered_set<std::uint64_t> sources;
+    std::unordered_set<std::uint64_t> destinations;
     // Every rename whose first marker was written less than kRecordLead after this moment is in it. Zero: the list is
     // incomplete.
     SteadyTime asked{};
+    SteadyTime answered{};
 };
 
 class RenameRecords {

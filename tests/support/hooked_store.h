@@ -40,6 +40,12 @@ public:
         before_removals_ = std::move(run);
     }
 
+    // Called once, before the first list of exactly this prefix is sent.
+    void before_list(std::string prefix, std::function<void()> run) {
+        list_ = std::move(prefix);
+        before_list_ = std::move(run);
+    }
+
     // Called with each GetObject before it is sent; may change it.
     void look_at_gets(std::function<void(GetRequest&)> look) { look_at_get_ = std::move(look); }
 
@@ -59,6 +65,9 @@ public:
         pass(std::move(done), [&](auto answer) { store_.copy(std::move(request), answer); });
     }
     void list(ListRequest request, StoreDone<ListResponse> done) override {
+        if (before_list_ && request.prefix == list_) {
+            std::exchange(before_list_, nullptr)();
+        }
         pass(std::move(done), [&](auto answer) { store_.list(std::move(request), answer); });
     }
     void remove(RemoveRequest request, StoreDone<void> done) override {
@@ -120,6 +129,8 @@ private:
     // Set before there are requests, then used by one thread.
     std::string removals_;
     std::function<void()> before_removals_;
+    std::string list_;
+    std::function<void()> before_list_;
     std::function<void(GetRequest&)> look_at_get_;
 };
 

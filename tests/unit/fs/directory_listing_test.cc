@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 
 #include "directory_rename_fixture.h"
 
@@ -159,6 +160,48 @@ TEST_F(DirectoryListingTest, CostsOneRequestMoreForEachPageThatFollows) {
     clock.advance(Milliseconds(1001));
     store.put_object("p/small/file", "x");
     EXPECT_EQ(requests_of("small"), 2) << "one page, and the renames";
+    clock.advance(Milliseconds(1001));
+    store.put_object("p/small/directory/file", "x");
+    EXPECT_EQ(requests_of("small"), 2) << "the page is answered a moment after the renames";
+}
+
+// The other mount's rename is decided after the source was looked at, and before the destination is.
+TEST_F(DirectoryListingTest, OfTheParentDoesNotShowBothNames) {
+    store.put_object("p/a/file", "x");
+    std::promise<void> stands;
+    std::promise<void> may_end;
+    std::atomic<bool> stood = false;
+    HookedStore its_store(store, [&](int) {
+        if (store.exists("p/b/file") && !stood.exchange(true)) {
+            stands.set_value();
+            may_end.get_future().wait();
+        }
+        return Fate::kPasses;
+    });
+    auto renamed = std::async(std::launch::async, [&] { return rename_with(its_store, "p/a/", "p/b/"); });
+    stands.get_future().wait();
+    HookedStore seen(store, [](int) { return Fate::kPasses; });
+    seen.before_list("p/b/", [&] {
+        may_end.set_value();
+        EXPECT_TRUE(renamed.get());
+    });
+    fs = make_mount("here", seen);
+    EXPECT_EQ(list(), (Names{".", "..", "b", "old"}));
+    blocking.reset();
+    fs.reset();
+}
+
+// A list of names that was sent again, long after that of the renames was answered.
+TEST_F(DirectoryListingTest, OfTheParentThatIsLateDoesNotShowTheHiddenName) {
+    HookedStore seen(store, [](int) { return Fate::kPasses; });
+    seen.before_list("p/", [&] {
+        rename_and_be_killed_while_copying();
+        clock.advance(kRecordLead);
+    });
+    fs = make_mount("here", seen);
+    EXPECT_EQ(list(), (Names{".", "..", "old"}));
+    blocking.reset();
+    fs.reset();
 }
 
 }  // namespace

@@ -111,8 +111,9 @@ protected:
     }
 
     // By another process, whose clock stands still.
-    Status rename_with(ObjectStore& seen) {
-        DirectoryRename rename(seen, its_clock, kRepairAfter, {"p/", "p/old/", "p/new/", ""});
+    Status rename_with(ObjectStore& seen, const std::string& source = "p/old/",
+                       const std::string& destination = "p/new/") {
+        DirectoryRename rename(seen, its_clock, kRepairAfter, {"p/", source, destination, ""});
         return rename.run({[&] {
                                its_clock.advance(kRecordLead);
                                return Status{};
