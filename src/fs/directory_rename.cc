@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/directory_rename.h"
 
+#include <algorithm>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 #include <thread>
@@ -35,6 +38,22 @@ Failure told(Error error, const std::string& key) {
     return failure(std::move(error));
 }
 
+// Of a name that has changed since it was announced, both versions, the present one last: a copy of the other one is
+// known by it.
+std::vector<MovedName> with_former(const std::vector<MovedName>& announced, const std::vector<MovedName>& present) {
+    std::map<std::string, std::string> etags;
+    for (const MovedName& each : present) {
+        etags[each.name] = each.etag;
+    }
+    std::vector<MovedName> all;
+    std::copy_if(announced.begin(), announced.end(), std::back_inserter(all), [&etags](const MovedName& each) {
+        const auto now = etags.find(each.name);
+        return now != etags.end() && now->second != each.etag;
+    });
+    all.insert(all.end(), present.begin(), present.end());
+    return all;
+}
+
 }  // namespace
 
 DirectoryRename::DirectoryRename(ObjectStore& store, const Clock& clock, Milliseconds repair_after, DirectoryMove move)
@@ -46,8 +65,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
         return created;
     }
     if (Status filled = fill_destination(steps); !filled) {
-        go_back(steps.may_pin());
-        return filled;
+        return go_back(steps.may_pin()) ? filled : taken_over(move_.source);
     }
     if (Status decided = record_.change_state(MarkerState::kCommitted); !decided) {
         if (decided.error().outcome_unknown) {
@@ -201,7 +219,7 @@ Status DirectoryRename::show_as_before() {
 }
 
 Status DirectoryRename::copy() {
-    return copy_tree(store_, sources_, move_.source, move_.destination, while_held(), copies_);
+    return copy_tree(store_, sources_, record_.rename(), while_held(), copies_);
 }
 
 Status DirectoryRename::hide_source() {
@@ -236,18 +254,16 @@ Status DirectoryRename::copy_what_changed() {
         }
     }
     std::vector<RemoveRequest> removed;
-    std::erase_if(copies_, [&](const auto& copied) {
-        if (present.contains(copied.first)) {
-            return false;
+    for (const auto& [source, copied] : copies_) {
+        if (!present.contains(source)) {
+            // Where the request is late, the name may be that of another's file.
+            removed.emplace_back(move_.destination + source.substr(move_.source.size()),
+                                 may_pin_() ? copied.copy.etag : "");
         }
-        // Where the request is late, the name may be that of another's file.
-        removed.emplace_back(move_.destination + copied.first.substr(move_.source.size()),
-                             may_pin_() ? copied.second.copy.etag : "");
-        return true;
-    });
-    if (names() != announced) {
+    }
+    if (const std::vector<MovedName> all = with_former(announced, names()); all != announced) {
         Status written =
-            wait_for<void>([this](auto done) { write_names(store_, names_key(record_.rename()), names(), done); });
+            wait_for<void>([&](auto done) { write_names(store_, names_key(record_.rename()), all, done); });
         if (!written) {
             return written;
         }
@@ -255,7 +271,8 @@ Status DirectoryRename::copy_what_changed() {
     if (Status gone = remove_all(store_, std::move(removed), while_held()); !gone) {
         return gone;
     }
-    if (Status copied = copy_tree(store_, changed, move_.source, move_.destination, while_held(), copies_); !copied) {
+    std::erase_if(copies_, [&present](const auto& copied) { return !present.contains(copied.first); });
+    if (Status copied = copy_tree(store_, changed, record_.rename(), while_held(), copies_); !copied) {
         return copied;
     }
     for (const ObjectInfo& source : changed) {
@@ -298,20 +315,23 @@ Result<bool> DirectoryRename::show_destination(bool with_failures) {
     return failure(std::move(error));
 }
 
-void DirectoryRename::go_back(bool pinned) {
+bool DirectoryRename::go_back(bool pinned) {
+    bool is_ours = true;
     Status back = record_.change_state(MarkerState::kRollingBack);
     if (back) {
-        back = roll_back(store_, clock_, record_.rename(), names(), {pinned, while_held()});
+        back = roll_back(store_, clock_, record_.rename(), names(), {pinned, while_held()}, copies_);
         if (back) {
             back = record_.remove();
         }
     } else if (record_.lost()) {
+        is_ours = false;
         back = go_back_when_lost(pinned);
     }
     if (!back) {
         log_warning(escaped(move_.source + ": its rename to " + move_.destination +
                             " failed; the next mount that finds it undoes it: " + back.error().message));
     }
+    return is_ours;
 }
 
 Status DirectoryRename::go_back_when_lost(bool pinned) {
@@ -327,7 +347,7 @@ Status DirectoryRename::go_back_when_lost(bool pinned) {
     Status back = record ? Status(taken_over(move_.source)) : record_.make_anew(rename, MarkerState::kRollingBack);
     if (back) {
         // It was repaired, and this mount went on without knowing.
-        back = roll_back(store_, clock_, rename, names(), {pinned, while_held()});
+        back = roll_back(store_, clock_, rename, names(), {pinned, while_held()}, copies_);
         if (back) {
             back = record_.remove();
         }

@@ -90,7 +90,8 @@ private:
     // False where another mount does so, and all that follows.
     Result<bool> show_destination(bool with_failures);
     Result<std::string> write_shown_marker(bool with_failures);
-    void go_back(bool pinned);
+    // False where another mount may have taken over before.
+    bool go_back(bool pinned);
     // Others may be at it as well, or have been.
     Status go_back_when_lost(bool pinned);
     void remove_source(bool pinned);

@@ -200,9 +200,13 @@ Result<Copied> complete_copy(ObjectStore& store, const ObjectInfo& source, Compl
     return copied_as(source, *response, complete.write_id);
 }
 
+std::string new_write_id(const std::string& rename_id) {
+    return rename_id.empty() ? random_uuid() : rename_id + "." + random_uuid();
+}
+
 Result<Copied> copy_by_upload(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                               const CopyOptions& options, MakeParts& make_parts) {
-    const std::string write_id = random_uuid();
+    const std::string write_id = new_write_id(options.rename_id);
     const CreateUploadRequest create = describe_copy(source, destination, write_id);
     for (int begun_anew = 0;; ++begun_anew) {
         const Result<UploadId> upload = wait_for<UploadId>([&](auto done) { store.create_upload(create, done); });
@@ -233,7 +237,7 @@ Result<Copied> copy_by_request(ObjectStore& store, const ObjectInfo& source, con
     request.source_if_match = source.etag;
     request.if_none_match = options.no_replace;
     request.may_send = options.may_go_on;
-    const std::string write_id = options.no_replace ? random_uuid() : "";
+    const std::string write_id = options.no_replace ? new_write_id(options.rename_id) : "";
     if (options.no_replace) {
         // So that an attempt whose reply was lost is not taken for another client's file.
         request.description = source;
@@ -278,6 +282,10 @@ Result<ObjectInfo> describe(ObjectStore& store, const std::string& key) {
 }
 
 }  // namespace
+
+bool is_copy_of_rename(std::string_view write_id, const std::string& rename_id) {
+    return write_id.starts_with(rename_id + ".");
+}
 
 Result<Copied> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                            const CopyOptions& options) {

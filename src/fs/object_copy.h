@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "ckptfs/object_store.h"
 #include "fs/nodes.h"
@@ -21,7 +22,12 @@ struct CopyOptions {
     bool no_replace = false;
     // Asked on any thread before each attempt of what makes the copy visible: after a no, it is not made.
     std::function<bool()> may_go_on = nullptr;
+    // A copy that gets a `ckptfs-write` of its own is marked there as that of this rename of a directory.
+    std::string rename_id = {};
 };
+
+// Whether an object with this `ckptfs-write` was marked so.
+[[nodiscard]] bool is_copy_of_rename(std::string_view write_id, const std::string& rename_id);
 
 // The version that was copied, and its copy.
 struct Copied {

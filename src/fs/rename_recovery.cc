@@ -2,12 +2,12 @@
 #include "fs/rename_recovery.h"
 
 #include <map>
-#include <set>
 #include <utility>
 
-#include "base/store_wait.h"
+#include "ckptfs/log.h"
 #include "fs/marker_objects.h"
 #include "fs/pinned_removal.h"
+#include "fs/rename_copies.h"
 
 namespace ckptfs::fs {
 
@@ -57,22 +57,26 @@ Result<Tree> look_at(ObjectStore& store, const Clock& clock, const DirectoryMark
     return tree;
 }
 
-void add_names(std::set<std::string>& names, const std::string& directory, const std::vector<ObjectInfo>& objects) {
-    for (const ObjectInfo& object : objects) {
-        names.insert(object.key.substr(directory.size()));
+// Removes the copies as they were listed; `others_remain` tells whether the directory holds more.
+Status remove_copies(ObjectStore& store, const RenameFacts& facts, const std::vector<ObjectInfo>& destination,
+                     const RemovalTerms& terms, bool& others_remain) {
+    const Result<std::vector<ObjectInfo>> source = list_all(store, facts.rename.source);
+    if (!source) {
+        return failure(source.error());
     }
-}
-
-// Removes the named keys as they were listed; `others_remain` tells whether the directory holds more.
-Status remove_named(ObjectStore& store, const std::string& directory, const Tree& tree,
-                    const std::set<std::string>& names, const RemovalTerms& terms, bool& others_remain) {
+    const Result<std::vector<ObjectInfo>> copies = copies_among(store, facts, destination, *source);
+    if (!copies) {
+        return failure(copies.error());
+    }
     std::vector<RemoveRequest> keys;
-    for (const ObjectInfo& object : tree.objects) {
-        if (names.contains(object.key.substr(directory.size()))) {
-            keys.emplace_back(object.key, terms.pinned ? object.etag : "");
-        }
+    for (const ObjectInfo& copy : *copies) {
+        keys.emplace_back(copy.key, terms.pinned ? copy.etag : "");
     }
-    others_remain = keys.size() < tree.objects.size();
+    others_remain = keys.size() < destination.size();
+    if (others_remain) {
+        log_warning(escaped(facts.rename.destination + " holds files that are not known to be copies of " +
+                            facts.rename.source + "; they stay, and it is shown with them"));
+    }
     return remove_all(store, std::move(keys), terms.may_go_on);
 }
 
@@ -81,7 +85,8 @@ Status remove_copied(ObjectStore& store, const std::string& directory, const Tre
                      const std::vector<MovedName>& copied, const RemovalTerms& terms, bool& others_remain) {
     std::map<std::string, std::string> etags;
     for (const MovedName& each : copied) {
-        etags.emplace(each.name, each.etag);
+        // Of a name that was changed meanwhile, the last version is the one that was copied.
+        etags[each.name] = each.etag;
     }
     std::vector<RemoveRequest> keys;
     for (const ObjectInfo& object : tree.objects) {
@@ -106,23 +111,6 @@ Status remove_marker(ObjectStore& store, const std::string& key, const StoredMar
     return remove_version(store, version);
 }
 
-// Another mount's copy of the same bytes may have the same ETag.
-Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied& copied) {
-    if (copied.copy.etag != object.etag) {
-        return false;
-    }
-    if (copied.write_id.empty()) {
-        return copied.copy.modified == object.last_modified;
-    }
-    // A list says of one that was uploaded in parts when that began, and the answer when it ended.
-    const Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store.head(object.key, done); });
-    if (!there) {
-        return there.error().errno_value == ENOENT ? Result<bool>(false) : failure(there.error());
-    }
-    const auto write_id = there->metadata.find(kWriteIdMetadata);
-    return write_id != there->metadata.end() && write_id->second == copied.write_id;
-}
-
 }  // namespace
 
 Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename) {
@@ -137,7 +125,7 @@ Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker
 }
 
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
-                 const RemovalTerms& terms) {
+                 const RemovalTerms& terms, const Copies& made) {
     if (Status shown = show_source(store, clock, rename); !shown) {
         return shown;
     }
@@ -149,17 +137,10 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
         // Nothing was copied, or it has been removed before.
         return {};
     }
-    const Result<std::vector<ObjectInfo>> source = list_all(store, rename.source);
-    if (!source) {
-        return failure(source.error());
-    }
-    std::set<std::string> moved;
-    for (const MovedName& each : names.value_or(std::vector<MovedName>())) {
-        moved.insert(each.name);
-    }
-    add_names(moved, rename.source, *source);
+    const std::vector<MovedName> announced = names.value_or(std::vector<MovedName>());
     bool others_remain = false;
-    if (Status removed = remove_named(store, rename.destination, *copies, moved, terms, others_remain); !removed) {
+    if (Status removed = remove_copies(store, {rename, announced, made}, copies->objects, terms, others_remain);
+        !removed) {
         return removed;
     }
     return remove_marker(store, rename.destination, *copies->hidden_by,

@@ -3,7 +3,8 @@
 // repair take the same steps, each of which may be repeated.
 //
 // A directory is shown again only when all of it is there, and what is to vanish is hidden until all of it is gone.
-// Only keys that the rename moves are deleted: what another process left in a hidden directory reappears with it.
+// Only what the rename has copied, or its copies (rename_copies.h), are deleted: what another process left in a hidden
+// directory reappears with it.
 //
 // Threads: block; for the holder of the rename's record.
 #pragma once
@@ -32,9 +33,10 @@ struct RemovalTerms {
 
 // `names`: what the rename moves, as far as it is known.
 //
-// The source is shown, the copies are deleted.
+// The source is shown, the copies are deleted; the destination stays, shown, where it holds anything else.
+// `made`: the copies that are known to this process, as it has made them.
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
-                 const RemovalTerms& terms);
+                 const RemovalTerms& terms, const Copies& made = {});
 // The destination is shown, the source deleted; what was committed there since it was copied stays, and shows it again.
 // `move_failures`: gives what failed below the source its new name, while both are hidden.
 Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,

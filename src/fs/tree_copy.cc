@@ -28,15 +28,14 @@ constexpr std::size_t kDeleteBatch = 1000;
 // What one copy_tree() works at.
 struct TreeCopy {
     ObjectStore& store;
-    const std::string& old_prefix;
-    const std::string& new_prefix;
+    const DirectoryMarker& rename;
     const MayGoOn& may_go_on;
 
     Mutex mutex;
     Copies& copies GUARDED_BY(mutex);
 
     [[nodiscard]] std::string destination(const ObjectInfo& source) const {
-        return new_prefix + source.key.substr(old_prefix.size());
+        return rename.destination + source.key.substr(rename.source.size());
     }
     [[nodiscard]] bool has_copy(const ObjectInfo& source) {
         const MutexLock lock(mutex);
@@ -57,7 +56,7 @@ Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources)
     return for_each_in_parallel(
         sources.size(), kCopiesAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
             if (!tree.may_go_on()) {
-                done(taken_over(tree.old_prefix));
+                done(taken_over(tree.rename.source));
                 return;
             }
             const ObjectInfo& source = *sources[index];
@@ -72,7 +71,7 @@ Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources)
                                                                   response->last_modified}});
                 }
                 if (!response && !tree.may_go_on()) {
-                    done(taken_over(tree.old_prefix));
+                    done(taken_over(tree.rename.source));
                     return;
                 }
                 done(response || is_gone(response.error()) ? Status{} : failure(std::move(response.error())));
@@ -82,16 +81,18 @@ Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources)
 
 Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     if (!tree.may_go_on()) {
-        return taken_over(tree.old_prefix);
+        return taken_over(tree.rename.source);
     }
-    // Where its directory is hidden and has nothing yet, what is there all the same is what another mount saved after
-    // it had ended this rename. It would be replaced by a request that is late.
-    const CopyOptions options{!tree.has_copy(source), tree.may_go_on};
+    // Where its directory is hidden and has nothing yet, what is there all the same is what another mount saved: with
+    // what it knew of the directory, or after it had ended this rename. It would be replaced by a request that is late.
+    const CopyOptions options{!tree.has_copy(source), tree.may_go_on, tree.rename.rename_id};
     Result<Copied> copy = copy_object(tree.store, source, tree.destination(source), options);
     if (copy) {
         tree.note(source, std::move(*copy));
-    } else if (copy.error().errno_value == EEXIST || !tree.may_go_on()) {
-        return taken_over(tree.old_prefix);
+    } else if (!tree.may_go_on()) {
+        return taken_over(tree.rename.source);
+    } else if (copy.error().errno_value == EEXIST) {
+        return failure(EBUSY, tree.destination(source) + ": another mount has saved this file");
     }
     return copy || is_gone(copy.error()) ? Status{} : failure(std::move(copy.error()));
 }
@@ -145,14 +146,14 @@ Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& 
     return listed ? Result<std::vector<ObjectInfo>>(std::move(all)) : failure(std::move(listed.error()));
 }
 
-Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const std::string& old_prefix,
-                 const std::string& new_prefix, const MayGoOn& may_go_on, Copies& copies) {
+Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const DirectoryMarker& rename,
+                 const MayGoOn& may_go_on, Copies& copies) {
     std::vector<const ObjectInfo*> small;
     std::vector<const ObjectInfo*> large;
     for (const ObjectInfo& source : sources) {
         (copy_in_parts(source.size) ? large : small).push_back(&source);
     }
-    TreeCopy tree{store, old_prefix, new_prefix, may_go_on, {}, copies};
+    TreeCopy tree{store, rename, may_go_on, {}, copies};
     if (Status copied = copy_small(tree, small); !copied) {
         return copied;
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ckptfs/object_store.h"
+#include "fs/directory_marker.h"
 #include "fs/object_copy.h"
 
 namespace ckptfs::fs {
@@ -25,9 +26,9 @@ using MayGoOn = std::function<bool()>;
 using Copies = std::map<std::string, Copied>;
 
 // Adds to `copies` what was copied, also where it fails. A source that is replaced or removed meanwhile is left out.
-// Stops when `may_go_on` says no.
-Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const std::string& old_prefix,
-                 const std::string& new_prefix, const MayGoOn& may_go_on, Copies& copies);
+// Stops when `may_go_on` says no. EBUSY where another mount has saved a file that would be replaced.
+Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const DirectoryMarker& rename,
+                 const MayGoOn& may_go_on, Copies& copies);
 
 // Deletes in batches of 1,000; the first key that could not be deleted is named in the error. Where another version has
 // the place of one that is meant, it stays.

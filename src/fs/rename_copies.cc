@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/rename_copies.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/store_wait.h"
+#include "fs/object_copy.h"
+
+namespace ckptfs::fs {
+
+namespace {
+
+constexpr std::size_t kLooksAtOnce = 64;
+
+// Empty where the key is, and where there is no object.
+using Descriptions = std::vector<std::optional<ObjectInfo>>;
+
+Result<Descriptions> describe_all(ObjectStore& store, const std::vector<std::string>& keys) {
+    Descriptions all(keys.size());
+    Status described =
+        for_each_in_parallel(keys.size(), kLooksAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
+            if (keys[index].empty()) {
+                done({});
+                return;
+            }
+            store.head(keys[index], [&all, index, done](Result<ObjectInfo> object) {
+                if (object) {
+                    all[index] = std::move(*object);
+                }
+                done(object || object.error().errno_value == ENOENT ? Status{} : failure(std::move(object.error())));
+            });
+        });
+    return described ? Result<Descriptions>(std::move(all)) : failure(std::move(described.error()));
+}
+
+std::string write_id(const ObjectInfo& object) {
+    const auto found = object.metadata.find(kWriteIdMetadata);
+    return found == object.metadata.end() ? "" : found->second;
+}
+
+// One name below the two directories.
+struct Candidate {
+    // Below the destination: as it was listed, and as it is.
+    const ObjectInfo& listed;
+    const ObjectInfo& object;
+    // Empty where it is gone.
+    const std::optional<ObjectInfo>& source;
+    // Of the versions of the source that the list of names has.
+    const std::vector<std::string>& announced;
+    // Null where this process has made no copy of it.
+    const Copied* copied;
+};
+
+// Both were uploaded by other clients: what ckptfs saves has an ID.
+bool may_be_copy_without_id(const Candidate& each) {
+    const bool is_as_announced = each.announced.empty() || each.announced.back() == each.source->etag;
+    return is_as_announced && each.object.size == each.source->size;
+}
+
+bool is_copy_of_source(const Candidate& each) {
+    const std::string id = write_id(each.object);
+    return each.source && id == write_id(*each.source) && (!id.empty() || may_be_copy_without_id(each));
+}
+
+// Of a version that its source holds no longer. Where nothing has the name of the source, this may be the file itself,
+// which another mount has renamed.
+bool is_copy_of_former(const Candidate& each) {
+    const std::string now = each.source ? each.source->etag : "";
+    if (each.copied != nullptr && each.copied->source_etag != now && each.copied->copy.etag == each.object.etag &&
+        each.copied->copy.modified == each.listed.last_modified) {
+        return true;
+    }
+    return each.source && each.object.etag != now &&
+           std::find(each.announced.begin(), each.announced.end(), each.object.etag) != each.announced.end();
+}
+
+bool is_copy(const Candidate& each, const std::string& rename_id) {
+    return each.object.etag == each.listed.etag &&
+           (is_copy_of_rename(write_id(each.object), rename_id) || is_copy_of_source(each) || is_copy_of_former(each));
+}
+
+std::string source_of(const DirectoryMarker& rename, const ObjectInfo& object) {
+    return rename.source + object.key.substr(rename.destination.size());
+}
+
+std::vector<std::string> keys_of(const std::vector<ObjectInfo>& objects) {
+    std::vector<std::string> keys;
+    for (const ObjectInfo& object : objects) {
+        keys.push_back(object.key);
+    }
+    return keys;
+}
+
+// For each object below the destination; empty where the source lacks it.
+std::vector<std::string> source_keys(const DirectoryMarker& rename, const std::vector<ObjectInfo>& destination,
+                                     const std::vector<ObjectInfo>& source) {
+    const std::vector<std::string> listed = keys_of(source);
+    const std::set<std::string> present(listed.begin(), listed.end());
+    std::vector<std::string> keys;
+    for (const ObjectInfo& object : destination) {
+        std::string key = source_of(rename, object);
+        keys.push_back(present.contains(key) ? std::move(key) : "");
+    }
+    return keys;
+}
+
+std::map<std::string, std::vector<std::string>> versions_by_key(const RenameFacts& facts) {
+    std::map<std::string, std::vector<std::string>> versions;
+    for (const MovedName& each : facts.names) {
+        versions[facts.rename.source + each.name].push_back(each.etag);
+    }
+    return versions;
+}
+
+}  // namespace
+
+Result<std::vector<ObjectInfo>> copies_among(ObjectStore& store, const RenameFacts& facts,
+                                             const std::vector<ObjectInfo>& destination,
+                                             const std::vector<ObjectInfo>& source) {
+    const Result<Descriptions> objects = describe_all(store, keys_of(destination));
+    if (!objects) {
+        return failure(objects.error());
+    }
+    const Result<Descriptions> sources = describe_all(store, source_keys(facts.rename, destination, source));
+    if (!sources) {
+        return failure(sources.error());
+    }
+    std::map<std::string, std::vector<std::string>> announced = versions_by_key(facts);
+    std::vector<ObjectInfo> copies;
+    for (std::size_t at = 0; at < destination.size(); ++at) {
+        const std::string source_key = source_of(facts.rename, destination[at]);
+        const auto copied = facts.copies.find(source_key);
+        const Copied* const made = copied == facts.copies.end() ? nullptr : &copied->second;
+        const std::optional<ObjectInfo>& object = (*objects)[at];
+        if (object &&
+            is_copy({destination[at], *object, (*sources)[at], announced[source_key], made}, facts.rename.rename_id)) {
+            copies.push_back(destination[at]);
+        }
+    }
+    return copies;
+}
+
+Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied& copied) {
+    if (copied.copy.etag != object.etag) {
+        return false;
+    }
+    if (copied.write_id.empty()) {
+        return copied.copy.modified == object.last_modified;
+    }
+    // A list says of one that was uploaded in parts when that began, and the answer when it ended.
+    const Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store.head(object.key, done); });
+    if (!there) {
+        return there.error().errno_value == ENOENT ? Result<bool>(false) : failure(there.error());
+    }
+    return write_id(*there) == copied.write_id;
+}
+
+}  // namespace ckptfs::fs

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// What other mounts save below the destination of a rename that is undone.
+#include "fs/rename_copies.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "directory_rename_fixture.h"
+#include "fs/copy_plan.h"
+#include "fs/marker_objects.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+class RenameCopies : public DirectoryRenameTest {
+protected:
+    RenameCopies() {
+        // As ckptfs saves them; a copy has the ETag of its source, as another's file of the same bytes has.
+        store.make_etags_of_content();
+        for (const char* name : {"a", "b", "deep/", "deep/c"}) {
+            save_as(std::string("p/old/") + name, name);
+        }
+    }
+
+    void save_as(const std::string& key, const std::string& content) {
+        store.put_object(key, content, {{kWriteIdMetadata, "write " + std::to_string(++saves_)}});
+    }
+    std::vector<MovedName> written_names() {
+        const Result<StoredMarker> record = read_marker(store, clock, only_record());
+        const auto names = record ? read_names(store, names_key(*record->marker)) : std::nullopt;
+        return names ? names->value_or(std::vector<MovedName>()) : std::vector<MovedName>();
+    }
+
+private:
+    int saves_ = 0;
+};
+
+TEST_F(RenameCopies, WhatAnotherMountSavesOverACopyStaysWhereARepairUndoesTheRename) {
+    rename_and_be_killed_while_copying();
+    save_as("p/new/deep/c", "of another");
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(store.content("p/new/deep/c"), "of another");
+    EXPECT_EQ(tree("new"), Tree({"deep", "deep/c"}));
+    EXPECT_EQ(tree("old"), kWhole);
+}
+
+TEST_F(RenameCopies, TheSameBytesThatAnotherMountSavesAreNotACopy) {
+    rename_and_be_killed_while_copying();
+    save_as("p/new/b", "b");
+    ASSERT_EQ(store.info("p/new/b").etag, store.info("p/old/b").etag);
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), Tree({"b"}));
+    EXPECT_EQ(tree("old"), kWhole);
+}
+
+// It has the write ID of the file that was renamed.
+TEST_F(RenameCopies, AFileThatAnotherMountRenamesThereStays) {
+    rename_and_be_killed_while_copying();
+    store.put_object("p/new/b", "b", store.info("p/old/b").metadata);
+    ASSERT_TRUE(SyncStore(store).remove("p/old/b"));
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), Tree({"b"}));
+    EXPECT_EQ(tree("old"), Tree({"a", "deep", "deep/c"}));
+}
+
+TEST_F(RenameCopies, WhatAnotherMountSavesBeforeTheDirectoryIsHiddenStays) {
+    bool saved = false;
+    HookedStore hooked(store, [&](int) {
+        const std::string record = only_record();
+        if (!saved && !record.empty()) {
+            saved = true;
+            save_as("p/new/a", "of another");
+            const auto marker = parse_marker(store.content(record));
+            store.inject({Operation::kPut, names_key(*marker), store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        }
+        return Fate::kPasses;
+    });
+    EXPECT_FALSE(rename_with(hooked));
+    ASSERT_TRUE(saved);
+    EXPECT_EQ(store.content("p/new/a"), "of another");
+    EXPECT_EQ(tree("new"), Tree({"a"}));
+    EXPECT_EQ(tree("old"), kWhole);
+}
+
+TEST_F(RenameCopies, ALargeFileThatAnotherMountSavesMeanwhileStays) {
+    save_as("p/old/large", std::string(kMultipartCopyThreshold, 'x'));
+    store.hold(Operation::kCompleteUpload);
+    auto renamed = std::async(std::launch::async, [this] { return rename_with(store); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
+    save_as("p/new/large", "of another");
+    store.release(Operation::kCompleteUpload);
+    EXPECT_EQ(errno_of(renamed.get()), EBUSY);
+    EXPECT_EQ(store.content("p/new/large"), "of another");
+    EXPECT_EQ(tree("new"), Tree({"large"}));
+    EXPECT_EQ(store.content("p/old/large").size(), kMultipartCopyThreshold);
+}
+
+TEST_F(RenameCopies, ALargeCopyIsKnownToARepair) {
+    save_as("p/old/large", std::string(kMultipartCopyThreshold, 'x'));
+    HookedStore mortal(store, [&](int) { return store.exists("p/new/large") ? Fate::kFails : Fate::kPasses; });
+    EXPECT_FALSE(rename_with(mortal));
+    ASSERT_TRUE(store.exists("p/new/large"));
+    ASSERT_TRUE(repaired());
+    EXPECT_FALSE(store.exists("p/new/large"));
+    EXPECT_EQ(tree("new"), std::nullopt);
+}
+
+TEST_F(RenameCopies, ACopyOfAnEarlierVersionIsKnownToARepair) {
+    bool changed = false;
+    HookedStore mortal(store, [&](int) {
+        if (!changed && store.exists("p/new/b")) {
+            changed = true;
+            save_as("p/old/b", "newer");
+        }
+        return written_names().size() > 4 ? Fate::kFails : Fate::kPasses;
+    });
+    EXPECT_FALSE(rename_with(mortal));
+    ASSERT_TRUE(changed);
+    EXPECT_EQ(store.content("p/new/b"), "b");
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), std::nullopt);
+    EXPECT_EQ(store.content("p/old/b"), "newer");
+}
+
+TEST_F(RenameCopies, WhatChangedMeanwhileHasOneNameWhereARepairFinishesTheRename) {
+    bool changed = false;
+    HookedStore mortal(store, [&](int) {
+        if (!changed && store.exists("p/new/b")) {
+            changed = true;
+            save_as("p/old/b", "newer");
+        }
+        return is_decided() ? Fate::kFails : Fate::kPasses;
+    });
+    EXPECT_FALSE(rename_with(mortal));
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("old"), std::nullopt);
+    EXPECT_EQ(tree("new"), kWhole);
+    EXPECT_EQ(store.content("p/new/b"), "newer");
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
