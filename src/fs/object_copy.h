@@ -26,6 +26,8 @@ struct CopyOptions {
     std::string rename_id = {};
 };
 
+// Empty where it has none.
+[[nodiscard]] std::string write_id_of(const ObjectInfo& object);
 // Whether an object with this `ckptfs-write` was marked so.
 [[nodiscard]] bool is_copy_of_rename(std::string_view write_id, const std::string& rename_id);
 
@@ -37,6 +39,10 @@ struct Copied {
     // was given none.
     std::string write_id = {};
 };
+
+// Whether it may be a copy of it that a single request has made: that has the `ckptfs-write` of its source, which every
+// save by ckptfs gives anew. What other clients have uploaded has none; then their sizes say so.
+[[nodiscard]] bool is_copy_by_request(const ObjectInfo& object, const ObjectInfo& source);
 
 Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
                            const CopyOptions& options);

@@ -39,11 +39,6 @@ Result<Descriptions> describe_all(ObjectStore& store, const std::vector<std::str
     return described ? Result<Descriptions>(std::move(all)) : failure(std::move(described.error()));
 }
 
-std::string write_id(const ObjectInfo& object) {
-    const auto found = object.metadata.find(kWriteIdMetadata);
-    return found == object.metadata.end() ? "" : found->second;
-}
-
 // One name below the two directories.
 struct Candidate {
     // Below the destination: as it was listed, and as it is.
@@ -57,15 +52,12 @@ struct Candidate {
     const Copied* copied;
 };
 
-// Both were uploaded by other clients: what ckptfs saves has an ID.
-bool may_be_copy_without_id(const Candidate& each) {
-    const bool is_as_announced = each.announced.empty() || each.announced.back() == each.source->etag;
-    return is_as_announced && each.object.size == each.source->size;
-}
-
 bool is_copy_of_source(const Candidate& each) {
-    const std::string id = write_id(each.object);
-    return each.source && id == write_id(*each.source) && (!id.empty() || may_be_copy_without_id(each));
+    if (!each.source || !is_copy_by_request(each.object, *each.source)) {
+        return false;
+    }
+    // Where sizes are all there is, that of another version says nothing.
+    return !write_id_of(each.object).empty() || each.announced.empty() || each.announced.back() == each.source->etag;
 }
 
 // Of a version that its source holds no longer. Where nothing has the name of the source, this may be the file itself,
@@ -81,8 +73,8 @@ bool is_copy_of_former(const Candidate& each) {
 }
 
 bool is_copy(const Candidate& each, const std::string& rename_id) {
-    return each.object.etag == each.listed.etag &&
-           (is_copy_of_rename(write_id(each.object), rename_id) || is_copy_of_source(each) || is_copy_of_former(each));
+    return each.object.etag == each.listed.etag && (is_copy_of_rename(write_id_of(each.object), rename_id) ||
+                                                    is_copy_of_source(each) || is_copy_of_former(each));
 }
 
 std::string source_of(const DirectoryMarker& rename, const ObjectInfo& object) {
@@ -158,7 +150,7 @@ Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied&
     if (!there) {
         return there.error().errno_value == ENOENT ? Result<bool>(false) : failure(there.error());
     }
-    return write_id(*there) == copied.write_id;
+    return write_id_of(*there) == copied.write_id;
 }
 
 }  // namespace ckptfs::fs

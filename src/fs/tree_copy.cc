@@ -41,6 +41,9 @@ struct TreeCopy {
         const MutexLock lock(mutex);
         return copies.contains(source.key);
     }
+    [[nodiscard]] Failure saved_by_another(const ObjectInfo& source) const {
+        return failure(EBUSY, destination(source) + ": another mount has saved this file");
+    }
     void note(const ObjectInfo& source, Copied copied) {
         const MutexLock lock(mutex);
         copies[source.key] = std::move(copied);
@@ -52,39 +55,72 @@ bool is_gone(const Error& error) {
     return error.errno_value == ESTALE || error.errno_value == ENOENT;
 }
 
-Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources) {
-    return for_each_in_parallel(
-        sources.size(), kCopiesAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
-            if (!tree.may_go_on()) {
-                done(taken_over(tree.rename.source));
+// Of a copy that was to replace nothing, all that is known so far is that a condition failed: its own, of an attempt
+// before whose answer was lost, or that of its source.
+void settle_taken(TreeCopy& tree, const ObjectInfo& source, const std::function<void(Status)>& done) {
+    tree.store.head(tree.destination(source), [&tree, &source, done](Result<ObjectInfo> there) {
+        if (!there) {
+            done(is_gone(there.error()) ? Status{} : failure(std::move(there.error())));
+            return;
+        }
+        tree.store.head(source.key, [&tree, &source, done, there = std::move(*there)](const Result<ObjectInfo>& now) {
+            if (!now || now->etag != source.etag || !is_copy_by_request(there, *now)) {
+                done(tree.saved_by_another(source));
                 return;
             }
-            const ObjectInfo& source = *sources[index];
-            CopyRequest request;
-            request.source_key = source.key;
-            request.key = tree.destination(source);
-            request.source_if_match = source.etag;
-            request.may_send = tree.may_go_on;
-            tree.store.copy(std::move(request), [&tree, &source, done](Result<PutResponse> response) {
-                if (response) {
-                    tree.note(source, {source.etag, ObjectVersion{response->etag, source.size, source.size,
-                                                                  response->last_modified}});
-                }
-                if (!response && !tree.may_go_on()) {
-                    done(taken_over(tree.rename.source));
-                    return;
-                }
-                done(response || is_gone(response.error()) ? Status{} : failure(std::move(response.error())));
-            });
+            tree.note(source, {source.etag, ObjectVersion{there.etag, source.size, source.size, there.last_modified}});
+            done({});
         });
+    });
+}
+
+// As some stores answer a condition that they take for one of the source, or do not know.
+bool may_refuse_condition(const Error& error) {
+    return error.http_status == 304 || error.http_status == 400 || error.http_status == 405;
+}
+
+// `replace`: the copy of an earlier version is there. Else, where its directory is hidden, only what another mount has
+// saved can be: with what it knew of the directory, or after it had ended this rename.
+void copy_by_request(TreeCopy& tree, const ObjectInfo& source, bool replace, const std::function<void(Status)>& done) {
+    if (!tree.may_go_on()) {
+        done(taken_over(tree.rename.source));
+        return;
+    }
+    CopyRequest request;
+    request.source_key = source.key;
+    request.key = tree.destination(source);
+    request.source_if_match = source.etag;
+    request.if_none_match = !replace;
+    request.may_send = tree.may_go_on;
+    tree.store.copy(std::move(request), [&tree, &source, replace, done](Result<PutResponse> response) {
+        if (response) {
+            tree.note(source,
+                      {source.etag, ObjectVersion{response->etag, source.size, source.size, response->last_modified}});
+            done({});
+        } else if (!tree.may_go_on()) {
+            done(taken_over(tree.rename.source));
+        } else if (!replace && response.error().errno_value == EEXIST) {
+            settle_taken(tree, source, done);
+        } else if (!replace && may_refuse_condition(response.error())) {
+            copy_by_request(tree, source, true, done);
+        } else {
+            done(is_gone(response.error()) ? Status{} : failure(std::move(response.error())));
+        }
+    });
+}
+
+Status copy_small(TreeCopy& tree, const std::vector<const ObjectInfo*>& sources) {
+    return for_each_in_parallel(sources.size(), kCopiesAtOnce,
+                                [&](std::size_t index, std::function<void(Status)> done) {
+                                    copy_by_request(tree, *sources[index], tree.has_copy(*sources[index]), done);
+                                });
 }
 
 Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     if (!tree.may_go_on()) {
         return taken_over(tree.rename.source);
     }
-    // Where its directory is hidden and has nothing yet, what is there all the same is what another mount saved: with
-    // what it knew of the directory, or after it had ended this rename. It would be replaced by a request that is late.
+    // As above; a request that is late would replace what is there, too.
     const CopyOptions options{!tree.has_copy(source), tree.may_go_on, tree.rename.rename_id};
     Result<Copied> copy = copy_object(tree.store, source, tree.destination(source), options);
     if (copy) {
@@ -92,7 +128,7 @@ Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     } else if (!tree.may_go_on()) {
         return taken_over(tree.rename.source);
     } else if (copy.error().errno_value == EEXIST) {
-        return failure(EBUSY, tree.destination(source) + ": another mount has saved this file");
+        return tree.saved_by_another(source);
     }
     return copy || is_gone(copy.error()) ? Status{} : failure(std::move(copy.error()));
 }

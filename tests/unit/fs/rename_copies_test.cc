@@ -98,6 +98,58 @@ TEST_F(RenameCopies, ALargeFileThatAnotherMountSavesMeanwhileStays) {
     EXPECT_EQ(store.content("p/old/large").size(), kMultipartCopyThreshold);
 }
 
+TEST_F(RenameCopies, AFileThatAnotherMountSavesBeforeItIsCopiedStays) {
+    bool saved = false;
+    HookedStore hooked(store, [&](int) {
+        if (!saved && store.exists("p/new/a")) {
+            saved = true;
+            save_as("p/new/b", "b");
+        }
+        return Fate::kPasses;
+    });
+    const std::string source = store.info("p/old/b").metadata.at(kWriteIdMetadata);
+    EXPECT_EQ(errno_of(rename_with(hooked)), EBUSY);
+    ASSERT_TRUE(saved);
+    EXPECT_NE(store.info("p/new/b").metadata.at(kWriteIdMetadata), source);
+    EXPECT_EQ(tree("new"), Tree({"b"}));
+    EXPECT_EQ(tree("old"), kWhole);
+}
+
+// The next attempt finds it there.
+TEST_F(RenameCopies, ACopyWhoseAnswerWasLostIsNotTakenForAnothers) {
+    for (const char* name : {"b", "deep/c"}) {
+        store.inject({Operation::kCopy, std::string("p/new/") + name, store_error(EEXIST, "PreconditionFailed", 412), 0,
+                      1, true});
+    }
+    // Of another client.
+    store.put_object("p/old/deep/c", "deep/c");
+    EXPECT_TRUE(rename_with(store));
+    EXPECT_EQ(tree("new"), kWhole);
+    EXPECT_EQ(tree("old"), std::nullopt);
+}
+
+TEST_F(RenameCopies, AStoreThatDoesNotKnowTheConditionIsAskedWithout) {
+    store.inject({Operation::kCopy, "p/new/b", store_error(EIO, "", 304), 0, 1, false});
+    EXPECT_TRUE(rename_with(store));
+    EXPECT_EQ(tree("new"), kWhole);
+}
+
+TEST_F(RenameCopies, ASourceThatIsReplacedAsItIsCopiedIsNotTakenForAnothersFile) {
+    bool changed = false;
+    HookedStore hooked(store, [&](int) {
+        if (!changed && store.exists("p/new/a")) {
+            changed = true;
+            save_as("p/old/b", "newer");
+            // Which of the conditions failed, a store does not say.
+            store.inject({Operation::kCopy, "p/new/b", store_error(EEXIST, "PreconditionFailed", 412), 0, 1, false});
+        }
+        return Fate::kPasses;
+    });
+    EXPECT_TRUE(rename_with(hooked));
+    ASSERT_TRUE(changed);
+    EXPECT_EQ(store.content("p/new/b"), "newer");
+}
+
 TEST_F(RenameCopies, ALargeCopyIsKnownToARepair) {
     save_as("p/old/large", std::string(kMultipartCopyThreshold, 'x'));
     HookedStore mortal(store, [&](int) { return store.exists("p/new/large") ? Fate::kFails : Fate::kPasses; });
