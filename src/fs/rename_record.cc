@@ -22,14 +22,14 @@ constexpr int kBeatsInTime = 10;
 Status RenameRecord::create(DirectoryMarker rename) {
     rename_ = std::move(rename);
     rename_.writer_id = rename_.rename_id;
-    return write_and_beat(MarkerState::kCopying);
+    return write_and_beat(MarkerState::kCopying, this_moment());
 }
 
 Status RenameRecord::take_over(const StoredMarker& record, MarkerState state) {
     rename_ = *record.marker;
     rename_.writer_id = random_uuid();
     etag_ = record.etag;
-    return write_and_beat(state);
+    return write_and_beat(state, this_moment());
 }
 
 Status RenameRecord::make_anew(const DirectoryMarker& rename, MarkerState state) {
@@ -43,10 +43,11 @@ Status RenameRecord::make_anew(const DirectoryMarker& rename, MarkerState state)
 
 Status RenameRecord::change_state(MarkerState state) {
     stop_beating();
-    if (lost()) {
+    const Moment began = this_moment();
+    if (taken_over_ || is_late(began)) {
         return taken_over(rename_.source);
     }
-    Status written = write_and_beat(state);
+    Status written = write_and_beat(state, began);
     if (written || !is_lost_race(written.error())) {
         return written;
     }
@@ -56,8 +57,8 @@ Status RenameRecord::change_state(MarkerState state) {
     return failure(std::move(error));
 }
 
-Status RenameRecord::write_and_beat(MarkerState state) {
-    if (Status written = write(state); !written) {
+Status RenameRecord::write_and_beat(MarkerState state, const Moment& began) {
+    if (Status written = write(state, began); !written) {
         return written;
     }
     rename_.state = state;
@@ -72,26 +73,27 @@ Status RenameRecord::remove() {
 }
 
 bool RenameRecord::lost() const {
-    const SteadyTime alive{SteadyTime::duration(alive_)};
-    const WallTime alive_by_wall{WallTime::duration(alive_by_wall_)};
-    return taken_over_ || clock_.now() - alive > repair_after_ / 2 ||
-           clock_.wall_now() - alive_by_wall > repair_after_ / 2;
+    return taken_over_ || is_late(this_moment());
 }
 
-Status RenameRecord::write(MarkerState state) {
-    const SteadyTime began = clock_.now();
-    const WallTime began_by_wall = clock_.wall_now();
+bool RenameRecord::is_late(const Moment& moment) const {
+    const SteadyTime alive{SteadyTime::duration(alive_)};
+    const WallTime alive_by_wall{WallTime::duration(alive_by_wall_)};
+    return moment.steady - alive > repair_after_ / 2 || moment.wall - alive_by_wall > repair_after_ / 2;
+}
+
+Status RenameRecord::write(MarkerState state, const Moment& began) {
     DirectoryMarker record = rename_;
     record.state = state;
-    record.written = began_by_wall;
+    record.written = began.wall;
     Result<std::string> written = write_marker(store_, record_key(record), record, etag_);
     if (!written) {
         taken_over_ = taken_over_ || is_lost_race(written.error());
         return failure(std::move(written.error()));
     }
     etag_ = std::move(*written);
-    alive_ = began.time_since_epoch().count();
-    alive_by_wall_ = began_by_wall.time_since_epoch().count();
+    alive_ = began.steady.time_since_epoch().count();
+    alive_by_wall_ = began.wall.time_since_epoch().count();
     return {};
 }
 
@@ -119,7 +121,12 @@ void RenameRecord::beat() {
     MutexLock lock(mutex_);
     while (!stopped_.wait_for(lock, repair_after_ / kBeatsInTime, [this]() REQUIRES(mutex_) { return stopping_; })) {
         lock.unlock();
-        if (const Status written = write(rename_.state); !written) {
+        const Moment began = this_moment();
+        if (is_late(began)) {
+            // Another mount may have ended the rename. A store without conditional writes would take this sign of life,
+            // and the holder would go on where it had stopped.
+            taken_over_ = true;
+        } else if (const Status written = write(rename_.state, began); !written) {
             log_warning(
                 escaped("the rename of " + rename_.source + " shows no sign of life: " + written.error().message));
         }

@@ -49,8 +49,16 @@ public:
     [[nodiscard]] SteadyTime created() const { return created_; }
 
 private:
-    Status write_and_beat(MarkerState state);
-    Status write(MarkerState state);
+    struct Moment {
+        SteadyTime steady;
+        WallTime wall;
+    };
+
+    [[nodiscard]] Moment this_moment() const { return {clock_.now(), clock_.wall_now()}; }
+    // Too long after the last sign of life.
+    [[nodiscard]] bool is_late(const Moment& moment) const;
+    Status write_and_beat(MarkerState state, const Moment& began);
+    Status write(MarkerState state, const Moment& began);
     void start_beating();
     void stop_beating();
     void beat();

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores that judge the conditions of writes and copies otherwise than S3, as radosgw and OpenStack Swift do."""
 
+import concurrent.futures
+import errno
 import os
+import signal
 import threading
 
 import pytest
@@ -174,3 +177,43 @@ def test_a_refusal_is_believed_where_another_version_is_there(other_mount, store
     renaming.join()
     assert (other_mount / "new/file").read_bytes() == changed
     assert ON_COPIES not in other_mount.log()
+
+
+# --- stores that ignore conditions, of which no answer tells
+
+
+def errno_of(operation, *arguments) -> int:
+    try:
+        operation(*arguments)
+    except OSError as error:
+        return error.errno
+    return 0
+
+
+@pytest.mark.parametrize("lacks", ["write-conditions", "known-write-conditions"])
+def test_without_conditions_a_renamer_that_was_stopped_gives_up(request, lacks):
+    store = Simulator("--lacks", lacks)
+    made, other = (Mount(f"s3://{BUCKET}/run/", store.environment(), "--metadata-ttl", "0s", "--rename-repair-after",
+                         "2s") for _ in range(2))
+    request.node.mounts = [made, other]
+    try:
+        (made / "old").mkdir()
+        for number in range(20):
+            (made / "old" / str(number)).write_bytes(b"old")
+        store.inject({"op": "CopyObject", "key": "*new/7", "action": "slow", "ms": 500})
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            renamed = threads.submit(errno_of, os.rename, made / "old", made / "new")
+            wait_until(lambda: store.fault_hits() > 0, "a copy to be under way")
+            made.process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: os.listdir(other.path) == ["old"] and not any(".ckptfs" in key for key in store.keys()),
+                       "the repair")
+            made.process.send_signal(signal.SIGCONT)
+            assert renamed.result(30) == errno.EIO
+        assert os.listdir(other.path) == ["old"] and len(os.listdir(other / "old")) == 20
+        (made / "old").rename(made / "new")
+        assert os.listdir(other.path) == ["new"] and len(os.listdir(other / "new")) == 20
+    finally:
+        made.process.send_signal(signal.SIGCONT)
+        for each in (made, other):
+            each.remove()
+        store.stop()
