@@ -12,6 +12,7 @@ import pytest
 from harness.mounts import Mount
 from harness.programs import wait_until
 from harness.simulator import BUCKET, Simulator
+from test_names import renameat2_noreplace
 
 MIB = 1 << 20
 RADOSGW = ["--lacks", "quoted-if-match"]
@@ -179,7 +180,24 @@ def test_a_refusal_is_believed_where_another_version_is_there(other_mount, store
     assert ON_COPIES not in other_mount.log()
 
 
-# --- stores that ignore conditions, of which no answer tells
+# --- stores that ignore conditions, or refuse them
+
+
+@pytest.fixture
+def ignoring(compress, request):
+    """A store that ignores the conditions of writes, copies and deletes, and what makes mounts of it."""
+    simulator = Simulator("--lacks", "write-conditions", "--lacks", "copy-conditions")
+    request.node.mounts = []
+
+    def make(*options: str) -> Mount:
+        made = Mount(f"s3://{BUCKET}/run/", simulator.environment(), "--compress", compress, *options)
+        request.node.mounts.append(made)
+        return made
+
+    yield simulator, make
+    for made in request.node.mounts:
+        made.remove()
+    simulator.stop()
 
 
 def errno_of(operation, *arguments) -> int:
@@ -188,6 +206,62 @@ def errno_of(operation, *arguments) -> int:
     except OSError as error:
         return error.errno
     return 0
+
+
+@pytest.mark.parametrize("size", [10, 20 * MIB], ids=["small", "in parts"])
+def test_where_conditions_are_ignored_the_last_of_two_mounts_wins_and_what_is_there_is_seen(ignoring, size):
+    store, make = ignoring
+    made, other = make(), make()
+    content = os.urandom(size)
+    exclusive = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    file = os.open(made / "both", exclusive)
+    assert errno_of(os.open, made / "both", exclusive) == errno.EEXIST
+    os.write(file, content)
+    (other / "both").write_bytes(b"theirs")
+    os.close(file)
+    assert store.content("run/both") == content
+    # All that is looked at rather than left to the store.
+    (other / "there").write_bytes(b"theirs")
+    assert errno_of(os.open, made / "there", exclusive) == errno.EEXIST
+    assert errno_of(os.symlink, "target", made / "there") == errno.EEXIST
+    assert errno_of(os.mkdir, made / "there") == errno.EEXIST
+    (made / "source").write_bytes(content)
+    assert renameat2_noreplace(made / "source", made / "there") == errno.EEXIST
+    assert store.content("run/there") == b"theirs" and store.content("run/source") == content
+
+
+# Of larger ones, most is copied within the store, which is what the condition of the copy is for.
+@pytest.mark.parametrize("size", [10, 3 * MIB])
+@pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY | os.O_APPEND], ids=["changed", "appended to"])
+def test_where_conditions_are_ignored_no_change_goes_into_what_another_mount_has_written(ignoring, size, flags):
+    store, make = ignoring
+    made, other = make(), make()
+    (made / "file").write_bytes(os.urandom(size))
+    file = os.open(made / "file", flags)
+    os.write(file, b"changed")
+    theirs = os.urandom(size)
+    (other / "file").write_bytes(theirs)
+    assert errno_of(os.close, file) == errno.ESTALE
+    assert store.content("run/file") == theirs
+    assert store.open_uploads() == []
+
+
+def test_where_conditions_are_ignored_files_and_directories_are_renamed(ignoring):
+    store, make = ignoring
+    made, other = make(), make("--metadata-ttl", "0s")
+    data = bytearray(os.urandom(80 * MIB))
+    (made / "file").write_bytes(data)
+    rename_append_and_change(made, data)
+    assert store.content("run/renamed") == data
+    for name in ("old", "full"):
+        (made / name).mkdir()
+        for number in range(20):
+            (made / name / str(number)).write_bytes(name.encode())
+    assert errno_of(os.rename, made / "old", made / "full") == errno.ENOTEMPTY
+    (made / "old").rename(made / "new")
+    assert sorted(os.listdir(other.path)) == ["full", "new", "renamed"]
+    assert {(other / "new" / str(number)).read_bytes() for number in range(20)} == {b"old"}
+    assert store.open_uploads() == []
 
 
 @pytest.mark.parametrize("lacks", ["write-conditions", "known-write-conditions"])
