@@ -50,7 +50,9 @@ class OpenRules(Calls):
         """What another mount did to the name is seen also "while a process has the file open for writing and all that was
         written to it is saved".
         """
-        return (file.overtaken and self.names[file.path].settled() and self.is_saved_for_sure(file)
+        # What it has saved since then has the name again.
+        came_last = file.contents != {b""} and self.names[file.path].may == file.contents
+        return (file.overtaken and not came_last and self.names[file.path].settled() and self.is_saved_for_sure(file)
                 and file.path not in self.unjudged)
 
     @staticmethod

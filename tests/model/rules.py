@@ -225,7 +225,9 @@ class Rules(OpenRules):
         file = description.file
         if not result["ok"]:
             changed = file.write_only and (file.changed_by or file.written)
-            writing = {"EBUSY", "EOPNOTSUPP"} if file.ordered or changed else set()
+            # Who joins a writer that only appends cannot read back either.
+            joined = any(each.appends and each.writable for each in file.descriptions)
+            writing = {"EBUSY", "EOPNOTSUPP"} if file.ordered or changed or joined else set()
             # A version that was replaced or removed is an error, or its bytes.
             gone = {"ESTALE", "ENOENT"} if file.path is None or file.overtaken or file.half else set()
             if file.path is not None and self.live(file.mount, file.path) is not file and file.changed > description.opened:
