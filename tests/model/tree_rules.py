@@ -129,7 +129,8 @@ class Model(MarkerRules):
 
     def sync_directory_ends(self, call, result, found):
         if not result["ok"]:
-            self.refused(call, result, *(["ENOENT", "ESTALE"] if time.monotonic() < self.renamed_at + TTL else []))
+            self.refused(call, result, *(["ENOENT", "ESTALE"] if time.monotonic() < self.renamed_at + TTL else []),
+                         *self.told_late(call))
             return
         mount = call.step["mount"]
         for path in self.below(call.step["path"]):
@@ -147,7 +148,8 @@ class Model(MarkerRules):
     def list_ends(self, call, result, found):
         step = call.step
         if not result["ok"]:
-            self.refused(call, result, *(["ENOENT", "ESTALE"] if time.monotonic() < self.renamed_at + TTL else []))
+            self.refused(call, result, *(["ENOENT", "ESTALE"] if time.monotonic() < self.renamed_at + TTL else []),
+                         *self.told_late(call))
             return
         if time.monotonic() < self.renamed_at + TTL:
             return
