@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The build under test, and waiting for conditions."""
+"""The build under test, errors of calls, and waiting for conditions."""
 
 import os
 import pathlib
@@ -12,6 +12,15 @@ BUILD = pathlib.Path(os.environ.get("CKPTFS_BUILD", ROOT / "build/release"))
 CKPTFS = BUILD / "ckptfs"
 S3SIM = pathlib.Path(os.environ.get("CKPTFS_S3SIM", BUILD / "s3sim"))
 VERSION = re.search(r"project\(ckptfs VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def errno_of(operation: Callable, *arguments) -> int:
+    """0 where it succeeds."""
+    try:
+        operation(*arguments)
+    except OSError as error:
+        return error.errno
+    return 0
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:

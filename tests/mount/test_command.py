@@ -206,8 +206,8 @@ def test_a_mount_that_holds_another_one_is_not_unmounted(mount):
     assert command({}, "unmount", made.path).returncode == 0
 
 
-def test_a_command_that_is_interrupted_does_not_mount_later(simulator, prefix, point, tmp_path):
-    log = tmp_path / "log"
+def interrupt_a_mount(simulator, prefix, point, log) -> None:
+    """Ctrl-C while the daemon waits for the store; returns once the daemon has ended."""
     simulator.inject({"op": "ListObjectsV2", "key": "*", "action": "slow", "ms": 1500})
     mounting = subprocess.Popen([CKPTFS, "mount", f"s3://{BUCKET}/{prefix}", point, "--log-file", log],
                                 env={**os.environ, **simulator.environment()}, start_new_session=True,
@@ -217,6 +217,10 @@ def test_a_command_that_is_interrupted_does_not_mount_later(simulator, prefix, p
     os.killpg(mounting.pid, signal.SIGINT)
     assert mounting.wait(20) == -signal.SIGINT
     wait_until(lambda: "the mount command was interrupted" in log.read_text(), "the daemon to end")
+
+
+def test_a_command_that_is_interrupted_does_not_mount_later(simulator, prefix, point, tmp_path):
+    interrupt_a_mount(simulator, prefix, point, tmp_path / "log")
     assert not os.path.ismount(point)
 
 
@@ -224,15 +228,7 @@ def test_a_command_that_is_interrupted_leaves_a_dead_mount_there(mount, simulato
     made = mount()
     made.process.kill()
     made.process.wait()
-    log = tmp_path / "log"
-    simulator.inject({"op": "ListObjectsV2", "key": "*", "action": "slow", "ms": 1500})
-    mounting = subprocess.Popen([CKPTFS, "mount", f"s3://{BUCKET}/{prefix}", made.path, "--log-file", log],
-                                env={**os.environ, **simulator.environment()}, start_new_session=True,
-                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    wait_until(lambda: simulator.fault_hits() > 0, "the daemon to ask the store")
-    os.killpg(mounting.pid, signal.SIGINT)
-    assert mounting.wait(20) == -signal.SIGINT
-    wait_until(lambda: "the mount command was interrupted" in log.read_text(), "the daemon to end")
+    interrupt_a_mount(simulator, prefix, made.path, tmp_path / "log")
     # What is written there now fails, and does not lie in a bare directory.
     with pytest.raises(OSError) as refused:
         (made.path / "file").write_bytes(b"lost")
@@ -295,9 +291,14 @@ def read_all(descriptor: int, into: bytearray) -> None:
 
 def test_what_is_not_saved_in_time_is_named(mount, simulator, prefix):
     made = mount("--drain-timeout", "1s", "--retry-for", "30s")
-    writer = slow_writer(made.path)
-    wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
-    simulator.inject({"op": "*", "key": prefix + "*", "action": "hang"})
+    # It is not to end before its parts are looked at.
+    simulator.set_model(total_mbps=20)
+    try:
+        writer = slow_writer(made.path)
+        wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
+        simulator.inject({"op": "*", "key": prefix + "*", "action": "hang"})
+    finally:
+        simulator.set_model(total_mbps=0)
     done = command({}, "unmount", made.path)
     assert done.returncode == 1
     assert prefix + "file" in done.stderr

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 from harness.markers import commit, refuse_to_commit
-from harness.programs import wait_until
+from harness.programs import errno_of, wait_until
 from harness.simulator import BUCKET
 
 MIB = 1 << 20
@@ -33,14 +33,6 @@ def fail_to_write(simulator, key: str, path: pathlib.Path) -> None:
     with pytest.raises(OSError):
         write_large(path, 200)
     simulator.clear_faults()
-
-
-def errno_of(operation, *arguments) -> int:
-    try:
-        operation(*arguments)
-    except OSError as error:
-        return error.errno
-    return 0
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from harness.mounts import Mount
-from harness.programs import wait_until
+from harness.programs import errno_of, wait_until
 from harness.simulator import BUCKET, Simulator
 from test_names import renameat2_noreplace
 
@@ -198,14 +198,6 @@ def ignoring(compress, request):
     for made in request.node.mounts:
         made.remove()
     simulator.stop()
-
-
-def errno_of(operation, *arguments) -> int:
-    try:
-        operation(*arguments)
-    except OSError as error:
-        return error.errno
-    return 0
 
 
 @pytest.mark.parametrize("size", [10, 20 * MIB], ids=["small", "in parts"])

@@ -8,7 +8,22 @@
 namespace ckptfs {
 namespace {
 
-using ParkedWritesTest = SessionTest;
+class ParkedWritesTest : public SessionTest {
+protected:
+    // Twice as many as there are buffers, all held; the number of the last one.
+    std::uint64_t park_writes() {
+        serve(1);
+        std::uint64_t handle = 0;
+        const fuse_entry_out entry = kernel_.create("f", &handle);
+        fs_.hold("write");
+        std::uint64_t last = 0;
+        for (std::size_t i = 0; i < 2 * pool_.usage().total_buffers; ++i) {
+            last = kernel_.send_write(entry.nodeid, handle, 0, "parked");
+        }
+        EXPECT_EQ(kernel_.call(FUSE_GETATTR, entry.nodeid, raw(fuse_getattr_in{})).error, 0);
+        return last;
+    }
+};
 
 TEST_F(ParkedWritesTest, MoreWritesThanBuffersDoNotKeepTheWorker) {
     serve(1);
@@ -35,15 +50,7 @@ TEST_F(ParkedWritesTest, MoreWritesThanBuffersDoNotKeepTheWorker) {
 }
 
 TEST_F(ParkedWritesTest, AKilledWriterIsLetGoAlsoWhereNoBufferIsFree) {
-    serve(1);
-    std::uint64_t handle = 0;
-    const fuse_entry_out entry = kernel_.create("f", &handle);
-    fs_.hold("write");
-    std::uint64_t last = 0;
-    for (std::size_t i = 0; i < 2 * pool_.usage().total_buffers; ++i) {
-        last = kernel_.send_write(entry.nodeid, handle, 0, "parked");
-    }
-    EXPECT_EQ(kernel_.call(FUSE_GETATTR, entry.nodeid, raw(fuse_getattr_in{})).error, 0);
+    const std::uint64_t last = park_writes();
     processes_.kill(100);
     kernel_.interrupt(last);
     expect_error(EINTR, last);
@@ -108,15 +115,7 @@ TEST_F(ParkedWritesTest, StopsWhileWritesAreParkedOnTheDisk) {
 
 // Only the watch over interrupted callers has it by then.
 TEST_F(ParkedWritesTest, AnInterruptedOneIsAnsweredBeforeTheSessionGoes) {
-    serve(1);
-    std::uint64_t handle = 0;
-    const fuse_entry_out entry = kernel_.create("f", &handle);
-    fs_.hold("write");
-    std::uint64_t last = 0;
-    for (std::size_t i = 0; i < 2 * pool_.usage().total_buffers; ++i) {
-        last = kernel_.send_write(entry.nodeid, handle, 0, "parked");
-    }
-    EXPECT_EQ(kernel_.call(FUSE_GETATTR, entry.nodeid, raw(fuse_getattr_in{})).error, 0);
+    const std::uint64_t last = park_writes();
     kernel_.interrupt(last);
     ASSERT_TRUE(testing::eventually([this] { return processes_.asked() > 0; }));
     session_->stop();
