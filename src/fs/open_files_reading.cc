@@ -8,7 +8,8 @@
 //
 // Appending changes nothing that was read. Those that have the file open follow it (Node::grows_as): each commit drops
 // what the kernel has of their node, above all the page in which the file ended and that is zeros from there on, and
-// only then shows the new size.
+// only then shows the new size. From then on the kernel is told nothing more: of an answer that a notice overtakes it
+// gives the size to fstat(2) and does not keep it, and a mapping of what fstat(2) has told would end in SIGBUS.
 #include <fcntl.h>
 
 #include <utility>
@@ -315,16 +316,11 @@ void OpenFiles::read_after_commit(const std::shared_ptr<Reading>& reading, const
 
 void OpenFiles::show_growth(const NodePtr& follower) {
     state_.env.kernel_cache.invalidate_inode(follower->id, [this, follower] {
-        {
-            const NodeTable::Lock lock = state_.nodes.lock();
-            if (!follower->grown) {
-                return;
-            }
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (follower->grown) {
             follower->committed = std::exchange(follower->grown, std::nullopt);
             follower->reader = nullptr;
         }
-        // What was asked for meanwhile was still the old size.
-        state_.env.kernel_cache.invalidate_attributes(follower->id);
     });
 }
 

@@ -70,7 +70,7 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
         attributes.size = *node.lost_size;
         attributes.modified = node.written;
     }
-    if (node.shares_inode) {
+    if (node.shares_inode || node.grown) {
         attributes.valid_for = Milliseconds(0);
     }
     return attributes;

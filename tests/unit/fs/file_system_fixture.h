@@ -140,14 +140,20 @@ public:
     using KernelCache::invalidate_inode;
     void invalidate_inode(std::uint64_t node, std::function<void()> done) override {
         inodes.push_back(node);
+        if (before_done) {
+            before_done();
+        }
         if (done) {
             done();
         }
     }
-    void invalidate_attributes(std::uint64_t /*node*/) override {}
+    void invalidate_attributes(std::uint64_t node) override { attributes.push_back(node); }
 
     std::vector<std::string> entries;
     std::vector<std::uint64_t> inodes;
+    std::vector<std::uint64_t> attributes;
+    // Called when the pages of an inode are gone and the filesystem has not heard of it.
+    std::function<void()> before_done;
 };
 
 class FileSystemTest : public ::testing::Test {

@@ -55,6 +55,23 @@ TEST_F(OpenReadersTest, WhoReadTheFileAsEmptyFollowsWhatIsAppendedLater) {
     EXPECT_EQ(*read(reader), "a\nb\n");
 }
 
+TEST_F(OpenReadersTest, TheSizeThatAFileHasGrownToIsToldOnceAndNoNoticeComesBehindIt) {
+    store.put_object("p/log", "one ");
+    const NodeId node = lookup("log")->node;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "one ");
+    EXPECT_GT(getattr(node)->valid_for.count(), 0);
+    const HandleId writer = open_again("log", O_WRONLY | O_APPEND);
+    std::vector<Attributes> meanwhile;
+    kernel_cache.before_done = [&] { meanwhile.push_back(*getattr(node)); };
+    ASSERT_TRUE(write(writer, 4, "two") && close(writer));
+    ASSERT_EQ(meanwhile.size(), 1U);
+    EXPECT_EQ(meanwhile[0].size, 4U);
+    EXPECT_EQ(meanwhile[0].valid_for.count(), 0);
+    EXPECT_EQ(getattr(node)->size, 7U);
+    EXPECT_TRUE(kernel_cache.attributes.empty());
+}
+
 TEST_F(OpenReadersTest, AVersionOfAnotherMountIsNotTakenForOneThatHasGrown) {
     store.put_object("p/log", "one ");
     const NodeId first = lookup("log")->node;
