@@ -29,7 +29,7 @@ namespace {
 
 // A file that has grown to this, and to twice what it still says, is rewritten.
 constexpr std::size_t kShortenAt = std::size_t{256} << 10;
-// Behind the path of one that is being rewritten.
+// Behind the path of one that is being made or rewritten.
 constexpr std::string_view kNewEnding = ".new";
 // One word without spaces or line ends, whatever the store's IDs and others' keys hold.
 std::string encoded(std::string_view text) {
@@ -165,11 +165,13 @@ Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& di
         return failure(made.error());
     }
     const std::string path = format("{}/{}-{}{}", directory, place, random_uuid(), kJournalEnding);
-    FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
-    if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    const std::string new_path = path + std::string(kNewEnding);
+    FileDescriptor file(open(new_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
+    // Locked before it has the name by which others find it, and would take it for a dead mount's.
+    if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0 || rename(new_path.c_str(), path.c_str()) != 0) {
         const int reason = errno;
         if (file) {
-            unlink(path.c_str());
+            unlink(new_path.c_str());
         }
         return failure(reason, format("cannot make {}: {}", escaped(path), std::strerror(reason)));
     }
@@ -352,7 +354,7 @@ void MountJournal::rewrite() {
     if (!file) {
         return;
     }
-    // Locked before it has the name by which others find it.
+    // As in create().
     const bool is_whole = flock(file.get(), LOCK_EX | LOCK_NB) == 0 &&
                           write(file.get(), lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
     if (!is_whole || rename(path.c_str(), path_.c_str()) != 0) {

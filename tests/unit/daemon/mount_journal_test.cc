@@ -27,6 +27,7 @@
 namespace {
 bool has_locks = true;
 std::function<void()> before_shared_lock;
+std::function<void()> before_exclusive_lock;
 }  // namespace
 
 // In the place of the C library's: some filesystems have none.
@@ -37,6 +38,9 @@ extern "C" int flock(int file, int operation) noexcept {
     }
     if ((operation & LOCK_SH) != 0 && before_shared_lock) {
         std::exchange(before_shared_lock, nullptr)();
+    }
+    if ((operation & LOCK_EX) != 0 && before_exclusive_lock) {
+        std::exchange(before_exclusive_lock, nullptr)();
     }
     return static_cast<int>(syscall(SYS_flock, file, operation));
 }
@@ -181,6 +185,18 @@ TEST_F(MountJournalTest, IsInUseAlsoWhereItIsRewrittenMeanwhile) {
     before_shared_lock = [&] { grow(*made); };
     EXPECT_TRUE(is_another_in_use(directory_, "place", ""));
     EXPECT_FALSE(is_another_in_use(directory_, "place", made->path()));
+}
+
+// Else the other one would take it for that of a dead mount.
+TEST_F(MountJournalTest, AnotherMountFindsItOnlyOnceItIsLocked) {
+    before_exclusive_lock = [this] {
+        EXPECT_FALSE(is_another_in_use(directory_, "place", ""));
+        EXPECT_TRUE(take_leftovers(directory_, "place").empty());
+    };
+    const auto made = journal();
+    EXPECT_TRUE(is_another_in_use(directory_, "place", ""));
+    EXPECT_TRUE(take_leftovers(directory_, "place").empty());
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
 }
 
 // Of a mount that was killed while it rewrote its file, both are removed.
