@@ -108,19 +108,11 @@ ObjectStore& Machinery::journaled_store() {
     const bool is_local = getuid() == 0 && config_.mount.state_dir.empty();
     const std::string place =
         journal_place(is_local ? "" : host_name(), config_.mount.source, config_.mount.mount_point);
-    auto journal = directory ? MountJournal::create(*directory, place) : failure(ENOENT, "this user has no home");
-    if (!journal) {
-        log_warning(
-            format("no journal; if this mount is killed, its uploads stay in the bucket: {}", journal.error().message));
-        journal_ = MountJournal::in_memory();
-    } else {
-        journal_ = std::move(*journal);
-        // First: one that is killed in between is taken.
-        const bool is_watched = is_another_in_use(*directory, place, journal_->path());
-        leftovers_ = take_leftovers(*directory, place);
-        if (is_watched) {
-            watch_for_leftovers(*directory, place);
-        }
+    MountJournals journals = open_journals(directory, place);
+    journal_ = std::move(journals.own);
+    leftovers_ = std::move(journals.leftovers);
+    if (journals.another_lives) {
+        watch_for_leftovers(*directory, place);
     }
     lost_.reset(new LostUploads({client_->store(), *timer_, client_->clock(), *journal_, lost_answers_}));
     aborts_ = std::make_unique<UploadAborts>(client_->store(), *timer_, *journal_);

@@ -183,10 +183,13 @@ std::unique_ptr<MountJournal> MountJournal::in_memory() {
 }
 
 MountJournal::~MountJournal() {
-    if (file_ && open_.empty()) {
-        // What was taken over has ended.
-        is_stale_ = false;
-        remove_replaced();
+    if (!open_.empty()) {
+        return;
+    }
+    // What was taken over has ended.
+    is_stale_ = false;
+    remove_replaced();
+    if (file_) {
         remove_journal(path_);
     }
 }
@@ -197,11 +200,13 @@ void MountJournal::replace(std::string path, FileDescriptor lock) {
     if (is_stale_) {
         rewrite();
     }
-    remove_replaced();
+    if (file_) {
+        remove_replaced();
+    }
 }
 
 void MountJournal::remove_replaced() {
-    if (!file_ || is_stale_) {
+    if (file_ ? is_stale_ : !open_.empty()) {
         return;
     }
     for (const Replaced& each : std::exchange(replaced_, {})) {
@@ -314,6 +319,7 @@ void MountJournal::note_ended(const std::string& what, const std::string& line) 
 // After a disk that was full, of all that is open: lines are missing by then.
 void MountJournal::append(const std::string& line) {
     if (!file_) {
+        remove_replaced();
         return;
     }
     if (is_stale_) {

@@ -99,7 +99,7 @@ class MountJournal {
 public:
     // Makes the directory, with mode 0700, and the file, with 0600.
     static Result<std::unique_ptr<MountJournal>> create(const std::string& directory, const std::string& place);
-    // Remembers it while it lives, and leaves nothing to the next.
+    // Remembers it while it lives, and leaves nothing of its own to the next.
     static std::unique_ptr<MountJournal> in_memory();
     // Removes the file, unless something is left.
     ~MountJournal();
@@ -125,7 +125,8 @@ public:
     void failure_begun(const std::string& key, const std::string& record);
     void failure_ended(const std::string& key);
     // Removes the file of an earlier mount, all of which has ended or is noted here, once that is in this file: a disk
-    // that is full may not have taken it yet. `lock` is held until then.
+    // that is full may not have taken it yet. One in memory removes it when the last of what is open ends. `lock` is
+    // held until then.
     void replace(std::string path, FileDescriptor lock);
     [[nodiscard]] const std::string& path() const { return path_; }
 
@@ -157,8 +158,19 @@ private:
     std::vector<UploadId> uploads_ GUARDED_BY(mutex_);
     // Their lines.
     std::map<std::string, std::string> open_ GUARDED_BY(mutex_);
-    // Still needed, because this file is stale.
+    // Still needed, because this file is stale, or because there is none.
     std::vector<Replaced> replaced_ GUARDED_BY(mutex_);
 };
+
+// What a mount of a place begins with.
+struct MountJournals {
+    // In memory where there can be no file; the log says why.
+    std::unique_ptr<MountJournal> own;
+    std::vector<Leftovers> leftovers;
+    // At its end it may leave something, too.
+    bool another_lives = false;
+};
+// `directory`: empty for a user without a home.
+[[nodiscard]] MountJournals open_journals(const std::optional<std::string>& directory, const std::string& place);
 
 }  // namespace ckptfs

@@ -63,6 +63,20 @@ Result<std::string> content_of(const std::string& path) {
     return text;
 }
 
+// On a filesystem that has become read-only they are still read. Elsewhere open for writing: NFS locks no other.
+FileDescriptor open_journal(const std::string& path) {
+    FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    return file || errno != EROFS ? std::move(file)
+                                  : FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+}
+
+// What others could have written is not believed; that they can see it does not matter.
+bool can_only_be_written_by_us(const std::string& directory) {
+    struct stat status {};
+    return lstat(directory.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+           (status.st_mode & 0022) == 0;
+}
+
 // What becomes of leftovers, until the last answer.
 struct Ending {
     Ending(std::vector<Leftovers> all, MountJournal& successor) : leftovers(std::move(all)), journal(successor) {
@@ -117,7 +131,7 @@ void on_ended(Ending& ending, std::size_t file, const Status& result) {
 std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place) {
     std::vector<Leftovers> all;
     for (const std::string& path : journals_of(directory, place)) {
-        FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        FileDescriptor file = open_journal(path);
         if (file && is_locked_by_us(file, path)) {
             const Result<std::string> content = content_of(path);
             if (!content) {
@@ -136,12 +150,31 @@ bool is_another_in_use(const std::string& directory, const std::string& place, c
     const std::vector<std::string> journals = journals_of(directory, place);
     std::error_code problem;
     return std::any_of(journals.begin(), journals.end(), [&own, &problem](const std::string& path) {
-        const FileDescriptor file(path == own ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        const FileDescriptor file = path == own ? FileDescriptor() : open_journal(path);
         if (!file || flock(file.get(), LOCK_SH | LOCK_NB) != 0) {
             return bool(file);
         }
         return !is_still_named(file, path) && std::filesystem::exists(path, problem);
     });
+}
+
+MountJournals open_journals(const std::optional<std::string>& directory, const std::string& place) {
+    MountJournals journals;
+    auto own = directory ? MountJournal::create(*directory, place) : failure(ENOENT, "this user has no home");
+    if (own) {
+        journals.own = std::move(*own);
+    } else {
+        log_warning(
+            format("no journal; if this mount is killed, its uploads stay in the bucket: {}", own.error().message));
+        journals.own = MountJournal::in_memory();
+    }
+    // Also where there is no room for another file: they name failures that hold markers back.
+    if (directory && can_only_be_written_by_us(*directory)) {
+        // First: one that is killed in between is taken.
+        journals.another_lives = is_another_in_use(*directory, place, journals.own->path());
+        journals.leftovers = take_leftovers(*directory, place);
+    }
+    return journals;
 }
 
 void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, MountJournal& journal,

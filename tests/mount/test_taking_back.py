@@ -290,6 +290,32 @@ def test_a_mount_without_a_place_for_its_journal_works(place):
     assert "its uploads stay in the bucket" in at.log.read_text()
 
 
+def test_a_mount_that_can_only_read_the_journals_knows_what_they_name(place, simulator, prefix):
+    at = place()
+    simulator.inject({"op": "UploadPart", "key": prefix + "shard", "action": "hang"})
+    at.mount()
+    writer = slow_writer(at, "shard")
+    try:
+        wait_until(lambda: simulator.open_uploads(prefix), "an upload to begin", 60)
+        at.kill()
+    finally:
+        writer.kill()
+        writer.wait()
+    simulator.clear_faults()
+    for options in "bind", "remount,bind,ro":
+        assert at.machine.run("mount", "-o", options, at.state, at.state).returncode == 0
+    try:
+        assert_mounted(at.mount(), at)
+        wait_until(lambda: simulator.open_uploads(prefix) == [], "the upload to be ended")
+        assert simulator.failed_files(prefix) == ["shard"]
+        assert "its uploads stay in the bucket: cannot make" in at.log.read_text()
+        # It cannot be removed, and does no harm.
+        assert at.machine.run("ckptfs", "unmount", at.path).returncode == 0
+        assert len(list(at.state.iterdir())) == 1
+    finally:
+        at.machine.run("umount", "--lazy", at.state)
+
+
 def test_the_state_directory_is_an_option(place):
     at = place()
     elsewhere = at.path.with_suffix(".elsewhere")

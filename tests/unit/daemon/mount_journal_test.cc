@@ -221,6 +221,53 @@ TEST_F(MountJournalTest, OfAnEarlierMountStaysUntilWhatItSaysIsHere) {
     EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
 }
 
+class WithoutAJournalOfItsOwn : public MountJournalTest {
+protected:
+    WithoutAJournalOfItsOwn() {
+        leave("place-1.uploads", "@run/a.pt reason\n");
+        // Where others can look, no file is made.
+        fs::permissions(directory_, fs::perms(0755));
+    }
+    // As a mount goes on from there.
+    std::unique_ptr<MountJournal> take_over() {
+        MountJournals journals = open_journals(directory_, "place");
+        for (Leftovers& each : journals.leftovers) {
+            for (const UntoldFailure& failure : std::exchange(each.begun.failures, {})) {
+                journals.own->failure_begun(failure.key, failure.record);
+            }
+        }
+        end_leftovers(std::move(journals.leftovers), store_, *journals.own, nullptr);
+        return std::move(journals.own);
+    }
+    [[nodiscard]] bool is_there() const { return fs::exists(directory_ + "/place-1.uploads"); }
+
+    testing::FakeStore store_;
+};
+
+TEST_F(WithoutAJournalOfItsOwn, AMountKnowsWhatEarlierOnesLeft) {
+    const MountJournals journals = open_journals(directory_, "place");
+    EXPECT_EQ(journals.own->path(), "");
+    EXPECT_FALSE(journals.another_lives);
+    ASSERT_EQ(journals.leftovers.size(), 1U);
+    EXPECT_EQ(journals.leftovers[0].begun.failures.at(0).key, "run/a.pt");
+    EXPECT_TRUE(open_journals(directory_, "place").another_lives) << "its lock is held";
+}
+
+TEST_F(WithoutAJournalOfItsOwn, NothingIsRemovedBeforeAllHasEnded) {
+    EXPECT_NE(take_over(), nullptr);
+    EXPECT_TRUE(is_there()) << "of a mount that ended before others were told";
+    const auto journal = take_over();
+    EXPECT_TRUE(is_there());
+    journal->failure_ended("run/a.pt");
+    EXPECT_FALSE(is_there());
+}
+
+TEST_F(WithoutAJournalOfItsOwn, WhatOthersCouldHaveWrittenIsNotBelieved) {
+    fs::permissions(directory_, fs::perms(0775));
+    EXPECT_TRUE(open_journals(directory_, "place").leftovers.empty());
+    EXPECT_TRUE(open_journals(std::nullopt, "place").leftovers.empty());
+}
+
 TEST_F(MountJournalTest, OneThatCannotBeReadIsKept) {
     leave("place-1.uploads", "+id1 run/a.pt\n");
     fs::resize_file(directory_ + "/place-1.uploads", (std::uintmax_t{64} << 20) + 1);
