@@ -106,8 +106,8 @@ ObjectStore& Machinery::journaled_store() {
     const auto directory = state_directory(config_.mount.state_dir, getuid(), process_environment());
     // Homes, and a directory that the user names, may be shared by several machines.
     const bool is_local = getuid() == 0 && config_.mount.state_dir.empty();
-    const std::string place =
-        journal_place(is_local ? "" : host_name(), config_.mount.source, config_.mount.mount_point);
+    const std::string place = journal_place(is_local ? "" : host_name(), config_.mount.source,
+                                            config_.mount.mount_point, client_->store().server());
     MountJournals journals = open_journals(directory, place);
     journal_ = std::move(journals.own);
     leftovers_ = std::move(journals.leftovers);

@@ -122,8 +122,9 @@ std::optional<std::string> state_directory(const std::string& configured, uid_t 
     return home ? std::optional(*home + "/.local/state/ckptfs") : std::nullopt;
 }
 
-std::string journal_place(const std::string& host, const std::string& source, const std::string& mount_point) {
-    return format("{:016x}", xxh3(host + '\n' + source + '\n' + mount_point));
+std::string journal_place(const std::string& host, const std::string& source, const std::string& mount_point,
+                          const std::string& server) {
+    return format("{:016x}.{:016x}", xxh3(host + '\n' + source + '\n' + mount_point), xxh3(server));
 }
 
 void remove_journal(const std::string& path) {

@@ -41,9 +41,10 @@ inline constexpr std::string_view kJournalEnding = ".uploads";
                                                          const Environment& environment);
 
 // What the files of mounts of `source` at `mount_point` begin with. `host` where several machines may share the
-// directory, as a home; empty otherwise, because containers of one machine have names of their own.
+// directory, as a home; empty otherwise, because containers of one machine have names of their own. `server`: whose
+// bucket it is (s3/endpoint.h), behind a dot; files of earlier versions have no dot, and may be of any.
 [[nodiscard]] std::string journal_place(const std::string& host, const std::string& source,
-                                        const std::string& mount_point);
+                                        const std::string& mount_point, const std::string& server);
 
 // An upload is asked for: whether the store has begun it is not known before the answer.
 struct UploadIntent {

@@ -22,12 +22,18 @@ namespace {
 // No journal of ours is larger, however many uploads were open.
 constexpr std::uintmax_t kLargest = std::uintmax_t{64} << 20;
 
+// Also that of a version that did not name the server.
+bool is_of_place(const std::string& name, const std::string& place) {
+    return name.ends_with(kJournalEnding) &&
+           (name.starts_with(place + '-') || name.starts_with(place.substr(0, place.find('.')) + '-'));
+}
+
 std::vector<std::string> journals_of(const std::string& directory, const std::string& place) {
     std::vector<std::string> paths;
     std::error_code problem;
     for (const auto& entry : std::filesystem::directory_iterator(directory, problem)) {
         const std::string name = entry.path().filename().string();
-        if (name.starts_with(place) && name.ends_with(kJournalEnding)) {
+        if (is_of_place(name, place)) {
             paths.push_back(entry.path().string());
         }
     }

@@ -10,8 +10,14 @@
 namespace ckptfs::s3 {
 namespace {
 
-bool is_amazon_host(std::string_view host) {
-    return host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
+// Of the partition whose host it is; empty for those of others.
+std::string_view amazon_domain(std::string_view host) {
+    for (const std::string_view domain : {"amazonaws.com", "amazonaws.com.cn"}) {
+        if (host.ends_with(domain) && host.substr(0, host.size() - domain.size()).ends_with('.')) {
+            return domain;
+        }
+    }
+    return {};
 }
 
 // Cut off the front of `text`, up to the separator; nothing where there is none.
@@ -46,7 +52,7 @@ bool uses_virtual_host(const StoreConfig& config, std::string_view host) {
         case AddressingStyle::kAuto:
             break;
     }
-    return is_amazon_host(host) && bucket_fits_in_host_name(config.bucket);
+    return !amazon_domain(host).empty() && bucket_fits_in_host_name(config.bucket);
 }
 
 std::string choose_url(const StoreConfig& config, const Environment& environment, const Profile& profile,
@@ -136,6 +142,10 @@ Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& 
     const std::string label = access_point ? access_point->host_label() : config.bucket;
     endpoint.authority = virtual_host ? label + '.' + url->authority() : url->authority();
     endpoint.base_path = virtual_host ? url->path : url->path + '/' + uri_encode(config.bucket);
+    endpoint.server = amazon_domain(url->host);
+    if (endpoint.server.empty()) {
+        endpoint.server = url->authority() + url->path;
+    }
     return endpoint;
 }
 

@@ -41,6 +41,9 @@ struct Endpoint {
     std::string region;
     // Every request says that the requester pays.
     bool requester_pays = false;
+    // Which store it is, however a bucket is named: host, port and path, without the bucket. All of Amazon's hosts are
+    // one, "amazonaws.com"; that in China is another.
+    std::string server{};
 
     [[nodiscard]] bool uses_tls() const { return scheme == "https"; }
     // As sent and signed. An empty key names the bucket.

@@ -121,6 +121,7 @@ int precondition_errno(bool if_none_match) {
 
 S3Store::S3Store(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies)
     : defaults_(defaults_of(config)),
+      server_(endpoint.server),
       sender_(std::make_shared<RequestSender>(config, std::move(endpoint), std::move(dependencies))) {}
 
 S3Store::~S3Store() {

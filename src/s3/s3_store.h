@@ -45,6 +45,8 @@ public:
     // Completes what is under way with ECANCELED and returns when nothing is; what is asked later ends so at once. Must
     // not be called from a callback.
     void stop() { sender_->stop(); }
+    // As Endpoint has it.
+    [[nodiscard]] const std::string& server() const { return server_; }
     [[nodiscard]] S3Statistics statistics() const { return sender_->statistics(); }
 
 private:
@@ -53,6 +55,7 @@ private:
                                                   const std::string& etag) const;
 
     const RequestDefaults defaults_;
+    const std::string server_;
     const std::shared_ptr<RequestSender> sender_;
 };
 

@@ -285,9 +285,25 @@ TEST_F(MountJournalTest, ThoseOfOtherPlacesAreNotLeftOver) {
     leave("other-1.uploads", "+id1 run/a.pt\n");
     EXPECT_TRUE(take_leftovers(directory_, "place").empty());
     EXPECT_TRUE(take_leftovers("/nowhere", "place").empty());
-    EXPECT_NE(journal_place("", "s3://bucket/a", "/mnt"), journal_place("", "s3://bucket/b", "/mnt"));
-    EXPECT_NE(journal_place("", "s3://bucket/a", "/mnt"), journal_place("", "s3://bucket/a", "/mnt2"));
-    EXPECT_NE(journal_place("one", "s3://bucket/a", "/mnt"), journal_place("two", "s3://bucket/a", "/mnt"));
+    const std::string place = journal_place("", "s3://bucket/a", "/mnt", "store:9000");
+    EXPECT_NE(place, journal_place("", "s3://bucket/b", "/mnt", "store:9000"));
+    EXPECT_NE(place, journal_place("", "s3://bucket/a", "/mnt2", "store:9000"));
+    EXPECT_NE(place, journal_place("one", "s3://bucket/a", "/mnt", "store:9000"));
+    EXPECT_NE(place, journal_place("", "s3://bucket/a", "/mnt", "store:9001"));
+}
+
+TEST_F(MountJournalTest, ThoseOfAnotherStoreAreNotLeftOver) {
+    const std::string there = journal_place("", "s3://bucket/a", "/mnt", "there:9000");
+    leave(there + "-1.uploads", "+id1 run/a.pt\n");
+    EXPECT_TRUE(take_leftovers(directory_, journal_place("", "s3://bucket/a", "/mnt", "amazonaws.com")).empty());
+    EXPECT_EQ(take_leftovers(directory_, there).size(), 1U);
+}
+
+// Of which nobody knows whose they are.
+TEST_F(MountJournalTest, ThoseOfVersionsThatDidNotNameTheStoreAre) {
+    const std::string here = journal_place("", "s3://bucket/a", "/mnt", "here:9000");
+    leave(here.substr(0, here.find('.')) + "-1.uploads", "+id1 run/a.pt\n");
+    EXPECT_EQ(take_leftovers(directory_, here).size(), 1U);
 }
 
 TEST_F(MountJournalTest, IsWhereItsUserKeepsSuchThings) {

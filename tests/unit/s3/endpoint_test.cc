@@ -80,6 +80,23 @@ TEST(Endpoint, ThePortOfTheSchemeIsNotNamed) {
     EXPECT_EQ(url_of(config("http://example.com:80")), "http://example.com/my-bucket/a%20b/c");
 }
 
+TEST(Endpoint, AStoreIsTheSameHoweverItsBucketIsNamed) {
+    const auto server = [](StoreConfig store) { return resolve_endpoint(store, environment(), {})->server; };
+    StoreConfig elsewhere = config("", "my.bucket");
+    elsewhere.region = "eu-central-1";
+    EXPECT_EQ(server(config("")), "amazonaws.com");
+    EXPECT_EQ(server(elsewhere), "amazonaws.com");
+    EXPECT_EQ(server(config("", "arn:aws:s3:eu-west-1:123456789012:accesspoint/train")), "amazonaws.com");
+    elsewhere.region = "cn-north-1";
+    EXPECT_EQ(server(elsewhere), "amazonaws.com.cn");
+    EXPECT_EQ(server(config("http://notamazonaws.com")), "notamazonaws.com");
+    StoreConfig other = config("https://Example.com:8443/s3/");
+    EXPECT_EQ(server(other), "example.com:8443/s3");
+    other.addressing = AddressingStyle::kVirtualHost;
+    EXPECT_EQ(server(other), "example.com:8443/s3");
+    EXPECT_EQ(server(config("http://minio")), server(config("https://minio")));
+}
+
 TEST(Endpoint, TheBucketItself) {
     const Query query = {{"list-type", "2"}};
     EXPECT_EQ(resolve_endpoint(config(""), environment(), {})->url("", query),
