@@ -8,16 +8,10 @@
 #include "base/thread.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
+#include "fs/repair_policy.h"
 #include "fs/tree_copy.h"
 
 namespace ckptfs::fs {
-
-namespace {
-
-// Once a minute where others wait for ten: a few may fail.
-constexpr int kBeatsInTime = 10;
-
-}  // namespace
 
 Status RenameRecord::create(DirectoryMarker rename) {
     rename_ = std::move(rename);

@@ -6,8 +6,8 @@
 // directories stay hidden; no caller waits for a repair. Ages are those of the store's own clock, so that the clocks of
 // nodes do not matter.
 //
-// A rename whose process is known to have ended is looked into unasked, without waiting for a sign of life, unless
-// another mount has taken it over: that one may live.
+// A rename whose process is said to have ended is looked into unasked, and waited for no longer than until a sign of
+// life would have come, unless another mount has taken it over: that one may live.
 //
 // An object of a marker's size that holds something else is found out in the same way, and hides nothing.
 //

@@ -9,15 +9,27 @@ namespace {
 
 // Ages are known to the second.
 constexpr Milliseconds kShortestWait{100};
+// How late a sign of life may come, and how far the store's time of it may be off.
+constexpr Milliseconds kBeatTolerance{5'000};
+
+// It was written since its process was said to be dead. The last request of one that has ended may look so, too: that
+// rename is repaired later.
+bool lives(const RepairFacts& facts) {
+    return facts.age + kBeatTolerance < *facts.dead_for;
+}
 
 }  // namespace
+
+Milliseconds believed_dead_after(Milliseconds repair_after) {
+    return std::max(kLastRequests, repair_after / kBeatsInTime + 2 * kBeatTolerance);
+}
 
 RepairDecision decide_repair(const RepairFacts& facts) {
     RepairDecision decision;
     const bool committed = facts.record == MarkerState::kCommitted;
     Milliseconds wait = facts.repair_after - facts.age;
-    if (facts.dead_for) {
-        wait = std::min(wait, committed ? Milliseconds(0) : kLastRequests - *facts.dead_for);
+    if (facts.dead_for && !lives(facts)) {
+        wait = std::min(wait, committed ? Milliseconds(0) : believed_dead_after(facts.repair_after) - *facts.dead_for);
     }
     if (wait > Milliseconds(0)) {
         decision.wait = std::max(kShortestWait, wait);

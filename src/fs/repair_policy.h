@@ -17,7 +17,8 @@ struct RepairFacts {
     // Of the record, or of the marker where there is none.
     Milliseconds age{0};
     Milliseconds repair_after{0};
-    // Since it is known that its process has ended: no sign of life will come.
+    // Since a journal said that its process had ended. A copy of the state directory, as of an image of the machine,
+    // says so of one that lives.
     std::optional<Milliseconds> dead_for{};
 };
 
@@ -33,9 +34,16 @@ struct RepairDecision {
 // goes forward, whichever of them do.
 inline constexpr Milliseconds kLastRequests{60'000};
 
-// A rename that shows a sign of life is left alone. One that was decided goes on to its end, every other one goes back.
-// A record goes last of all, so that a marker without one belongs to a rename that went back: a slow process wrote it
-// after it was presumed dead.
+// Signs of life within repair_after: a few may fail.
+inline constexpr int kBeatsInTime = 10;
+
+// A process that was said to have ended, and shows no sign of life for so long, has. Its last requests have taken
+// effect by then.
+[[nodiscard]] Milliseconds believed_dead_after(Milliseconds repair_after);
+
+// A rename that shows a sign of life is left alone, also if its process was said to have ended before. One that was
+// decided goes on to its end, every other one goes back. A record goes last of all, so that a marker without one
+// belongs to a rename that went back: a slow process wrote it after it was presumed dead.
 [[nodiscard]] RepairDecision decide_repair(const RepairFacts& facts);
 
 }  // namespace ckptfs::fs

@@ -53,6 +53,12 @@ protected:
         EXPECT_EQ(errno_of(rename("old", "new")), 0);
     }
 
+    // On this machine and in the store.
+    void pass(Milliseconds time) {
+        clock.advance(time);
+        store.advance_clock(time);
+    }
+
     // A mount that lives, and of which nothing but the record is looked at.
     std::string put_record_of(int number) {
         DirectoryMarker rename;
@@ -65,6 +71,7 @@ protected:
         return record_key(rename);
     }
 
+    const Milliseconds kDeadAfter = believed_dead_after(kRepairAfter);
     HookedStore its_store{store, [](int) { return Fate::kPasses; }};
 };
 
@@ -99,22 +106,37 @@ TEST_F(RenameRepairsTest, WhatAnotherMountHasTakenOverIsNoLongerTheDeadOnes) {
     rename_and_be_killed_while_copying();
     RenameRecord held(store, clock, kRepairAfter);
     ASSERT_TRUE(held.take_over(*read_marker(store, clock, only_record()), MarkerState::kRollingBack));
-    EXPECT_FALSE(timer.waits_longer_than(kLastRequests));
+    EXPECT_FALSE(timer.waits_longer_than(kDeadAfter));
     fs->end_renames({only_record()});
-    EXPECT_TRUE(eventually([this] { return timer.waits_longer_than(kLastRequests); }));
+    EXPECT_TRUE(eventually([this] { return timer.waits_longer_than(kDeadAfter); }));
 }
 
 TEST_F(RenameRepairsTest, TheLastRequestsOfADeadMountAreWaitedForFromItsDeathOn) {
     rename_and_be_killed_while_copying();
     // Since its last sign of life.
-    store.advance_clock(kLastRequests - Milliseconds(5000));
+    store.advance_clock(kDeadAfter - Milliseconds(5000));
     fs->end_renames({only_record()});
-    EXPECT_TRUE(eventually([this] { return timer.waiting(kLastRequests) == 1; }));
-    clock.advance(kLastRequests);
-    timer.run(kLastRequests);
+    EXPECT_TRUE(eventually([this] { return timer.waiting(kDeadAfter) == 1; }));
+    pass(kDeadAfter);
+    timer.run(kDeadAfter);
     EXPECT_TRUE(eventually([this] { return only_record().empty(); }));
     EXPECT_EQ(tree("old"), kWhole);
     EXPECT_EQ(tree("new"), std::nullopt);
+}
+
+// Its journal was in the copy of a state directory.
+TEST_F(RenameRepairsTest, ARenamerThatShowsASignOfLifeAfterItWasSaidToBeDeadIsLeftAlone) {
+    rename_and_be_killed_while_copying();
+    fs->end_renames({only_record()});
+    ASSERT_TRUE(eventually([this] { return timer.waiting(kDeadAfter) == 1; }));
+    pass(kDeadAfter - Milliseconds(10'000));
+    const Result<StoredMarker> record = read_marker(store, clock, only_record());
+    ASSERT_TRUE(write_marker(store, only_record(), *record->marker, record->etag));
+    pass(Milliseconds(10'000));
+    timer.run(kDeadAfter);
+    EXPECT_TRUE(eventually([this] { return timer.waits_longer_than(kDeadAfter); }));
+    EXPECT_EQ(timer.waiting(kRepairAfter), 0U) << "it is under repair";
+    EXPECT_NE(only_record(), "");
 }
 
 TEST_F(RenameRepairsTest, AMountThatHasSeenAThousandRenamesStillRepairs) {
