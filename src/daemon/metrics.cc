@@ -85,6 +85,7 @@ void add_files(Families& families, const MountFigures& figures) {
     families.counter("files_failed_total", "Files that could not be written.", files.files_failed);
     families.counter("files_held_back_total", "Files not published because their writer was killed.",
                      files.files_held_back);
+    families.gauge("failures_untold", "Failed files of which other mounts are not told yet.", files.failures_untold);
     families.gauge("names_known", "Files and directories remembered, about 1 KB each.", files.names_known);
     families.gauge("files_open_for_writing", "Files open for writing.", figures.status.files_open);
     families.gauge("files_unsaved", "Files of which something is in no commit yet.", figures.status.files_unsaved);

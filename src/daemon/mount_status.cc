@@ -39,6 +39,9 @@ std::string verdict(const MountStatus& status) {
     if (status.removals > 0) {
         why += (why.empty() ? "" : ", ") + counted(status.removals, "removal") + " under way";
     }
+    if (status.failures_untold > 0) {
+        why += (why.empty() ? "" : ", ") + counted(status.failures_untold, "failed file") + " not told to other mounts";
+    }
     return "safe to stop: no, " + why;
 }
 
@@ -127,6 +130,7 @@ void set_files(MountStatus& status, const fs::FileSystem& fs) {
     status.files_held_back = statistics.files_held_back;
     status.names_known = statistics.names_known;
     status.removals = statistics.removals_under_way;
+    status.failures_untold = statistics.failures_untold;
     fs::UnwrittenFiles unwritten = fs.unwritten(MountStatus::kMostFiles);
     status.files_unwritten = unwritten.count;
     for (fs::FailedRecord& record : unwritten.latest) {

@@ -88,6 +88,8 @@ struct MountStatus {
     std::vector<std::string> renames;
     // Names whose removal was acknowledged and is not made yet.
     std::uint64_t removals = 0;
+    // Files that failed, and of which other mounts do not know yet.
+    std::uint64_t failures_untold = 0;
     // Those read in the last seconds.
     std::uint64_t files_read = 0;
     std::vector<FileBeingRead> reads;
@@ -106,8 +108,11 @@ struct MountStatus {
     // The last errors and warnings of the log, oldest first.
     std::vector<std::string> problems;
 
-    // Nothing that a program was told is written would be lost, and nothing is half done.
-    [[nodiscard]] bool safe_to_stop() const { return files_unsaved == 0 && renames.empty() && removals == 0; }
+    // Nothing that a program was told is written would be lost, nothing is half done, and no other mount would commit a
+    // marker over what failed here.
+    [[nodiscard]] bool safe_to_stop() const {
+        return files_unsaved == 0 && renames.empty() && removals == 0 && failures_untold == 0;
+    }
 
     friend bool operator==(const MountStatus&, const MountStatus&) = default;
 };

@@ -73,6 +73,7 @@ std::string json_of(const MountStatus& status) {
                       {"files", std::move(files)},
                       {"renames", status.renames},
                       {"removals", status.removals},
+                      {"failures_untold", status.failures_untold},
                       {"files_read", status.files_read},
                       {"reads", std::move(reads)},
                       {"totals", object_of(status.totals)},
@@ -135,6 +136,7 @@ Result<MountStatus> parse_status(std::string_view text) {
         // Daemons of earlier versions do not say.
         status.names_known = json.value("names_known", std::uint64_t{0});
         status.removals = json.value("removals", std::uint64_t{0});
+        status.failures_untold = json.value("failures_untold", std::uint64_t{0});
         json.at("renames").get_to(status.renames);
         json.at("files_read").get_to(status.files_read);
         status.totals = traffic_of(json.at("totals"));

@@ -225,6 +225,7 @@ public:
     [[nodiscard]] FileStatistics statistics() const override {
         FileStatistics statistics = open_files_.statistics();
         statistics.removals_under_way = batches_.under_way();
+        statistics.failures_untold = state_.failed.untold().size();
         return statistics;
     }
     [[nodiscard]] UnwrittenFiles unwritten(std::size_t most) const override { return state_.failed.unwritten(most); }

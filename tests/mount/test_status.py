@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 
+import pytest
+
 from harness.programs import CKPTFS, wait_until
 
 MIB = 1 << 20
@@ -123,6 +125,20 @@ def test_the_last_problems_are_told(mount, simulator, prefix):
     (made / "bad").write_bytes(b"x")
     assert told(made)["files_unwritten"] == 0 and told(made)["files_failed"] == 1
     assert "commit markers are held back" not in status(made.path).stdout
+
+
+def test_it_is_not_safe_to_stop_before_other_mounts_are_told_what_failed(mount, simulator, prefix):
+    made = mount("--retry-for", "2s")
+    simulator.inject({"op": "PutObject", "key": prefix + "bad", "action": "403"},
+                     {"op": "PutObject", "key": prefix + ".ckptfs/failed/*", "action": "500"})
+    with pytest.raises(OSError):
+        (made / "bad").write_bytes(b"x")
+    assert not told(made)["safe_to_stop"] and told(made)["failures_untold"] == 1
+    assert "safe to stop: no, 1 failed file not told to other mounts\n" in status(made.path).stdout
+    simulator.clear_faults()
+    waited = status(made.path, "--wait")
+    assert waited.returncode == 0 and "safe to stop: yes\n" in waited.stdout
+    assert simulator.failed_files(prefix) == ["bad"]
 
 
 def test_all_mounts_are_told_of_and_none_is_an_error(mount, tmp_path):

@@ -16,6 +16,7 @@ MountFigures figures() {
     figures.status.files_unsaved = 2;
     figures.files.bytes_written = 3'000'000'000;
     figures.files.names_known = 65'536;
+    figures.files.failures_untold = 1;
     figures.memory.total_buffers = 4;
     figures.memory.touched_buffers = 3;
     figures.memory.in_use[static_cast<std::size_t>(MemoryUse::kWrite)] = 1;
@@ -44,6 +45,7 @@ TEST(Metrics, AreTextOfPrometheus) {
     EXPECT_TRUE(has(text, "ckptfs_safe_to_stop{" + mount + "} 0")) << text;
     EXPECT_TRUE(has(text, "ckptfs_files_unsaved{" + mount + "} 2")) << text;
     EXPECT_TRUE(has(text, "ckptfs_names_known{" + mount + "} 65536")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_failures_untold{" + mount + "} 1")) << text;
     EXPECT_TRUE(has(text, "ckptfs_memory_limit_bytes{" + mount + "} " + std::to_string(4 * BufferPool::kBufferSize)))
         << text;
     EXPECT_TRUE(has(text, "ckptfs_memory_resident_bytes{" + mount + "} " + std::to_string(3 * BufferPool::kBufferSize)))

@@ -26,6 +26,7 @@ MountStatus busy() {
     status.files = {{"run/model.pt", 3 << 20, 2 << 20, 1 << 20, 4, true, ""},
                     {"run/bad.pt", 1, 0, 0, 0, true, "AccessDenied"}};
     status.renames = {"step-1"};
+    status.failures_untold = 1;
     status.files_read = 2;
     status.reads = {{"run/old.pt", 8 << 20, 2 << 20}};
     status.totals = {50 << 20, 8 << 20, 40 << 20, 7 << 20};
@@ -67,6 +68,7 @@ public:
         statistics.files_held_back = 3;
         statistics.names_known = 65'536;
         statistics.removals_under_way = 5;
+        statistics.failures_untold = 7;
         return statistics;
     }
 };
@@ -78,6 +80,7 @@ TEST(MountStatus, SaysWhatTheFileSystemCounts) {
     EXPECT_EQ(status.files_held_back, 3U);
     EXPECT_EQ(status.names_known, 65'536U);
     EXPECT_EQ(status.removals, 5U);
+    EXPECT_EQ(status.failures_untold, 7U);
     // Scripts ask for it by its name.
     EXPECT_NE(json_of(status).find(R"("names_known":65536,)"), std::string::npos);
 }
@@ -86,7 +89,7 @@ TEST(MountStatus, ADaemonOfBeforeAnUpgradeIsUnderstood) {
     std::string earlier = json_of(MountStatus());
     for (const std::string& field : {std::string(R"("files_unwritten":0,)"), std::string(R"("unwritten":[],)"),
                                      std::string(R"("memory_resident":0,)"), std::string(R"("late_reads":0,)"),
-                                     std::string(R"("names_known":0,)")}) {
+                                     std::string(R"("names_known":0,)"), std::string(R"("failures_untold":0,)")}) {
         ASSERT_NE(earlier.find(field), std::string::npos) << earlier;
         earlier.erase(earlier.find(field), field.size());
     }
@@ -97,7 +100,7 @@ TEST(MountStatus, IsToldInWords) {
     EXPECT_EQ(
         status_text(busy()),
         "s3://bucket/run/ at /mnt/a: ckptfs 1.2.3, pid 77, mounted for 2 h 3 min\n"
-        "safe to stop: no, 1 file not saved yet, 1 rename under way\n"
+        "safe to stop: no, 1 file not saved yet, 1 rename under way, 1 failed file not told to other mounts\n"
         "failed since it was mounted: 2 files\n"
         "not published, because their writer was killed: 1 file\n"
         "still failed (not written again or removed; commit markers are held back): 2 files\n"
@@ -125,6 +128,10 @@ TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
     status.files_unsaved = 0;
     EXPECT_FALSE(status.safe_to_stop());
     status.renames.clear();
+    EXPECT_FALSE(status.safe_to_stop());
+    EXPECT_NE(status_text(status).find("safe to stop: no, 1 failed file not told to other mounts\n"),
+              std::string::npos);
+    status.failures_untold = 0;
     EXPECT_TRUE(status.safe_to_stop());
     status.removals = 40;
     EXPECT_FALSE(status.safe_to_stop());

@@ -76,6 +76,26 @@ TEST_F(FailureRecordsTest, WhatIsOlderThanADayIsRemoved) {
     EXPECT_TRUE(eventually([&] { return !store.exists(kRecord); }));
 }
 
+TEST_F(FailureRecordsTest, OthersAreNotToldOfWhatFailedBeforeTheStoreTakesTheRecord) {
+    store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 1, false});
+    fail_here();
+    EXPECT_EQ(fs->statistics().failures_untold, 1U);
+    clock.advance(FailedSiblings::kTick);
+    timer.run(FailedSiblings::kTick);
+    EXPECT_TRUE(eventually([&] { return store.exists(kRecord) && fs->statistics().failures_untold == 0; }));
+}
+
+TEST_F(FailureRecordsTest, WhatOthersCannotBeToldOfIsNotWaitedForAfterItsTime) {
+    store.inject({Operation::kPut, kRecord, store_error(EACCES, "AccessDenied", 403), 0, 100, false});
+    fail_here();
+    clock.advance(WriteConfig().failed_sibling_ttl);
+    timer.run(FailedSiblings::kTick);
+    EXPECT_EQ(fs->statistics().failures_untold, 1U);
+    clock.advance(Milliseconds(1));
+    timer.run(FailedSiblings::kTick);
+    EXPECT_EQ(fs->statistics().failures_untold, 0U);
+}
+
 TEST_F(FailureRecordsTest, WhatWasMadeGoodIsRemoved) {
     fail_elsewhere(minutes(2));
     store.put_object("p/step/shard", "what another mount has saved since");
