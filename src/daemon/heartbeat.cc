@@ -14,6 +14,8 @@ namespace {
 
 // Far below the age at which gc ends an upload, and one small request.
 constexpr Milliseconds kPeriod{600'000};
+// After a beat that failed, which may have taken as long as requests are retried.
+constexpr Milliseconds kRetryPeriod{60'000};
 // A tenth earlier to a tenth later.
 constexpr double kJitter = 0.2;
 
@@ -26,13 +28,13 @@ public:
           key_(std::move(key)),
           text_(heartbeat_text(host, environment_.clock.wall_now())) {}
 
-    void schedule() {
+    void schedule(Milliseconds period) {
         const MutexLock lock(mutex_);
         if (stopped_) {
             return;
         }
         const double factor = 1 + kJitter * (environment_.random() - 0.5);
-        const Milliseconds delay(static_cast<std::int64_t>(static_cast<double>(kPeriod.count()) * factor));
+        const Milliseconds delay(static_cast<std::int64_t>(static_cast<double>(period.count()) * factor));
         waiting_ = environment_.timer.after(delay, [self = shared_from_this()] { self->beat(); });
     }
 
@@ -85,7 +87,7 @@ private:
         if (gone) {
             remove(std::move(gone));
         } else if (!stopped) {
-            schedule();
+            schedule(put || is_refused_for_good(put.error()) ? kPeriod : kRetryPeriod);
         }
     }
 
@@ -119,7 +121,7 @@ private:
 
 Heartbeat::Heartbeat(Environment environment, std::string key, const std::string& host)
     : beats_(std::make_shared<Beats>(std::move(environment), std::move(key), host)) {
-    beats_->schedule();
+    beats_->schedule(kPeriod);
 }
 
 Heartbeat::~Heartbeat() {

@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::string_view kHost = "host: ";
 constexpr std::string_view kSince = "since: ";
-// Of three beats, two may be lost.
-constexpr std::chrono::minutes kSilence{35};
+// Two beats in a row may be lost, each after all its retries of --retry-for (5 minutes). Mounts of earlier versions
+// beat again only a whole period after each.
+constexpr std::chrono::minutes kSilence{45};
 // How far the clock of a host may be from the store's: beyond it the store refuses the host's requests
 // (RequestTimeTooSkewed).
 constexpr std::chrono::minutes kClockSkew{15};

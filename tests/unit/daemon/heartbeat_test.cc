@@ -49,13 +49,28 @@ TEST_F(HeartbeatTest, AShortMountCostsNothing) {
     EXPECT_EQ(timer_.waiting(), 0U);
 }
 
-TEST_F(HeartbeatTest, GoesOnAfterAFailure) {
+TEST_F(HeartbeatTest, AfterAFailureItBeatsSoon) {
     testing::Fault fault;
     fault.operation = testing::Operation::kPut;
+    fault.error = testing::store_error(EIO, "InternalError", 500);
+    fault.times = 2;
     store_.inject(fault);
     timer_.run();
+    EXPECT_EQ(timer_.run(), Milliseconds(60'000));
     EXPECT_TRUE(store_.keys().empty());
+    random_ = 0;
+    EXPECT_EQ(timer_.run(), Milliseconds(60'000));
+    EXPECT_TRUE(store_.exists(kKey));
+    EXPECT_EQ(timer_.run(), Milliseconds(540'000));
+}
+
+TEST_F(HeartbeatTest, WhereItIsRefusedItBeatsNoSooner) {
+    testing::Fault fault;
+    fault.operation = testing::Operation::kPut;
+    fault.error = testing::store_error(EACCES, "AccessDenied", 403);
+    store_.inject(fault);
     timer_.run();
+    EXPECT_EQ(timer_.run(), Milliseconds(600'000));
     EXPECT_TRUE(store_.exists(kKey));
 }
 

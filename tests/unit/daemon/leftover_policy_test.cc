@@ -31,6 +31,8 @@ TEST(LeftoverPolicy, WhatALivingMountMayHaveBegunIsLeft) {
     EXPECT_EQ(judge(kNow - hours(25), {mount(minutes(10), hours(30))}, kNow, kDay), Leftover::kPerhapsInUse);
     EXPECT_EQ(judge(kNow - hours(25), {mount(minutes(10))}, kNow, kDay), Leftover::kPerhapsInUse);
     EXPECT_EQ(judge(kNow - hours(25), {mount(hours(2)), mount(minutes(1))}, kNow, kDay), Leftover::kPerhapsInUse);
+    // Two of its beats were lost after five minutes each.
+    EXPECT_EQ(judge(kNow - hours(25), {mount(minutes(43))}, kNow, kDay), Leftover::kPerhapsInUse);
     // Its clock may be a little ahead of the store's.
     EXPECT_EQ(judge(kNow - hours(25), {mount(minutes(10), hours(25) - minutes(5))}, kNow, kDay),
               Leftover::kPerhapsInUse);
