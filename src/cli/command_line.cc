@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <map>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -118,6 +120,10 @@ bool is_of_doctor(const OptionSpec& option) {
     return option.name == "read-only" || option.name == "staging-dir" || option.name == "state-dir";
 }
 
+bool takes(Tool tool, const OptionSpec& option) {
+    return option.section == kStoreSection || (tool == Tool::kDoctor && is_of_doctor(option));
+}
+
 CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
     CLI::App* command = app.add_subcommand(tool.name, tool.help);
     command->add_option(tool.source, words.source, tool.source_help)->required()->type_name("");
@@ -134,7 +140,7 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
             ->type_name("N");
     }
     for (const OptionSpec& spec : option_table()) {
-        if (spec.section == kStoreSection || (tool.tool == Tool::kDoctor && is_of_doctor(spec))) {
+        if (takes(tool.tool, spec)) {
             add_option(*command, spec, words.settings);
         }
     }
@@ -256,6 +262,27 @@ CommandLine mount_request(MountRequest request, const Invocation& call, const st
     return request;
 }
 
+// The mount took them from the directory that it was started in. From that of this process they would be files of
+// another user, perhaps, with credentials that name a program.
+Status check_paths(const MountPlace& place, const std::vector<Setting>& typed) {
+    std::map<std::string, std::string> paths;
+    for (const auto& [name, value] : place.settings) {
+        if (const OptionSpec* option = find_option(name); option != nullptr && option->is_path()) {
+            paths[name] = value;
+        }
+    }
+    for (const Setting& each : typed) {
+        paths.erase(each.first);
+    }
+    for (const auto& [name, path] : paths) {
+        if (!path.empty() && !path.starts_with('/')) {
+            return failure(EINVAL, format("{}: --{} {} is relative to a directory that is not known; give --{} here",
+                                          place.origin, name, escaped(path), name));
+        }
+    }
+    return {};
+}
+
 // What every command takes.
 Status configure(Config& config, const std::vector<Setting>& settings, const Environment& environment) {
     if (const auto bundle = environment("AWS_CA_BUNDLE")) {
@@ -371,13 +398,15 @@ Result<ToolRequest> with_place(ToolRequest request, const Environment& environme
         return failure(config.error().errno_value, format("{}: {}", place->origin, config.error().message));
     }
     request.object = {std::move(source->bucket), source->prefix + place->path};
-    request.origin = std::move(place->origin);
     // The log of the mount's requests is written by the mount.
-    std::erase_if(place->settings, [](const Setting& each) {
+    std::erase_if(place->settings, [&request](const Setting& each) {
         const OptionSpec* option = find_option(each.first);
-        return option == nullptr || each.first == "access-log" ||
-               (option->section != kStoreSection && !is_of_doctor(*option));
+        return option == nullptr || each.first == "access-log" || !takes(request.tool, *option);
     });
+    if (auto paths = check_paths(*place, request.settings); !paths) {
+        return failure(paths.error());
+    }
+    request.origin = std::move(place->origin);
     request.settings.insert(request.settings.begin(), place->settings.begin(), place->settings.end());
     return request;
 }

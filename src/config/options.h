@@ -34,6 +34,7 @@ struct OptionSpec {
     Status (*apply)(Config& config, std::string_view value);
 
     [[nodiscard]] bool is_switch() const { return value_name.empty(); }
+    [[nodiscard]] bool is_path() const { return value_name == "FILE" || value_name == "DIR"; }
 };
 
 // The section of the options that every command takes which talks to the store.

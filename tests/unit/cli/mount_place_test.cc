@@ -73,6 +73,31 @@ TEST_F(MountPlaceTest, IsWhatDoctorTakes) {
     EXPECT_EQ(config->store.access_log, "") << "the mount writes it";
 }
 
+TEST_F(MountPlaceTest, PathsOfADirectoryThatIsNotKnownAreNotTaken) {
+    const auto placed = [&](const std::string& options, std::vector<std::string> words) {
+        write("s3://bucket/run7 " + place("mnt") + " ckptfs " + options + " 0 0\n");
+        words.insert(words.begin() + 1, place("mnt"));
+        words.insert(words.begin(), "ckptfs");
+        return with_place(std::get<ToolRequest>(parse_command_line(words)), environment());
+    };
+    const std::string origin = "as " + fstab() + " has it for " + place("mnt");
+    for (const char* option : {"credentials-file", "ca-bundle", "staging-dir", "state-dir"}) {
+        const auto refused = placed(option + std::string("=a/file"), {"doctor"});
+        ASSERT_FALSE(refused) << option;
+        EXPECT_EQ(refused.error().message, origin + ": --" + option +
+                                               " a/file is relative to a directory that is not known; give --" +
+                                               option + " here");
+        const auto typed = placed(option + std::string("=a/file"), {"doctor", std::string("--") + option, "b/file"});
+        ASSERT_TRUE(typed) << typed.error().message;
+        EXPECT_EQ(typed->settings.back(), Setting(option, "b/file"));
+        EXPECT_TRUE(placed(option + std::string("=a/file,") + option + "=/b", {"doctor"})) << "the last one counts";
+        EXPECT_TRUE(placed(option + std::string("="), {"doctor"})) << "as if it was not given";
+    }
+    EXPECT_FALSE(placed("credentials_file=a/file", {"gc"}));
+    // It neither takes them nor can be told others.
+    EXPECT_TRUE(placed("staging_dir=a,state_dir=b,log_file=c,metrics_file=d,access_log=e", {"gc"}));
+}
+
 TEST_F(MountPlaceTest, ThatIsNotKnownSaysWhereItWasLookedFor) {
     EXPECT_NE(problem("mnt").find("/mnt is neither a mount of ckptfs nor in " + fstab()), std::string::npos);
     write("server:/x " + place("mnt") + " nfs defaults 0 0\n");
