@@ -50,11 +50,18 @@ std::uint64_t GrowingFile::prefix() const {
     return std::max(staged_from_, copied_until());
 }
 
+bool GrowingFile::names_no_version() const {
+    return committed_ && !starts_over_ && prefix() == 0;
+}
+
 void GrowingFile::check_base(Done checked) {
     // What was streamed named it when that began, and may have been long on its way.
-    const bool is_stream = commit_ && commit_->streamed;
-    const bool names_version = committed_ && !starts_over_ && (is_stream || prefix() == 0);
-    if (!names_version && failed_commits_.empty()) {
+    const bool is_old_stream = commit_ && commit_->streamed && committed_ && !starts_over_;
+    const bool asks = is_old_stream || names_no_version() || !failed_commits_.empty();
+    if (commit_) {
+        commit_->has_asked = asks;
+    }
+    if (!asks) {
         outbox_.add([checked = std::move(checked)] { checked({}); });
         return;
     }
@@ -158,6 +165,10 @@ void GrowingFile::start_commit() {
         commit_->streamed = true;
         discard_staged(size_);
     }
+    check_then_send();
+}
+
+void GrowingFile::check_then_send() {
     check_base([keep = self(), commit = commit_](const Status& checked) {
         MutexLock lock(keep->mutex_);
         if (commit == keep->commit_) {
@@ -183,6 +194,11 @@ void GrowingFile::base_checked(const CommitPointer& commit, const Status& checke
 }
 
 void GrowingFile::send(const CommitPointer& commit) {
+    if (names_no_version() && !commit->has_asked) {
+        // What the commit before has fetched came to the disk only now: none of it is fetched again.
+        check_then_send();
+        return;
+    }
     // Also what came while the store was asked.
     covers_all(*commit);
     const std::uint64_t begin = prefix();

@@ -71,6 +71,8 @@ private:
         std::shared_ptr<StreamWriter> writer;
         // What it was given is nowhere else.
         bool streamed = false;
+        // The store was asked what is there.
+        bool has_asked = false;
         // Something was changed since it began.
         bool outdated = false;
         // It has failed, the file has not, and the next one sends all of it again.
@@ -142,6 +144,8 @@ private:
     [[nodiscard]] std::uint64_t copied_until() const REQUIRES(mutex_);
     // From here on the next commit sends what is staged: what lies before is copied, or fetched by its writer.
     [[nodiscard]] std::uint64_t prefix() const REQUIRES(mutex_);
+    // The next commit replaces a version, and no request of it says which.
+    [[nodiscard]] bool names_no_version() const REQUIRES(mutex_);
     // Whether what a commit replaces is there, where its requests do not ask themselves. `checked` runs without the
     // mutex.
     void check_base(Done checked) REQUIRES(mutex_);
@@ -151,6 +155,7 @@ private:
     [[nodiscard]] std::shared_ptr<StreamWriter> make_writer(std::uint64_t begin) REQUIRES(mutex_);
     void feed_staged(const std::shared_ptr<StreamWriter>& writer, ByteRun run, Done done) REQUIRES(mutex_);
     void start_commit() REQUIRES(mutex_);
+    void check_then_send() REQUIRES(mutex_);
     // Of what is there now.
     void covers_all(Commit& commit) const REQUIRES(mutex_);
     void base_checked(const CommitPointer& commit, const Status& checked) REQUIRES(mutex_);

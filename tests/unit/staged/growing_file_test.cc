@@ -196,6 +196,32 @@ TEST_P(GrowingOnASlowDisk, WhatIsFetchedIsNotReleasedWithWhatWasThereBefore) {
     EXPECT_TRUE(saved() == text);
 }
 
+// The second begins as one that fetches, which names what it replaces, and sends as one that has all of it here.
+TEST_P(GrowingOnASlowDisk, WhatIsFetchedAndLateForTwoCommitsReplacesNoOtherVersion) {
+    text = bytes(3 * kMiB);
+    const auto grown = make_growing_file(slowly, kKey, save(text));
+    add(*grown, text, "one");
+    store.hold(Operation::kPut);
+    slow.hold();
+    grown->commit(CommitReason::kPublish, [&, told = first.callback()](Result<CommittedObject> object) {
+        store.put_object(kKey, "another version");
+        slow.release();
+        told(std::move(object));
+    });
+    // The three MiB that are fetched, and what was written, on its way back.
+    ASSERT_TRUE(slow.wait_for(4));
+    slow.release_all_but(3);
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    add(*grown, text, "two");
+    grown->commit(CommitReason::kPublish, second.callback());
+    store.release(Operation::kPut);
+    ASSERT_TRUE(first.get());
+    const auto result = second.get();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().errno_value, ESTALE);
+    EXPECT_EQ(store.content(kKey), "another version");
+}
+
 // A commit reads all that is staged, a hole too.
 TEST_P(GrowingOnASlowDisk, AHoleIsNotStagedWhileACommitIsUnderWay) {
     begin_first();
