@@ -75,7 +75,7 @@ void StagedFile::commit_stream() {
     outbox_.add([keep = self(), stream = stream_, publish] {
         stream->commit(CommitReason::kClose, [keep, stream, publish](Result<CommittedObject> object) {
             MutexLock lock(keep->mutex_);
-            keep->hiding_at_.reset();
+            keep->hiding_ended(object);
             if (object && !keep->failure_) {
                 keep->temporaries_.push_back(stream->key());
                 stream->go_on_at(keep->key_, keep->overwrite_);

@@ -139,6 +139,8 @@ private:
     // Then carries `pending` out once more.
     void leave_stream(const PendingPointer& pending) REQUIRES(mutex_);
     void stream_left(const PendingPointer& pending, Result<CommittedObject> object) EXCLUDES(mutex_);
+    // What is hidden is in the store now, or this is the error.
+    void hiding_ended(const Result<CommittedObject>& object) REQUIRES(mutex_);
     void copy_hidden_base(const PendingPointer& pending) REQUIRES(mutex_);
     void hidden_base_copied(const PendingPointer& pending, Result<CommittedObject> object) EXCLUDES(mutex_);
     // Once nothing that is to be removed is left.

@@ -137,9 +137,16 @@ void StagedFile::leave_stream(const PendingPointer& pending) {
     });
 }
 
+void StagedFile::hiding_ended(const Result<CommittedObject>& object) {
+    // It may be there although its answer was lost: then it is removed with what has failed.
+    if (object || !object.error().outcome_unknown) {
+        hiding_at_.reset();
+    }
+}
+
 void StagedFile::stream_left(const PendingPointer& pending, Result<CommittedObject> object) {
     MutexLock lock(mutex_);
-    hiding_at_.reset();
+    hiding_ended(object);
     if (!object) {
         stop(std::move(object.error()));
     } else if (failure_) {
@@ -212,7 +219,7 @@ void StagedFile::copy_hidden_base(const PendingPointer& pending) {
 
 void StagedFile::hidden_base_copied(const PendingPointer& pending, Result<CommittedObject> object) {
     MutexLock lock(mutex_);
-    hiding_at_.reset();
+    hiding_ended(object);
     if (!object) {
         stop_for(committer_, std::move(object.error()));
     } else if (failure_) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <string>
 #include <utility>
@@ -73,6 +74,11 @@ protected:
     void expect_nothing_else_is_left() const {
         EXPECT_EQ(store.keys(), std::vector<std::string>{kKey});
         EXPECT_EQ(store.open_uploads(), 0);
+    }
+    void lose_the_answer_of_the_next_complete() {
+        Error lost = store_error(EIO, "ServiceUnavailable", 503);
+        lost.outcome_unknown = true;
+        store.inject(Fault{Operation::kCompleteUpload, "", std::move(lost), 0, 1, true});
     }
     void make_staging_fail() { environment.config.staging_dir = "/nonexistent"; }
 

@@ -226,6 +226,16 @@ TEST_P(StagedOrphanTest, IsEndedBeforeItIsAnsweredWhereItCannotBeCopied) {
     }
 }
 
+TEST_P(StagedOrphanTest, LeavesNoCopyWhoseAnswerWasLost) {
+    const auto staged = open_staged();
+    ASSERT_TRUE(write(*staged, 0, bytes(30 * kMiB)));
+    ASSERT_TRUE(write(*staged, 20 * kMiB, "changed"));
+    lose_the_answer_of_the_next_complete();
+    EXPECT_TRUE(orphan(*staged));
+    EXPECT_TRUE(staged->failed());
+    expect_nothing_is_left();
+}
+
 class StagedFailuresTest : public StagedFileTest {
 protected:
     // What it leaves in the store when it fails stays until `wait` is released.
@@ -291,6 +301,20 @@ TEST_P(StagedFailuresTest, AHiddenObjectIsRemovedAfterTheFailureIsTold) {
     ASSERT_TRUE(write(*staged, 20 * kMiB, "changed"));
     EXPECT_EQ(store.keys().size(), 1U);
     expect_all_goes_after_the_wait(*staged);
+}
+
+TEST_P(StagedFailuresTest, AHiddenObjectWhoseAnswerWasLostIsRemoved) {
+    for (const bool goes_back : {false, true}) {
+        const auto staged = open_staged();
+        ASSERT_TRUE(write(*staged, 0, bytes(40 * kMiB)));
+        lose_the_answer_of_the_next_complete();
+        if (goes_back) {
+            EXPECT_FALSE(write(*staged, 20 * kMiB, "changed"));
+        }
+        EXPECT_FALSE(commit(*staged));
+        ASSERT_TRUE(abort(*staged));
+        EXPECT_TRUE(store.keys().empty()) << goes_back;
+    }
 }
 
 TEST_P(StagedFailuresTest, AnUploadThatIsTriedWithoutCopiesDoesNotWait) {
