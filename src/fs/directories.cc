@@ -203,7 +203,9 @@ void Directories::unlink(NodeId parent_id, std::string name, Orphan orphan, Repl
     } else if (std::optional<Error> failed = batches_.take_failure(parent_id)) {
         reply(failure(std::move(*failed)));
     } else if (!batches_.removal_begins(*parent) || !unlink_in_batch(*parent, name, orphan, reply)) {
-        unlink_alone(*parent, std::move(name), std::move(orphan), std::move(reply));
+        const bool has_a_turn = state_.name_changes.others({parent_id, name});
+        has_a_turn ? unlink_in_turn(*parent, std::move(name), std::move(orphan), std::move(reply))
+                   : unlink_alone(*parent, std::move(name), std::move(orphan), std::move(reply));
     }
 }
 
@@ -261,6 +263,39 @@ void Directories::unlink_alone(const NodePtr& parent, std::string name, Orphan o
     });
 }
 
+void Directories::unlink_in_turn(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply) {
+    Unlink unlink;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        unlink.last_removal = state_.nodes.last_removal(lock);
+    }
+    unlink.parent = parent;
+    unlink.name = std::move(name);
+    unlink.orphan = std::move(orphan);
+    const NameInDirectory named{parent->id, unlink.name};
+    answer_in_order<void>(state_, {named}, std::move(reply), [this, unlink = std::move(unlink)] {
+        Status removed =
+            is_gone(unlink) ? failure(ENOENT, unlink.name + ": removed or renamed before") : unlink_now(unlink);
+        end_removal(unlink, removed);
+        return removed;
+    });
+}
+
+// As on a local disk for the second of two that remove it. What another mount has made since is removed.
+bool Directories::is_gone(const Unlink& unlink) {
+    std::string key;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (state_.nodes.child(lock, unlink.parent, unlink.name) != nullptr ||
+            !NodeTable::was_removed_since(lock, *unlink.parent, unlink.name, unlink.last_removal, false)) {
+            return false;
+        }
+        key = state_.key(lock, *unlink.parent) + unlink.name;
+    }
+    const Result<std::string> there = current_etag(state_.env.store, key);
+    return there && there->empty();
+}
+
 Status Directories::unlink_now(const Unlink& unlink) {
     std::string key;
     std::string known;
@@ -273,10 +308,14 @@ Status Directories::unlink_now(const Unlink& unlink) {
     if (const Status removed = remove_current(state_.env.store, key, known); !removed) {
         return removed;
     }
+    lose_name(unlink);
+    return {};
+}
+
+void Directories::lose_name(const Unlink& unlink) {
     for (const std::shared_ptr<FileWriter>& writer : note_unlinked(unlink.parent, unlink.name)) {
         unlink.orphan(writer);
     }
-    return {};
 }
 
 std::vector<std::shared_ptr<FileWriter>> Directories::note_unlinked(const NodePtr& parent, const std::string& name) {
@@ -292,15 +331,24 @@ Status Directories::unlink_again(const Unlink& unlink) {
         const NodeTable::Lock lock = state_.nodes.lock();
         key = state_.key(lock, *unlink.parent) + unlink.name;
     }
-    return remove_current(state_.env.store, key, "");
+    if (const Status removed = remove_current(state_.env.store, key, ""); !removed) {
+        return removed;
+    }
+    // A lookup may have found what had come back.
+    lose_name(unlink);
+    return {};
 }
 
-void Directories::end_unlink(const Unlink& unlink, const Status& status) {
+void Directories::end_removal(const Unlink& unlink, const Status& status) {
     if (status) {
         keep_when_empty(unlink.parent, batches_.is_running(unlink.parent->id));
     }
-    state_.key_order.leave(unlink.place);
     batches_.removal_ends(unlink.parent);
+}
+
+void Directories::end_unlink(const Unlink& unlink, const Status& status) {
+    end_removal(unlink, status);
+    state_.key_order.leave(unlink.place);
     unlink.reply(status);
 }
 

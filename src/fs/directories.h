@@ -52,6 +52,8 @@ private:
         NodePtr parent;
         std::string name;
         KeyOrder::Place place = 0;
+        // The last one of the mount before it was asked for.
+        std::uint64_t last_removal = 0;
         Orphan orphan;
         Reply<void> reply;
     };
@@ -64,11 +66,16 @@ private:
     bool unlink_in_batch(const NodePtr& parent, const std::string& name, const Orphan& orphan,
                          const Reply<void>& reply);
     void unlink_alone(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply);
+    // After removals and renames of the name whose callers were killed.
+    void unlink_in_turn(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply);
+    [[nodiscard]] bool is_gone(const Unlink& unlink);
     // The name leads nowhere any more; returns the file's writers.
     std::vector<std::shared_ptr<FileWriter>> note_unlinked(const NodePtr& parent, const std::string& name);
+    void lose_name(const Unlink& unlink);
     Status unlink_now(const Unlink& unlink);
     // A commit or a rename that was on its way has brought the name back.
     Status unlink_again(const Unlink& unlink);
+    void end_removal(const Unlink& unlink, const Status& status);
     void end_unlink(const Unlink& unlink, const Status& status);
     Status put_marker(const std::string& key, std::optional<WallTime> made = std::nullopt);
     // A rename that is not finished has a marker there.

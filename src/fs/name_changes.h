@@ -51,6 +51,12 @@ public:
             run();
         }
     }
+    // Besides the change of whoever asks.
+    [[nodiscard]] bool others(const NameInDirectory& name) const {
+        const MutexLock lock(mutex_);
+        const auto change = changes_.find(key(name));
+        return change != changes_.end() && change->second.under_way > 1;
+    }
     // False, and no call of `run`, where the name is not being changed.
     [[nodiscard]] bool wait(const NameInDirectory& name, std::function<void()> run) {
         const MutexLock lock(mutex_);
@@ -71,7 +77,7 @@ private:
 
     static Key key(const NameInDirectory& name) { return {name.directory, name.name}; }
 
-    Mutex mutex_;
+    mutable Mutex mutex_;
     std::map<Key, Change> changes_ GUARDED_BY(mutex_);
 };
 

@@ -169,6 +169,20 @@ TEST_F(CommitOrderTest, ARemovedNameDoesNotComeBackByAnEarlierCommit) {
     EXPECT_TRUE(store.keys().empty());
 }
 
+TEST_F(CommitOrderTest, WhatIsFoundBeforeAnEarlierCommitIsRemovedIsGoneThen) {
+    commit_large("f");
+    auto removed = std::async(std::launch::async, [&] { return unlink("f"); });
+    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    store.hold(Operation::kRemove);
+    store.release(Operation::kCompleteUpload);
+    EXPECT_TRUE(first.get());
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemove, 1));
+    EXPECT_TRUE(lookup("f"));
+    store.release(Operation::kRemove);
+    EXPECT_TRUE(removed.get());
+    EXPECT_EQ(errno_of(lookup("f")), ENOENT);
+}
+
 TEST_F(CommitOrderTest, AWriteThatWaitsAsItsFileIsRemovedLeadsNowhere) {
     const Result<CreatedFile> file = create("f");
     const HandleId handle = file->opened.handle;
