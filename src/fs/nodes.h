@@ -260,6 +260,9 @@ public:
     [[nodiscard]] std::string path(const Lock&, const Node& node) const REQUIRES(node_table);
     [[nodiscard]] bool is_below(const Lock&, const Node& node, const Node& directory) const REQUIRES(node_table);
 
+    // Counts as one lookup, until forget(): what is under way in a directory is known by its node ID, under which the
+    // kernel is to find it again. A caller that was killed no longer keeps it.
+    static void keep(const Lock&, Node& node) REQUIRES(node_table) { ++node.lookups; }
     void forget(const Lock&, const NodePtr& node, std::uint64_t lookups) REQUIRES(node_table);
     // Drops the node if nothing needs it any more.
     void drop_if_unused(const Lock&, const NodePtr& node) REQUIRES(node_table);

@@ -95,13 +95,29 @@ UnlinkBatches::Added UnlinkBatches::add(const NodePtr& directory, const std::str
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         key = state_.key(lock, *directory);
+        NodeTable::keep(lock, *directory);
     }
+    bool is_opened = false;
+    const Added added = add(directory, key, name, removal, is_opened);
+    if (!is_opened) {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        state_.nodes.forget(lock, directory, 1);
+    }
+    return added;
+}
+
+UnlinkBatches::Added UnlinkBatches::add(const NodePtr& directory, const std::string& key, const std::string& name,
+                                        const Removal& removal, bool& is_opened) {
     const MutexLock lock(mutex_);
     if (stopping_ || state_.draining) {
         return Added::kNo;
     }
-    const std::optional<Added> added = add_to_last(directory->id, name, removal);
-    return added ? *added : open_with(directory, key, name, removal);
+    if (const std::optional<Added> added = add_to_last(directory->id, name, removal)) {
+        return *added;
+    }
+    const Added added = open_with(directory, key, name, removal);
+    is_opened = added == Added::kYes;
+    return added;
 }
 
 std::optional<UnlinkBatches::Added> UnlinkBatches::add_to_last(NodeId directory, const std::string& name,
@@ -382,6 +398,10 @@ void UnlinkBatches::settle(const BatchPtr& batch, const std::optional<Error>& fa
         }
     }
     state_.key_order.leave(batch->place);
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        state_.nodes.forget(lock, batch->directory, 1);
+    }
     for (const std::function<void()>& run : waiting) {
         run();
     }

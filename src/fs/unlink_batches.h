@@ -80,6 +80,7 @@ private:
         WallTime unlinked{};
     };
     struct Batch {
+        // Kept in the node table until it is settled.
         NodePtr directory;
         KeyOrder::Place place = 0;
         // Of the directory.
@@ -91,6 +92,8 @@ private:
     };
     using BatchPtr = std::shared_ptr<Batch>;
 
+    Added add(const NodePtr& directory, const std::string& key, const std::string& name, const Removal& removal,
+              bool& is_opened);
     // Empty where another batch is to be opened.
     std::optional<Added> add_to_last(NodeId directory, const std::string& name, const Removal& removal)
         REQUIRES(mutex_);

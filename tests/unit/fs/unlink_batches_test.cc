@@ -286,6 +286,25 @@ TEST_F(UnlinkBatchesTest, AFailureIsToldAlsoWhereTheKernelForgotTheDirectory) {
     EXPECT_EQ(errno_of(sync_directory()), EACCES);
 }
 
+TEST_F(UnlinkBatchesTest, WhoeverLooksWaitsAlsoWhereTheKernelForgotTheDirectoryMeanwhile) {
+    store.hold(Operation::kRemoveMany);
+    remove_all(0, 20);
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
+    fs->forget(directory, 1);
+    directory = lookup("dir")->node;
+    auto synced = std::async(std::launch::async, [this] { return sync_directory(); });
+    auto found = std::async(std::launch::async, [this] { return lookup(file(19), directory); });
+    EXPECT_EQ(synced.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+    EXPECT_EQ(found.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+    store.release(Operation::kRemoveMany);
+    EXPECT_TRUE(synced.get());
+    EXPECT_EQ(errno_of(found.get()), ENOENT);
+    EXPECT_FALSE(store.exists("p/dir/" + file(19)));
+    fs->forget(directory, 1);
+    EXPECT_NE(lookup("dir")->node, directory) << "nothing keeps it any more";
+    directory = lookup("dir")->node;
+}
+
 TEST_F(FileSystemTest, WhereDeleteConditionsAreIgnoredNoRemovalIsAcknowledgedBefore) {
     store.ignore_delete_conditions();
     for (int i = 0; i < 100; ++i) {
