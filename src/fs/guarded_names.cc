@@ -31,12 +31,25 @@ RenamedFile GuardedNames::renamed_file(std::string old_key, std::string new_key,
 
 // The reply ends it.
 Reply<void> GuardedNames::begin_change(const std::vector<NameInDirectory>& names, Reply<void> reply) {
+    std::vector<NodePtr> directories;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         state_.name_changes.begin(names);
+        for (const NameInDirectory& each : names) {
+            if (NodePtr directory = state_.nodes.find(lock, each.directory)) {
+                NodeTable::keep(lock, *directory);
+                directories.push_back(std::move(directory));
+            }
+        }
     }
-    return [this, names, reply = std::move(reply)](Status changed) {
+    return [this, names, directories, reply = std::move(reply)](Status changed) {
         state_.name_changes.end(names);
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            for (const NodePtr& directory : directories) {
+                state_.nodes.forget(lock, directory, 1);
+            }
+        }
         reply(std::move(changed));
     };
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// unlink(2) of a name whose earlier rename is under way: its caller was killed, and does not wait for it.
+// What comes to a name whose rename is under way: its caller was killed, and does not wait for it.
 #include <fcntl.h>
 
 #include <future>
@@ -91,6 +91,32 @@ TEST_F(OrderedRemovalsTest, WhatIsMadeUnderANameThatIsBeingRenamedIsRemoved) {
     EXPECT_TRUE(removed.get());
     EXPECT_EQ(store.keys(), std::vector<std::string>{"p/g"});
     EXPECT_EQ(store.content("p/g"), "first");
+}
+
+TEST_F(OrderedRemovalsTest, ChangesTakeEffectAlsoWhereTheKernelForgotTheirDirectoryMeanwhile) {
+    store.put_object("p/d/", "");
+    store.put_object("p/d/f", "kept");
+    const NodeId directory = lookup("d")->node;
+    store.hold(Operation::kCopy);
+    auto first_rename = std::async(std::launch::async, [&] { return rename("f", "g", 0, directory); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    auto second_rename = std::async(std::launch::async, [&] { return rename("g", "h", 0, directory); });
+    EXPECT_EQ(second_rename.wait_for(kForAWhile), std::future_status::timeout);
+    fs->forget(directory, 1);
+    EXPECT_EQ(lookup("d")->node, directory);
+    auto created = std::async(std::launch::async, [&] { return create("g", O_WRONLY, directory); });
+    EXPECT_EQ(created.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(first_rename.get());
+    EXPECT_TRUE(second_rename.get());
+    EXPECT_EQ(store.content("p/d/h"), "kept");
+    const Result<CreatedFile> made = created.get();
+    ASSERT_TRUE(made);
+    EXPECT_TRUE(close(made->opened.handle));
+    EXPECT_TRUE(store.exists("p/d/g"));
+    fs->forget(made->entry.node, 1);
+    fs->forget(directory, 1);
+    EXPECT_NE(lookup("d")->node, directory) << "nothing keeps it any more";
 }
 
 }  // namespace
