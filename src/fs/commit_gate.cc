@@ -200,23 +200,29 @@ Status CommitGate::check_once(const std::string& directory, const std::vector<st
     return {};
 }
 
+// In the order in which a file that fails leaves them: one that has ended by the time of its list shows in a later one.
 Result<CommitGate::Evidence> CommitGate::gather(const std::string& directory) {
     std::set<std::string> own = being_written();
     const std::string hidden = hidden_prefix(state_.env.prefix, directory);
     auto uploads_answer = ask_for_uploads(directory);
     auto hidden_answer = ask_for_uploads(hidden);
-    Result<std::vector<FailedRecord>> failed = records(directory);
     Result<std::vector<OpenUpload>> uploads = told(uploads_answer.get());
     Result<std::vector<OpenUpload>> hidden_uploads = told(hidden_answer.get());
-    if (!failed || !uploads || !hidden_uploads) {
-        return failure(!failed ? failed.error() : !uploads ? uploads.error() : hidden_uploads.error());
+    if (!uploads || !hidden_uploads) {
+        return failure(!uploads ? uploads.error() : hidden_uploads.error());
     }
-    // Afterwards: what was an upload before is an object until the file has its name.
+    Evidence evidence{{}, of_others(directory, std::move(*uploads), std::move(own))};
+    // What was an upload before is an object until the file has its name.
     const Result<std::vector<ObjectInfo>> hidden_objects = list_all(state_.env.store, hidden);
     if (!hidden_objects) {
         return failure(hidden_objects.error());
     }
-    Evidence evidence{std::move(*failed), of_others(directory, std::move(*uploads), std::move(own))};
+    // A file that failed has its record before anything else of it is ended or removed.
+    Result<std::vector<FailedRecord>> failed = records(directory);
+    if (!failed) {
+        return failure(failed.error());
+    }
+    evidence.failed = std::move(*failed);
     for (const OpenUpload& upload : *hidden_uploads) {
         add_hidden(evidence, upload.upload.key, upload.initiated);
     }

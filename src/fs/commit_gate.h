@@ -2,11 +2,11 @@
 // Whether a commit marker may appear: asks the bucket and this mount what failed, or is still being written, below its
 // directory.
 //
-// An ordinary commit costs two round trips: lists of the records and of the open multipart uploads, to the files' own
-// keys and to hidden ones; then of hidden objects, which a file written out of order leaves between its hidden upload
-// and its own. Only keys in these lists are checked further. A store that cannot list uploads, or denies this user the
-// list, is not asked again. An upload without parts may be one whose reply another mount has lost, and which is
-// about to end: it is waited for, for some seconds.
+// An ordinary commit costs three round trips: lists of the open multipart uploads, to the files' own keys and to hidden
+// ones; then of hidden objects, which a file written out of order leaves between its hidden upload and its own; then of
+// the records, which a failing file leaves before any of these is ended. Only keys in these lists are checked further.
+// A store that cannot list uploads, or denies this user the list, is not asked again. An upload without parts may be
+// one whose reply another mount has lost, and which is about to end: it is waited for, for some seconds.
 //
 // Threads: all functions may be called from any thread. check() waits on the blocking executor.
 #pragma once

@@ -2,8 +2,10 @@
 // What is asked before a commit, and what the answers mean.
 #include <future>
 
+#include "base/uuid.h"
 #include "ckptfs/format.h"
 #include "file_system_fixture.h"
+#include "staged/hidden_key.h"
 #include "support/hooked_store.h"
 #include "support/sync_store.h"
 
@@ -11,6 +13,9 @@ namespace ckptfs::fs {
 
 using namespace testing;
 namespace {
+
+// Long enough for what must not happen, on a machine that is not quite stuck.
+constexpr std::chrono::milliseconds kForAWhile{200};
 
 class GateRequestsTest : public FileSystemTest {
 protected:
@@ -26,6 +31,10 @@ protected:
         UploadId upload = *SyncStore(store).create_upload(std::move(request));
         EXPECT_TRUE(SyncStore(store).upload_part({upload, 1, Payload::from_string("part"), 0}));
         return upload;
+    }
+    // The record of p/shard.
+    void fail_elsewhere() {
+        store.put_object("p/.ckptfs/failed/shard", "host: node7\nreason: no room\netag-before: \n");
     }
     // Files that another mount could not write, and others have written since.
     void make_good_elsewhere(const std::string& directory, int files) {
@@ -76,6 +85,41 @@ TEST_F(GateRequestsTest, ARecordIsReadAheadOfFileData) {
     save("m.tmp", "metadata");
     EXPECT_TRUE(rename("m.tmp", ".metadata"));
     EXPECT_EQ(is_small, std::vector<bool>{true});
+    // What it is at ends before its store.
+    blocking.reset();
+    fs.reset();
+}
+
+// Another mount ends what is left of a file once its record is there.
+TEST_F(GateRequestsTest, WhatFailsOnAnotherMountAsUploadsAreListedIsSeenByItsRecord) {
+    save("m.tmp", "metadata");
+    const UploadId upload = begin_upload("p/shard");
+    const int lists = store.calls(Operation::kList);
+    store.hold(Operation::kListUploads);
+    auto committed = std::async(std::launch::async, [this] { return rename("m.tmp", ".metadata"); });
+    EXPECT_TRUE(store.wait_until_held(Operation::kListUploads, 2));
+    // Time for a list of records that does not wait.
+    static_cast<void>(committed.wait_for(kForAWhile));
+    EXPECT_EQ(store.calls(Operation::kList), lists);
+    fail_elsewhere();
+    ASSERT_TRUE(SyncStore(store).abort_upload(upload));
+    store.release(Operation::kListUploads);
+    EXPECT_EQ(errno_of(committed.get()), EIO);
+    EXPECT_FALSE(store.exists("p/.metadata"));
+}
+
+TEST_F(GateRequestsTest, WhatFailsOnAnotherMountBeforeHiddenObjectsAreListedIsSeenByItsRecord) {
+    const std::string hidden = new_hidden_key({"p/", random_uuid()}, "p/shard");
+    store.put_object(hidden, "part");
+    HookedStore hooked(store, [](int) { return Fate::kPasses; });
+    hooked.before_list("p/.ckptfs/tmp/", [&] {
+        fail_elsewhere();
+        EXPECT_TRUE(SyncStore(store).remove(hidden));
+    });
+    fs = make_mount("there", hooked);
+    save("m.tmp", "metadata");
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata")), EIO);
+    EXPECT_FALSE(store.exists("p/.metadata"));
     // What it is at ends before its store.
     blocking.reset();
     fs.reset();
