@@ -211,7 +211,7 @@ Result<CommitGate::Evidence> CommitGate::gather(const std::string& directory) {
     if (!uploads || !hidden_uploads) {
         return failure(!uploads ? uploads.error() : hidden_uploads.error());
     }
-    Evidence evidence{{}, of_others(directory, std::move(*uploads), std::move(own))};
+    Evidence evidence{{}, of_others(std::move(*uploads), std::move(own))};
     // What was an upload before is an object until the file has its name.
     const Result<std::vector<ObjectInfo>> hidden_objects = list_all(state_.env.store, hidden);
     if (!hidden_objects) {
@@ -236,7 +236,11 @@ std::set<std::string> CommitGate::being_written() const {
     std::set<std::string> keys;
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const NodePtr& node : state_.nodes.with_writers(lock)) {
-        keys.insert(node->writer->key());
+        // One that is saved may stay open for as long as a child process lives: an upload is another mount's. Of one
+        // that has failed the record tells.
+        if (node->writer->dirty() && !node->writer->failed()) {
+            keys.insert(node->writer->key());
+        }
     }
     return keys;
 }
@@ -305,20 +309,14 @@ Result<std::vector<OpenUpload>> CommitGate::told(Result<std::vector<OpenUpload>>
     return uploads;
 }
 
-std::vector<OpenUpload> CommitGate::of_others(const std::string& directory, std::vector<OpenUpload> uploads,
-                                              std::set<std::string> own) const {
-    // Of before and after the list was made.
+std::vector<OpenUpload> CommitGate::of_others(std::vector<OpenUpload> uploads, std::set<std::string> own) const {
+    // Of before and after the list was made. What was saved in between is in the bucket by now.
     own.merge(being_written());
-    for (const FailedRecord& record : state_.failed.below(directory)) {
-        own.insert(record.key);
-    }
-    for (const auto& [key, record_etag] : state_.failed.being_cleared(directory)) {
-        own.insert(key);
-    }
     const std::string control = state_.env.prefix + std::string(kControlDirectory) + "/";
     std::erase_if(uploads, [&](const OpenUpload& upload) {
         const std::string& key = upload.upload.key;
-        // That of a copy, by a rename or link(2), has no writer.
+        // That of a copy, by a rename or link(2), and that of a file that failed, which is being ended, have no writer
+        // here.
         return upload.is_own || own.contains(key) || key.starts_with(control) ||
                may_be_missing(key, state_.env.write.config);
     });

@@ -66,8 +66,7 @@ private:
     [[nodiscard]] std::future<Result<std::vector<OpenUpload>>> ask_for_uploads(const std::string& prefix);
     Result<std::vector<OpenUpload>> told(Result<std::vector<OpenUpload>> uploads);
     // `own`: what this mount was writing when they were asked for.
-    [[nodiscard]] std::vector<OpenUpload> of_others(const std::string& directory, std::vector<OpenUpload> uploads,
-                                                    std::set<std::string> own) const;
+    [[nodiscard]] std::vector<OpenUpload> of_others(std::vector<OpenUpload> uploads, std::set<std::string> own) const;
     // Adds the file that other mounts write under this hidden key, if it is one.
     void add_hidden(Evidence& evidence, const std::string& hidden, WallTime begun) const;
     Result<States> look(const std::set<std::string>& keys);

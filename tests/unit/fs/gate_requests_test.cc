@@ -32,6 +32,15 @@ protected:
         EXPECT_TRUE(SyncStore(store).upload_part({upload, 1, Payload::from_string("part"), 0}));
         return upload;
     }
+    // By another mount, which writes p/shard once more.
+    bool is_held_back_by_an_upload() {
+        save("m.tmp", "metadata");
+        store.advance_clock(Milliseconds(2000));
+        const UploadId upload = begin_upload("p/shard");
+        const Status refused = rename("m.tmp", ".metadata");
+        EXPECT_TRUE(SyncStore(store).abort_upload(upload));
+        return errno_of(refused) == EIO && !store.exists("p/.metadata") && rename("m.tmp", ".metadata");
+    }
     // The record of p/shard.
     void fail_elsewhere() {
         store.put_object("p/.ckptfs/failed/shard", "host: node7\nreason: no room\netag-before: \n");
@@ -88,6 +97,36 @@ TEST_F(GateRequestsTest, ARecordIsReadAheadOfFileData) {
     // What it is at ends before its store.
     blocking.reset();
     fs.reset();
+}
+
+// A child that has inherited the descriptor keeps it open.
+TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItIsOpenHere) {
+    const HandleId held = create("shard")->opened.handle;
+    ASSERT_TRUE(write(held, 0, "saved"));
+    ASSERT_TRUE(fsync(held));
+    EXPECT_TRUE(is_held_back_by_an_upload());
+    EXPECT_TRUE(close(held));
+}
+
+TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItsRecordIsStillToBeRemovedHere) {
+    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const HandleId failed = create("shard")->opened.handle;
+    ASSERT_TRUE(write(failed, 0, "content"));
+    EXPECT_EQ(errno_of(close(failed)), EIO);
+    store.inject({Operation::kRemove, "p/.ckptfs/failed/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    save("shard", "again");
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/shard"));
+    EXPECT_TRUE(is_held_back_by_an_upload());
+}
+
+TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItFailedHereBeforeItWasSavedElsewhere) {
+    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const HandleId failed = create("shard")->opened.handle;
+    ASSERT_TRUE(write(failed, 0, "content"));
+    EXPECT_EQ(errno_of(fsync(failed)), EIO);
+    store.put_object("p/shard", "saved elsewhere");
+    EXPECT_TRUE(is_held_back_by_an_upload());
+    EXPECT_TRUE(release(failed));
 }
 
 // Another mount ends what is left of a file once its record is there.
