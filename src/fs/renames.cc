@@ -272,6 +272,14 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     }
     // Where nothing is to be replaced the copy that follows looks once more.
     const bool moved = !move.no_replace && writer->move_to(move.new_key);
+    // Else a commit marker is there for a moment. What others write beside it is not saved first: that may wait for
+    // this rename.
+    const bool shows_marker = !moved && gate_.is_marker(move.old_key);
+    if (const Status allowed =
+            shows_marker ? gate_.check_markers(directory_of(move.old_key), {move.old_key}) : Status{};
+        !allowed) {
+        return failure(allowed.error());
+    }
     if (const Status committed = commit_writer(move.node, writer); !committed) {
         return failure(committed.error());
     }

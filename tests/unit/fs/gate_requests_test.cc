@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is asked before a commit, and what the answers mean.
+#include <linux/fs.h>
+
 #include <future>
 
 #include "base/uuid.h"
@@ -31,6 +33,13 @@ protected:
         UploadId upload = *SyncStore(store).create_upload(std::move(request));
         EXPECT_TRUE(SyncStore(store).upload_part({upload, 1, Payload::from_string("part"), 0}));
         return upload;
+    }
+    // Cannot be saved.
+    HandleId begin_failing_shard() {
+        store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        const HandleId handle = create("shard")->opened.handle;
+        EXPECT_TRUE(write(handle, 0, "content"));
+        return handle;
     }
     // By another mount, which writes p/shard once more.
     bool is_held_back_by_an_upload() {
@@ -109,10 +118,7 @@ TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItIsOpenHere) {
 }
 
 TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItsRecordIsStillToBeRemovedHere) {
-    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
-    const HandleId failed = create("shard")->opened.handle;
-    ASSERT_TRUE(write(failed, 0, "content"));
-    EXPECT_EQ(errno_of(close(failed)), EIO);
+    EXPECT_EQ(errno_of(close(begin_failing_shard())), EIO);
     store.inject({Operation::kRemove, "p/.ckptfs/failed/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
     save("shard", "again");
     EXPECT_TRUE(store.exists("p/.ckptfs/failed/shard"));
@@ -120,9 +126,7 @@ TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItsRecordIsStillToB
 }
 
 TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItFailedHereBeforeItWasSavedElsewhere) {
-    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
-    const HandleId failed = create("shard")->opened.handle;
-    ASSERT_TRUE(write(failed, 0, "content"));
+    const HandleId failed = begin_failing_shard();
     EXPECT_EQ(errno_of(fsync(failed)), EIO);
     store.put_object("p/shard", "saved elsewhere");
     EXPECT_TRUE(is_held_back_by_an_upload());
@@ -162,6 +166,22 @@ TEST_F(GateRequestsTest, WhatFailsOnAnotherMountBeforeHiddenObjectsAreListedIsSe
     // What it is at ends before its store.
     blocking.reset();
     fs.reset();
+}
+
+// Where the new name must be free, an open file is saved under its old one first.
+TEST_F(GateRequestsTest, AMarkerThatIsRenamedAwayIsNotPublishedOverAFailedFile) {
+    const HandleId marker = create(".metadata")->opened.handle;
+    ASSERT_TRUE(write(marker, 0, "metadata"));
+    EXPECT_EQ(errno_of(close(begin_failing_shard())), EIO);
+    store.inject({Operation::kCopy, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    EXPECT_FALSE(rename(".metadata", "m", RENAME_NOREPLACE));
+    EXPECT_FALSE(store.exists("p/.metadata"));
+    EXPECT_FALSE(store.exists("p/m"));
+    EXPECT_TRUE(unlink("shard"));
+    EXPECT_EQ(errno_of(rename(".metadata", "m", RENAME_NOREPLACE)), EACCES) << "of the copy";
+    EXPECT_TRUE(rename(".metadata", "m", RENAME_NOREPLACE));
+    EXPECT_TRUE(close(marker));
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/m"});
 }
 
 TEST_F(GateRequestsTest, CredentialsThatHaveExpiredDoNotEndTheLookAtUploads) {
