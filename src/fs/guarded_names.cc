@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "fs/ordered_change.h"
+
 namespace ckptfs::fs {
 
 std::string GuardedNames::key(NodeId parent, const std::string& name) const {
@@ -54,6 +56,13 @@ Reply<void> GuardedNames::begin_change(const std::vector<NameInDirectory>& names
     };
 }
 
+void GuardedNames::in_turn(const std::vector<NameInDirectory>& names, std::function<void(PlaceTaken)> change) {
+    const KeyOrder::Place place = at_gate_->enter(keys_of(state_, names));
+    at_gate_->when_first(place, [order = at_gate_, place, change = std::move(change)] {
+        change([order, place] { order->leave(place); });
+    });
+}
+
 void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name,
                           unsigned flags, const Caller& caller, Reply<void> reply) {
     if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) {
@@ -61,57 +70,81 @@ void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_par
         reply(failure(EINVAL, "only RENAME_NOREPLACE is supported"));
         return;
     }
+    const NameInDirectory from{parent, name};
+    const NameInDirectory to{new_parent, new_name};
+    // It begins before it waits, here or for the other files of a marker: its caller may be gone by the end of that.
+    in_turn({from, to}, [=, this, ended = begin_change({from, to}, std::move(reply))](PlaceTaken taken) {
+        rename_now(from, to, flags, caller, std::move(taken), ended);
+    });
+}
+
+void GuardedNames::rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags,
+                              const Caller& caller, PlaceTaken taken, Reply<void> reply) {
     NodePtr node;
-    // Before the marker's other files are saved, which may take a while.
-    const Reply<void> ended = begin_change({{parent, name}, {new_parent, new_name}}, std::move(reply));
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        const Result<NodePtr> directory = state_.directory(lock, parent);
-        node = directory ? state_.nodes.child(lock, *directory, name) : nullptr;
+        const Result<NodePtr> directory = state_.directory(lock, from.directory);
+        node = directory ? state_.nodes.child(lock, *directory, from.name) : nullptr;
     }
     if (node != nullptr && is_special(node->type)) {
-        specials_.rename({parent, name}, {new_parent, new_name}, flags, orphan(),
-                         then_forget(key(new_parent, new_name), ended));
+        specials_.rename(from, to, flags, orphan(), then_forget(key(to.directory, to.name), std::move(reply)));
+        taken();
         return;
     }
     const bool is_directory = node != nullptr && node->type == FileType::kDirectory;
     publish<void>(
-        renamed_file(key(parent, name), key(new_parent, new_name), node, caller), is_directory,
-        [this, parent, name, new_parent, new_name, flags](Reply<void> answer) {
-            renames_.rename(parent, name, new_parent, new_name, flags, std::move(answer));
+        renamed_file(key(from.directory, from.name), key(to.directory, to.name), node, caller), is_directory,
+        [this, from, to, flags](Reply<void> answer) {
+            renames_.rename(from.directory, from.name, to.directory, to.name, flags, std::move(answer));
         },
-        ended);
+        std::move(taken), std::move(reply));
 }
 
 void GuardedNames::link(NodeId id, NodeId new_parent, const std::string& new_name, const Caller& caller,
                         Reply<Entry> reply) {
+    const NameInDirectory to{new_parent, new_name};
+    std::vector<NameInDirectory> names{to};
     NodePtr node;
-    std::string old_key;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         node = state_.nodes.find(lock, id);
-        old_key = node == nullptr ? "" : state_.key(lock, *node);
+        if (node != nullptr && node->parent != nullptr) {
+            names.push_back({node->parent->id, node->name});
+        }
+    }
+    in_turn(names, [=, this, reply = std::move(reply)](PlaceTaken taken) {
+        link_now(id, node, to, caller, std::move(taken), reply);
+    });
+}
+
+void GuardedNames::link_now(NodeId id, const NodePtr& node, const NameInDirectory& to, const Caller& caller,
+                            PlaceTaken taken, Reply<Entry> reply) {
+    std::string old_key;
+    if (node != nullptr) {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        old_key = state_.key(lock, *node);
     }
     publish<Entry>(
-        renamed_file(std::move(old_key), key(new_parent, new_name), node, caller), false,
-        [this, id, new_parent, new_name](Reply<Entry> answer) {
-            links_.link(id, new_parent, new_name, std::move(answer));
-        },
-        std::move(reply));
+        renamed_file(std::move(old_key), key(to.directory, to.name), node, caller), false,
+        [this, id, to](Reply<Entry> answer) { links_.link(id, to.directory, to.name, std::move(answer)); },
+        std::move(taken), std::move(reply));
 }
 
 template <class T>
 void GuardedNames::publish(RenamedFile renamed, bool is_directory, std::function<void(Reply<T>)> change,
-                           Reply<T> reply) {
+                           PlaceTaken taken, Reply<T> reply) {
     const bool is_commit = gate_.is_marker(renamed.new_key) && !is_directory && renamed.old_key != renamed.new_key;
     if (!is_commit || state_.env.names.read_only) {
         change(then_make_good<T>(std::move(renamed), is_directory, std::move(reply)));
+        taken();
         return;
     }
     open_files_.allow_marker(renamed.new_key, renamed.old_key, [=, this](Status allowed) {
         if (allowed) {
             change(then_make_good<T>(renamed, is_directory, reply));
+            taken();
         } else {
+            taken();
             reply(failure(std::move(allowed.error())));
         }
     });
@@ -137,13 +170,16 @@ Directories::Orphan GuardedNames::orphan() {
 }
 
 void GuardedNames::unlink(NodeId parent, const std::string& name, Reply<void> reply) {
-    if (specials_.unlink(parent, name)) {
-        reply({});
-        return;
-    }
     // Before earlier removals are made, which it may have to wait for.
-    Reply<void> ended = begin_change({{parent, name}}, std::move(reply));
-    directories_.unlink(parent, name, orphan(), then_forget(key(parent, name), std::move(ended)));
+    in_turn({{parent, name}},
+            [=, this, ended = begin_change({{parent, name}}, std::move(reply))](const PlaceTaken& taken) {
+                if (specials_.unlink(parent, name)) {
+                    ended({});
+                } else {
+                    directories_.unlink(parent, name, orphan(), then_forget(key(parent, name), ended));
+                }
+                taken();
+            });
 }
 
 // A file that failed under this name, where it is gone.
@@ -158,14 +194,16 @@ Reply<void> GuardedNames::then_forget(std::string key, Reply<void> reply) {
 }
 
 void GuardedNames::rmdir(NodeId parent, const std::string& name, Reply<void> reply) {
-    directories_.rmdir(parent, name, orphan(),
-                       [this, key = key(parent, name), reply = std::move(reply)](const Status& removed) {
-                           if (removed) {
-                               state_.failed.clear_below(key + "/", [reply] { reply({}); });
-                           } else {
-                               reply(removed);
-                           }
-                       });
+    in_turn({{parent, name}}, [=, this, reply = std::move(reply)](const PlaceTaken& taken) {
+        directories_.rmdir(parent, name, orphan(), [this, key = key(parent, name), reply](const Status& removed) {
+            if (removed) {
+                state_.failed.clear_below(key + "/", [reply] { reply({}); });
+            } else {
+                reply(removed);
+            }
+        });
+        taken();
+    });
 }
 
 }  // namespace ckptfs::fs

@@ -2,15 +2,21 @@
 // rename, link, unlink and rmdir with what they mean for files that failed: a commit marker gets its name only where
 // nothing below its directory has failed, and removing or replacing a failed file makes that good.
 //
+// A rename to a commit marker waits for other files, and has no place in KeyOrder meanwhile: their commits may have to
+// wait for what came after it. What is to change one of its names, or a directory above it, waits in a line of its own
+// until the rename has that place, or is refused. No commit waits in that line, so that there is no cycle.
+//
 // Threads: all functions may be called from any thread and return at once.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "fs/commit_gate.h"
 #include "fs/directories.h"
+#include "fs/key_order.h"
 #include "fs/links.h"
 #include "fs/open_files.h"
 #include "fs/renames.h"
@@ -44,9 +50,19 @@ private:
                                            const Caller& caller) const;
     // Of these names, until the reply (name_changes.h).
     [[nodiscard]] Reply<void> begin_change(const std::vector<NameInDirectory>& names, Reply<void> reply);
+    using PlaceTaken = std::function<void()>;
+    // Begins it when no earlier change of these names is at the gate. It calls once it has its place in KeyOrder, or is
+    // refused.
+    void in_turn(const std::vector<NameInDirectory>& names, std::function<void(PlaceTaken)> change);
+    // In its turn.
+    void rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags, const Caller& caller,
+                    PlaceTaken taken, Reply<void> reply);
+    void link_now(NodeId id, const NodePtr& node, const NameInDirectory& to, const Caller& caller, PlaceTaken taken,
+                  Reply<Entry> reply);
     // Makes the change if no failed file forbids it.
     template <class T>
-    void publish(RenamedFile renamed, bool is_directory, std::function<void(Reply<T>)> change, Reply<T> reply);
+    void publish(RenamedFile renamed, bool is_directory, std::function<void(Reply<T>)> change, PlaceTaken taken,
+                 Reply<T> reply);
     template <class T>
     [[nodiscard]] Reply<T> then_make_good(RenamedFile renamed, bool is_directory, Reply<T> reply);
 
@@ -60,6 +76,8 @@ private:
     Links& links_;
     Directories& directories_;
     SpecialNodes& specials_;
+    // Who leaves it may do so after the last answer.
+    const std::shared_ptr<KeyOrder> at_gate_ = std::make_shared<KeyOrder>();
 };
 
 }  // namespace ckptfs::fs

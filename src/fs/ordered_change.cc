@@ -4,9 +4,7 @@
 #include <utility>
 
 namespace ckptfs::fs {
-namespace {
 
-// Without those whose directory is gone.
 std::vector<std::string> keys_of(const SharedState& state, const std::vector<NameInDirectory>& names) {
     std::vector<std::string> keys;
     const NodeTable::Lock lock = state.nodes.lock();
@@ -17,8 +15,6 @@ std::vector<std::string> keys_of(const SharedState& state, const std::vector<Nam
     }
     return keys;
 }
-
-}  // namespace
 
 void change_in_order(SharedState& state, std::vector<NameInDirectory> names, OrderedChange change) {
     const std::vector<std::string> keys = keys_of(state, names);

@@ -11,6 +11,9 @@
 
 namespace ckptfs::fs {
 
+// Without those whose directory is gone.
+[[nodiscard]] std::vector<std::string> keys_of(const SharedState& state, const std::vector<NameInDirectory>& names);
+
 // May wait for the store; what it returns is called when the next change may begin.
 using OrderedChange = std::function<std::function<void()>()>;
 

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What changes a name after a rename to a commit marker that waits for other files. Its caller was killed: the kernel
+// lets others into the directory.
+#include <future>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+// Long enough for what must not happen, on a machine that is not quite stuck.
+constexpr std::chrono::milliseconds kForAWhile{200};
+
+class MarkerOrderTest : public FileSystemTest {
+protected:
+    void TearDown() override {
+        // Of a test that ended early.
+        store.release(Operation::kPut);
+        store.release(Operation::kListUploads);
+    }
+
+    Status save_in(NodeId directory, const std::string& name, const std::string& text) {
+        const HandleId handle = create(name, O_WRONLY, directory)->opened.handle;
+        EXPECT_TRUE(write(handle, 0, text));
+        return close(handle);
+    }
+    // Until release_sibling().
+    void begin_commit() {
+        save("m.tmp", "second");
+        sibling = create("sibling")->opened.handle;
+        ASSERT_TRUE(write(sibling, 0, "sibling"));
+        store.hold(Operation::kPut);
+        committed = std::async(std::launch::async, [this] { return rename("m.tmp", ".metadata"); });
+        ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    }
+    void release_sibling() {
+        store.release(Operation::kPut);
+        EXPECT_TRUE(close(sibling));
+    }
+
+    HandleId sibling = 0;
+    std::future<Status> committed;
+};
+
+TEST_F(MarkerOrderTest, AMarkerThatIsRemovedMeanwhileDoesNotComeBack) {
+    save(".metadata", "first");
+    begin_commit();
+    auto removed = std::async(std::launch::async, [this] { return unlink(".metadata"); });
+    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    EXPECT_TRUE(store.exists("p/.metadata"));
+    release_sibling();
+    EXPECT_TRUE(committed.get());
+    EXPECT_TRUE(removed.get());
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/sibling"});
+    EXPECT_EQ(errno_of(lookup(".metadata")), ENOENT);
+}
+
+TEST_F(MarkerOrderTest, AMarkerThatIsRenamedAwayMeanwhileIsTheLaterOne) {
+    save(".metadata", "first");
+    begin_commit();
+    auto renamed = std::async(std::launch::async, [this] { return rename(".metadata", "old"); });
+    EXPECT_EQ(renamed.wait_for(kForAWhile), std::future_status::timeout);
+    release_sibling();
+    EXPECT_TRUE(committed.get());
+    EXPECT_TRUE(renamed.get());
+    EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/old", "p/sibling"}));
+    EXPECT_EQ(store.content("p/old"), "second");
+}
+
+TEST_F(MarkerOrderTest, WhatIsRemovedAfterARefusalIsTheEarlierOne) {
+    save(".metadata", "first");
+    store.inject({Operation::kPut, "p/sibling", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    begin_commit();
+    auto removed = std::async(std::launch::async, [this] { return unlink(".metadata"); });
+    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kPut);
+    EXPECT_EQ(errno_of(committed.get()), EIO);
+    EXPECT_TRUE(removed.get());
+    EXPECT_FALSE(store.exists("p/.metadata"));
+    EXPECT_EQ(store.content("p/m.tmp"), "second");
+    EXPECT_TRUE(release(sibling));
+}
+
+// Each of the two is a file that the other waits for.
+TEST_F(MarkerOrderTest, TwoMarkersThatAreStillOpenDoNotWaitForEachOther) {
+    const HandleId one = create("a.tmp")->opened.handle;
+    const HandleId two = create("b.tmp")->opened.handle;
+    ASSERT_TRUE(write(one, 0, "one"));
+    ASSERT_TRUE(write(two, 0, "two"));
+    store.hold(Operation::kPut);
+    committed = std::async(std::launch::async, [this] { return rename("a.tmp", ".metadata"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    auto other = std::async(std::launch::async, [this] { return rename("b.tmp", ".snapshot_metadata"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 2));
+    store.release(Operation::kPut);
+    EXPECT_TRUE(committed.get());
+    EXPECT_TRUE(other.get());
+    EXPECT_TRUE(close(one));
+    EXPECT_TRUE(close(two));
+    EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/.metadata", "p/.snapshot_metadata"}));
+}
+
+TEST_F(MarkerOrderTest, ADirectoryIsRenamedWithTheMarkerThatWasToAppearInIt) {
+    const NodeId step = mkdir("step")->node;
+    ASSERT_TRUE(save_in(step, "m.tmp", "metadata"));
+    store.hold(Operation::kListUploads);
+    committed = std::async(std::launch::async, [&] { return rename("m.tmp", ".metadata", 0, step); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kListUploads, 2));
+    auto renamed = std::async(std::launch::async, [this] { return rename("step", "done"); });
+    EXPECT_EQ(renamed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kListUploads);
+    EXPECT_TRUE(committed.get());
+    EXPECT_TRUE(renamed.get());
+    EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/done/", "p/done/.metadata"}));
+}
+
+TEST_F(MarkerOrderTest, ADirectoryThatAMarkerIsToAppearInIsNotRemoved) {
+    const NodeId step = mkdir("step")->node;
+    save("m.tmp", "metadata");
+    store.hold(Operation::kListUploads);
+    committed = std::async(std::launch::async, [&] {
+        return answer<void>([&](auto reply) {
+            fs->rename(kRootNode, "m.tmp", step, ".metadata", 0, Caller{kProcess, 0, 0}, reply);
+        });
+    });
+    ASSERT_TRUE(store.wait_until_held(Operation::kListUploads, 2));
+    auto removed = std::async(std::launch::async, [this] { return rmdir("step"); });
+    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kListUploads);
+    EXPECT_TRUE(committed.get());
+    EXPECT_EQ(errno_of(removed.get()), ENOTEMPTY);
+    EXPECT_TRUE(store.exists("p/step/.metadata"));
+}
+
+TEST_F(MarkerOrderTest, AMarkerThatIsReplacedAsItIsLinkedIsTheLaterOne) {
+    const NodeId source = save("link.tmp", "linked");
+    save("m.tmp", "renamed");
+    store.hold(Operation::kListUploads);
+    auto linked = std::async(std::launch::async, [&] {
+        return answer<Entry>([&](auto reply) {
+            fs->link(source, kRootNode, ".metadata", Caller{kProcess, 0, 0}, reply);
+        });
+    });
+    ASSERT_TRUE(store.wait_until_held(Operation::kListUploads, 2));
+    committed = std::async(std::launch::async, [this] { return rename("m.tmp", ".metadata"); });
+    static_cast<void>(committed.wait_for(kForAWhile));
+    EXPECT_EQ(store.calls(Operation::kListUploads), 2);
+    store.release(Operation::kListUploads);
+    EXPECT_TRUE(linked.get());
+    EXPECT_TRUE(committed.get());
+    EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/.metadata", "p/link.tmp"}));
+    EXPECT_EQ(store.content("p/.metadata"), "renamed");
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
