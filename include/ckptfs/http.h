@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP/1.1 requests, many at a time.
 //
-// The transport moves bytes and posts completions; it knows nothing of S3, never retries and never hashes. One
-// request is one attempt.
+// The transport moves bytes and posts completions; it knows nothing of S3, never hashes, and sends nothing once more,
+// except what a kept connection left without an answer (HttpRequest::is_sent_once). One request is one attempt.
 //
 // Ownership: the transport keeps the request (and so its body's slices) until `done` has been called. `done` is called
 // exactly once for every send(), also after cancel() and while the transport is destroyed.
@@ -52,6 +52,9 @@ struct HttpRequest {
     // A body that crawls while those of other requests move, the rest of which may be asked for on another connection:
     // ends with ECONNABORTED.
     bool ends_when_crawling = false;
+    // It may take effect, and its sender must know how often: where a kept connection ends without an answer, that is
+    // an error whose outcome is unknown (ECONNRESET). Every POST is such a request.
+    bool is_sent_once = false;
     // Carries almost no data and is waited for: has connections and a thread of its own.
     bool is_light = false;
     // Never through a proxy, whatever the environment says: addresses of this machine or its link.

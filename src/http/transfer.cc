@@ -384,11 +384,12 @@ void Transfer::fail_canceled() {
     fail(std::move(error));
 }
 
-// Where a kept connection ends without an answer libcurl sends the request once more by itself. What POST begins would
-// be begun twice, and its caller would not know.
+// Where a kept connection ends without an answer libcurl sends the request once more by itself. What it changes would
+// be changed twice, and its sender would take the second answer for the only one.
 int Transfer::on_begin(void* self, char* /*remote*/, char* /*local*/, int /*remote_port*/, int /*local_port*/) {
     auto* transfer = static_cast<Transfer*>(self);
-    transfer->was_repeated_ = transfer->times_sent_++ > 0 && transfer->request_.method == "POST";
+    const HttpRequest& request = transfer->request_;
+    transfer->was_repeated_ = transfer->times_sent_++ > 0 && (request.is_sent_once || request.method == "POST");
     return transfer->was_repeated_ ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 

@@ -248,6 +248,7 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
     // What is read goes on where it ended; what is sent begins anew, which is worth it once.
     http.ends_when_crawling = call->on_body || call->attempt == 1;
     http.is_light = call->is_light;
+    http.is_sent_once = is_sent_once(call->request);
     http.max_collected_body = largest_answer(call->request);
     http.on_head = call->on_head;
     http.on_body = call->on_body;

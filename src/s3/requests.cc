@@ -234,4 +234,8 @@ std::size_t largest_answer(const S3Request& request) {
     return request.operation.starts_with("List") || request.operation == "DeleteObjects" ? kPage : kOther;
 }
 
+bool is_sent_once(const S3Request& request) {
+    return request.method != "GET" && request.method != "HEAD" && request.operation != "UploadPart";
+}
+
 }  // namespace ckptfs::s3

@@ -58,5 +58,7 @@ struct RequestDefaults {
 // How much of a success is collected for it at most. A page of a list has 1,000 names, of uploads 10,000 on some
 // stores: 16 MiB are enough for names of 1,024 bytes, each of them escaped by six.
 [[nodiscard]] std::size_t largest_answer(const S3Request& request);
+// As in HttpRequest: all that changes the store, except UploadPart, which puts the same bytes in the same place.
+[[nodiscard]] bool is_sent_once(const S3Request& request);
 
 }  // namespace ckptfs::s3

@@ -460,28 +460,5 @@ TEST(Transport, DestructionCompletesEverything) {
     EXPECT_EQ(outcome.error().errno_value, ECANCELED);
 }
 
-TEST(Transport, AConnectionThatDiedWhileIdleIsReplaced) {
-    std::atomic<int> served{0};
-    RawServer server([&served](RawConnection& connection) {
-        const auto request = connection.read_request();
-        if (!request) {
-            return;
-        }
-        ++served;
-        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        // Reads the next request and closes without an answer, as a server does that had given the connection up.
-        connection.read_head();
-    });
-    const auto transport = make_transport();
-    for (int i = 0; i < 3; ++i) {
-        HttpRequest request = get_request(server.url("/k"));
-        request.method = "PUT";
-        request.body = Payload::from_string(std::string(100'000, 'x'));
-        const Outcome outcome = exchange(*transport, std::move(request));
-        EXPECT_TRUE(outcome.has_value()) << outcome.error().message;
-    }
-    EXPECT_EQ(served, 3);
-}
-
 }  // namespace
 }  // namespace ckptfs

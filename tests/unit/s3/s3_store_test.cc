@@ -243,5 +243,59 @@ TEST_F(Store, ACopyThatIsNoLongerWantedIsNotSentAgain) {
     EXPECT_EQ(puts(), 2);
 }
 
+// Else libcurl may send it twice as one attempt, and the answer to the second is taken for that to the first.
+TEST_F(Store, WhatChangesTheStoreIsSentOnceAnAttempt) {
+    transport_.answer_with([](const HttpRequest&) { return refusal(403, "AccessDenied"); });
+    create();
+    copy(nullptr);
+    begin_upload();
+    complete(nullptr);
+    store_->remove({"a"}, [](const Status&) {});
+    store_->remove_many({{"a"}}, [](const auto&) {});
+    store_->abort_upload({"a", "upload"}, [](const Status&) {});
+    UploadPartCopyRequest part_copy;
+    part_copy.upload = {"a", "upload"};
+    store_->upload_part_copy(part_copy, [](const auto&) {});
+    for (const HttpRequest& request : transport_.asked()) {
+        EXPECT_TRUE(request.is_sent_once) << request.method << ' ' << request.url;
+    }
+    ASSERT_EQ(transport_.asked().size(), 8U);
+    UploadPartRequest part;
+    part.upload = {"a", "upload"};
+    store_->upload_part(part, [](const auto&) {});
+    store_->head("a", [](const auto&) {});
+    list("");
+    for (std::size_t each = 8; each < transport_.asked().size(); ++each) {
+        EXPECT_FALSE(transport_.asked()[each].is_sent_once) << each;
+    }
+    EXPECT_EQ(transport_.asked().size(), 11U);
+}
+
+// A kept connection that ends without an answer costs a look, and is no error.
+TEST_F(Store, ARequestThatAKeptConnectionLeftUnansweredIsSentAgainAfterALook) {
+    bool is_first = true;
+    transport_.answer_with([&is_first](const HttpRequest& request) -> Result<HttpResponse> {
+        if (request.method == "HEAD") {
+            return HttpResponse{404, {}, ""};
+        }
+        if (std::exchange(is_first, false)) {
+            Error error;
+            error.errno_value = ECONNRESET;
+            error.retryable = true;
+            error.outcome_unknown = true;
+            return failure(std::move(error));
+        }
+        return written_as("\"again\"");
+    });
+    EXPECT_TRUE(create());
+    EXPECT_EQ(puts(), 2);
+    EXPECT_EQ(transport_.asked().size(), 3U);
+    is_first = true;
+    std::optional<Status> removed;
+    store_->remove({"a", "\"x\""}, [&removed](Status status) { removed = std::move(status); });
+    clock_.move(timer_.run());
+    EXPECT_TRUE(removed.value());
+}
+
 }  // namespace
 }  // namespace ckptfs::s3
