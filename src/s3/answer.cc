@@ -24,6 +24,11 @@ std::optional<S3ErrorBody> error_inside(const HttpResponse& response) {
     return response.body.find("<Error") == std::string::npos ? std::nullopt : parse_error_body(response.body);
 }
 
+// Proxies date their pages, too.
+bool is_of_a_store(const FailedRequest& failed) {
+    return !failed.body.code.empty() || !failed.request_id.empty();
+}
+
 Error error_answer(Call& call, const std::string& bucket, const HttpResponse& response, S3ErrorBody body) {
     FailedRequest failed;
     failed.operation = call.request.operation;
@@ -35,7 +40,9 @@ Error error_answer(Call& call, const std::string& bucket, const HttpResponse& re
     failed.region = response.header("x-amz-bucket-region");
     failed.request_id = response.header("x-amz-request-id");
     failed.precondition_errno = call.precondition_errno;
-    call.server_time = parse_http_date(response.header("date"));
+    if (is_of_a_store(failed)) {
+        call.server_time = parse_http_date(response.header("date"));
+    }
     call.retry_after = retry_after(response);
     return store_error(failed);
 }
