@@ -8,7 +8,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
+#include <utility>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "s3/attempt.h"
 
@@ -28,13 +31,8 @@ public:
     }
     // An answer is dated as it begins: one that took long tells nothing.
     void ended(const Attempt& attempt) override {
-        if (!attempt.server_time || attempt.duration >= kQuick) {
-            return;
-        }
-        const WallTime::duration ahead = *attempt.server_time - machine_.wall_now();
-        // It does not go to and fro with the answers.
-        if (is_more(ahead - WallTime::duration(ahead_.load(std::memory_order_relaxed)))) {
-            ahead_.store(is_more(ahead) ? ahead.count() : 0, std::memory_order_relaxed);
+        if (attempt.server_time && attempt.duration < kQuick) {
+            take(*attempt.server_time - machine_.wall_now());
         }
     }
 
@@ -45,9 +43,28 @@ private:
         return difference > kTolerated || difference < -kTolerated;
     }
 
+    // It does not go to and fro with the answers. After the first, a change is believed when two in turn tell of it:
+    // one server of many, or one page of a proxy, may be wrong.
+    void take(WallTime::duration ahead) {
+        const MutexLock lock(mutex_);
+        const bool is_first = !std::exchange(was_told_, true);
+        if (!is_more(ahead - WallTime::duration(ahead_.load(std::memory_order_relaxed)))) {
+            change_.reset();
+        } else if (is_first || (change_ && !is_more(ahead - *change_))) {
+            change_.reset();
+            ahead_.store(is_more(ahead) ? ahead.count() : 0, std::memory_order_relaxed);
+        } else {
+            change_ = ahead;
+        }
+    }
+
     const Clock& machine_;
     // The store's time minus this machine's.
     std::atomic<WallTime::rep> ahead_{0};
+    Mutex mutex_;
+    bool was_told_ GUARDED_BY(mutex_) = false;
+    // As ahead_, of the last answer, where that was the first to tell it.
+    std::optional<WallTime::duration> change_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs::s3
