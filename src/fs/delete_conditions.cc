@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/delete_conditions.h"
 
+#include <chrono>
 #include <optional>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr Milliseconds kAskAgainAfter{60'000};
+// Both are told to the second, and an upload of one byte takes no longer.
+constexpr std::chrono::seconds kSameTime{5};
 constexpr const char* kWrongETag = "\"00000000000000000000000000000000\"";
 
 Result<std::vector<DeleteFailure>> remove_pinned(ObjectStore& store, const std::string& key, const std::string& etag) {
@@ -25,7 +28,8 @@ bool is_another_version(const Result<std::vector<DeleteFailure>>& failures) {
     return failures && failures->size() == 1 && failures->front().error.errno_value == ESTALE;
 }
 
-Result<std::string> listed_etag(ObjectStore& store, const std::string& key) {
+// Empty where it is not listed.
+Result<ObjectInfo> listed_object(ObjectStore& store, const std::string& key) {
     ListRequest request;
     request.prefix = key;
     request.max_keys = 1;
@@ -33,7 +37,7 @@ Result<std::string> listed_etag(ObjectStore& store, const std::string& key) {
     if (!listed) {
         return failure(listed.error());
     }
-    return listed->objects.empty() ? std::string() : listed->objects.front().etag;
+    return listed->objects.empty() ? ObjectInfo() : listed->objects.front();
 }
 
 // Rights may be given later.
@@ -41,36 +45,50 @@ bool is_final(const Error& error) {
     return !error.retryable && error.errno_value != EACCES && error.errno_value != ECANCELED;
 }
 
-// Of an object that is there. A refusal is an answer: no.
-Result<bool> probe(ObjectStore& store, const std::string& key) {
-    const auto wrong = remove_pinned(store, key, kWrongETag);
-    if (!is_another_version(wrong)) {
-        return wrong || is_final(wrong.error()) ? Result<bool>(false) : failure(wrong.error());
-    }
-    const Result<std::string> etag = listed_etag(store, key);
-    if (!etag) {
-        return failure(etag.error());
-    }
-    if (const auto right = remove_pinned(store, key, *etag); !right || !right->empty()) {
-        return right || is_final(right.error()) ? Result<bool>(false) : failure(right.error());
-    }
-    const Result<ObjectInfo> left = wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });
-    return left || left.error().errno_value == ENOENT ? Result<bool>(!left) : failure(left.error());
+bool is_same_time(WallTime one, WallTime other) {
+    const bool are_told = one != WallTime{} && other != WallTime{};
+    return are_told && one - other <= kSameTime && other - one <= kSameTime;
 }
 
-Result<bool> probe_once(ObjectStore& store, const std::string& key) {
+struct Found {
+    bool honoured = false;
+    bool dates_agree = false;
+};
+
+// Of an object that is there, and when its upload was answered. A refusal is an answer: no.
+Result<Found> probe(ObjectStore& store, const std::string& key, WallTime uploaded) {
+    const auto wrong = remove_pinned(store, key, kWrongETag);
+    if (!is_another_version(wrong)) {
+        return wrong || is_final(wrong.error()) ? Result<Found>(Found{}) : failure(wrong.error());
+    }
+    const Result<ObjectInfo> listed = listed_object(store, key);
+    if (!listed) {
+        return failure(listed.error());
+    }
+    if (const auto right = remove_pinned(store, key, listed->etag); !right || !right->empty()) {
+        return right || is_final(right.error()) ? Result<Found>(Found{}) : failure(right.error());
+    }
+    const Result<ObjectInfo> left = wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });
+    if (!left && left.error().errno_value != ENOENT) {
+        return failure(left.error());
+    }
+    return Found{!left, is_same_time(uploaded, listed->last_modified)};
+}
+
+Result<Found> probe_once(ObjectStore& store, const std::string& key) {
     PutRequest put;
     put.key = key;
     put.body = Payload::from_string("x");
-    if (const auto made = wait_for<PutResponse>([&](auto done) { store.put(put, done); }); !made) {
+    const auto made = wait_for<PutResponse>([&](auto done) { store.put(put, done); });
+    if (!made) {
         return failure(made.error());
     }
-    const Result<bool> honoured = probe(store, key);
-    if (!honoured || !*honoured) {
+    Result<Found> found = probe(store, key, made->last_modified);
+    if (!found || !found->honoured) {
         // Gone already where the conditions were passed over.
         static_cast<void>(wait_for<void>([&](auto done) { store.remove(key, done); }));
     }
-    return honoured;
+    return found;
 }
 
 }  // namespace
@@ -85,6 +103,11 @@ bool DeleteConditions::honoured() {
     }
     blocking_.post([self = shared_from_this()] { self->ask(); });
     return false;
+}
+
+bool DeleteConditions::dates_agree() const {
+    const MutexLock lock(mutex_);
+    return dates_agree_;
 }
 
 void DeleteConditions::when_idle(std::function<void()> run) {
@@ -123,7 +146,7 @@ void DeleteConditions::ask() {
             return;
         }
     }
-    const Result<bool> honoured = probe_once(store_, prefix_ + std::string(kTemporaryPrefix) + random_uuid());
+    const Result<Found> found = probe_once(store_, prefix_ + std::string(kTemporaryPrefix) + random_uuid());
     std::vector<std::function<void()>> waiting;
     {
         const MutexLock lock(mutex_);
@@ -131,21 +154,27 @@ void DeleteConditions::ask() {
             return;
         }
         waiting.swap(waiting_);
-        if (honoured) {
-            known_ = *honoured ? Known::kHonoured : Known::kIgnored;
+        if (found) {
+            known_ = found->honoured ? Known::kHonoured : Known::kIgnored;
+            dates_agree_ = found->dates_agree;
         } else {
             known_ = Known::kNothing;
             not_before_ = clock_.now() + kAskAgainAfter;
         }
     }
-    if (!honoured) {
+    if (!found) {
         log_warning(
             escaped("cannot tell whether the store honours conditional deletes; names are removed one by one: " +
-                    honoured.error().message));
-    } else if (!*honoured) {
+                    found.error().message));
+    } else if (!found->honoured) {
         log_warning(
             "the store ignores conditional deletes (If-Match): names are removed one by one, each in a round trip; a "
             "request that the network delivers late can remove what another mount has written since");
+    } else if (!found->dates_agree) {
+        log_warning(
+            "the store dates objects by another clock than its answers: where another mount has written a name that is "
+            "removed here in a batch, it is not known which came first; that version stays, and the next fsync(2) of "
+            "the directory fails");
     }
     for (const std::function<void()>& run : waiting) {
         run();

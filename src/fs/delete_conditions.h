@@ -3,7 +3,8 @@
 // only there does one that lands late spare what another mount has committed meanwhile.
 //
 // Probed once per mount, with an object of its own below .ckptfs/, in five requests: a wrong ETag must be
-// refused, and the ETag that listings show must be accepted. Without an answer the probe is retried after a minute.
+// refused, and the ETag that listings show must be accepted. The same requests show whether the store dates objects and
+// answers by one clock, which a proxy between may not let it do. Without an answer the probe is retried after a minute.
 //
 // Ownership: store, executor and clock outlive it; held by shared_ptr, since what goes on in the background may outlast
 // its owner. Threads: all functions may be called from any thread.
@@ -32,6 +33,8 @@ public:
     [[nodiscard]] bool honoured();
     // Finds out first. On threads that may wait only.
     [[nodiscard]] bool find_out();
+    // Where it honours them: Last-Modified can be compared with the store's time as its answers tell it.
+    [[nodiscard]] bool dates_agree() const;
     // Calls back once no object of the probe is in the store, or could not be removed; at once where none is under way.
     void when_idle(std::function<void()> run);
 
@@ -45,8 +48,9 @@ private:
     const Clock& clock_;
     const std::string prefix_;
 
-    Mutex mutex_;
+    mutable Mutex mutex_;
     Known known_ GUARDED_BY(mutex_) = Known::kNothing;
+    bool dates_agree_ GUARDED_BY(mutex_) = false;
     SteadyTime not_before_ GUARDED_BY(mutex_){};
     std::vector<std::function<void()>> waiting_ GUARDED_BY(mutex_);
 };

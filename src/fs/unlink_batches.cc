@@ -39,7 +39,10 @@ bool has_come_in_parts(const std::string& etag) {
 }  // namespace
 
 // Amazon S3 dates what has come in parts by the beginning of its upload.
-OtherVersion judge_other_version(const ObjectInfo& object, WallTime unlinked) {
+OtherVersion judge_other_version(const ObjectInfo& object, WallTime unlinked, bool dates_agree) {
+    if (!dates_agree) {
+        return OtherVersion::kUnknown;
+    }
     if (object.last_modified > unlinked - kSurelyBefore) {
         return OtherVersion::kCameLater;
     }
@@ -353,7 +356,7 @@ void UnlinkBatches::look_at(const Batch& batch, const DeleteFailure& failed, std
             return;
         }
         object->key = failed.key;
-        switch (judge_other_version(*object, removal.unlinked)) {
+        switch (judge_other_version(*object, removal.unlinked, state_.deletes->dates_agree())) {
             case OtherVersion::kCameLater:
                 done({});
                 return;

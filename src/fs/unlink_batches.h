@@ -34,8 +34,8 @@ namespace ckptfs::fs {
 
 enum class OtherVersion : std::uint8_t { kCameLater, kWasThere, kUnknown };
 // Of a version that is there instead of the one that was unlinked: was it there when unlink(2) was answered?
-// `unlinked`: shortly before that, by the store's time.
-[[nodiscard]] OtherVersion judge_other_version(const ObjectInfo& object, WallTime unlinked);
+// `unlinked`: shortly before that, by the store's time. `dates_agree`: as DeleteConditions found it.
+[[nodiscard]] OtherVersion judge_other_version(const ObjectInfo& object, WallTime unlinked, bool dates_agree);
 
 class UnlinkBatches {
 public:

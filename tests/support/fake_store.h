@@ -107,6 +107,8 @@ public:
     void set_body_piece(std::size_t bytes);
     // For Last-Modified and Date.
     void advance_clock(Milliseconds by);
+    // Last-Modified is so much ahead of Date: a proxy dates the answers.
+    void date_objects_ahead(Milliseconds by);
     void put_object(const std::string& key, std::string content, Metadata metadata = {});
 
     // --- what a test sees of it
@@ -177,6 +179,7 @@ private:
     std::size_t body_piece_ = std::size_t{64} << 10;
     std::uint64_t serial_ = 0;
     Milliseconds clock_offset_{0};
+    Milliseconds objects_ahead_{0};
 
     // Worker threads, when asked for.
     std::deque<Step> steps_;

@@ -111,6 +111,11 @@ void FakeStore::advance_clock(Milliseconds by) {
     clock_offset_ += by;
 }
 
+void FakeStore::date_objects_ahead(Milliseconds by) {
+    std::lock_guard lock(mutex_);
+    objects_ahead_ = by;
+}
+
 void FakeStore::put_object(const std::string& key, std::string content, Metadata metadata) {
     std::lock_guard lock(mutex_);
     static_cast<void>(store_object(key, std::move(content), std::move(metadata), "", ""));
@@ -170,16 +175,17 @@ void FakeStore::reset_calls() {
 Result<PutResponse> FakeStore::store_object(const std::string& key, std::string content, Metadata metadata,
                                             const std::string& content_type, const std::string& content_encoding) {
     Object object;
+    const WallTime answered = now();
     object.info.key = key;
     object.info.size = content.size();
     object.info.etag =
         etags_of_content_ ? "\"" + std::to_string(std::hash<std::string>()(content)) + "\"" : next_etag();
-    object.info.last_modified = now();
+    object.info.last_modified = answered + objects_ahead_;
     object.info.metadata = std::move(metadata);
     object.info.content_type = content_type;
     object.info.content_encoding = content_encoding;
     object.content = std::make_shared<const std::string>(std::move(content));
-    PutResponse response{object.info.etag, object.info.last_modified};
+    PutResponse response{object.info.etag, answered};
     objects_[key] = std::move(object);
     return response;
 }

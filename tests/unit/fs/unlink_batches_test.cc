@@ -16,7 +16,8 @@ using Names = std::vector<std::string>;
 
 class UnlinkBatchesTest : public FileSystemTest {
 protected:
-    UnlinkBatchesTest() {
+    explicit UnlinkBatchesTest(Milliseconds objects_ahead = Milliseconds(0)) {
+        store.date_objects_ahead(objects_ahead);
         store.put_object("p/dir/", "");
         for (int i = 0; i < 100; ++i) {
             store.put_object("p/dir/" + file(i), "x");
@@ -166,6 +167,24 @@ TEST_F(UnlinkBatchesTest, WhatAnotherMountWroteAfterTheLookAtItStays) {
     EXPECT_EQ(store.content("p/dir/" + file(18)), "newer");
 }
 
+class ObjectsDatedBefore : public UnlinkBatchesTest {
+protected:
+    ObjectsDatedBefore() : UnlinkBatchesTest(-std::chrono::seconds(60)) {}
+};
+
+// The store's own clock is behind that of a proxy, by whose answers the mount knows the time.
+TEST_F(ObjectsDatedBefore, WhatAnotherMountWroteMeanwhileStaysAndIsTold) {
+    store.make_etags_of_content();
+    store.hold(Operation::kRemoveMany);
+    remove_all(0, 20);
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
+    replace(17, std::chrono::seconds(0));
+    store.release(Operation::kRemoveMany);
+    EXPECT_EQ(errno_of(sync_directory()), EIO);
+    EXPECT_EQ(store.content("p/dir/" + file(17)), "new");
+    EXPECT_FALSE(store.exists("p/dir/" + file(18)));
+}
+
 // The fake's ETags look like those of objects that came in parts.
 TEST_F(UnlinkBatchesTest, WhatMayHaveBeenUploadedForLongStaysAndIsTold) {
     replace(18, std::chrono::seconds(25));
@@ -184,7 +203,8 @@ TEST(OtherVersions, AreJudgedByTheirTimeAndByHowLongTheirUploadMayHaveTaken) {
         object.last_modified = unlinked - ago;
         object.etag = etag;
         object.size = size;
-        return judge_other_version(object, unlinked);
+        EXPECT_EQ(judge_other_version(object, unlinked, false), OtherVersion::kUnknown);
+        return judge_other_version(object, unlinked, true);
     };
     using std::chrono::seconds;
     EXPECT_EQ(judge(seconds(20), "\"a1\"", 1), OtherVersion::kWasThere);
