@@ -92,16 +92,26 @@ Payload with_patch(const Payload& payload, std::uint64_t offset, const Payload& 
     return patched;
 }
 
+std::uint64_t PartFrame::bytes_to_prepare() const {
+    std::uint64_t sum = staged != nullptr ? staged_size : bytes.size();
+    for (const auto& [at, patch] : patches) {
+        sum += patch.held_size();
+    }
+    return sum;
+}
+
 void Part::add(PartFrame frame) {
+    stored_size_ += frame.stored_size();
+    bytes_to_prepare_ += frame.bytes_to_prepare();
     frames_.push_back(std::move(frame));
 }
 
-std::uint64_t Part::stored_size() const {
-    std::uint64_t size = tail_.size();
+void Part::sum_up() {
+    stored_size_ = bytes_to_prepare_ = 0;
     for (const PartFrame& frame : frames_) {
-        size += frame.stored_size();
+        stored_size_ += frame.stored_size();
+        bytes_to_prepare_ += frame.bytes_to_prepare();
     }
-    return size;
 }
 
 bool Part::has_stale_frames() const {
@@ -147,6 +157,7 @@ std::optional<Payload> Part::stage(const FrameBytes& staged) {
     if (frame == frames_.end() || frame->version != staged.version) {
         return std::nullopt;
     }
+    // The sums stay: what is staged is to be loaded again.
     if (staged.patch) {
         const auto patch = frame->patches.find(*staged.patch);
         if (patch == frame->patches.end() || patch->second.staged != nullptr) {
@@ -165,17 +176,6 @@ std::optional<Payload> Part::stage(const FrameBytes& staged) {
     frame->crc32c = frame->crc32c.value_or(staged.crc32c);
     frame->staged_size = frame->bytes.size();
     return std::exchange(frame->bytes, Payload());
-}
-
-std::uint64_t Part::bytes_to_prepare() const {
-    std::uint64_t bytes = 0;
-    for (const PartFrame& frame : frames_) {
-        bytes += frame.staged != nullptr ? frame.staged_size : frame.bytes.size();
-        for (const auto& [offset, patch] : frame.patches) {
-            bytes += patch.held_size();
-        }
-    }
-    return bytes;
 }
 
 std::uint64_t Part::blocks_to_encode(std::uint64_t offset, std::uint64_t end) const {
@@ -202,6 +202,7 @@ void Part::patch(std::uint64_t offset, const Payload& bytes) {
         frame.stale = true;
         ++frame.version;
     }
+    sum_up();
 }
 
 bool Part::refers_to(std::uint64_t offset, std::uint64_t end) const {
@@ -215,6 +216,9 @@ bool Part::stop_referring_to(std::uint64_t offset, std::uint64_t end) {
         if (frame.refers_to(offset, end)) {
             frame.stale = any = true;
         }
+    }
+    if (any) {
+        sum_up();
     }
     return any;
 }
@@ -233,6 +237,7 @@ Payload Part::cut(std::uint64_t end) {
             rest = frame.bytes.subrange(0, end - frame.offset);
         }
     }
+    sum_up();
     return rest;
 }
 
@@ -242,6 +247,12 @@ std::size_t Part::buffers_to_encode(const FrameEncoder& encoder) const {
 }
 
 Status Part::encode(const FrameEncoder& encoder, std::vector<Buffer> buffers, std::uint64_t least) {
+    Status encoded = encode_frames(encoder, std::move(buffers), least);
+    sum_up();
+    return encoded;
+}
+
+Status Part::encode_frames(const FrameEncoder& encoder, std::vector<Buffer> buffers, std::uint64_t least) {
     if (Status intact = verify_loaded(frames_); !intact) {
         return intact;
     }

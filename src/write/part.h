@@ -80,6 +80,8 @@ struct PartFrame {
     }
     // Of the object, as far as is known.
     [[nodiscard]] std::uint64_t stored_size() const { return stale ? size : record.stored_size; }
+    // Of memory, to load what is staged and to keep what is not.
+    [[nodiscard]] std::uint64_t bytes_to_prepare() const;
 };
 
 // The bytes of one frame, or of one of its patches, on their way to the disk.
@@ -107,8 +109,9 @@ public:
     [[nodiscard]] std::uint64_t begin() const { return begin_; }
     [[nodiscard]] std::uint64_t end() const { return frames_.empty() ? begin_ : frames_.back().end(); }
     [[nodiscard]] std::uint64_t stored_offset() const { return stored_offset_; }
-    [[nodiscard]] std::uint64_t stored_size() const;
+    [[nodiscard]] std::uint64_t stored_size() const { return stored_size_ + tail_.size(); }
     [[nodiscard]] bool empty() const { return frames_.empty(); }
+    // To load what is staged; no other change is for others to make: sums over the frames are kept here.
     [[nodiscard]] std::vector<PartFrame>& frames() { return frames_; }
     [[nodiscard]] const std::vector<PartFrame>& frames() const { return frames_; }
 
@@ -122,7 +125,7 @@ public:
     [[nodiscard]] std::optional<Payload> stage(const FrameBytes& frame);
 
     // What it takes to load all that is staged, and to keep what is not.
-    [[nodiscard]] std::uint64_t bytes_to_prepare() const;
+    [[nodiscard]] std::uint64_t bytes_to_prepare() const { return bytes_to_prepare_; }
     // How many blocks encode() has to encode once these bytes of the file have been replaced, in this part or before.
     [[nodiscard]] std::uint64_t blocks_to_encode(std::uint64_t offset, std::uint64_t end) const;
     // Replaces the bytes from `offset` of the file.
@@ -147,10 +150,17 @@ public:
     [[nodiscard]] std::uint32_t crc32c() const;
 
 private:
+    Status encode_frames(const FrameEncoder& encoder, std::vector<Buffer> buffers, std::uint64_t least);
+    // Adds up what the frames take.
+    void sum_up();
+
     int number_ = 1;
     std::uint64_t begin_ = 0;
     std::uint64_t stored_offset_ = 0;
     std::vector<PartFrame> frames_;
+    // Of all frames. They are asked for with each frame that is added, and there may be thousands.
+    std::uint64_t stored_size_ = 0;
+    std::uint64_t bytes_to_prepare_ = 0;
     Payload tail_;
 };
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/digest.h"
 #include "codec/plain.h"
+#include "support/temporary_directory.h"
 #include "write/block_encoding.h"
 #include "write/frame_sequencer.h"
 #include "write/part_assembler.h"
@@ -33,6 +37,17 @@ PartFrame frame_of(std::uint64_t offset, std::string text) {
 
 PartFrame frame_at(std::uint64_t index, char fill) {
     return frame_of(index * kFrameSize, std::string(kFrameSize, fill));
+}
+
+// As a container has them.
+PartFrame zeros_at(std::uint64_t index) {
+    PartFrame frame;
+    frame.offset = index * kFrameSize;
+    frame.size = frame.encoded_size = kFrameSize;
+    frame.bytes = Payload::from_string(std::string(17, 'z'));
+    frame.encoded = true;
+    frame.record.stored_size = 17;
+    return frame;
 }
 
 TEST(FrameSequencer, CutsWholeFramesWhereverWritesEnd) {
@@ -111,6 +126,42 @@ TEST(Part, IsCutWithinAFrame) {
     EXPECT_TRUE(part.cut(6).empty());
     EXPECT_TRUE(part.cut(0).empty());
     EXPECT_TRUE(part.empty());
+}
+
+TEST(Part, KnowsWhatItsFramesTakeAfterEachChange) {
+    Part part(1, 0, 0);
+    const auto expect_sums = [&part] {
+        std::uint64_t stored_size = 0;
+        std::uint64_t to_prepare = 0;
+        for (const PartFrame& frame : std::as_const(part).frames()) {
+            stored_size += frame.stored_size();
+            to_prepare += frame.bytes_to_prepare();
+        }
+        EXPECT_EQ(part.stored_size(), stored_size);
+        EXPECT_EQ(part.bytes_to_prepare(), to_prepare);
+    };
+    for (std::uint64_t index = 0; index < 4; ++index) {
+        part.add(zeros_at(index));
+        expect_sums();
+    }
+    EXPECT_EQ(part.stored_size(), 4 * 17U);
+    part.patch(kFrameSize - 2, Payload::from_string("both"));
+    EXPECT_EQ(part.stored_size(), 2 * kFrameSize + 2 * 17U);
+    EXPECT_EQ(part.bytes_to_prepare(), 4 * 17U + 4);
+    expect_sums();
+    const testing::TemporaryDirectory directory;
+    const auto disk = StagingFile::create(directory.path());
+    for (FrameBytes& frame : part.frames_in_memory()) {
+        frame.staged = disk->write(frame.bytes).value();
+        EXPECT_TRUE(part.stage(frame));
+        expect_sums();
+    }
+    EXPECT_EQ(part.bytes_to_prepare(), 4 * 17U + 4);
+    static_cast<void>(part.cut(3 * kFrameSize - 5));
+    EXPECT_EQ(part.stored_size(), 3 * kFrameSize - 5);
+    expect_sums();
+    static_cast<void>(part.cut(0));
+    EXPECT_EQ(part.stored_size() + part.bytes_to_prepare(), 0U);
 }
 
 class PartAssemblerTest : public ::testing::Test {
@@ -207,6 +258,27 @@ TEST_F(PartAssemblerTest, CutsBackIntoAPartThatIsStillKept) {
     EXPECT_EQ(assembler_.cut(3).size(), 3U);
     EXPECT_EQ(assembler_.open().number(), 1);
     EXPECT_EQ(assembler_.end(), 0U);
+}
+
+TEST_F(PartAssemblerTest, ZerosMakeNoPartOfCountlessFrames) {
+    constexpr std::uint64_t kMostFrames = 16'384;
+    PartAssembler assembler(plan_, 0, 0, 0, true);
+    std::vector<Part> parts;
+    std::size_t most = 0;
+    for (std::uint64_t index = 0; index < 100'000; ++index) {
+        for (Part& part : assembler.add(zeros_at(index))) {
+            parts.push_back(std::move(part));
+        }
+        most = std::max(most, assembler.open().frames().size());
+        // Where no mutex is held.
+        static_cast<void>(assembler.take_discarded());
+    }
+    EXPECT_LE(most, kMostFrames + 1);
+    ASSERT_EQ(parts.size(), 6U);
+    for (const Part& part : parts) {
+        EXPECT_EQ(part.end() - part.begin(), kMostFrames * kFrameSize);
+    }
+    EXPECT_EQ(assembler.open().begin(), parts.back().end());
 }
 
 TEST_F(PartAssemblerTest, NumbersPartsBehindThoseThatAreCopied) {
