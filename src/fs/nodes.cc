@@ -41,11 +41,13 @@ NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::
     node->name = name;
     parent->children[name] = node.get();
     node->inode = old != nullptr && !is_of_another_file(old->inode, *node) ? old->inode : free_inode(lock, *node);
-    if (old != nullptr) {
-        node->expected = std::move(old->expected);
-    }
-    take_expected_names(*node);
     own(node);
+    if (old != nullptr) {
+        for (const ExpectedOpen& expected : std::exchange(old->expected, {})) {
+            expect(lock, *node, expected);
+        }
+    }
+    take_expected_names(lock, *node);
     node->names_changed = forgotten_change_;
     if (is_special(type)) {
         ++specials_;
@@ -64,11 +66,25 @@ void NodeTable::expect(const Lock& lock, const NodePtr& parent, const std::strin
     }
 }
 
-void NodeTable::expect(const Lock& /*lock*/, Node& node, ExpectedOpen expected) {
+void NodeTable::expect(const Lock& lock, Node& node, ExpectedOpen expected) {
     if (node.expected.size() >= kMostExpected) {
         node.expected.erase(node.expected.begin());
     }
     node.expected.push_back(expected);
+    expected_nodes_.emplace_back(node.id, expected.since);
+    drop_expired(lock, expected.since);
+}
+
+void NodeTable::drop_expired(const Lock& lock, SteadyTime now) {
+    while (!expected_nodes_.empty() && now - expected_nodes_.front().second > ExpectedOpen::kFor) {
+        const NodePtr node = find(lock, expected_nodes_.front().first);
+        expected_nodes_.pop_front();
+        if (node != nullptr) {
+            std::erase_if(node->expected,
+                          [now](const ExpectedOpen& each) { return now - each.since > ExpectedOpen::kFor; });
+            drop_if_unused(lock, node);
+        }
+    }
 }
 
 void NodeTable::expect_no_more(const Lock& /*lock*/, const Node& parent, std::string_view name) {
@@ -76,11 +92,11 @@ void NodeTable::expect_no_more(const Lock& /*lock*/, const Node& parent, std::st
                   [&](const ExpectedName& expected) { return expected.parent == parent.id && expected.name == name; });
 }
 
-void NodeTable::take_expected_names(Node& node) {
+void NodeTable::take_expected_names(const Lock& lock, Node& node) {
     std::erase_if(expected_names_, [&](const ExpectedName& expected) REQUIRES(node_table) {
         const bool is_its_own = expected.parent == node.parent->id && expected.name == node.name;
         if (is_its_own) {
-            node.expected.push_back(expected.open);
+            expect(lock, node, expected.open);
         }
         return is_its_own;
     });

@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -64,6 +65,8 @@ using NodePtr = std::shared_ptr<Node>;
 struct ExpectedOpen {
     // A thread id, as FUSE reports it; kByName for truncate(2), which tells none.
     static constexpr pid_t kByName = -1;
+    // Twice what a slow lookup takes.
+    static constexpr std::chrono::seconds kFor{10};
     pid_t thread = 0;
     bool writes = false;
     SteadyTime since{};
@@ -243,7 +246,7 @@ public:
     // The caller will look the name up once more, and open what it finds. It may have no node until then.
     void expect(const Lock&, const NodePtr& parent, const std::string& name, ExpectedOpen expected)
         REQUIRES(node_table);
-    static void expect(const Lock&, Node& node, ExpectedOpen expected) REQUIRES(node_table);
+    void expect(const Lock& lock, Node& node, ExpectedOpen expected) REQUIRES(node_table);
     // They have looked once more, and found nothing: what has the name later is to be asked for as ever.
     void expect_no_more(const Lock&, const Node& parent, std::string_view name) REQUIRES(node_table);
     // Removals of names and renames are numbered, so that what the store said before one can be told from what it says
@@ -297,7 +300,8 @@ private:
     [[nodiscard]] std::uint64_t free_inode(const Lock& lock, const Node& node) const REQUIRES(node_table);
     [[nodiscard]] bool is_of_another_file(std::uint64_t inode, const Node& node) const REQUIRES(node_table);
     [[nodiscard]] static bool is_expected(const Node& node) REQUIRES(node_table);
-    void take_expected_names(Node& node) REQUIRES(node_table);
+    void take_expected_names(const Lock& lock, Node& node) REQUIRES(node_table);
+    void drop_expired(const Lock& lock, SteadyTime now) REQUIRES(node_table);
     [[nodiscard]] static bool is_followed(const Node& node) REQUIRES(node_table);
     // They go with their directory.
     void unlink_specials_below(const Lock& lock, const NodePtr& directory) REQUIRES(node_table);
@@ -322,6 +326,8 @@ private:
         ExpectedOpen open;
     };
     std::deque<ExpectedName> expected_names_ GUARDED_BY(node_table);
+    // Those with a node, as they came: a caller that is killed in between never takes what keeps the node.
+    std::deque<std::pair<NodeId, SteadyTime>> expected_nodes_ GUARDED_BY(node_table);
     // May hold some that no longer are.
     mutable std::vector<std::weak_ptr<Node>> overtaken_ GUARDED_BY(node_table);
     // Of all nodes; versions of one file share a number.

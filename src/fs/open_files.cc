@@ -17,9 +17,6 @@ namespace ckptfs::fs {
 
 namespace {
 
-// Twice what a slow lookup takes.
-constexpr std::chrono::seconds kExpectedFor{10};
-
 bool writes(int flags) {
     return (flags & O_ACCMODE) != O_RDONLY;
 }
@@ -300,7 +297,7 @@ Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& nod
     fresh->committed = version;
     fresh->checked = state_.env.clock.now();
     fresh->reader = std::move(reader);
-    NodeTable::expect(lock, *fresh, expected);
+    state_.nodes.expect(lock, *fresh, expected);
     return failure(ESTALE, node->name + " holds another version now");
 }
 
@@ -364,7 +361,7 @@ bool OpenFiles::is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRe
 
 bool OpenFiles::take_expected(const NodeTable::Lock& /*lock*/, Node& node, pid_t thread, bool writes) const {
     const SteadyTime now = state_.env.clock.now();
-    std::erase_if(node.expected, [now](const ExpectedOpen& open) { return now - open.since > kExpectedFor; });
+    std::erase_if(node.expected, [now](const ExpectedOpen& open) { return now - open.since > ExpectedOpen::kFor; });
     const auto found = std::find_if(node.expected.begin(), node.expected.end(), [&](const ExpectedOpen& open) {
         return open.thread == thread && open.writes == writes;
     });

@@ -132,5 +132,31 @@ TEST_F(NodeTableTest, KnowsWhatLiesBelow) {
     EXPECT_EQ(table.objects_below(lock, directory), (std::vector<NodePtr>{file, link}));
 }
 
+// A caller that is killed after ESTALE does not look once more.
+TEST_F(NodeTableTest, WhatNobodyComesBackToIsForgotten) {
+    constexpr SteadyTime kTold{std::chrono::hours(1)};
+    const NodeTable::Lock lock = table.lock();
+    const NodePtr left = add(lock, table.root(), "left", FileType::kFile);
+    const NodeId replaced = add(lock, table.root(), "replaced", FileType::kFile)->id;
+    table.expect(lock, *left, {1, false, kTold});
+    table.expect(lock, *table.find(lock, replaced), {2, false, kTold});
+    table.expect(lock, table.root(), "made later", {3, false, kTold});
+    const NodeId left_again = add(lock, table.root(), "replaced", FileType::kFile)->id;
+    const NodeId made_later = add(lock, table.root(), "made later", FileType::kFile)->id;
+    for (const NodeId id : {left->id, left_again, made_later}) {
+        table.forget(lock, table.find(lock, id), 1);
+    }
+    const NodePtr other = add(lock, table.root(), "other", FileType::kFile);
+    table.expect(lock, *other, {4, false, kTold + ExpectedOpen::kFor});
+    for (const NodeId id : {left->id, left_again, made_later}) {
+        EXPECT_NE(table.find(lock, id), nullptr) << "it may be on its way";
+    }
+    table.expect(lock, *other, {4, false, kTold + ExpectedOpen::kFor + std::chrono::nanoseconds(1)});
+    for (const NodeId id : {left->id, left_again, made_later}) {
+        EXPECT_EQ(table.find(lock, id), nullptr);
+    }
+    EXPECT_EQ(other->expected.size(), 2U);
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
