@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +46,16 @@ void add_checksum(S3Request& request, const std::optional<Md5>& md5) {
     }
     request.headers.emplace_back("x-amz-sdk-checksum-algorithm", "CRC32C");
     request.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(request.body)));
+}
+
+// For as long as those are there.
+template <class Each>
+std::set<std::string_view> keys_of(const std::vector<Each>& all) {
+    std::set<std::string_view> keys;
+    for (const Each& each : all) {
+        keys.insert(each.key);
+    }
+    return keys;
 }
 
 class DeleteOperation : public std::enable_shared_from_this<DeleteOperation> {
@@ -86,25 +98,36 @@ private:
     }
 
     void send_together() {
+        std::optional<S3Request> request = batch_request();
+        if (!request) {
+            give_up_on_batches();
+            return;
+        }
+        auto call = std::make_shared<Call>();
+        call->request = std::move(*request);
+        call->may_send = [self = shared_from_this()] { return self->may_send(); };
+        call->accept = [self = shared_from_this(), raw = call.get()](const HttpResponse& response) {
+            return self->read(*raw, response);
+        };
+        call->done = [self = shared_from_this(), retry = call->retry](Result<HttpResponse> outcome) {
+            self->batch_answered(std::move(outcome), *retry);
+        };
+        sender_->send(call);
+    }
+
+    // Of what is together. None where there is no MD5.
+    [[nodiscard]] std::optional<S3Request> batch_request() const {
         S3Request request = delete_many_request(together_);
         std::optional<Md5> digest;
         if (uses_md5_) {
             digest = md5(request.body, md5_properties_);
             if (!digest) {
-                give_up_on_batches();
-                return;
+                return std::nullopt;
             }
         }
         // A thousand keys: that takes microseconds.
         add_checksum(request, digest);
-        auto call = std::make_shared<Call>();
-        call->request = std::move(request);
-        call->may_send = [self = shared_from_this()] { return self->may_send(); };
-        call->accept = [self = shared_from_this()](const HttpResponse& response) { return self->read(response); };
-        call->done = [self = shared_from_this(), retry = call->retry](Result<HttpResponse> outcome) {
-            self->batch_answered(std::move(outcome), *retry);
-        };
-        sender_->send(call);
+        return request;
     }
 
     [[nodiscard]] bool may_send() const {
@@ -112,9 +135,8 @@ private:
                            [](const RemoveRequest& request) { return !request.may_send || request.may_send(); });
     }
 
-    // A failed key fails the whole request for the sender, which retries it with backoff; keys that were deleted
-    // already are deleted again, which is success.
-    Status read(const HttpResponse& response) {
+    // A key whose failure may pass fails the whole request for the sender, which retries it with backoff.
+    Status read(Call& call, const HttpResponse& response) {
         Result<std::vector<KeyFailure>> parsed = parse_delete_result(response.body);
         if (!parsed) {
             return failure(std::move(parsed.error()));
@@ -135,7 +157,49 @@ private:
             }
             batch_failures_.push_back({std::move(failed.key), std::move(error)});
         }
-        return passing ? failure(std::move(*passing)) : Status{};
+        if (!passing) {
+            return {};
+        }
+        narrow_to_passing(call);
+        return failure(std::move(*passing));
+    }
+
+    // The next attempt names only those: what is deleted another mount may have written anew by then.
+    void narrow_to_passing(Call& call) {
+        const auto was_asked = [asked = keys_of(together_)](const DeleteFailure& failed) {
+            return asked.contains(failed.key);
+        };
+        if (!std::all_of(batch_failures_.begin(), batch_failures_.end(), was_asked)) {
+            // Names as nobody sent them: they do not tell which are deleted.
+            return;
+        }
+        const auto refused = std::stable_partition(batch_failures_.begin(), batch_failures_.end(),
+                                                   [](const DeleteFailure& failed) { return failed.error.retryable; });
+        {
+            const MutexLock lock(mutex_);
+            note_failures({std::make_move_iterator(refused), std::make_move_iterator(batch_failures_.end())},
+                          call.retry->outcome_unknown);
+        }
+        batch_failures_.erase(refused, batch_failures_.end());
+        std::erase_if(together_, [passing = keys_of(batch_failures_)](const RemoveRequest& request) {
+            return !passing.contains(request.key);
+        });
+        call.before_retry = [self = shared_from_this()](const SharedCall& failed) {
+            if (std::optional<S3Request> request = self->batch_request()) {
+                failed->request = std::move(*request);
+            }
+            self->sender_->send(failed);
+        };
+    }
+
+    // `outcome_unknown`: an earlier attempt may have deleted them.
+    void note_failures(std::vector<DeleteFailure> failures, bool outcome_unknown) REQUIRES(mutex_) {
+        for (DeleteFailure& failed : failures) {
+            failed.error.outcome_unknown = failed.error.outcome_unknown || outcome_unknown;
+            if (!is_gone(failed.error)) {
+                failures_.push_back(std::move(failed));
+            }
+        }
     }
 
     void batch_answered(Result<HttpResponse> outcome, const RetryState& retry) {
@@ -151,12 +215,7 @@ private:
                 failed_ = std::move(outcome.error());
                 return;
             }
-            for (DeleteFailure& failed : batch_failures_) {
-                failed.error.outcome_unknown = failed.error.outcome_unknown || retry.outcome_unknown;
-                if (!is_gone(failed.error)) {
-                    failures_.push_back(std::move(failed));
-                }
-            }
+            note_failures(std::move(batch_failures_), retry.outcome_unknown);
         });
     }
 
@@ -200,8 +259,9 @@ private:
 
     const std::shared_ptr<RequestSender> sender_;
     const char* const md5_properties_;
-    // Of one request at a time.
+    // Of one request at a time. Once a key was refused in a way that may pass: those alone.
     std::vector<RemoveRequest> together_;
+    // Of the last answer that named any.
     std::vector<DeleteFailure> batch_failures_;
     bool uses_md5_;
     const StoreDone<std::vector<DeleteFailure>> done_;

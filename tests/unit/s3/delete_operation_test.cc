@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/digest.h"
 #include "support/inline_executor.h"
 #include "support/manual_clock.h"
 #include "support/no_credentials.h"
@@ -25,6 +26,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const std::string kNothingFailed = "<DeleteResult/>";
 // No OpenSSL has a provider of this name: there is no MD5.
@@ -190,6 +192,63 @@ TEST_F(Deletes, AnotherVersionAfterALostAnswerIsSuccess) {
     ASSERT_TRUE(answer.value());
     EXPECT_THAT(*answer.value(), IsEmpty());
     EXPECT_EQ(attempts, 2);
+}
+
+std::string failed_key(const std::string& key, const std::string& code) {
+    return "<Error><Key>" + key + "</Key><Code>" + code + "</Code></Error>";
+}
+HttpResponse delete_result(const std::string& failures) {
+    return {200, {}, "<DeleteResult>" + failures + "</DeleteResult>"};
+}
+
+// Another mount may have written it anew by then.
+TEST_F(Deletes, WhatIsDeletedIsNotNamedAgain) {
+    for (const bool with_md5 : {false, true}) {
+        defaults_.checksums = !with_md5;
+        const std::size_t before = asked().size();
+        transport_.answer_with([attempts = 0](const HttpRequest&) mutable {
+            return delete_result(++attempts == 1 ? failed_key("a", "SlowDown") : "");
+        });
+        const Failures answer = remove_many({{"a", "\"x\""}, {"b", "\"y\""}});
+        ASSERT_TRUE(answer.value());
+        EXPECT_THAT(*answer.value(), IsEmpty());
+        ASSERT_EQ(asked().size(), before + 2);
+        EXPECT_THAT(asked()[before], HasSubstr("<Key>b</Key>"));
+        EXPECT_THAT(asked()[before + 1], HasSubstr("<Key>a</Key>"));
+        EXPECT_THAT(asked()[before + 1], Not(HasSubstr("<Key>b</Key>")));
+        const Payload body = Payload::from_string(asked()[before + 1].substr(std::string("POST ").size()));
+        EXPECT_EQ(last_header("x-amz-checksum-crc32c"), with_md5 ? "" : crc32c_base64(crc32c(body)));
+        EXPECT_EQ(last_header("content-md5"), with_md5 ? base64_encode(md5(body).value()) : "");
+    }
+}
+
+// An attempt that did not name it has not deleted it.
+TEST_F(Deletes, AnotherVersionIsToldAlsoWhereALaterAttemptHadNoAnswer) {
+    transport_.answer_with([attempts = 0](const HttpRequest&) mutable {
+        switch (++attempts) {
+            case 1:
+                return delete_result(failed_key("a", "SlowDown") + failed_key("c", "PreconditionFailed"));
+            case 2:
+                return refusal(500, "InternalError");
+            default:
+                return delete_result(failed_key("a", "PreconditionFailed"));
+        }
+    });
+    const Failures answer = remove_many({{"a", "\"x\""}, {"b", "\"y\""}, {"c", "\"z\""}});
+    ASSERT_TRUE(answer.value());
+    ASSERT_EQ(answer.value()->size(), 1U);
+    EXPECT_EQ(answer.value()->front().key, "c");
+    EXPECT_EQ(answer.value()->front().error.errno_value, ESTALE);
+    EXPECT_FALSE(answer.value()->front().error.outcome_unknown);
+}
+
+TEST_F(Deletes, WhereAnAnswerNamesOtherKeysAllAreNamedAgain) {
+    transport_.answer_with([attempts = 0](const HttpRequest&) mutable {
+        return delete_result(++attempts == 1 ? failed_key("A", "SlowDown") : "");
+    });
+    ASSERT_TRUE(remove_many({"a", "b"}).value());
+    ASSERT_EQ(asked().size(), 2U);
+    EXPECT_EQ(asked().front(), asked().back());
 }
 
 // Answers HEAD with this ETag, and a pinned DELETE with 501.
