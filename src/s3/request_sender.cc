@@ -167,8 +167,12 @@ void RequestSender::pump() {
                 return;
             }
             ++statistics_.requests;
+            // stop() waits for this thread, too: that of the timer or of the executor may still be in the transport,
+            // which is destroyed next, when the call has ended.
+            ++outstanding_;
         }
         begin(call);
+        leave();
     }
 }
 
