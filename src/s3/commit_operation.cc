@@ -241,6 +241,11 @@ Error CommitOperation::taken() const {
     return error;
 }
 
+// Of another's object. Amazon S3 may end an upload whose Complete conflicted with another write of the key (409).
+bool CommitOperation::is_in_the_way(const Error& error) const {
+    return without_guard_ || (has_guard_ && error.s3_code == "NoSuchUpload");
+}
+
 bool CommitOperation::is_final(const Error& error) const {
     return !error.retryable || call_->retry->given_up;
 }
@@ -254,7 +259,7 @@ void CommitOperation::look(Error error) {
                         self->go_on(self->is_final(error) ? self->damage() : std::move(error));
                     } else if (object && self->is_ours(*object)) {
                         self->finish(PutResponse{object->etag, object->last_modified});
-                    } else if (object && self->without_guard_) {
+                    } else if (object && self->is_in_the_way(error)) {
                         self->finish(failure(self->taken()));
                     } else {
                         if (!object && error.retryable && !was_given_up && self->call_->retry->given_up) {

@@ -58,6 +58,7 @@ private:
     [[nodiscard]] bool is_damaged(const ObjectInfo& object) const;
     [[nodiscard]] Error damage() const;
     [[nodiscard]] Error taken() const;
+    [[nodiscard]] bool is_in_the_way(const Error& error) const;
     [[nodiscard]] bool is_final(const Error& error) const;
     void look(Error error);
     void go_on(Error error);

@@ -84,8 +84,9 @@ protected:
         store_->copy(std::move(request), [&answer](Result<PutResponse> copied) { answer = std::move(copied); });
         return awaited(answer);
     }
-    Result<PutResponse> complete(const std::function<bool()>& may_send) {
+    Result<PutResponse> complete(const std::function<bool()>& may_send, bool if_none_match = false) {
         CompleteRequest request{{"b", "upload"}, {}, "this write", 5};
+        request.if_none_match = if_none_match;
         request.may_send = may_send;
         std::optional<Result<PutResponse>> answer;
         store_->complete_upload(std::move(request), [&answer](Result<PutResponse> done) { answer = std::move(done); });
@@ -202,6 +203,20 @@ TEST_F(Store, AConditionThatFailsInsideASuccessMayHaveFailedForTheCommitItself) 
     ASSERT_TRUE(completed);
     EXPECT_EQ(completed->etag, "\"whole\"");
     EXPECT_EQ(puts(), 1);
+}
+
+TEST_F(Store, AnotherMountsObjectIsInTheWayOfAnUploadThatTheStoreHasEnded) {
+    HttpResponse another = written_as("\"another\"");
+    another.headers.pop_back();
+    for (const bool if_none_match : {true, false}) {
+        answer_with(refusal(409, "ConditionalRequestConflict"), refusal(404, "NoSuchUpload"), another);
+        const Result<PutResponse> completed = complete(nullptr, if_none_match);
+        ASSERT_FALSE(completed);
+        EXPECT_EQ(completed.error().errno_value, if_none_match ? EEXIST : EIO);
+        EXPECT_FALSE(completed.error().outcome_unknown);
+    }
+    answer_with(refusal(409, "ConditionalRequestConflict"), refusal(404, "NoSuchUpload"), refusal(404, ""));
+    EXPECT_EQ(complete(nullptr, true).error().errno_value, EIO);
 }
 
 // The commit itself is not tried again before its key was looked at.
