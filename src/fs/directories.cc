@@ -257,8 +257,9 @@ void Directories::unlink_alone(const NodePtr& parent, std::string name, Orphan o
             end_unlink(*unlink, removed);
             return;
         }
+        // Then it removes what that has left, or a rename has given the name.
         state_.key_order.when_first(unlink->place, [this, unlink] {
-            state_.env.blocking.post([this, unlink] { end_unlink(*unlink, unlink_again(*unlink)); });
+            state_.env.blocking.post([this, unlink] { end_unlink(*unlink, unlink_now(*unlink)); });
         });
     });
 }
@@ -308,14 +309,10 @@ Status Directories::unlink_now(const Unlink& unlink) {
     if (const Status removed = remove_current(state_.env.store, key, known); !removed) {
         return removed;
     }
-    lose_name(unlink);
-    return {};
-}
-
-void Directories::lose_name(const Unlink& unlink) {
     for (const std::shared_ptr<FileWriter>& writer : note_unlinked(unlink.parent, unlink.name)) {
         unlink.orphan(writer);
     }
+    return {};
 }
 
 std::vector<std::shared_ptr<FileWriter>> Directories::note_unlinked(const NodePtr& parent, const std::string& name) {
@@ -323,20 +320,6 @@ std::vector<std::shared_ptr<FileWriter>> Directories::note_unlinked(const NodePt
     const NodeTable::Lock lock = state_.nodes.lock();
     state_.note_names_changed(lock, *parent);
     return state_.nodes.remove(lock, parent, name);
-}
-
-Status Directories::unlink_again(const Unlink& unlink) {
-    std::string key;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        key = state_.key(lock, *unlink.parent) + unlink.name;
-    }
-    if (const Status removed = remove_current(state_.env.store, key, ""); !removed) {
-        return removed;
-    }
-    // A lookup may have found what had come back.
-    lose_name(unlink);
-    return {};
 }
 
 void Directories::end_removal(const Unlink& unlink, const Status& status) {

@@ -71,10 +71,7 @@ private:
     [[nodiscard]] bool is_gone(const Unlink& unlink);
     // The name leads nowhere any more; returns the file's writers.
     std::vector<std::shared_ptr<FileWriter>> note_unlinked(const NodePtr& parent, const std::string& name);
-    void lose_name(const Unlink& unlink);
     Status unlink_now(const Unlink& unlink);
-    // A commit or a rename that was on its way has brought the name back.
-    Status unlink_again(const Unlink& unlink);
     void end_removal(const Unlink& unlink, const Status& status);
     void end_unlink(const Unlink& unlink, const Status& status);
     Status put_marker(const std::string& key, std::optional<WallTime> made = std::nullopt);

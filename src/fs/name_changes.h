@@ -51,7 +51,7 @@ public:
             run();
         }
     }
-    // Besides the change of whoever asks.
+    // Besides the caller's own.
     [[nodiscard]] bool others(const NameInDirectory& name) const {
         const MutexLock lock(mutex_);
         const auto change = changes_.find(key(name));
