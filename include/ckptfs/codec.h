@@ -52,6 +52,8 @@ struct FrameRecord {
     std::uint32_t checksum = 0;
     // False where it is certain that decoding takes no other bytes of the file.
     bool may_refer = true;
+
+    friend bool operator==(const FrameRecord&, const FrameRecord&) = default;
 };
 
 // Bytes of a file.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "read/table_check.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -24,14 +23,6 @@ bool say_the_same(const FrameLayout& one, const FrameLayout& other, std::uint64_
     return first[a.index].checksum == second[a.index].checksum && first[a.index].may_refer == second[a.index].may_refer;
 }
 
-bool are_equal(const FrameLayout& one, const FrameLayout& other) {
-    return std::equal(one.records().begin(), one.records().end(), other.records().begin(), other.records().end(),
-                      [](const FrameRecord& a, const FrameRecord& b) {
-                          return a.stored_size == b.stored_size && a.checksum == b.checksum &&
-                                 a.may_refer == b.may_refer;
-                      });
-}
-
 std::shared_ptr<const FrameLayout> unless_the_same(const CachedVersion& version,
                                                    const std::shared_ptr<const FrameLayout>& table,
                                                    std::uint64_t offset) {
@@ -44,7 +35,7 @@ void here(CachedVersion& version, Result<std::shared_ptr<const FrameLayout>> lay
     std::shared_ptr<const FrameLayout> table;
     // Else the next reader that asks reads it anew.
     const bool can_be_read = layout && !(*layout)->identity() && (*layout)->size() == version.size;
-    if (can_be_read && !are_equal(*version.layout, **layout)) {
+    if (can_be_read && version.layout->records() != (*layout)->records()) {
         table = std::move(*layout);
     }
     {

@@ -22,13 +22,13 @@ Failure damaged(Error error) {
     return failure(std::move(error));
 }
 
-Result<FetchedRange> fetch(ObjectStore& store, const std::string& key, const std::string& etag, ByteRange range) {
+Result<FetchedRange> fetch_part(ObjectStore& store, const std::string& key, const std::string& etag, ByteRange range) {
     return wait_for<FetchedRange>([&](auto done) { fetch_range(store, key, etag, range, std::move(done)); });
 }
 
 // Stores differ on the last bytes of an empty object, and not all know such a range.
 Result<FetchedRange> fetch_tail(ObjectStore& store, const std::string& key) {
-    Result<FetchedRange> tail = fetch(store, key, "", ByteRange{0, kFirstTail, true});
+    Result<FetchedRange> tail = fetch_part(store, key, "", ByteRange{0, kFirstTail, true});
     if (tail || (tail.error().http_status != 416 && tail.error().s3_code != "InvalidRange")) {
         return tail;
     }
@@ -40,16 +40,18 @@ Result<FetchedRange> fetch_tail(ObjectStore& store, const std::string& key) {
     if (head->size == 0) {
         return FetchedRange{std::move(*head), {}};
     }
-    return fetch(store, key, head->etag, last_bytes(head->size, kFirstTail));
+    return fetch_part(store, key, head->etag, last_bytes(head->size, kFirstTail));
 }
 
-}  // namespace
-
-Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std::string& key) {
-    Result<FetchedRange> tail = fetch_tail(store, key).and_then([&](FetchedRange end) {
+Result<FetchedRange> whole_tail(ObjectStore& store, const Codec& codec, Result<FetchedRange> tail) {
+    return std::move(tail).and_then([&](FetchedRange end) {
         return wait_for<FetchedRange>(
             [&](auto done) { fetch_whole_tail(store, codec, std::move(end), std::move(done)); });
     });
+}
+
+Result<OpenObject> open_once(ObjectStore& store, const Codec& codec, const std::string& key) {
+    Result<FetchedRange> tail = whole_tail(store, codec, fetch_tail(store, key));
     if (!tail) {
         return failure(std::move(tail.error()));
     }
@@ -59,7 +61,35 @@ Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std
         return known ? damaged(std::move(layout.error())) : failure(std::move(layout.error()));
     }
     const bool lost = codec.may_have_lost_description(tail->object, tail->bytes);
-    return OpenObject{std::move(tail->object), std::move(*layout), lost};
+    const auto second_table = std::make_shared<SecondTable>(codec, tail->object, *layout);
+    return OpenObject{std::move(tail->object), std::move(*layout), lost, second_table};
+}
+
+}  // namespace
+
+Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std::string& key) {
+    Result<OpenObject> opened = open_once(store, codec, key);
+    // Perhaps only in transit.
+    return opened || !opened.error().damaged ? std::move(opened) : open_once(store, codec, key);
+}
+
+Result<std::shared_ptr<const FrameLayout>> SecondTable::read(ObjectStore& store) {
+    const MutexLock lock(mutex_);
+    if (!second_) {
+        second_ = fetch(store);
+    }
+    return *second_;
+}
+
+Result<std::shared_ptr<const FrameLayout>> SecondTable::fetch(ObjectStore& store) const {
+    const ByteRange range = last_bytes(object_.size, kFirstTail);
+    const auto end = whole_tail(store, codec_, fetch_part(store, object_.key, object_.etag, range));
+    if (!end) {
+        return failure(end.error());
+    }
+    auto layout = codec_.layout_in(end->room, end->object, end->bytes);
+    const bool says_more = layout && !(*layout)->identity() && (*layout)->records() != first_->records();
+    return says_more ? *layout : nullptr;
 }
 
 std::optional<FrameRun> RunQueue::next() {
@@ -146,7 +176,29 @@ Result<ByteSpan> RunReader::decode(const OpenObject& from, const FrameRun& run, 
         return failure(std::move(again.error()));
     }
     if (Status second = decode_stored(from, wanted, stored(frame), target); !second) {
-        return failure(std::move(second.error()));
+        return second.error().errno_value == kDamaged ? decode_by_second_table(from, wanted, std::move(second.error()))
+                                                      : failure(std::move(second.error()));
+    }
+    return target;
+}
+
+Result<ByteSpan> RunReader::decode_by_second_table(const OpenObject& from, const Frame& frame, Error why) {
+    const auto table = from.second_table->read(store_);
+    if (!table) {
+        return failure(table.error());
+    }
+    if (*table == nullptr || frame.offset >= (*table)->size()) {
+        return failure(std::move(why));
+    }
+    const OpenObject again{from.object, *table, false, from.second_table};
+    const Frame second = (*table)->frame_at(frame.offset);
+    std::vector<std::byte> stored(second.stored_size);
+    if (Status fetched = fetch_range(again, second.stored_offset, stored); !fetched) {
+        return failure(std::move(fetched.error()));
+    }
+    const MutableByteSpan target(decoded_.get(), second.size);
+    if (Status decoded = decode_stored(again, second, stored, target); !decoded) {
+        return failure(std::move(decoded.error()));
     }
     return target;
 }

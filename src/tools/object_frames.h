@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -28,12 +29,35 @@ inline constexpr int kDamaged = EBADMSG;
 // Requests under way at once, each with a thread that decodes what it brought: at 60 MB/s a connection, 1 GB/s.
 inline constexpr int kToolThreads = 16;
 
+// The seek table of an object, read once more: no checksum covers it, and a bit of it flipped in transit makes good
+// frames look damaged. It is read when it is first asked for.
+class SecondTable {
+public:
+    SecondTable(const Codec& codec, ObjectInfo object, std::shared_ptr<const FrameLayout> first)
+        : codec_(codec), object_(std::move(object)), first_(std::move(first)) {}
+
+    // Null where both readings say the same, or this one is no table. The store's error where it cannot be read.
+    Result<std::shared_ptr<const FrameLayout>> read(ObjectStore& store);
+
+private:
+    [[nodiscard]] Result<std::shared_ptr<const FrameLayout>> fetch(ObjectStore& store) const;
+
+    const Codec& codec_;
+    const ObjectInfo object_;
+    const std::shared_ptr<const FrameLayout> first_;
+    // Held while the store is asked: all who want the table wait for it.
+    Mutex mutex_;
+    std::optional<Result<std::shared_ptr<const FrameLayout>>> second_ GUARDED_BY(mutex_);
+};
+
 struct OpenObject {
     ObjectInfo object;
     std::shared_ptr<const FrameLayout> layout;
     bool may_have_lost_description = false;
+    std::shared_ptr<SecondTable> second_table{};
 };
 
+// An end that looks damaged is fetched once more. The codec outlives what is opened.
 Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std::string& key);
 
 // Frames that lie next to each other in the object.
@@ -69,10 +93,13 @@ public:
     Status fetch(const OpenObject& from, const FrameRun& run);
     // Of the run that was fetched last.
     [[nodiscard]] ByteSpan stored(std::size_t frame) const;
-    // The bytes of the file, checked. A frame that turns out to be damaged is fetched once more.
+    // The bytes of the file, checked. A frame that turns out to be damaged is fetched once more, then as a second
+    // reading of the table has it.
     Result<ByteSpan> decode(const OpenObject& from, const FrameRun& run, std::size_t frame);
 
 private:
+    // `why`: what is wrong with the frame by the first reading of the table.
+    Result<ByteSpan> decode_by_second_table(const OpenObject& from, const Frame& frame, Error why);
     [[nodiscard]] Status decode_stored(const OpenObject& from, const Frame& frame, ByteSpan stored,
                                        MutableByteSpan target);
     // The bytes of earlier frames, fetched one after the other.

@@ -75,12 +75,7 @@ void read_table(ObjectStore& store, const Codec& codec, const std::string& key, 
 namespace {
 
 bool are_equal(const CommittedFrames& one, const CommittedFrames& other) {
-    return one.plain() == other.plain() &&
-           std::equal(one.records.begin(), one.records.end(), other.records.begin(), other.records.end(),
-                      [](const FrameRecord& a, const FrameRecord& b) {
-                          return a.stored_size == b.stored_size && a.checksum == b.checksum &&
-                                 a.may_refer == b.may_refer;
-                      });
+    return one.plain() == other.plain() && one.records == other.records;
 }
 
 // The records of frames that are copied go into the next table as they are, and no checksum covers a table: it is read
