@@ -25,6 +25,7 @@ public:
     // No keys.
     KeyList() = default;
 
+    [[nodiscard]] const std::string& prefix() const { return prefix_; }
     [[nodiscard]] bool ended() const { return ended_; }
     Result<std::vector<std::string>> next_page() {
         ListRequest request;
@@ -90,10 +91,14 @@ public:
         }
     }
 
-    [[nodiscard]] Result<VerifyTotals> result() const {
+    // Once all threads have ended. Damage counts for more than keys that could not be listed.
+    [[nodiscard]] Result<VerifyTotals> result() {
         const MutexLock lock(mutex_);
-        if (list_error_) {
+        if (list_error_ && totals_.damaged == 0) {
             return failure(*list_error_);
+        }
+        if (list_error_) {
+            report({list_.prefix(), false, std::nullopt, 0, list_error_->message});
         }
         return totals_;
     }

@@ -15,7 +15,7 @@
 
 namespace ckptfs {
 
-// What is wrong with one object.
+// What is wrong with one object; or with a list of them, after damage was found.
 struct ObjectProblem {
     std::string key;
     // False where the store did not give it, or its format is not known to this version.
@@ -37,7 +37,7 @@ struct VerifyTotals {
 
 // Both are called by one thread at a time, and must be short.
 struct VerifyEvents {
-    // Once for every object that is not sound.
+    // Once for every object that is not sound, and for keys that could not be listed.
     std::function<void(const ObjectProblem&)> problem;
     // Now and then.
     std::function<void(const VerifyTotals&)> progress;

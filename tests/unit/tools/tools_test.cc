@@ -222,6 +222,26 @@ TEST_F(Tools, VerifyTellsDamageFromAStoreThatFails) {
     EXPECT_EQ(listed.error().errno_value, EACCES);
 }
 
+TEST_F(Tools, VerifyTellsOfDamageAlsoWhereTheListEndsEarly) {
+    put("run/0", mixed(2 * kFrameSize), *codec_);
+    flip("run/0", 300);
+    for (int i = 1; i <= 1000; ++i) {
+        store_.put_object("run/" + std::to_string(i), "x");
+    }
+    Fault fault;
+    fault.operation = Operation::kList;
+    fault.error = testing::store_error(EACCES, "AccessDenied", 403);
+    fault.skip = 1;
+    store_.inject(fault);
+    const VerifyTotals totals = verify("run/");
+    EXPECT_EQ(totals.objects, 1000U);
+    EXPECT_EQ(totals.damaged, 1U);
+    EXPECT_EQ(totals.not_checked, 1U);
+    EXPECT_EQ(exit_code(totals), 1);
+    EXPECT_TRUE(problems_["run/0"].damaged);
+    EXPECT_EQ(problems_["run/"].why, "the store answered AccessDenied");
+}
+
 TEST_F(Tools, ReportsHoldNoControlCharacters) {
     ObjectReport report;
     report.object.key = "red\x1b[31m\xff";
