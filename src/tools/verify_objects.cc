@@ -65,7 +65,17 @@ struct ObjectUnderCheck {
     std::uint64_t runs_left = 0;
     ObjectProblem problem;
     bool given_up = false;
+    bool removed = false;
 };
+
+// A read of a version says ESTALE whether it was removed or replaced.
+bool was_removed(ObjectStore& store, const std::string& key, const Error& error) {
+    if (error.errno_value != ESTALE) {
+        return error.errno_value == ENOENT;
+    }
+    const auto head = wait_for<ObjectInfo>([&](auto done) { store.head(key, std::move(done)); });
+    return !head && head.error().errno_value == ENOENT;
+}
 
 std::uint64_t runs_of(std::uint64_t size) {
     constexpr std::uint64_t kRun = kFramesPerRun * kFrameSize;
@@ -160,6 +170,7 @@ private:
 
     void open(const std::string& key) {
         auto opened = open_object(store_, codec_, key);
+        const bool removed = !opened && was_removed(store_, key, opened.error());
         const MutexLock lock(mutex_);
         --opening_;
         changed_.notify_all();
@@ -174,7 +185,7 @@ private:
             } else {
                 open_.push_back(object);
             }
-        } else if (opened.error().errno_value != ENOENT) {
+        } else if (!removed) {
             ++totals_.objects;
             report({key, opened.error().errno_value == kDamaged, std::nullopt, 0, std::move(opened.error().message)});
         }
@@ -214,10 +225,12 @@ private:
     }
 
     void found(ObjectUnderCheck& object, const Frame* frame, Error error) {
+        const bool removed = was_removed(store_, object.from.object.key, error);
         const MutexLock lock(mutex_);
         ObjectProblem& problem = object.problem;
         if (error.errno_value != kDamaged) {
             object.given_up = true;
+            object.removed = object.removed || removed;
             if (!problem.damaged) {
                 problem.why = std::move(error.message);
             }
@@ -232,6 +245,9 @@ private:
     }
 
     void finish(ObjectUnderCheck& object) REQUIRES(mutex_) {
+        if (object.removed && !object.problem.damaged) {
+            return;
+        }
         ++totals_.objects;
         if (!object.problem.why.empty()) {
             object.problem.key = object.from.object.key;

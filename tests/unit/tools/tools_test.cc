@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -240,6 +241,34 @@ TEST_F(Tools, VerifyTellsOfDamageAlsoWhereTheListEndsEarly) {
     EXPECT_EQ(exit_code(totals), 1);
     EXPECT_TRUE(problems_["run/0"].damaged);
     EXPECT_EQ(problems_["run/"].why, "the store answered AccessDenied");
+}
+
+TEST_F(Tools, VerifyPassesOverWhatIsRemovedMeanwhile) {
+    seen_ = &hooked_;
+    // The S3 client says ESTALE of the version that was opened, whether it was removed or replaced.
+    struct Case {
+        int answered;
+        bool replaced;
+    };
+    for (const auto& [answered, replaced] : {Case{ENOENT, false}, Case{ESTALE, false}, Case{ESTALE, true}}) {
+        put("run/file", mixed(2 * kFrameSize), *codec_);
+        store_.put_object("run/sound", "x");
+        hooked_.look_at_gets([&, answered = answered, replaced = replaced](const GetRequest& request) {
+            if (request.key != "run/file" || request.range->suffix) {
+                return;
+            }
+            if (replaced) {
+                store_.put_object("run/file", "y");
+            } else {
+                store_.remove({"run/file", ""}, [](const Status&) {});
+            }
+            store_.inject({Operation::kGet, "run/file", testing::store_error(answered, "", 404), 0, 1, false});
+        });
+        const VerifyTotals totals = verify("run/");
+        EXPECT_EQ(totals.objects, replaced ? 2U : 1U) << answered;
+        EXPECT_EQ(totals.not_checked, replaced ? 1U : 0U) << answered;
+        EXPECT_EQ(exit_code(totals), replaced ? 2 : 0) << answered;
+    }
 }
 
 TEST_F(Tools, ReportsHoldNoControlCharacters) {
