@@ -170,7 +170,7 @@ private:
             return asked.contains(failed.key);
         };
         if (!std::all_of(batch_failures_.begin(), batch_failures_.end(), was_asked)) {
-            // Names as nobody sent them: they do not tell which are deleted.
+            // Keys in another spelling do not tell which are deleted.
             return;
         }
         const auto refused = std::stable_partition(batch_failures_.begin(), batch_failures_.end(),

@@ -9,7 +9,7 @@ namespace ckptfs {
 namespace {
 
 // A MiB of zeros is a frame of 17 bytes: half a million of them would be one part, which take 100 MB of memory that
-// nobody counts, and are all looked at by each change. So many take 3 MB: 16 GiB of zeros, padded to 5 MiB.
+// no budget counts, and are all looked at by each change. So many take 3 MB: 16 GiB of zeros, padded to 5 MiB.
 constexpr std::size_t kMostFrames = 16'384;
 
 // Ranges stay apart: what touches becomes one.
