@@ -22,11 +22,15 @@ enum class ExitState : std::uint8_t {
 
 class ProcessInspector {
 public:
+    static constexpr int kAnyAccess = -1;
+
     virtual ~ProcessInspector() = default;
     // The pid in a FUSE request is a thread id; empty when the thread is gone or in another namespace.
     [[nodiscard]] virtual std::optional<pid_t> thread_group(pid_t thread) const = 0;
-    // Open descriptors of that process on this inode of our mount that can write. Empty when /proc cannot tell.
-    [[nodiscard]] virtual std::optional<int> writable_descriptors(pid_t process, std::uint64_t inode) const = 0;
+    // Open descriptors of that process on this inode of our mount that can write; only those opened with `access`
+    // (O_WRONLY or O_RDWR, which no fcntl(2) changes), unless that is kAnyAccess. Empty when /proc cannot tell.
+    [[nodiscard]] virtual std::optional<int> writable_descriptors(pid_t process, std::uint64_t inode,
+                                                                  int access) const = 0;
     // Any process but `except` has a writable descriptor of the inode. Looks at every process: for rare questions only.
     [[nodiscard]] virtual bool written_by_others(std::uint64_t inode, pid_t except) const = 0;
     // A process that descends from this one holds a writable descriptor of the inode that an exec would leave open: it

@@ -124,7 +124,8 @@ std::optional<DescriptorInfo> parse_descriptor_info(std::string_view text) {
     if (!inode || !mount_id || !flags) {
         return std::nullopt;
     }
-    return DescriptorInfo{*inode, *mount_id, (*flags & O_ACCMODE) != O_RDONLY, (*flags & O_CLOEXEC) != 0};
+    const auto access = static_cast<int>(*flags & O_ACCMODE);
+    return DescriptorInfo{*inode, *mount_id, access, access != O_RDONLY, (*flags & O_CLOEXEC) != 0};
 }
 
 std::vector<pid_t> parse_children(std::string_view text) {

@@ -38,6 +38,8 @@ struct TaskStatus {
 struct DescriptorInfo {
     std::uint64_t inode = 0;
     int mount_id = 0;
+    // O_RDONLY, O_WRONLY or O_RDWR, or the one that grants neither.
+    int access = 0;
     bool writable = false;
     bool closed_by_exec = false;
 };

@@ -66,6 +66,8 @@ bool is_on_mount(pid_t process, const DescriptorInfo& descriptor, const std::opt
 struct DescriptorCount {
     int all = 0;
     int writable = 0;
+    // Of those, the ones that may read as well.
+    int reading = 0;
     // Of those, the ones that an exec leaves open.
     int lasting = 0;
 };
@@ -91,6 +93,7 @@ std::optional<DescriptorCount> count_descriptors(const std::string& task_path, p
         }
         if (descriptor->writable && descriptor->inode == inode && is_on_mount(process, *descriptor, mount)) {
             ++count.writable;
+            count.reading += descriptor->access == O_RDWR ? 1 : 0;
             count.lasting += descriptor->closed_by_exec ? 0 : 1;
         }
     }
@@ -145,15 +148,20 @@ std::optional<pid_t> ProcInspector::thread_group(pid_t thread) const {
     return status ? std::optional(status->thread_group) : std::nullopt;
 }
 
-std::optional<int> ProcInspector::writable_descriptors(pid_t process, std::uint64_t inode) const {
+std::optional<int> ProcInspector::writable_descriptors(pid_t process, std::uint64_t inode, int access) const {
     const auto count = process > 0 ? count_of_process(process, inode, mount()) : std::nullopt;
-    return count ? std::optional(count->writable) : std::nullopt;
+    if (!count) {
+        return std::nullopt;
+    }
+    return access == kAnyAccess ? count->writable
+           : access == O_RDWR   ? count->reading
+                                : count->writable - count->reading;
 }
 
 bool ProcInspector::written_by_others(std::uint64_t inode, pid_t except) const {
     const Directory processes = open_directory("/proc");
     while (const auto process = processes ? next_number(processes) : std::nullopt) {
-        if (*process != except && writable_descriptors(*process, inode).value_or(0) > 0) {
+        if (*process != except && writable_descriptors(*process, inode, kAnyAccess).value_or(0) > 0) {
             return true;
         }
     }

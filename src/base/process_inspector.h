@@ -31,7 +31,8 @@ public:
     Status set_mount_point(const std::string& directory);
 
     [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override;
-    [[nodiscard]] std::optional<int> writable_descriptors(pid_t process, std::uint64_t inode) const override;
+    [[nodiscard]] std::optional<int> writable_descriptors(pid_t process, std::uint64_t inode,
+                                                          int access) const override;
     // Processes that we may not look into count as not writing.
     [[nodiscard]] bool written_by_others(std::uint64_t inode, pid_t except) const override;
     // Looks at 4,096 descendants at most.

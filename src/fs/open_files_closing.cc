@@ -163,17 +163,19 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
         facts.has_log_name = matches_any(handle.node->name, state_.env.write.config.keep_on_kill);
     }
     const pid_t process = facts.closing_process.value_or(kUnseenProcess);
+    // A descriptor of the file that was opened otherwise, and inherited from another process, is no duplicate of this.
+    const int access = handle.flags & O_ACCMODE;
     facts.version = handle.version->fate.state(process, handle.opener);
     facts.interrupted = closing.interrupted != nullptr && closing.interrupted();
     if (facts.closing_process && facts.version.unsaved && facts.exit_state == ExitState::kRunning) {
-        facts.descriptors_left = processes.writable_descriptors(process, inode);
+        facts.descriptors_left = processes.writable_descriptors(process, inode, access);
         if (facts.descriptors_left.value_or(0) > 0) {
             // Those of other handles are not duplicates of this one.
             facts.descriptors_left = std::max(0, *facts.descriptors_left - count_other_handles(handle, process));
         }
     }
     if (facts.version.unsaved && facts.opener != kUnseenProcess && facts.opener != process) {
-        facts.opener_descriptors = processes.writable_descriptors(facts.opener, inode);
+        facts.opener_descriptors = processes.writable_descriptors(facts.opener, inode, access);
         if (facts.opener_descriptors.value_or(0) > 0) {
             facts.opener_descriptors =
                 std::max(0, *facts.opener_descriptors - count_other_handles(handle, facts.opener));
@@ -195,7 +197,7 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
         }
         const auto is_at_work = [&](pid_t writer) {
             return std::any_of(inodes.begin(), inodes.end(), [&](std::uint64_t each) {
-                return processes.writable_descriptors(writer, each).value_or(0) > 0;
+                return processes.writable_descriptors(writer, each, ProcessInspector::kAnyAccess).value_or(0) > 0;
             });
         };
         facts.others_at_work =

@@ -373,7 +373,7 @@ int OpenFiles::count_other_handles(const Handle& handle, pid_t process) const {
     const std::vector<HandlePtr> all = handles_.all();
     return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const HandlePtr& other) {
         return other.get() != &handle && other->writer != nullptr && other->opener == process &&
-               other->inode == handle.inode;
+               other->inode == handle.inode && (other->flags & O_ACCMODE) == (handle.flags & O_ACCMODE);
     }));
 }
 

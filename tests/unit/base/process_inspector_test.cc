@@ -106,16 +106,18 @@ TEST(ProcInspector, CountsWritableDescriptorsOfOneInode) {
     const ProcInspector inspector;
     TemporaryFile file;
     const TemporaryFile other;
-    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 1);
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode(), ProcInspector::kAnyAccess), 1);
     const FileDescriptor second = file.open(O_WRONLY);
     const FileDescriptor duplicate(dup(second.get()));
     const FileDescriptor reader = file.open(O_RDONLY);
-    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 3);
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode(), ProcInspector::kAnyAccess), 3);
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode(), O_WRONLY), 2);
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode(), O_RDWR), 1);
     file.close();
-    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 2);
-    EXPECT_EQ(inspector.writable_descriptors(getpid(), other.inode()), 1);
-    EXPECT_EQ(inspector.writable_descriptors(kNobodysPid, file.inode()), std::nullopt);
-    EXPECT_EQ(inspector.writable_descriptors(0, file.inode()), std::nullopt);
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode(), ProcInspector::kAnyAccess), 2);
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), other.inode(), ProcInspector::kAnyAccess), 1);
+    EXPECT_EQ(inspector.writable_descriptors(kNobodysPid, file.inode(), ProcInspector::kAnyAccess), std::nullopt);
+    EXPECT_EQ(inspector.writable_descriptors(0, file.inode(), ProcInspector::kAnyAccess), std::nullopt);
 }
 
 TEST(ProcInspector, AChildIsHandedWhatAnExecWouldLeaveOpen) {
@@ -124,7 +126,7 @@ TEST(ProcInspector, AChildIsHandedWhatAnExecWouldLeaveOpen) {
     const FileDescriptor writing = file.open(O_WRONLY);
     file.close();
     const Child inheritor([] {});
-    EXPECT_EQ(inspector.writable_descriptors(inheritor.pid(), file.inode()), 1);
+    EXPECT_EQ(inspector.writable_descriptors(inheritor.pid(), file.inode(), ProcInspector::kAnyAccess), 1);
     EXPECT_FALSE(inspector.handed_down(file.inode(), getpid())) << "closed by an exec";
     const auto hand_over = [&file] { fcntl(file.open(O_WRONLY).release(), F_SETFD, 0); };
     const auto hand_to_reader = [&file] { fcntl(file.open(O_RDONLY).release(), F_SETFD, 0); };
@@ -152,7 +154,7 @@ TEST(ProcInspector, CountsOnlyOnItsOwnMount) {
     const TemporaryFile file;
     // /proc is mounted, and holds no file of /tmp.
     ASSERT_TRUE(inspector.set_mount_point("/proc"));
-    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode()), 0);
+    EXPECT_EQ(inspector.writable_descriptors(getpid(), file.inode(), ProcInspector::kAnyAccess), 0);
     EXPECT_FALSE(inspector.set_mount_point("/no/such/mount"));
     EXPECT_EQ(inspector.set_mount_point("/no/such/mount").error().errno_value, ENOENT);
 }
@@ -168,7 +170,7 @@ TEST(ProcInspector, FindsOtherWriters) {
         EXPECT_TRUE(inspector.written_by_others(file.inode(), child.pid()));
         file.close();
         // The child has both the inherited descriptor and its own.
-        EXPECT_EQ(inspector.writable_descriptors(child.pid(), file.inode()), 2);
+        EXPECT_EQ(inspector.writable_descriptors(child.pid(), file.inode(), ProcInspector::kAnyAccess), 2);
         EXPECT_FALSE(inspector.written_by_others(file.inode(), child.pid()));
     }
     EXPECT_FALSE(inspector.written_by_others(file.inode(), kNobodysPid));
@@ -185,7 +187,7 @@ TEST(ProcInspector, CountsThroughAThreadWhenTheMainThreadIsGone) {
         ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "its main thread goes on";
         std::this_thread::yield();
     }
-    EXPECT_EQ(inspector.writable_descriptors(child.pid(), file.inode()), 1);
+    EXPECT_EQ(inspector.writable_descriptors(child.pid(), file.inode(), ProcInspector::kAnyAccess), 1);
     EXPECT_TRUE(inspector.written_by_others(file.inode(), getpid()));
 }
 

@@ -102,9 +102,12 @@ public:
     [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override {
         return thread == 0 ? std::nullopt : std::optional(thread);
     }
-    [[nodiscard]] std::optional<int> writable_descriptors(pid_t process, std::uint64_t) const override {
+    [[nodiscard]] std::optional<int> writable_descriptors(pid_t process, std::uint64_t, int access) const override {
         if (while_counting) {
             while_counting();
+        }
+        if (access != kAnyAccess && opened_with != kAnyAccess && access != opened_with) {
+            return 0;
         }
         const auto found = descriptors.find(process);
         return found == descriptors.end() ? 0 : found->second;
@@ -125,6 +128,8 @@ public:
     [[nodiscard]] bool is_dying(pid_t) const override { return false; }
 
     std::map<pid_t, int> descriptors;
+    // All of them.
+    int opened_with = kAnyAccess;
     pid_t killed = 0;
     bool others_write = false;
     bool handed_to_a_child = false;

@@ -59,4 +59,25 @@ TEST_F(FileSystemTest, ARenameThatIsNotSupportedSavesNothing) {
 }
 
 }  // namespace
+// A child writes to a descriptor that its parent opened and closed, and the parent has inherited another one.
+TEST_F(FileSystemTest, ADescriptorThatWasOpenedOtherwiseIsNoDuplicateOfTheOneThatIsClosed) {
+    constexpr pid_t kParent = kProcess + 5;
+    for (const int access : {O_RDWR, O_WRONLY}) {
+        SCOPED_TRACE(access);
+        store.put_object("p/f", "old");
+        const NodeId node = lookup("f")->node;
+        const Result<OpenedFile> file = answer<OpenedFile>([&](auto reply) {
+            fs->open(node, O_RDWR, Caller{kParent, 0, 0}, reply);
+        });
+        ASSERT_TRUE(write(file->handle, 3, "new"));
+        processes.descriptors[kParent] = 1;
+        processes.opened_with = access;
+        ASSERT_TRUE(flush(file->handle));
+        EXPECT_EQ(store.content("p/f"), access == O_RDWR ? "old" : "oldnew");
+        processes.descriptors.clear();
+        ASSERT_TRUE(release(file->handle));
+        ASSERT_TRUE(unlink("f"));
+    }
+}
+
 }  // namespace ckptfs::fs

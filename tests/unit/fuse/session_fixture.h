@@ -30,7 +30,8 @@ public:
     [[nodiscard]] int asked() const { return asked_; }
 
     [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override { return thread; }
-    [[nodiscard]] std::optional<int> writable_descriptors(pid_t /*process*/, std::uint64_t /*inode*/) const override {
+    [[nodiscard]] std::optional<int> writable_descriptors(pid_t /*process*/, std::uint64_t /*inode*/,
+                                                          int /*access*/) const override {
         return 0;
     }
     [[nodiscard]] bool written_by_others(std::uint64_t /*inode*/, pid_t /*except*/) const override { return false; }
