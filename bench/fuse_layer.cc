@@ -32,7 +32,8 @@ namespace {
 class NoProcesses final : public ProcessInspector {
 public:
     [[nodiscard]] std::optional<pid_t> thread_group(pid_t /*thread*/) const override { return std::nullopt; }
-    [[nodiscard]] std::optional<int> writable_descriptors(pid_t /*process*/, std::uint64_t /*inode*/) const override {
+    [[nodiscard]] std::optional<int> writable_descriptors(pid_t /*process*/, std::uint64_t /*inode*/,
+                                                          int /*access*/) const override {
         return std::nullopt;
     }
     [[nodiscard]] bool written_by_others(std::uint64_t /*inode*/, pid_t /*except*/) const override { return false; }
