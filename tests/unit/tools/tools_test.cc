@@ -297,7 +297,7 @@ TEST_F(Tools, WhatWasOnlyDamagedInTransitIsReadOnceMore) {
         put("file", content, *codec_of(compress));
         // From the end: the magic number, the number of frames, the checksum of the last frame and the stored size of
         // the second.
-        for (const std::size_t before_end : {1, 9, 13, 9 + 5 * 12}) {
+        for (const std::size_t before_end : {1U, 9U, 13U, 9U + 5U * 12U}) {
             flip_in_transit(before_end);
             Status result;
             EXPECT_TRUE(cat("file", result) == content) << before_end;
