@@ -13,8 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Long enough for what must not happen, on a machine that is not quite stuck.
-constexpr milliseconds kForAWhile{200};
 // Of open_files_closing.cc.
 constexpr milliseconds kFlushFollows{10};
 

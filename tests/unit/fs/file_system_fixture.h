@@ -32,6 +32,9 @@ namespace ckptfs::fs {
 
 using namespace testing;
 
+// Long enough for what must not happen, on a machine that is not quite stuck.
+inline constexpr std::chrono::milliseconds kForAWhile{200};
+
 class StandingClock final : public Clock {
 public:
     [[nodiscard]] SteadyTime now() const override { return SteadyTime(std::chrono::nanoseconds(nanoseconds_.load())); }

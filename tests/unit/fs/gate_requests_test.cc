@@ -16,9 +16,6 @@ namespace ckptfs::fs {
 using namespace testing;
 namespace {
 
-// Long enough for what must not happen, on a machine that is not quite stuck.
-constexpr std::chrono::milliseconds kForAWhile{200};
-
 class GateRequestsTest : public FileSystemTest {
 protected:
     void expire(Operation operation, const std::string& key, int times) {

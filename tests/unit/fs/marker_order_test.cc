@@ -10,9 +10,6 @@ namespace ckptfs::fs {
 using namespace testing;
 namespace {
 
-// Long enough for what must not happen, on a machine that is not quite stuck.
-constexpr std::chrono::milliseconds kForAWhile{200};
-
 class MarkerOrderTest : public FileSystemTest {
 protected:
     void TearDown() override {

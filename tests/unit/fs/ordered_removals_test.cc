@@ -11,11 +11,6 @@ namespace ckptfs::fs {
 using namespace testing;
 namespace {
 
-using std::chrono::milliseconds;
-
-// Long enough for what must not happen, on a machine that is not quite stuck.
-constexpr milliseconds kForAWhile{200};
-
 class OrderedRemovalsTest : public FileSystemTest {
 protected:
     void TearDown() override {
