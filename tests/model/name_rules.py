@@ -201,7 +201,8 @@ class NameRules(Rules):
         if self.late(call, True):
             name.at_rest = None if call.excused or self.unseen(path) else {ABSENT}
             return self.perhaps(call)
-        if call.excused and self.mounts > 1 and call.began < name.changed_at + TTL:
+        was_lost = call.excused or "DeleteObject" in {rule["op"] for rule in self.faults} | call.slowed
+        if was_lost and self.mounts > 1 and call.began < name.changed_at + TTL:
             # The store's answer was lost, and what it refuses then may have come after the removal.
             return self.perhaps(call)
         return self.surely(call)
