@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/ascii.h"
 #include "base/text.h"
 
 namespace ckptfs {

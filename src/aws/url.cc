@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/ascii.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 

@@ -12,7 +12,6 @@
 #include <string>
 #include <utility>
 
-#include "base/amounts.h"
 #include "base/environment.h"
 #include "base/executors.h"
 #include "base/process_inspector.h"

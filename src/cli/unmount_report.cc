@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include "base/amounts.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "cli/terminal.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/ascii.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/log.h"

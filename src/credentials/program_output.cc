@@ -15,7 +15,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/ascii.h"
 #include "base/file_descriptor.h"
 #include "base/text.h"
 #include "ckptfs/log.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/amounts.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/amounts.h"
 #include "base/text.h"
 #include "daemon/local_checks.h"
 #include "daemon/private_directory.h"

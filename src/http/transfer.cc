@@ -10,7 +10,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/ascii.h"
 #include "base/text.h"
 #include "http/transfer_error.h"
 

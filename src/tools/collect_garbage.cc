@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/amounts.h"
 #include "base/range_fetch.h"
 #include "base/store_wait.h"
 #include "base/text.h"

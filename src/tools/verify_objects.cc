@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/amounts.h"
 #include "base/mutex.h"
 #include "base/store_wait.h"
 #include "base/text.h"
