@@ -18,9 +18,9 @@
 #include <utility>
 
 #include "base/numbers.h"
+#include "base/private_directory.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "daemon/private_directory.h"
 
 namespace ckptfs {
 namespace {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/memory_pool.h"
+#include "base/periodic.h"
 #include "base/process_inspector.h"
 #include "base/system_clock.h"
 #include "base/timer_thread.h"
@@ -25,7 +26,6 @@
 #include "daemon/heartbeat.h"
 #include "daemon/lost_uploads.h"
 #include "daemon/mount_journal.h"
-#include "daemon/periodic.h"
 #include "daemon/store_client.h"
 #include "daemon/upload_aborts.h"
 #include "fs/file_system.h"

@@ -10,10 +10,10 @@
 #include <memory>
 #include <string>
 
+#include "base/periodic.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/executor.h"
 #include "daemon/metrics.h"
-#include "daemon/periodic.h"
 
 namespace ckptfs {
 

@@ -18,11 +18,11 @@
 
 #include "base/mutex.h"
 #include "base/numbers.h"
+#include "base/private_directory.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "base/xxhash.h"
 #include "ckptfs/log.h"
-#include "daemon/private_directory.h"
 
 namespace ckptfs {
 namespace {

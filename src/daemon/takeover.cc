@@ -18,11 +18,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/private_directory.h"
 #include "base/text.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/log.h"
 #include "daemon/control.h"
-#include "daemon/private_directory.h"
 
 namespace ckptfs {
 namespace {

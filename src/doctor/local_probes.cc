@@ -8,9 +8,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/private_directory.h"
 #include "base/text.h"
 #include "daemon/local_checks.h"
-#include "daemon/private_directory.h"
 
 namespace ckptfs::doctor {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/private_directory.h"
+#include "base/private_directory.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/periodic.h"
+#include "base/periodic.h"
 
 #include <utility>
 
