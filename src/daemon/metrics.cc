@@ -2,6 +2,7 @@
 #include "daemon/metrics.h"
 
 #include <prometheus/client_metric.h>
+#include <prometheus/metric_family.h>
 #include <prometheus/metric_type.h>
 #include <prometheus/text_serializer.h>
 
@@ -13,7 +14,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "daemon/metric_families.h"
 
 namespace ckptfs {
 namespace {

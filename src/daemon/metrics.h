@@ -4,8 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,12 +11,15 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/http.h"
 #include "ckptfs/log.h"
-#include "ckptfs/status.h"
 #include "daemon/mount_status.h"
 #include "fs/file_counters.h"
 #include "read/block_cache.h"
 #include "s3/request_sender.h"
 #include "s3/request_statistics.h"
+
+namespace prometheus {
+struct MetricFamily;
+}
 
 namespace ckptfs {
 
@@ -39,16 +40,7 @@ struct MountFigures {
 // Pure.
 [[nodiscard]] std::string metrics_text(const MountFigures& figures);
 
-// Answers GET /metrics until it is destroyed.
-// Threads: `figures` is called on threads of the server, and not after the destructor.
-class MetricsServer {
-public:
-    using Figures = std::function<MountFigures()>;
-
-    // The address of parse_address(); port 0 for any.
-    static Result<std::unique_ptr<MetricsServer>> create(const std::string& address, Figures figures);
-    virtual ~MetricsServer() = default;
-    [[nodiscard]] virtual int port() const = 0;
-};
+// The same, for metrics_server.cc.
+[[nodiscard]] std::vector<prometheus::MetricFamily> metric_families(const MountFigures& figures);
 
 }  // namespace ckptfs

@@ -13,7 +13,7 @@
 #include "base/periodic.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/executor.h"
-#include "daemon/metrics.h"
+#include "daemon/metrics_server.h"
 
 namespace ckptfs {
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "daemon/metrics_server.h"
+
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
+#include <prometheus/metric_family.h>
 
 #include <cerrno>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
-#include "daemon/metric_families.h"
-#include "daemon/metrics.h"
+#include "ckptfs/log.h"
 
 namespace ckptfs {
 namespace {

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "daemon/metrics_server.h"
+
 namespace ckptfs {
 namespace {
 
