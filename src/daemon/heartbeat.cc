@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/heartbeat.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "daemon/leftover_policy.h"
+#include "ckptfs/store_limits.h"
 
 namespace ckptfs {
 namespace {
@@ -18,6 +21,9 @@ constexpr Milliseconds kPeriod{600'000};
 constexpr Milliseconds kRetryPeriod{60'000};
 // A tenth earlier to a tenth later.
 constexpr double kJitter = 0.2;
+
+constexpr std::string_view kHost = "host: ";
+constexpr std::string_view kSince = "since: ";
 
 }  // namespace
 
@@ -130,6 +136,31 @@ Heartbeat::~Heartbeat() {
 
 void Heartbeat::stop(std::function<void()> gone) {
     beats_->stop(std::move(gone));
+}
+
+std::string heartbeat_text(const std::string& host, WallTime since) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since.time_since_epoch()).count();
+    return format("{}{}\n{}{}\n", kHost, host, kSince, seconds);
+}
+
+SeenMount parse_heartbeat(std::string_view text, WallTime last_seen) {
+    SeenMount mount;
+    mount.last_seen = last_seen;
+    while (!text.empty()) {
+        const std::string_view line = text.substr(0, text.find('\n'));
+        text.remove_prefix(std::min(text.size(), line.size() + 1));
+        if (line.starts_with(kHost)) {
+            mount.host = line.substr(kHost.size());
+        } else if (line.starts_with(kSince)) {
+            const auto seconds = whole_number<std::int64_t>(line.substr(kSince.size()));
+            const auto latest =
+                std::chrono::duration_cast<std::chrono::seconds>(last_seen.time_since_epoch() + kMaxClockSkew).count();
+            if (seconds && *seconds >= 0 && *seconds <= latest) {
+                mount.since = WallTime(std::chrono::seconds(*seconds));
+            }
+        }
+    }
+    return mount;
 }
 
 }  // namespace ckptfs

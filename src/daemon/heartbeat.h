@@ -11,7 +11,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
@@ -41,5 +43,18 @@ private:
     class Beats;
     const std::shared_ptr<Beats> beats_;
 };
+
+// A mount, as its heartbeat shows it.
+struct SeenMount {
+    std::string host;
+    // Last-Modified.
+    WallTime last_seen{};
+    // When it was mounted, by the clock of its host; empty where it does not tell.
+    std::optional<WallTime> since;
+};
+
+// The body of one. Pure.
+[[nodiscard]] std::string heartbeat_text(const std::string& host, WallTime since);
+[[nodiscard]] SeenMount parse_heartbeat(std::string_view text, WallTime last_seen);
 
 }  // namespace ckptfs

@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
 
 namespace ckptfs {
 namespace {
@@ -17,8 +18,6 @@ namespace {
 constexpr Milliseconds kPatience{3'000};
 // No request is on its way for longer.
 constexpr Milliseconds kLate{60'000};
-// Beyond it the store refuses the requests of a host (RequestTimeTooSkewed).
-constexpr std::chrono::minutes kClockSkew{15};
 // More are left to the next mount.
 constexpr std::size_t kMostKeys = 1000;
 
@@ -33,7 +32,7 @@ void tell_none(const std::string& /*key*/, WallTime /*asked*/, const StoreDone<v
 }  // namespace
 
 bool may_be_lost(const OpenUpload& upload, const std::string& key, WallTime asked) {
-    return upload.upload.key == key && upload.initiated >= asked - kClockSkew;
+    return upload.upload.key == key && upload.initiated >= asked - kMaxClockSkew;
 }
 
 void LostAnswers::asked(const std::string& key) {

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
+#include "daemon/heartbeat.h"
 #include "fs/commit_policy.h"
 #include "fs/tree_copy.h"
 

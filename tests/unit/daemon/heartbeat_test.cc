@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 
-#include "daemon/leftover_policy.h"
 #include "support/fake_store.h"
 #include "support/manual_clock.h"
 #include "support/stepped_timer.h"
@@ -84,6 +84,19 @@ TEST_F(HeartbeatTest, OneInFlightAtTheEndIsRemovedToo) {
     EXPECT_TRUE(gone);
     EXPECT_TRUE(store_.keys().empty());
     EXPECT_EQ(timer_.waiting(), 0U);
+}
+
+TEST(HeartbeatText, IsReadAsItIsWritten) {
+    const WallTime now = WallTime(std::chrono::seconds(1'700'000'000));
+    const SeenMount read = parse_heartbeat(heartbeat_text("node1", now), now + std::chrono::hours(1));
+    EXPECT_EQ(read.host, "node1");
+    EXPECT_EQ(read.since, now);
+    EXPECT_EQ(read.last_seen, now + std::chrono::hours(1));
+    // Who tells nothing, or nonsense, may have been there always.
+    for (const char* text :
+         {"", "host: a\n", "since: \n", "since: x\n", "since: 12x\n", "since: 99999999999\n", "since"}) {
+        EXPECT_FALSE(parse_heartbeat(text, now).since) << text;
+    }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "base/system_clock.h"
 #include "base/uuid.h"
+#include "daemon/heartbeat.h"
 #include "fs/directory_marker.h"
 #include "support/fake_store.h"
 #include "support/sync_store.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/leftover_policy.h"
+#include "tools/leftover_policy.h"
 
 #include <gtest/gtest.h>
 
@@ -41,18 +41,6 @@ TEST(LeftoverPolicy, WhatALivingMountMayHaveBegunIsLeft) {
 TEST(LeftoverPolicy, WhatIsOlderThanAllThatLiveIsAbandoned) {
     EXPECT_EQ(judge(kNow - hours(25), {mount(minutes(10), hours(24))}, kNow, kDay), Leftover::kAbandoned);
     EXPECT_EQ(judge(kNow - hours(25), {mount(hours(1), hours(30))}, kNow, kDay), Leftover::kAbandoned);
-}
-
-TEST(LeftoverPolicy, HeartbeatsAreReadAsTheyAreWritten) {
-    const SeenMount read = parse_heartbeat(heartbeat_text("node1", kNow), kNow + hours(1));
-    EXPECT_EQ(read.host, "node1");
-    EXPECT_EQ(read.since, kNow);
-    EXPECT_EQ(read.last_seen, kNow + hours(1));
-    // Who tells nothing, or nonsense, may have been there always.
-    for (const char* text :
-         {"", "host: a\n", "since: \n", "since: x\n", "since: 12x\n", "since: 99999999999\n", "since"}) {
-        EXPECT_FALSE(parse_heartbeat(text, kNow).since) << text;
-    }
 }
 
 }  // namespace
