@@ -7,17 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <set>
 #include <system_error>
 #include <utility>
 
 #include "base/mutex.h"
-#include "base/numbers.h"
 #include "base/private_directory.h"
 #include "base/text.h"
 #include "base/uuid.h"
@@ -31,80 +27,6 @@ namespace {
 constexpr std::size_t kShortenAt = std::size_t{256} << 10;
 // Behind the path of one that is being made or rewritten.
 constexpr std::string_view kNewEnding = ".new";
-// One word without spaces or line ends, whatever the store's IDs and others' keys hold.
-std::string encoded(std::string_view text) {
-    std::string word;
-    for (const char each : text) {
-        const auto byte = static_cast<unsigned char>(each);
-        word += byte <= ' ' || byte == '%' || byte == 0x7F ? format("%{:02X}", byte) : std::string(1, each);
-    }
-    return word;
-}
-
-std::string decoded(std::string_view word) {
-    std::string text;
-    for (std::size_t i = 0; i < word.size(); ++i) {
-        unsigned byte = 0;
-        const char* digits = word.data() + i + 1;
-        if (word[i] == '%' && i + 2 < word.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-            text += static_cast<char>(byte);
-            i += 2;
-        } else {
-            text += word[i];
-        }
-    }
-    return text;
-}
-
-// "SECONDS KEY"
-std::optional<UploadIntent> parse_intent(std::string_view text) {
-    const auto seconds = take_number<std::int64_t>(text);
-    if (!seconds || !text.starts_with(' ')) {
-        return std::nullopt;
-    }
-    return UploadIntent{decoded(text.substr(1)), WallTime(std::chrono::seconds(*seconds)), 0};
-}
-
-struct OpenLines {
-    std::map<std::string, UploadIntent, std::less<>> intents;
-    std::map<std::string, UploadId> uploads;
-    // Of these uploads.
-    std::set<std::string> made_good;
-    std::set<std::string> objects;
-    std::map<std::string, std::string> failures;
-};
-
-void parse_line(std::string_view line, OpenLines& open) {
-    const std::size_t space = line.find(' ');
-    if (line.starts_with('?') && space != std::string_view::npos) {
-        if (std::optional<UploadIntent> intent = parse_intent(line.substr(space + 1))) {
-            open.intents[std::string(line.substr(1, space - 1))] = std::move(*intent);
-        }
-    } else if (line.starts_with('=')) {
-        if (const auto answered = open.intents.find(line.substr(1)); answered != open.intents.end()) {
-            answered->second.file_ended = true;
-        }
-    } else if (line.starts_with('!')) {
-        if (const auto ended = open.intents.find(line.substr(1)); ended != open.intents.end()) {
-            open.intents.erase(ended);
-        }
-    } else if (line.starts_with('+') && space != std::string_view::npos) {
-        const std::string id = decoded(line.substr(1, space - 1));
-        open.uploads[id] = {decoded(line.substr(space + 1)), id};
-    } else if (line.starts_with('-')) {
-        open.uploads.erase(decoded(line.substr(1)));
-    } else if (line.starts_with('*')) {
-        open.made_good.insert(decoded(line.substr(1)));
-    } else if (line.starts_with('>')) {
-        open.objects.insert(decoded(line.substr(1)));
-    } else if (line.starts_with('<')) {
-        open.objects.erase(decoded(line.substr(1)));
-    } else if (line.starts_with('@') && space != std::string_view::npos) {
-        open.failures[decoded(line.substr(1, space - 1))] = decoded(line.substr(space + 1));
-    } else if (line.starts_with('~')) {
-        open.failures.erase(decoded(line.substr(1)));
-    }
-}
 
 }  // namespace
 
@@ -130,33 +52,6 @@ std::string journal_place(const std::string& host, const std::string& source, co
 void remove_journal(const std::string& path) {
     unlink((path + std::string(kNewEnding)).c_str());
     unlink(path.c_str());
-}
-
-JournalContents parse_journal(std::string_view text) {
-    OpenLines open;
-    for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-        parse_line(text.substr(0, end), open);
-        text.remove_prefix(end + 1);
-    }
-    JournalContents contents;
-    std::set<std::string> unfinished;
-    for (auto& [id, upload] : open.uploads) {
-        if (open.made_good.contains(id)) {
-            contents.made_good.push_back(std::move(upload));
-        } else {
-            unfinished.insert(upload.key);
-            contents.uploads.push_back(std::move(upload));
-        }
-    }
-    for (auto& [number, intent] : open.intents) {
-        intent.file_ended = intent.file_ended && !unfinished.contains(intent.key);
-        contents.intents.push_back(std::move(intent));
-    }
-    contents.objects.assign(open.objects.begin(), open.objects.end());
-    for (auto& [key, record] : open.failures) {
-        contents.failures.push_back({key, std::move(record)});
-    }
-    return contents;
 }
 
 Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& directory, const std::string& place) {
@@ -216,17 +111,16 @@ void MountJournal::remove_replaced() {
 }
 
 UploadIntent MountJournal::intend(const std::string& key, WallTime asked) {
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(asked.time_since_epoch()).count();
     const MutexLock lock(mutex_);
-    const std::uint64_t number = ++last_intent_;
-    const std::string line = format("?{} {} {}\n", number, seconds, encoded(key));
-    open_.emplace(format("?{}", number), line);
+    UploadIntent intent{key, asked, ++last_intent_};
+    const std::string line = intent_line(intent);
+    open_.emplace(format("?{}", intent.number), line);
     append(line);
-    return {key, asked, number};
+    return intent;
 }
 
 void MountJournal::intent_answered(const UploadIntent& intent) {
-    const std::string line = format("={}\n", intent.number);
+    const std::string line = intent_answered_line(intent);
     const MutexLock lock(mutex_);
     const auto open = open_.find(format("?{}", intent.number));
     if (open != open_.end() && !open->second.ends_with("\n" + line)) {
@@ -236,18 +130,18 @@ void MountJournal::intent_answered(const UploadIntent& intent) {
 }
 
 void MountJournal::intent_ended(const UploadIntent& intent) {
-    note_ended(format("?{}", intent.number), format("!{}\n", intent.number));
+    note_ended(format("?{}", intent.number), intent_ended_line(intent));
 }
 
 void MountJournal::begun(const UploadId& upload) {
-    if (note_begun("+" + upload.id, format("+{} {}\n", encoded(upload.id), encoded(upload.key)))) {
+    if (note_begun("+" + upload.id, upload_begun_line(upload))) {
         const MutexLock lock(mutex_);
         uploads_.push_back(upload);
     }
 }
 
 void MountJournal::ended(const UploadId& upload) {
-    note_ended("+" + upload.id, format("-{}\n", encoded(upload.id)));
+    note_ended("+" + upload.id, upload_ended_line(upload));
     const MutexLock lock(mutex_);
     std::erase_if(uploads_, [&](const UploadId& each) { return each.id == upload.id; });
 }
@@ -263,7 +157,7 @@ std::vector<UploadId> MountJournal::begun_before(const UploadId& upload) {
 }
 
 void MountJournal::made_good(const UploadId& upload) {
-    const std::string line = format("*{}\n", encoded(upload.id));
+    const std::string line = upload_made_good_line(upload);
     const MutexLock lock(mutex_);
     const auto open = open_.find("+" + upload.id);
     if (open != open_.end() && !open->second.ends_with("\n" + line)) {
@@ -278,15 +172,15 @@ bool MountJournal::is_open(const UploadId& upload) {
 }
 
 bool MountJournal::object_begun(const std::string& key) {
-    return note_begun(">" + key, format(">{}\n", encoded(key)));
+    return note_begun(">" + key, object_begun_line(key));
 }
 
 void MountJournal::object_ended(const std::string& key) {
-    note_ended(">" + key, format("<{}\n", encoded(key)));
+    note_ended(">" + key, object_ended_line(key));
 }
 
 void MountJournal::failure_begun(const std::string& key, const std::string& record) {
-    const std::string line = format("@{} {}\n", encoded(key), encoded(record));
+    const std::string line = failure_begun_line(key, record);
     const MutexLock lock(mutex_);
     std::string& open = open_["@" + key];
     if (open != line) {
@@ -297,7 +191,7 @@ void MountJournal::failure_begun(const std::string& key, const std::string& reco
 }
 
 void MountJournal::failure_ended(const std::string& key) {
-    note_ended("@" + key, format("~{}\n", encoded(key)));
+    note_ended("@" + key, failure_ended_line(key));
 }
 
 bool MountJournal::note_begun(const std::string& what, const std::string& line) {

@@ -3,13 +3,8 @@
 // place can end it after a kill: uploads, hidden objects, and the records of renames. And which files have failed of
 // which other mounts could not be told yet, for the next mount to tell.
 //
-// A lock on the file says that its mount lives. The file is a line an event: "?NUMBER SECONDS KEY" before an upload is
-// asked for, "=NUMBER" when one has begun though an answer was lost, or the file was saved otherwise, and "!NUMBER"
-// when it is known what became of all that were asked for; "+ID KEY" and "-ID" of uploads, "*ID" in between when
-// another one has saved the file; ">KEY" and "<KEY" of objects; "@KEY RECORD" of a file that failed, the last one
-// counts, and "~KEY" when others know or it was made good. A last line that was torn is passed over, and one of another
-// kind, as a later version's. It is not synced: it survives the process, and of the machine what the kernel had
-// written.
+// A lock on the file says that its mount lives. The file is a line an event (journal_text.h). It is not synced: it
+// survives the process, and of the machine what the kernel had written.
 //
 // What is about the files of other mounts is in mount_journal_leftovers.cc.
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
@@ -30,6 +25,7 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
+#include "daemon/journal_text.h"
 
 namespace ckptfs {
 
@@ -45,36 +41,6 @@ inline constexpr std::string_view kJournalEnding = ".uploads";
 // bucket it is (s3/endpoint.h), behind a dot; files of earlier versions have no dot, and may be of any.
 [[nodiscard]] std::string journal_place(const std::string& host, const std::string& source,
                                         const std::string& mount_point, const std::string& server);
-
-// An upload is asked for: whether the store has begun it is not known before the answer.
-struct UploadIntent {
-    std::string key;
-    WallTime asked{};
-    // Within one journal.
-    std::uint64_t number = 0;
-    // One began, and none of this key is open: its file was saved, or failed while its mount could tell others.
-    bool file_ended = false;
-};
-
-struct UntoldFailure {
-    std::string key;
-    // As FileSystem::recall_failure() takes it.
-    std::string record;
-};
-
-struct JournalContents {
-    std::vector<UploadIntent> intents;
-    std::vector<UploadId> uploads;
-    // Given up before another upload saved their files: they are to be ended, and no file has failed.
-    std::vector<UploadId> made_good;
-    std::vector<std::string> objects;
-    std::vector<UntoldFailure> failures;
-
-    [[nodiscard]] std::size_t size() const {
-        return intents.size() + uploads.size() + made_good.size() + objects.size() + failures.size();
-    }
-};
-[[nodiscard]] JournalContents parse_journal(std::string_view text);
 
 // Of a mount that has ended without ending these. The lock is held until it goes.
 struct Leftovers {

@@ -64,14 +64,6 @@ TEST_F(MountJournalTest, HoldsWhatHasBegunAndNotEnded) {
     EXPECT_EQ(open[1].key, "run/d.pt");
 }
 
-TEST_F(MountJournalTest, ATornLineAndNonsenseArePassedOver) {
-    const auto open = parse_journal("+id1 run/a.pt\n\nwhat\n+id2\n-id9\n+id3 run/c.p").uploads;
-    ASSERT_EQ(open.size(), 1U);
-    EXPECT_EQ(open[0].key, "run/a.pt");
-    EXPECT_TRUE(parse_journal("").uploads.empty());
-    EXPECT_EQ(parse_journal("+id %4\n").uploads.front().key, "%4");
-}
-
 // setrlimit(2): writes behind this size fail, as on a disk that is full.
 class FullDisk {
 public:

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/journal_text.h"
+
+#include <charconv>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/numbers.h"
+#include "base/text.h"
+
+namespace ckptfs {
+namespace {
+
+// One word without spaces or line ends, whatever the store's IDs and others' keys hold.
+std::string encoded(std::string_view text) {
+    std::string word;
+    for (const char each : text) {
+        const auto byte = static_cast<unsigned char>(each);
+        word += byte <= ' ' || byte == '%' || byte == 0x7F ? format("%{:02X}", byte) : std::string(1, each);
+    }
+    return word;
+}
+
+std::string decoded(std::string_view word) {
+    std::string text;
+    for (std::size_t i = 0; i < word.size(); ++i) {
+        unsigned byte = 0;
+        const char* digits = word.data() + i + 1;
+        if (word[i] == '%' && i + 2 < word.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+            text += static_cast<char>(byte);
+            i += 2;
+        } else {
+            text += word[i];
+        }
+    }
+    return text;
+}
+
+// "SECONDS KEY"
+std::optional<UploadIntent> parse_intent(std::string_view text) {
+    const auto seconds = take_number<std::int64_t>(text);
+    if (!seconds || !text.starts_with(' ')) {
+        return std::nullopt;
+    }
+    return UploadIntent{decoded(text.substr(1)), WallTime(std::chrono::seconds(*seconds)), 0};
+}
+
+struct OpenLines {
+    std::map<std::string, UploadIntent, std::less<>> intents;
+    std::map<std::string, UploadId> uploads;
+    // Of these uploads.
+    std::set<std::string> made_good;
+    std::set<std::string> objects;
+    std::map<std::string, std::string> failures;
+};
+
+void parse_line(std::string_view line, OpenLines& open) {
+    const std::size_t space = line.find(' ');
+    if (line.starts_with('?') && space != std::string_view::npos) {
+        if (std::optional<UploadIntent> intent = parse_intent(line.substr(space + 1))) {
+            open.intents[std::string(line.substr(1, space - 1))] = std::move(*intent);
+        }
+    } else if (line.starts_with('=')) {
+        if (const auto answered = open.intents.find(line.substr(1)); answered != open.intents.end()) {
+            answered->second.file_ended = true;
+        }
+    } else if (line.starts_with('!')) {
+        if (const auto ended = open.intents.find(line.substr(1)); ended != open.intents.end()) {
+            open.intents.erase(ended);
+        }
+    } else if (line.starts_with('+') && space != std::string_view::npos) {
+        const std::string id = decoded(line.substr(1, space - 1));
+        open.uploads[id] = {decoded(line.substr(space + 1)), id};
+    } else if (line.starts_with('-')) {
+        open.uploads.erase(decoded(line.substr(1)));
+    } else if (line.starts_with('*')) {
+        open.made_good.insert(decoded(line.substr(1)));
+    } else if (line.starts_with('>')) {
+        open.objects.insert(decoded(line.substr(1)));
+    } else if (line.starts_with('<')) {
+        open.objects.erase(decoded(line.substr(1)));
+    } else if (line.starts_with('@') && space != std::string_view::npos) {
+        open.failures[decoded(line.substr(1, space - 1))] = decoded(line.substr(space + 1));
+    } else if (line.starts_with('~')) {
+        open.failures.erase(decoded(line.substr(1)));
+    }
+}
+
+}  // namespace
+
+JournalContents parse_journal(std::string_view text) {
+    OpenLines open;
+    for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+        parse_line(text.substr(0, end), open);
+        text.remove_prefix(end + 1);
+    }
+    JournalContents contents;
+    std::set<std::string> unfinished;
+    for (auto& [id, upload] : open.uploads) {
+        if (open.made_good.contains(id)) {
+            contents.made_good.push_back(std::move(upload));
+        } else {
+            unfinished.insert(upload.key);
+            contents.uploads.push_back(std::move(upload));
+        }
+    }
+    for (auto& [number, intent] : open.intents) {
+        intent.file_ended = intent.file_ended && !unfinished.contains(intent.key);
+        contents.intents.push_back(std::move(intent));
+    }
+    contents.objects.assign(open.objects.begin(), open.objects.end());
+    for (auto& [key, record] : open.failures) {
+        contents.failures.push_back({key, std::move(record)});
+    }
+    return contents;
+}
+
+std::string intent_line(const UploadIntent& intent) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(intent.asked.time_since_epoch()).count();
+    return format("?{} {} {}\n", intent.number, seconds, encoded(intent.key));
+}
+
+std::string intent_answered_line(const UploadIntent& intent) {
+    return format("={}\n", intent.number);
+}
+
+std::string intent_ended_line(const UploadIntent& intent) {
+    return format("!{}\n", intent.number);
+}
+
+std::string upload_begun_line(const UploadId& upload) {
+    return format("+{} {}\n", encoded(upload.id), encoded(upload.key));
+}
+
+std::string upload_made_good_line(const UploadId& upload) {
+    return format("*{}\n", encoded(upload.id));
+}
+
+std::string upload_ended_line(const UploadId& upload) {
+    return format("-{}\n", encoded(upload.id));
+}
+
+std::string object_begun_line(const std::string& key) {
+    return format(">{}\n", encoded(key));
+}
+
+std::string object_ended_line(const std::string& key) {
+    return format("<{}\n", encoded(key));
+}
+
+std::string failure_begun_line(const std::string& key, const std::string& record) {
+    return format("@{} {}\n", encoded(key), encoded(record));
+}
+
+std::string failure_ended_line(const std::string& key) {
+    return format("~{}\n", encoded(key));
+}
+
+}  // namespace ckptfs
