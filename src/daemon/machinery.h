@@ -24,6 +24,7 @@
 #include "ckptfs/executor.h"
 #include "ckptfs/status.h"
 #include "daemon/heartbeat.h"
+#include "daemon/journal_leftovers.h"
 #include "daemon/lost_uploads.h"
 #include "daemon/mount_journal.h"
 #include "daemon/store_client.h"

@@ -6,12 +6,11 @@
 // A lock on the file says that its mount lives. The file is a line an event (journal_text.h). It is not synced: it
 // survives the process, and of the machine what the kernel had written.
 //
-// What is about the files of other mounts is in mount_journal_leftovers.cc.
+// What is about the files of other mounts is in journal_leftovers.h.
 // Threads: those that note an event may be called from any thread, and do not wait for the disk.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,23 +41,6 @@ inline constexpr std::string_view kJournalEnding = ".uploads";
 [[nodiscard]] std::string journal_place(const std::string& host, const std::string& source,
                                         const std::string& mount_point, const std::string& server);
 
-// Of a mount that has ended without ending these. The lock is held until it goes.
-struct Leftovers {
-    JournalContents begun;
-    std::string path;
-    FileDescriptor lock;
-};
-// None where another has the lock.
-[[nodiscard]] std::vector<Leftovers> take_leftovers(const std::string& directory, const std::string& place);
-// Whether a mount of this place lives whose journal is not `own`: at its end it may leave something, too.
-[[nodiscard]] bool is_another_in_use(const std::string& directory, const std::string& place, const std::string& own);
-// Calls back with success when what is left of an unfinished file may be removed. `upload`: empty for an object.
-using BeforeRemoval = std::function<void(const std::string& key, const std::string& upload, StoreDone<void> done)>;
-class MountJournal;
-// Begins to end the uploads and to remove the objects; says in the log how many there were. What cannot be ended is
-// left for the next time. `journal`: has noted what else was in them.
-void end_leftovers(std::vector<Leftovers> leftovers, ObjectStore& store, MountJournal& journal,
-                   const BeforeRemoval& before);
 // The file, and what a mount leaves that is killed while it rewrites it.
 void remove_journal(const std::string& path);
 
@@ -128,16 +110,5 @@ private:
     // Still needed, because this file is stale, or because there is none.
     std::vector<Replaced> replaced_ GUARDED_BY(mutex_);
 };
-
-// What a mount of a place begins with.
-struct MountJournals {
-    // In memory where there can be no file; the log says why.
-    std::unique_ptr<MountJournal> own;
-    std::vector<Leftovers> leftovers;
-    // At its end it may leave something, too.
-    bool another_lives = false;
-};
-// `directory`: empty for a user without a home.
-[[nodiscard]] MountJournals open_journals(const std::optional<std::string>& directory, const std::string& place);
 
 }  // namespace ckptfs

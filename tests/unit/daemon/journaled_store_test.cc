@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/journal_leftovers.h"
 #include "journal_fixture.h"
 #include "support/fake_store.h"
 #include "support/manual_clock.h"

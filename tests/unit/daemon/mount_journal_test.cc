@@ -18,6 +18,7 @@
 #include <map>
 #include <utility>
 
+#include "daemon/journal_leftovers.h"
 #include "daemon/journaled_store.h"
 #include "journal_fixture.h"
 #include "support/fake_store.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "daemon/journal_leftovers.h"
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -14,7 +16,6 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "daemon/mount_journal.h"
 
 namespace ckptfs {
 namespace {
