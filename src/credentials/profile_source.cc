@@ -8,12 +8,10 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "credentials/container_source.h"
-#include "credentials/environment_source.h"
 #include "credentials/instance_source.h"
-#include "credentials/process_source.h"
 #include "credentials/security_token_service.h"
+#include "credentials/simple_sources.h"
 #include "credentials/sso_source.h"
-#include "credentials/web_identity_source.h"
 
 namespace ckptfs {
 

@@ -14,13 +14,12 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "credentials/container_source.h"
-#include "credentials/environment_source.h"
 #include "credentials/instance_source.h"
 #include "credentials/profile_source.h"
 #include "credentials/refreshing_provider.h"
+#include "credentials/simple_sources.h"
 #include "credentials/source.h"
 #include "credentials/source_chain.h"
-#include "credentials/web_identity_source.h"
 
 namespace ckptfs {
 namespace {

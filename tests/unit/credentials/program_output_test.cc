@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "credentials/process_source.h"
+#include "credentials/simple_sources.h"
 
 namespace ckptfs {
 namespace {

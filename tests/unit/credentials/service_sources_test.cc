@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "credentials/container_source.h"
 #include "credentials/instance_source.h"
+#include "credentials/simple_sources.h"
 #include "credentials/sso_source.h"
-#include "credentials/web_identity_source.h"
 #include "source_fixture.h"
 
 namespace ckptfs {
