@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/always_inline.h"
+#include "codec/always_inline.h"
 
 namespace ckptfs {
 namespace {

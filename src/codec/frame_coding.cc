@@ -14,7 +14,6 @@
 #include "codec/plane_frame.h"
 #include "codec/plane_frame_format.h"
 #include "codec/plane_references.h"
-#include "codec/raw_blocks.h"
 #include "codec/zstd_frames.h"
 
 namespace ckptfs {

@@ -4,7 +4,7 @@
 #include "base/little_endian.h"
 #include "base/text.h"
 #include "codec/container.h"
-#include "codec/raw_blocks.h"
+#include "codec/zstd_frames.h"
 
 namespace ckptfs {
 namespace {

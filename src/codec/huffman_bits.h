@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/always_inline.h"
+#include "codec/always_inline.h"
 
 namespace ckptfs {
 

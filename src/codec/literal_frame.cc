@@ -9,7 +9,7 @@
 #include "codec/entropy.h"
 #include "codec/huffman_code.h"
 #include "codec/huffman_streams.h"
-#include "codec/raw_blocks.h"
+#include "codec/zstd_frames.h"
 
 namespace ckptfs {
 namespace {

@@ -3,9 +3,23 @@
 
 #include <zstd.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/digest.h"
 #include "base/little_endian.h"
 
 namespace ckptfs {
+namespace {
+
+// Block_Maximum_Size (RFC 8878, 3.1.1.2.4).
+constexpr std::uint64_t kBlockSize = std::uint64_t{128} << 10;
+// Single segment, four bytes of content size (RFC 8878, 3.1.1.1.1).
+constexpr char kFrameDescriptor = static_cast<char>(0xA0);
+constexpr std::size_t kFrameHeader = 9;
+
+}  // namespace
 
 ZstdCoder::~ZstdCoder() {
     ZSTD_freeCCtx(compressor_);
@@ -34,6 +48,30 @@ bool ZstdCoder::decompress(ByteSpan stored, MutableByteSpan raw) {
         return false;
     }
     return ZSTD_decompressDCtx(decompressor_, raw.data(), raw.size(), stored.data(), stored.size()) == raw.size();
+}
+
+RawBlocks raw_blocks(const Payload& raw) {
+    const std::uint64_t size = raw.size();
+    std::string header(kFrameHeader, '\0');
+    store_u32(header.data(), kZstdMagic);
+    header[4] = kFrameDescriptor;
+    store_u32(header.data() + 5, static_cast<std::uint32_t>(size));
+    RawBlocks blocks;
+    for (std::uint64_t offset = 0; offset < size; offset += kBlockSize) {
+        const std::uint64_t length = std::min(kBlockSize, size - offset);
+        // Block_Header (3.1.1.2): last block, type Raw_Block which is 0, size; three bytes.
+        const auto block = static_cast<std::uint32_t>(length << 3U | (offset + length == size ? 1U : 0U));
+        for (unsigned shift = 0; shift < 24; shift += 8) {
+            header.push_back(static_cast<char>(block >> shift & 0xFFU));
+        }
+        Payload bytes = raw.subrange(offset, length);
+        const std::uint32_t crc = crc32c(bytes);
+        blocks.raw_crc32c = crc32c_combine(blocks.raw_crc32c, crc, length);
+        blocks.frame_crc32c = crc32c_combine(crc32c(as_bytes(header), blocks.frame_crc32c), crc, length);
+        blocks.frame.append(Payload::from_string(std::exchange(header, {})));
+        blocks.frame.append(std::move(bytes));
+    }
+    return blocks;
 }
 
 }  // namespace ckptfs
