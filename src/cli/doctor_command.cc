@@ -35,6 +35,7 @@
 #include "doctor/endpoint_probe.h"
 #include "doctor/local_probes.h"
 #include "doctor/probes.h"
+#include "doctor/rules.h"
 
 namespace ckptfs {
 namespace {

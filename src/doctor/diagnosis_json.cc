@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json_line.h"
+#include "doctor/rules.h"
 
 namespace ckptfs::doctor {
 namespace {

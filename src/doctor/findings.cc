@@ -2,68 +2,9 @@
 #include "doctor/findings.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace ckptfs::doctor {
-namespace {
-
-constexpr auto kNames = std::to_array<std::string_view>({
-    "fuse",
-    "mount_point",
-    "staging_directory",
-    "open_files",
-    "killed_writers",
-    "control_directory",
-    "state_directory",
-    "endpoint",
-    "clock",
-    "credentials",
-    "region",
-    "bucket",
-    "list",
-    "put",
-    "head",
-    "get",
-    "delete",
-    "multipart",
-    "abort",
-    "list_uploads",
-    "checksum_headers",
-    "checksum_of_put",
-    "checksum_of_part",
-    "metadata",
-    "etag",
-    "list_after_write",
-    "list_order",
-    "key_names",
-    "ranges",
-    "if_match",
-    "if_none_match",
-    "if_none_match_of_uploads",
-    "if_match_of_put",
-    "copy",
-    "copy_conditions",
-    "part_copy",
-    "parts",
-    "unequal_parts",
-    "part_order",
-    "part_again",
-    "delete_batch",
-    "delete_conditions",
-    "latency",
-    "upload",
-    "download",
-    "slow_down",
-    "cleanup",
-});
-static_assert(kNames.size() == static_cast<std::size_t>(kLastProbe) + 1);
-
-}  // namespace
-
-std::string_view name_of(Probe probe) {
-    return kNames.at(static_cast<std::size_t>(probe));
-}
 
 void Findings::add(Probe probe, ProbeAnswer answer, std::string seen) {
     list.push_back({probe, answer, std::move(seen), {}, 0, 0, std::nullopt});

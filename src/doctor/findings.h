@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ckptfs/status.h"
@@ -71,9 +70,6 @@ enum class Probe : std::uint8_t {
 };
 inline constexpr Probe kFirstStoreProbe = Probe::kEndpoint;
 inline constexpr Probe kLastProbe = Probe::kCleanup;
-
-// Stable, for machines: "if_none_match".
-[[nodiscard]] std::string_view name_of(Probe probe);
 
 enum class ProbeAnswer : std::uint8_t {
     // As Amazon S3 does it; or, of this machine, as a mount needs it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each answer to a probe of `ckptfs doctor` means. A table; pure.
+// What each probe of `ckptfs doctor` is called, and what each answer to it means. A table; pure.
 #pragma once
 
 #include <string_view>
@@ -10,6 +10,8 @@ namespace ckptfs::doctor {
 
 struct ProbeRule {
     Probe probe;
+    // Stable, for machines: "if_none_match".
+    std::string_view name;
     // What is said where all is well.
     std::string_view yes;
     // Where it is not: how bad, what is said, what that means.
@@ -24,5 +26,6 @@ struct ProbeRule {
 };
 
 [[nodiscard]] const ProbeRule& rule_of(Probe probe);
+[[nodiscard]] std::string_view name_of(Probe probe);
 
 }  // namespace ckptfs::doctor

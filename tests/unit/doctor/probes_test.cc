@@ -12,6 +12,7 @@
 #include "doctor/diagnosis.h"
 #include "doctor/endpoint_probe.h"
 #include "doctor/local_probes.h"
+#include "doctor/rules.h"
 #include "support/fake_store.h"
 
 namespace ckptfs::doctor {
