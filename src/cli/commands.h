@@ -26,4 +26,7 @@ int tool_command(const ToolRequest& request, const Config& config);
 // call it before the first thread is started.
 int doctor_command(const ToolRequest& request, const Config& config);
 
+// Where one shows how far it is: goes to the first column of the terminal and clears the line (ECMA-48).
+inline constexpr const char* kClearLine = "\r\x1b[K";
+
 }  // namespace ckptfs

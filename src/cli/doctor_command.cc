@@ -22,7 +22,6 @@
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
 #include "cli/commands.h"
-#include "cli/terminal.h"
 #include "config/scale.h"
 #include "daemon/background.h"
 #include "daemon/control.h"

@@ -15,7 +15,6 @@
 #include "base/timer_thread.h"
 #include "ckptfs/log.h"
 #include "cli/commands.h"
-#include "cli/terminal.h"
 #include "codec/codecs.h"
 #include "config/scale.h"
 #include "daemon/background.h"

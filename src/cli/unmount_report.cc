@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "cli/terminal.h"
+#include "cli/commands.h"
 
 namespace ckptfs {
 namespace {
