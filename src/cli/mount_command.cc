@@ -2,61 +2,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
-#include <optional>
+#include <functional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/environment.h"
 #include "base/executors.h"
-#include "base/mutex.h"
-#include "base/periodic.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "cli/commands.h"
 #include "cli/mount_place.h"
-#include "cli/unmount_report.h"
-#include "config/options.h"
 #include "config/scale.h"
 #include "daemon/background.h"
 #include "daemon/control.h"
-#include "daemon/liveness.h"
+#include "daemon/daemon.h"
 #include "daemon/local_checks.h"
-#include "daemon/machinery.h"
-#include "daemon/metrics_publisher.h"
 #include "daemon/mount_journal.h"
-#include "daemon/mount_status.h"
-#include "daemon/service.h"
-#include "daemon/service_manager.h"
-#include "daemon/status_json.h"
 #include "daemon/takeover.h"
-#include "daemon/traffic.h"
-#include "fuse/connection_guard.h"
-#include "fuse/mount.h"
-#include "fuse/session.h"
+#include "fuse/mount_table.h"
 
 namespace ckptfs {
 namespace {
-
-// 1 to 8 MiB measured best for reads through the page cache; the kernel's 128 KiB halves them.
-constexpr unsigned kReadAheadKibibytes = 8192;
-// A draining mount reports several times a second; what comes after the last report is short.
-constexpr Milliseconds kServiceManagerPatience{60'000};
 
 std::string examination_of(const MountConfig& mount) {
     return is_in_fstab(mount.source, mount.mount_point, process_environment())
                ? format("ckptfs doctor {} says more", escaped(mount.mount_point))
                : format("ckptfs doctor {} says more, with the same options", escaped(mount.source));
-}
-
-std::optional<std::string> no_service_manager(const char* /*name*/) {
-    return std::nullopt;
 }
 
 LogLevel log_level(const std::string& name) {
@@ -138,316 +115,6 @@ Status redirect_log(const MountConfig& config, Readiness& readiness) {
     return {};
 }
 
-// Everything from here on happens in the process that serves.
-class Daemon {
-public:
-    // A service's main process stays in the foreground; one in the background may have inherited the variables.
-    Daemon(Config config, Readiness readiness)
-        : config_(std::move(config)),
-          readiness_(std::move(readiness)),
-          service_manager_(config_.mount.foreground ? process_environment() : no_service_manager) {}
-
-    // Makes the mount answer; nothing is left behind when it fails.
-    Status start();
-    int serve_until_the_end();
-    Readiness& readiness() { return readiness_; }
-
-private:
-    Status attach();
-    void listen_for_commands();
-    Service::Events service_events();
-    bool ends_by_hangup() const;
-    [[nodiscard]] Traffic totals() const;
-    [[nodiscard]] MountStatus status(const fs::FileSystem& fs) const;
-    [[nodiscard]] MountFigures figures() const;
-    void watch_traffic();
-    void mount_answers();
-    void name_what_is_lost(const Service::Outcome& outcome);
-    int end(const Service::Outcome& outcome);
-
-    const Config config_;
-    Readiness readiness_;
-    const ServiceManager service_manager_;
-    const bool has_terminal_ = has_terminal();
-    ConnectionGuard guard_;
-    std::unique_ptr<Mount> mount_;
-    std::unique_ptr<Session> session_;
-    std::unique_ptr<Machinery> machinery_;
-    std::optional<Liveness> liveness_;
-    fs::FileSystem* fs_ = nullptr;
-    std::optional<ControlServer> control_;
-    std::unique_ptr<Service> service_;
-    SteadyTime started_{};
-    WallTime started_at_{};
-    std::atomic<bool> draining_ = false;
-
-    mutable Mutex traffic_mutex_;
-    TrafficMeter traffic_ GUARDED_BY(traffic_mutex_);
-
-    const std::unique_ptr<Executor> metrics_threads_ = make_detached_executor("ckptfs-metrics");
-    // Ask everything above.
-    std::unique_ptr<Periodic> traffic_watch_;
-    std::unique_ptr<MetricsPublisher> metrics_;
-};
-
-Status Daemon::start() {
-    auto signals = take_over_signals();
-    if (!signals) {
-        return failure(signals.error());
-    }
-    guard_.start();
-    auto machinery = Machinery::create(config_);
-    if (!machinery) {
-        return failure(machinery.error());
-    }
-    machinery_ = std::move(*machinery);
-    if (auto checked = machinery_->check_bucket(); !checked) {
-        checked.error().message += "; " + examination_of(config_.mount);
-        return checked;
-    }
-    if (auto attached = attach(); !attached) {
-        return attached;
-    }
-    auto connection = mount_->connection();
-    auto session = connection ? Session::create(std::move(*connection)) : failure(connection.error());
-    if (!session) {
-        return failure(session.error());
-    }
-    session_ = std::move(*session);
-    listen_for_commands();
-    auto service = Service::create(std::move(*signals), control_ ? &*control_ : nullptr, service_events());
-    if (!service) {
-        return failure(service.error());
-    }
-    service_ = std::move(*service);
-    const auto started = machinery_->start_file_system(session_->kernel_cache());
-    if (!started) {
-        return failure(started.error());
-    }
-    fs_ = *started;
-    return {};
-}
-
-// Once everything else is there: a dead mount gives way to one that answers.
-Status Daemon::attach() {
-    const std::string& place = config_.mount.mount_point;
-    const TakeoverSystem system = system_for_takeover();
-    // Held until the mount is made: of several that start at once, one mounts.
-    const auto lock = system.lock(place);
-    if (!lock) {
-        const auto dead = is_ours_to_take_back(place, config_.mount.source, getuid(), system);
-        if (lock.error().errno_value == EBUSY || !dead || *dead) {
-            return failure(lock.error());
-        }
-        log_warning(format("cannot lock the mount point; a concurrent mount here may succeed as well: {}",
-                           lock.error().message));
-    }
-    // Before a dead mount is taken away: nothing is to be written into the bare directory.
-    if (!readiness_.is_awaited()) {
-        return failure(EINTR, "the mount command was interrupted");
-    }
-    const auto taken = take_back(place, config_.mount.source, getuid(), system);
-    if (!taken) {
-        return failure(taken.error());
-    }
-    if (*taken) {
-        log_info(format("took {} back from a ckptfs that had died", escaped(place)));
-    }
-    const auto table = read_mount_table();
-    const auto checked = table ? check_mount_point(place, *table) : failure(table.error());
-    if (!checked) {
-        return failure(checked.error());
-    }
-    auto mount = Mount::create(config_.mount, config_.names.read_only);
-    if (!mount) {
-        return failure(mount.error());
-    }
-    mount_ = std::move(*mount);
-    guard_.watch(mount_->entry());
-    return {};
-}
-
-// The mount works without; unmounting by signal or umount(8) still waits for what is being written.
-void Daemon::listen_for_commands() {
-    const auto directory = make_control_directory(process_environment());
-    auto control =
-        directory ? ControlServer::create(*directory, config_.mount.mount_point) : failure(directory.error());
-    if (control) {
-        control_.emplace(std::move(*control));
-    } else {
-        log_warning(format("ckptfs unmount will not reach this mount: {}", control.error().message));
-    }
-}
-
-// Whose terminal goes, goes with it; to all others the signal says that their log has been renamed.
-bool Daemon::ends_by_hangup() const {
-    if (has_terminal_) {
-        return true;
-    }
-    const std::string& log_file = config_.mount.log_file;
-    if (log_file.empty()) {
-        log_info("signal HUP: there is no --log-file to open again");
-        return false;
-    }
-    if (auto opened = log_to_file(log_file); !opened) {
-        log_error(format("signal HUP: {}; still logging to the old file", opened.error().message));
-    } else {
-        log_info("signal HUP: the log file was opened again");
-    }
-    return false;
-}
-
-Service::Events Daemon::service_events() {
-    Service::Events events;
-    events.status = [this](const fs::FileSystem& fs) { return json_of(status(fs)); };
-    events.hung_up = [this] { return ends_by_hangup(); };
-    events.draining = [this](const DrainProgress& progress) {
-        draining_ = true;
-        service_manager_.stopping(progress_text(progress), kServiceManagerPatience);
-    };
-    if (service_manager_.watchdog() == Milliseconds(0)) {
-        return events;
-    }
-    // One or two may be late, or find a probe that is.
-    events.heartbeat_period = service_manager_.watchdog() / 4;
-    liveness_.emplace(
-        Liveness::Watched{machinery_->executor(), machinery_->timer(), [this] { return session_->longest_request(); }},
-        events.heartbeat_period);
-    events.heartbeat = [this] {
-        if (const std::string stuck = liveness_->check(); stuck.empty()) {
-            service_manager_.alive();
-        } else {
-            log_error(format("stuck: {}", stuck));
-        }
-    };
-    return events;
-}
-
-MountStatus Daemon::status(const fs::FileSystem& fs) const {
-    MountStatus status;
-    status.source = config_.mount.source;
-    status.mount_point = config_.mount.mount_point;
-    status.version = CKPTFS_VERSION;
-    status.pid = getpid();
-    status.seconds_mounted =
-        std::chrono::duration_cast<std::chrono::seconds>(machinery_->clock().now() - started_).count();
-    status.draining = draining_;
-    set_files(status, fs);
-    status.totals = totals();
-    {
-        const MutexLock lock(traffic_mutex_);
-        status.rates = traffic_.rates();
-    }
-    set_store(status, machinery_->client().store().statistics());
-    set_cache(status, machinery_->cache().statistics());
-    set_memory(status, machinery_->pool().usage());
-    status.problems = recent_problems();
-    return status;
-}
-
-Traffic Daemon::totals() const {
-    const fs::FileStatistics files = fs_->statistics();
-    const HttpStatistics transport = machinery_->client().transport().statistics();
-    return {files.bytes_written, files.bytes_read, transport.bytes_sent, transport.bytes_received};
-}
-
-void Daemon::watch_traffic() {
-    traffic_watch_ = std::make_unique<Periodic>(machinery_->timer(), TrafficMeter::kPeriod, [this] {
-        const Traffic now = totals();
-        const MutexLock lock(traffic_mutex_);
-        traffic_.add(machinery_->clock().now(), now);
-    });
-    const MountConfig& config = config_.mount;
-    if (!config.metrics_address.empty() || !config.metrics_file.empty()) {
-        metrics_ =
-            std::make_unique<MetricsPublisher>(MetricsPublisher::Places{config.metrics_address, config.metrics_file},
-                                               machinery_->timer(), *metrics_threads_, [this] { return figures(); });
-    }
-}
-
-MountFigures Daemon::figures() const {
-    MountFigures figures;
-    figures.status = status(*fs_);
-    figures.start_time_seconds =
-        std::chrono::duration_cast<std::chrono::seconds>(started_at_.time_since_epoch()).count();
-    figures.files = fs_->statistics();
-    figures.reading = machinery_->cache().statistics();
-    figures.memory = machinery_->pool().usage();
-    figures.store = machinery_->client().store().statistics();
-    figures.operations = machinery_->client().operations();
-    figures.http = machinery_->client().transport().statistics();
-    figures.log = log_counts();
-    figures.worker_busy = session_->longest_request();
-    return figures;
-}
-
-void Daemon::mount_answers() {
-    if (const auto raised = set_read_ahead(mount_->entry(), kReadAheadKibibytes); !raised) {
-        log_info(raised.error().message);
-    }
-    log_info(format("{} is mounted at {}", escaped(config_.mount.source), escaped(config_.mount.mount_point)));
-    for (const std::string& line : misspelt_variables(environment_names())) {
-        log_warning(line);
-    }
-    machinery_->end_leftover_uploads();
-    if (!readiness_.is_awaited()) {
-        log_info("the mount command was interrupted");
-        kill(getpid(), SIGTERM);
-    }
-    readiness_.ready();
-    service_manager_.ready(format("{} is mounted at {}", config_.mount.source, config_.mount.mount_point));
-}
-
-int Daemon::serve_until_the_end() {
-    session_->serve({*fs_, machinery_->pool(), machinery_->processes(), machinery_->clock(), machinery_->staging(),
-                     config_.write.staging_dir},
-                    config_.mount.fuse_threads,
-                    {[this] { mount_answers(); },
-                     [this] {
-                         guard_.release();
-                         service_->session_ended();
-                     }});
-    started_ = machinery_->clock().now();
-    started_at_ = machinery_->clock().wall_now();
-    watch_traffic();
-    return end(service_->run(*fs_, machinery_->clock(), config_.mount.drain_timeout));
-}
-
-// Before what may take its time.
-void Daemon::name_what_is_lost(const Service::Outcome& outcome) {
-    for (const std::string& key : outcome.lost) {
-        log_error(format("not saved within the drain timeout: {}", escaped(key)));
-        if (control_) {
-            control_->tell_outcome(format("lost {}", escaped(key)));
-        }
-    }
-    for (const std::string& line : outcome.undone) {
-        log_error(format("not done: {}", escaped(line)));
-        if (control_) {
-            control_->tell_outcome(format("undone {}", escaped(line)));
-        }
-    }
-}
-
-int Daemon::end(const Service::Outcome& outcome) {
-    const Status detached = mount_->detach();
-    if (!detached) {
-        log_error(detached.error().message);
-    } else {
-        guard_.release();
-    }
-    name_what_is_lost(outcome);
-    metrics_.reset();
-    traffic_watch_.reset();
-    machinery_->end(*session_);
-    machinery_.reset();
-    log_info(detached ? "unmounted" : "ended");
-    if (control_) {
-        control_->finish();
-    }
-    return detached && outcome.lost.empty() && outcome.undone.empty() ? 0 : 1;
-}
-
 }  // namespace
 
 int mount_command(Config config, int failed) {
@@ -479,7 +146,8 @@ int mount_command(Config config, int failed) {
         return fail(failure(errno, format("cannot change to /: {}", std::strerror(errno))).value());
     }
     const bool terminal_is_the_log = config.mount.foreground && config.mount.log_file.empty();
-    Daemon daemon(scaled(std::move(config), processor_count()), std::move(readiness));
+    const std::function<std::string()> examination = [mount = config.mount] { return examination_of(mount); };
+    Daemon daemon(scaled(std::move(config), processor_count()), std::move(readiness), examination);
     if (auto started = daemon.start(); !started) {
         if (!terminal_is_the_log) {
             log_error(started.error().message);

@@ -15,11 +15,6 @@ constexpr std::string_view kUndone = "undone ";
 
 }  // namespace
 
-std::string progress_text(const DrainProgress& progress) {
-    return format("saving {}: {} of {} MiB in the store", counted(progress.files, "file"),
-                  mebibytes(progress.bytes_in_store), mebibytes(progress.bytes_acknowledged));
-}
-
 void UnmountReport::print(const std::string& text) const {
     // A terminal that is gone is no reason to fail.
     static_cast<void>(!write(output_, text.data(), text.size()));

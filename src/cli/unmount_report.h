@@ -30,6 +30,4 @@ private:
     int lost_ = 0;
 };
 
-[[nodiscard]] std::string progress_text(const DrainProgress& progress);
-
 }  // namespace ckptfs

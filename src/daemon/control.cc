@@ -243,6 +243,11 @@ std::optional<DrainProgress> parse_progress(std::string_view line) {
     return DrainProgress{numbers[0], numbers[1], numbers[2]};
 }
 
+std::string progress_text(const DrainProgress& progress) {
+    return format("saving {}: {} of {} MiB in the store", counted(progress.files, "file"),
+                  mebibytes(progress.bytes_in_store), mebibytes(progress.bytes_acknowledged));
+}
+
 Result<ControlServer> ControlServer::create(const std::string& directory, const std::string& mount_point) {
     if (auto made = make_private_directory(directory); !made) {
         return failure(made.error());

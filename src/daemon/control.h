@@ -52,6 +52,8 @@ Result<std::string> make_control_directory(const Environment& environment, const
 
 [[nodiscard]] std::string progress_line(const DrainProgress& progress);
 [[nodiscard]] std::optional<DrainProgress> parse_progress(std::string_view line);
+// For people.
+[[nodiscard]] std::string progress_text(const DrainProgress& progress);
 
 class ControlServer {
 public:

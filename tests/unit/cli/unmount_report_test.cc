@@ -10,10 +10,6 @@
 namespace ckptfs {
 namespace {
 
-TEST(UnmountProgress, SaysWhatIsInTheStore) {
-    EXPECT_EQ(progress_text({1, 3 << 20, 1 << 19}), "saving 1 file: 0.5 of 3.0 MiB in the store");
-}
-
 class UnmountReportTest : public ::testing::Test {
 protected:
     UnmountReportTest() { EXPECT_EQ(pipe2(ends_, O_CLOEXEC | O_NONBLOCK), 0); }

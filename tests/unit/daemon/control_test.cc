@@ -276,5 +276,9 @@ TEST(Progress, LinesAreReadAsTheyAreWritten) {
     }
 }
 
+TEST(Progress, SaysWhatIsInTheStore) {
+    EXPECT_EQ(progress_text({1, 3 << 20, 1 << 19}), "saving 1 file: 0.5 of 3.0 MiB in the store");
+}
+
 }  // namespace
 }  // namespace ckptfs
