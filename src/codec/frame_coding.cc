@@ -13,7 +13,6 @@
 #include "codec/container.h"
 #include "codec/plane_frame.h"
 #include "codec/plane_frame_format.h"
-#include "codec/plane_references.h"
 #include "codec/zstd_frames.h"
 
 namespace ckptfs {

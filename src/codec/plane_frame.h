@@ -22,6 +22,11 @@ namespace ckptfs {
 
 inline constexpr std::size_t kMaxPlaneFrameRaw = std::size_t{1} << 20;
 
+// What the reference sub-blocks of a plane frame name, in their order (ckptfs-format(5), "Reference sub-blocks"), read
+// from its headers without decoding it. `frame` begins at `offset` of the file. EIO where its headers are damaged, or
+// name bytes that are not before it, or more than a frame may. Pure.
+Result<std::vector<FileRange>> plane_references(ByteSpan frame, std::uint64_t offset);
+
 class ReferenceIndex;
 
 class PlaneCoder {

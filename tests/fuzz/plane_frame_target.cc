@@ -6,7 +6,6 @@
 
 #include "codec/bf16.h"
 #include "codec/plane_frame.h"
-#include "codec/plane_references.h"
 #include "codec/reference_index.h"
 #include "referenced_bytes.h"
 #include "require.h"

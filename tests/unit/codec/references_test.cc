@@ -10,8 +10,8 @@
 #include "codec/bf16.h"
 #include "codec/frame_coding.h"
 #include "codec/frame_report.h"
+#include "codec/plane_frame.h"
 #include "codec/plane_frame_format.h"
-#include "codec/plane_references.h"
 #include "codec/reference_index.h"
 #include "unit/codec/float_data.h"
 
