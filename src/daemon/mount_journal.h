@@ -7,15 +7,18 @@
 // survives the process, and of the machine what the kernel had written.
 //
 // What is about the files of other mounts is in journal_leftovers.h.
-// Threads: those that note an event may be called from any thread, and do not wait for the disk.
+// Threads: those that note an event may be called from any thread. They return once it is in the file, but do not wait
+// for a directory that does not answer (journal_file.h).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/environment.h"
@@ -24,6 +27,7 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
+#include "daemon/journal_file.h"
 #include "daemon/journal_text.h"
 
 namespace ckptfs {
@@ -41,13 +45,12 @@ inline constexpr std::string_view kJournalEnding = ".uploads";
 [[nodiscard]] std::string journal_place(const std::string& host, const std::string& source,
                                         const std::string& mount_point, const std::string& server);
 
-// The file, and what a mount leaves that is killed while it rewrites it.
-void remove_journal(const std::string& path);
-
 class MountJournal {
 public:
     // Makes the directory, with mode 0700, and the file, with 0600.
-    static Result<std::unique_ptr<MountJournal>> create(const std::string& directory, const std::string& place);
+    static Result<std::unique_ptr<MountJournal>> create(
+        const std::string& directory, const std::string& place,
+        std::chrono::milliseconds longest_wait = JournalFile::kLongestWait);
     // Remembers it while it lives, and leaves nothing of its own to the next.
     static std::unique_ptr<MountJournal> in_memory();
     // Removes the file, unless something is left.
@@ -77,16 +80,19 @@ public:
     // that is full may not have taken it yet. One in memory removes it when the last of what is open ends. `lock` is
     // held until then.
     void replace(std::string path, FileDescriptor lock);
-    [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] const std::string& path() const { return file_.path(); }
 
 private:
-    MountJournal(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+    MountJournal(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait)
+        : file_(std::move(path), std::move(file), longest_wait) {}
     // `what`: names it among all that can be open.
     bool note_begun(const std::string& what, const std::string& line);
+    // Of one that is open.
+    void note_more(const std::string& what, const std::string& line);
     void note_ended(const std::string& what, const std::string& line);
+    // Whether it was not open before.
+    bool open(const std::string& what, const std::string& line) REQUIRES(mutex_);
     void append(const std::string& line) REQUIRES(mutex_);
-    // 0, or why not all of them are there: whole lines stay.
-    [[nodiscard]] int add(const std::string& lines) REQUIRES(mutex_);
     void rewrite() REQUIRES(mutex_);
     void shorten() REQUIRES(mutex_);
     void remove_replaced() REQUIRES(mutex_);
@@ -96,18 +102,15 @@ private:
         FileDescriptor lock;
     };
 
-    const std::string path_;
+    // Called in the order in which events are noted here.
+    JournalFile file_;
     Mutex mutex_;
-    FileDescriptor file_ GUARDED_BY(mutex_);
-    std::size_t size_ GUARDED_BY(mutex_) = 0;
-    // Lines are missing in the file, or it ends within one.
-    bool is_stale_ GUARDED_BY(mutex_) = false;
     std::uint64_t last_intent_ GUARDED_BY(mutex_) = 0;
     // Open ones, as they began.
     std::vector<UploadId> uploads_ GUARDED_BY(mutex_);
     // Their lines.
     std::map<std::string, std::string> open_ GUARDED_BY(mutex_);
-    // Still needed, because this file is stale, or because there is none.
+    // Still needed, because there is no file of its own.
     std::vector<Replaced> replaced_ GUARDED_BY(mutex_);
 };
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -24,7 +25,7 @@ inline std::string content_of(const std::string& path) {
 class MountJournalTest : public ::testing::Test {
 protected:
     std::unique_ptr<MountJournal> journal(const std::string& place = "place") {
-        return MountJournal::create(directory_, place).value();
+        return MountJournal::create(directory_, place, longest_wait_).value();
     }
     // As if its mount had been killed.
     void leave(const std::string& name, const std::string& text) {
@@ -34,6 +35,8 @@ protected:
 
     const testing::TemporaryDirectory temporary_;
     const std::string directory_ = temporary_.path() / "state";
+    // Of a directory that answers, on a machine that is busy.
+    std::chrono::milliseconds longest_wait_{60'000};
 };
 
 }  // namespace ckptfs

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/journal_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+// So many bytes wait at most beside a rewrite: lines of some thousand uploads, while a directory does not answer.
+constexpr std::size_t kMostQueued = std::size_t{1} << 20;
+// Of the longest wait.
+constexpr int kWaitsAtTheEnd = 5;
+
+struct Replaced {
+    std::string path;
+    FileDescriptor lock;
+};
+
+// What the thread does next, in this order: calls that come while it is in the directory are put together.
+struct Work {
+    // In place of what is in the file.
+    bool is_rewrite = false;
+    std::string lines;
+    // Those of the rewrite.
+    std::size_t rewritten = 0;
+    std::vector<Replaced> replaced;
+    bool is_removal = false;
+};
+
+}  // namespace
+
+void remove_journal(const std::string& path) {
+    unlink((path + std::string(kNewJournalEnding)).c_str());
+    unlink(path.c_str());
+}
+
+// Shared with the thread, which may hang in the directory for longer than the journal lives.
+class JournalFile::State {
+public:
+    State(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+
+    // The thread.
+    void run();
+
+    void queue(const std::function<void(Work&)>& change);
+    void settle(std::chrono::milliseconds longest);
+    void end(std::chrono::milliseconds longest);
+    [[nodiscard]] bool wants_rewrite();
+    [[nodiscard]] std::size_t size();
+
+private:
+    void carry_out(Work work, MutexLock& lock) REQUIRES(mutex_);
+    // 0, or why not all of the lines are in the file: whole ones stay.
+    [[nodiscard]] int write_lines(const Work& work);
+    [[nodiscard]] int add(const std::string& lines);
+    [[nodiscard]] int rewrite(const std::string& lines);
+    [[nodiscard]] bool has_work() const REQUIRES(mutex_) { return done_ < queued_; }
+
+    const std::string path_;
+    // Of the thread alone.
+    FileDescriptor file_;
+    std::size_t written_ = 0;
+
+    Mutex mutex_;
+    Condition changed_;
+    Work next_ GUARDED_BY(mutex_);
+    // Calls, and how many of them the thread has carried out.
+    std::uint64_t queued_ GUARDED_BY(mutex_) = 0;
+    std::uint64_t done_ GUARDED_BY(mutex_) = 0;
+    std::size_t file_size_ GUARDED_BY(mutex_) = 0;
+    bool is_stale_ GUARDED_BY(mutex_) = false;
+    // A caller has waited in vain, and the file has not caught up since.
+    bool is_behind_ GUARDED_BY(mutex_) = false;
+    // Still needed, because the file is stale.
+    std::vector<Replaced> replaced_ GUARDED_BY(mutex_);
+    bool is_ending_ GUARDED_BY(mutex_) = false;
+    bool has_ended_ GUARDED_BY(mutex_) = false;
+};
+
+void JournalFile::State::run() {
+    MutexLock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [this]() REQUIRES(mutex_) { return is_ending_ || has_work(); });
+        if (!has_work()) {
+            break;
+        }
+        carry_out(std::exchange(next_, {}), lock);
+        is_behind_ = is_behind_ && has_work();
+        changed_.notify_all();
+    }
+    has_ended_ = true;
+    changed_.notify_all();
+}
+
+void JournalFile::State::carry_out(Work work, MutexLock& lock) {
+    const std::uint64_t carried_out = queued_;
+    lock.unlock();
+    const int problem = write_lines(work);
+    lock.lock();
+    if (problem != 0 && !is_stale_) {
+        log_warning(format("{}: {}; if this mount is killed before there is room, its uploads stay in the bucket",
+                           escaped(path_), std::strerror(problem)));
+    }
+    is_stale_ = !work.is_removal && (problem != 0 || (is_stale_ && !work.is_rewrite));
+    file_size_ = written_;
+    std::move(work.replaced.begin(), work.replaced.end(), std::back_inserter(replaced_));
+    const std::vector<Replaced> replaced = is_stale_ ? std::vector<Replaced>() : std::exchange(replaced_, {});
+    lock.unlock();
+    for (const Replaced& each : replaced) {
+        remove_journal(each.path);
+    }
+    if (work.is_removal && file_) {
+        remove_journal(path_);
+    }
+    lock.lock();
+    done_ = carried_out;
+}
+
+int JournalFile::State::write_lines(const Work& work) {
+    if (!file_ || work.is_removal) {
+        return 0;
+    }
+    if (work.is_rewrite) {
+        return rewrite(work.lines);
+    }
+    return work.lines.empty() ? 0 : add(work.lines);
+}
+
+int JournalFile::State::add(const std::string& lines) {
+    const ssize_t written = write(file_.get(), lines.data(), lines.size());
+    if (written == static_cast<ssize_t>(lines.size())) {
+        written_ += lines.size();
+        return 0;
+    }
+    const int problem = written < 0 ? errno : ENOSPC;
+    written_ += written <= 0 ? 0 : lines.rfind('\n', static_cast<std::size_t>(written) - 1) + 1;
+    // Of a line that is there in part, the next would be the rest.
+    static_cast<void>(ftruncate(file_.get(), static_cast<off_t>(written_)));
+    return problem;
+}
+
+// Beside what is there, which stays as long as the disk has no room for it, or where this is killed in between.
+int JournalFile::State::rewrite(const std::string& lines) {
+    const std::string path = path_ + std::string(kNewJournalEnding);
+    FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file) {
+        return errno;
+    }
+    errno = ENOSPC;
+    // As in MountJournal::create(): locked before it has the name.
+    const bool is_whole = flock(file.get(), LOCK_EX | LOCK_NB) == 0 &&
+                          write(file.get(), lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
+    if (!is_whole || rename(path.c_str(), path_.c_str()) != 0) {
+        const int problem = errno;
+        unlink(path.c_str());
+        return problem;
+    }
+    file_ = std::move(file);
+    written_ = lines.size();
+    return 0;
+}
+
+void JournalFile::State::queue(const std::function<void(Work&)>& change) {
+    const MutexLock lock(mutex_);
+    change(next_);
+    ++queued_;
+    changed_.notify_all();
+}
+
+void JournalFile::State::settle(std::chrono::milliseconds longest) {
+    MutexLock lock(mutex_);
+    const std::uint64_t waited_for = queued_;
+    const auto is_done = [this, waited_for]() REQUIRES(mutex_) { return is_behind_ || done_ >= waited_for; };
+    if (!changed_.wait_for(lock, longest, is_done)) {
+        is_behind_ = true;
+        changed_.notify_all();
+        log_warning(
+            format("{}: its directory does not answer; if this mount is killed before it does, its uploads stay in "
+                   "the bucket",
+                   escaped(path_)));
+    }
+}
+
+void JournalFile::State::end(std::chrono::milliseconds longest) {
+    MutexLock lock(mutex_);
+    is_ending_ = true;
+    changed_.notify_all();
+    if (!changed_.wait_for(lock, longest, [this]() REQUIRES(mutex_) { return has_ended_; })) {
+        log_warning(
+            format("{} stays: its directory does not answer; the next mount here ends what it names", escaped(path_)));
+    }
+}
+
+bool JournalFile::State::wants_rewrite() {
+    const MutexLock lock(mutex_);
+    return is_stale_ || next_.lines.size() - next_.rewritten > kMostQueued;
+}
+
+std::size_t JournalFile::State::size() {
+    const MutexLock lock(mutex_);
+    return next_.lines.size() + (next_.is_rewrite ? 0 : file_size_);
+}
+
+JournalFile::JournalFile(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait)
+    : path_(std::move(path)),
+      is_in_memory_(!file),
+      longest_wait_(longest_wait),
+      state_(std::make_shared<State>(path_, std::move(file))) {
+    start_thread("ckptfs-journal", [state = state_] { state->run(); }).detach();
+}
+
+JournalFile::~JournalFile() {
+    state_->end(kWaitsAtTheEnd * longest_wait_);
+}
+
+bool JournalFile::wants_rewrite() const {
+    return state_->wants_rewrite();
+}
+
+std::size_t JournalFile::size() const {
+    return state_->size();
+}
+
+void JournalFile::append(const std::string& lines) {
+    state_->queue([&lines](Work& work) { work.lines += lines; });
+}
+
+void JournalFile::rewrite(std::string lines) {
+    state_->queue([&lines](Work& work) {
+        work.is_rewrite = true;
+        work.lines = std::move(lines);
+        work.rewritten = work.lines.size();
+    });
+}
+
+void JournalFile::replace(std::string path, FileDescriptor lock) {
+    state_->queue([&](Work& work) { work.replaced.push_back({std::move(path), std::move(lock)}); });
+}
+
+void JournalFile::remove() {
+    state_->queue([](Work& work) { work.is_removal = true; });
+}
+
+void JournalFile::settle() {
+    state_->settle(longest_wait_);
+}
+
+}  // namespace ckptfs
