@@ -83,7 +83,7 @@ Status Directories::put_marker(const std::string& key, std::optional<WallTime> m
     return written ? Status{} : failure(written.error());
 }
 
-void Directories::rmdir(NodeId parent, std::string name, Orphan orphan, Reply<void> reply) {
+void Directories::rmdir(NodeId parent, std::string name, Orphan orphan, const PlaceTaken& taken, Reply<void> reply) {
     NodePtr parent_node;
     NodeId id = 0;
     {
@@ -95,23 +95,25 @@ void Directories::rmdir(NodeId parent, std::string name, Orphan orphan, Reply<vo
         }
     }
     if (parent_node == nullptr) {
+        taken();
         reply(failure(ESTALE, "the directory is gone"));
         return;
     }
     // What is removed one after the other may be directories, too.
     static_cast<void>(batches_.removal_begins(parent_node));
-    batches_.when_settled(
-        id, [this, parent, parent_node, name, id, orphan = std::move(orphan), reply = std::move(reply)] {
-            if (std::optional<Error> failed = batches_.take_failure(id)) {
-                reply(failure(std::move(*failed)));
-                return;
-            }
-            answer_in_order<void>(state_, {{parent, name}}, reply, [this, parent, parent_node, name, orphan] {
-                Status removed = rmdir_now(parent, name, orphan);
-                batches_.removal_ends(parent_node);
-                return removed;
-            });
+    batches_.when_settled(id, [=, this, orphan = std::move(orphan), reply = std::move(reply)] {
+        if (std::optional<Error> failed = batches_.take_failure(id)) {
+            taken();
+            reply(failure(std::move(*failed)));
+            return;
+        }
+        answer_in_order<void>(state_, {{parent, name}}, reply, [this, parent, parent_node, name, orphan] {
+            Status removed = rmdir_now(parent, name, orphan);
+            batches_.removal_ends(parent_node);
+            return removed;
         });
+        taken();
+    });
 }
 
 Status Directories::rmdir_now(NodeId parent_id, const std::string& name, const Orphan& orphan) {
@@ -188,8 +190,10 @@ std::vector<std::shared_ptr<FileWriter>> Directories::note_removed(const NodePtr
     return writers;
 }
 
-void Directories::unlink(NodeId parent_id, std::string name, Orphan orphan, Reply<void> reply) {
+void Directories::unlink(NodeId parent_id, std::string name, Orphan orphan, const PlaceTaken& taken,
+                         Reply<void> reply) {
     if (state_.env.names.read_only) {
+        taken();
         reply(failure(EROFS, "mounted read-only"));
         return;
     }
@@ -199,18 +203,20 @@ void Directories::unlink(NodeId parent_id, std::string name, Orphan orphan, Repl
         parent = state_.directory(lock, parent_id);
     }
     if (!parent) {
+        taken();
         reply(failure(std::move(parent.error())));
     } else if (std::optional<Error> failed = batches_.take_failure(parent_id)) {
+        taken();
         reply(failure(std::move(*failed)));
-    } else if (!batches_.removal_begins(*parent) || !unlink_in_batch(*parent, name, orphan, reply)) {
+    } else if (!batches_.removal_begins(*parent) || !unlink_in_batch(*parent, name, orphan, taken, reply)) {
         const bool has_a_turn = state_.name_changes.others({parent_id, name});
-        has_a_turn ? unlink_in_turn(*parent, std::move(name), std::move(orphan), std::move(reply))
-                   : unlink_alone(*parent, std::move(name), std::move(orphan), std::move(reply));
+        has_a_turn ? unlink_in_turn(*parent, std::move(name), std::move(orphan), taken, std::move(reply))
+                   : unlink_alone(*parent, std::move(name), std::move(orphan), taken, std::move(reply));
     }
 }
 
 bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name, const Orphan& orphan,
-                                  const Reply<void>& reply) {
+                                  const PlaceTaken& taken, const Reply<void>& reply) {
     std::string etag;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -224,7 +230,7 @@ bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name
     }
     const UnlinkBatches::Added added = batches_.add(parent, name, etag);
     if (added == UnlinkBatches::Added::kFull) {
-        batches_.when_settled(parent->id, [=, this] { unlink(parent->id, name, orphan, reply); });
+        batches_.when_settled(parent->id, [=, this] { unlink(parent->id, name, orphan, taken, reply); });
         return true;
     }
     if (added == UnlinkBatches::Added::kNo) {
@@ -235,11 +241,13 @@ bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name
         state_.env.blocking.post([orphan, writer] { orphan(writer); });
     }
     batches_.removal_ends(parent);
+    taken();
     reply({});
     return true;
 }
 
-void Directories::unlink_alone(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply) {
+void Directories::unlink_alone(const NodePtr& parent, std::string name, Orphan orphan, const PlaceTaken& taken,
+                               Reply<void> reply) {
     auto unlink = std::make_shared<Unlink>();
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -262,9 +270,11 @@ void Directories::unlink_alone(const NodePtr& parent, std::string name, Orphan o
             state_.env.blocking.post([this, unlink] { end_unlink(*unlink, unlink_now(*unlink)); });
         });
     });
+    taken();
 }
 
-void Directories::unlink_in_turn(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply) {
+void Directories::unlink_in_turn(const NodePtr& parent, std::string name, Orphan orphan, const PlaceTaken& taken,
+                                 Reply<void> reply) {
     Unlink unlink;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -280,6 +290,7 @@ void Directories::unlink_in_turn(const NodePtr& parent, std::string name, Orphan
         end_removal(unlink, removed);
         return removed;
     });
+    taken();
 }
 
 // As on a local disk for the second of two that remove it. What another mount has made since is removed.

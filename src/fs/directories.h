@@ -30,8 +30,11 @@ public:
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply);
     // Called with a writer whose file is removed while it is open; may block.
     using Orphan = std::function<void(const std::shared_ptr<FileWriter>&)>;
-    void rmdir(NodeId parent, std::string name, Orphan orphan, Reply<void> reply);
-    void unlink(NodeId parent, std::string name, Orphan orphan, Reply<void> reply);
+    // Called once: from then on the removal has its place in KeyOrder, where later changes of the name wait for it, or
+    // needs none.
+    using PlaceTaken = std::function<void()>;
+    void rmdir(NodeId parent, std::string name, Orphan orphan, const PlaceTaken& taken, Reply<void> reply);
+    void unlink(NodeId parent, std::string name, Orphan orphan, const PlaceTaken& taken, Reply<void> reply);
     // The failure of removals from the directory, or from one below it, that were acknowledged before they were made;
     // reported once. The key ends with '/'.
     [[nodiscard]] std::optional<Error> take_failure_below(const std::string& directory_key) {
@@ -63,11 +66,13 @@ private:
     // The directory's name leads nowhere any more, nor do versions that were overtaken below it.
     std::vector<std::shared_ptr<FileWriter>> note_removed(const NodePtr& parent, const std::string& name);
     // True where the removal is acknowledged, or will be.
-    bool unlink_in_batch(const NodePtr& parent, const std::string& name, const Orphan& orphan,
+    bool unlink_in_batch(const NodePtr& parent, const std::string& name, const Orphan& orphan, const PlaceTaken& taken,
                          const Reply<void>& reply);
-    void unlink_alone(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply);
+    void unlink_alone(const NodePtr& parent, std::string name, Orphan orphan, const PlaceTaken& taken,
+                      Reply<void> reply);
     // After removals and renames of the name whose callers were killed.
-    void unlink_in_turn(const NodePtr& parent, std::string name, Orphan orphan, Reply<void> reply);
+    void unlink_in_turn(const NodePtr& parent, std::string name, Orphan orphan, const PlaceTaken& taken,
+                        Reply<void> reply);
     [[nodiscard]] bool is_gone(const Unlink& unlink);
     // The name leads nowhere any more; returns the file's writers.
     std::vector<std::shared_ptr<FileWriter>> note_unlinked(const NodePtr& parent, const std::string& name);

@@ -174,11 +174,11 @@ void GuardedNames::unlink(NodeId parent, const std::string& name, Reply<void> re
     in_turn({{parent, name}},
             [=, this, ended = begin_change({{parent, name}}, std::move(reply))](const PlaceTaken& taken) {
                 if (specials_.unlink(parent, name)) {
+                    taken();
                     ended({});
                 } else {
-                    directories_.unlink(parent, name, orphan(), then_forget(key(parent, name), ended));
+                    directories_.unlink(parent, name, orphan(), taken, then_forget(key(parent, name), ended));
                 }
-                taken();
             });
 }
 
@@ -195,14 +195,14 @@ Reply<void> GuardedNames::then_forget(std::string key, Reply<void> reply) {
 
 void GuardedNames::rmdir(NodeId parent, const std::string& name, Reply<void> reply) {
     in_turn({{parent, name}}, [=, this, reply = std::move(reply)](const PlaceTaken& taken) {
-        directories_.rmdir(parent, name, orphan(), [this, key = key(parent, name), reply](const Status& removed) {
-            if (removed) {
-                state_.failed.clear_below(key + "/", [reply] { reply({}); });
-            } else {
-                reply(removed);
-            }
-        });
-        taken();
+        directories_.rmdir(parent, name, orphan(), taken,
+                           [this, key = key(parent, name), reply](const Status& removed) {
+                               if (removed) {
+                                   state_.failed.clear_below(key + "/", [reply] { reply({}); });
+                               } else {
+                                   reply(removed);
+                               }
+                           });
     });
 }
 

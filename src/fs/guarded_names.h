@@ -4,7 +4,8 @@
 //
 // A rename to a commit marker waits for other files, and has no place in KeyOrder meanwhile: their commits may have to
 // wait for what came after it. What is to change one of its names, or a directory above it, waits in a line of its own
-// until the rename has that place, or is refused. No commit waits in that line, so that there is no cycle.
+// until the rename has that place, or is refused. A removal that waits for a batch to be sent stays in that line as
+// well. No commit waits there, and no batch, so that there is no cycle.
 //
 // Threads: all functions may be called from any thread and return at once.
 #pragma once
@@ -50,7 +51,7 @@ private:
                                            const Caller& caller) const;
     // Of these names, until the reply (name_changes.h).
     [[nodiscard]] Reply<void> begin_change(const std::vector<NameInDirectory>& names, Reply<void> reply);
-    using PlaceTaken = std::function<void()>;
+    using PlaceTaken = Directories::PlaceTaken;
     // Begins it when no earlier change of these names is at the gate. It calls once it has its place in KeyOrder, or is
     // refused.
     void in_turn(const std::vector<NameInDirectory>& names, std::function<void(PlaceTaken)> change);

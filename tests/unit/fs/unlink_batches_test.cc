@@ -129,6 +129,29 @@ TEST_F(UnlinkBatchesTest, OnlyItsNamesWaitForIt) {
     ASSERT_TRUE(release(made->opened.handle));
 }
 
+// Their caller was killed: the kernel lets others into the directory.
+TEST_F(UnlinkBatchesTest, WhatWaitsForAFullBatchComesBeforeALaterRename) {
+    constexpr int kFull = 1017;
+    for (int i = 100; i <= kFull; ++i) {
+        store.put_object("p/dir/" + file(i), "x");
+    }
+    const Result<CreatedFile> made = create("new", O_WRONLY, directory);
+    ASSERT_TRUE(write(made->opened.handle, 0, "new") && close(made->opened.handle));
+    store.hold(Operation::kRemoveMany);
+    remove_all(0, 17);
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
+    remove_all(17, kFull);
+    auto removed = std::async(std::launch::async, [this] { return remove(kFull); });
+    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    auto renamed = std::async(std::launch::async, [this] { return rename("new", file(kFull), 0, directory); });
+    EXPECT_EQ(renamed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kRemoveMany);
+    EXPECT_TRUE(removed.get());
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(sync_directory());
+    EXPECT_TRUE(store.exists("p/dir/" + file(kFull)));
+}
+
 TEST_F(UnlinkBatchesTest, WhatAnotherMountWroteMeanwhileStays) {
     store.hold(Operation::kRemoveMany);
     remove_all(0, 20);
