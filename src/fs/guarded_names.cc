@@ -57,8 +57,15 @@ Reply<void> GuardedNames::begin_change(const std::vector<NameInDirectory>& names
 }
 
 void GuardedNames::in_turn(const std::vector<NameInDirectory>& names, std::function<void(PlaceTaken)> change) {
-    const KeyOrder::Place place = at_gate_->enter(keys_of(state_, names));
-    at_gate_->when_first(place, [order = at_gate_, place, change = std::move(change)] {
+    const std::vector<std::string> keys = keys_of(state_, names);
+    const KeyOrder::Place place = at_gate_->enter(keys);
+    at_gate_->when_first(place, [=, this, order = at_gate_, change = std::move(change)] {
+        // A directory above was renamed meanwhile.
+        if (keys_of(state_, names) != keys) {
+            in_turn(names, change);
+            order->leave(place);
+            return;
+        }
         change([order, place] { order->leave(place); });
     });
 }
@@ -92,6 +99,13 @@ void GuardedNames::rename_now(const NameInDirectory& from, const NameInDirectory
         return;
     }
     const bool is_directory = node != nullptr && node->type == FileType::kDirectory;
+    if (is_directory) {
+        // Until it has ended: what is to change names in it asks by their keys what has failed, and forgets it so.
+        reply = [taken = std::exchange(taken, [] {}), reply = std::move(reply)](Status renamed) {
+            taken();
+            reply(std::move(renamed));
+        };
+    }
     publish<void>(
         renamed_file(key(from.directory, from.name), key(to.directory, to.name), node, caller), is_directory,
         [this, from, to, flags](Reply<void> answer) {

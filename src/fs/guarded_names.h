@@ -4,8 +4,9 @@
 //
 // A rename to a commit marker waits for other files, and has no place in KeyOrder meanwhile: their commits may have to
 // wait for what came after it. What is to change one of its names, or a directory above it, waits in a line of its own
-// until the rename has that place, or is refused. A removal that waits for a batch to be sent stays in that line as
-// well. No commit waits there, and no batch, so that there is no cycle.
+// until the rename has that place, or is refused. Others stay in that line as well: a removal that waits for a batch to
+// be sent, and a directory's rename until it has ended, since what failed in it changes its keys. No commit waits
+// there, and no batch, nor any other change that has its place in KeyOrder, so that there is no cycle.
 //
 // Threads: all functions may be called from any thread and return at once.
 #pragma once
@@ -52,8 +53,8 @@ private:
     // Of these names, until the reply (name_changes.h).
     [[nodiscard]] Reply<void> begin_change(const std::vector<NameInDirectory>& names, Reply<void> reply);
     using PlaceTaken = Directories::PlaceTaken;
-    // Begins it when no earlier change of these names is at the gate. It calls once it has its place in KeyOrder, or is
-    // refused.
+    // Begins it when no earlier change of these names is in the line. It calls once it has its place in KeyOrder, or is
+    // refused; the rename of a directory once it has ended.
     void in_turn(const std::vector<NameInDirectory>& names, std::function<void(PlaceTaken)> change);
     // In its turn.
     void rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags, const Caller& caller,

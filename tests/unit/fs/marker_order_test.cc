@@ -15,6 +15,7 @@ protected:
     void TearDown() override {
         // Of a test that ended early.
         store.release(Operation::kPut);
+        store.release(Operation::kCopy);
         store.release(Operation::kListUploads);
     }
 
@@ -35,6 +36,23 @@ protected:
     void release_sibling() {
         store.release(Operation::kPut);
         EXPECT_TRUE(close(sibling));
+    }
+
+    // A file of it has failed.
+    NodeId begin_step() {
+        const NodeId step = mkdir("step")->node;
+        store.inject({Operation::kPut, "p/step/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        EXPECT_EQ(errno_of(save_in(step, "shard", "shard")), EIO);
+        EXPECT_TRUE(save_in(step, "old", "old"));
+        EXPECT_TRUE(save_in(step, "m.tmp", "metadata"));
+        return step;
+    }
+    // Until the store lets copies go.
+    std::future<Status> begin_rename_of_step() {
+        store.hold(Operation::kCopy);
+        auto renamed = std::async(std::launch::async, [this] { return rename("step", "done"); });
+        EXPECT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+        return renamed;
     }
 
     HandleId sibling = 0;
@@ -149,6 +167,65 @@ TEST_F(MarkerOrderTest, AMarkerThatIsReplacedAsItIsLinkedIsTheLaterOne) {
     EXPECT_TRUE(committed.get());
     EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/.metadata", "p/link.tmp"}));
     EXPECT_EQ(store.content("p/.metadata"), "renamed");
+}
+
+TEST_F(MarkerOrderTest, AMarkerThatIsToAppearInADirectoryBeingRenamedIsHeldBackByWhatFailedThere) {
+    const NodeId step = begin_step();
+    std::future<Status> renamed = begin_rename_of_step();
+    store.hold(Operation::kListUploads);
+    committed = std::async(std::launch::async, [&] { return rename("m.tmp", ".metadata", 0, step); });
+    EXPECT_EQ(committed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    store.release(Operation::kListUploads);
+    EXPECT_EQ(errno_of(committed.get()), EIO);
+    EXPECT_FALSE(store.exists("p/done/.metadata"));
+    EXPECT_TRUE(store.exists("p/done/m.tmp"));
+}
+
+TEST_F(MarkerOrderTest, AMarkerThatIsLinkedInADirectoryBeingRenamedIsHeldBackByWhatFailedThere) {
+    const NodeId step = begin_step();
+    const NodeId source = lookup("m.tmp", step)->node;
+    std::future<Status> renamed = begin_rename_of_step();
+    store.hold(Operation::kListUploads);
+    auto linked = std::async(std::launch::async, [&] {
+        return answer<Entry>([&](auto reply) { fs->link(source, step, ".metadata", Caller{kProcess, 0, 0}, reply); });
+    });
+    EXPECT_EQ(linked.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    store.release(Operation::kListUploads);
+    EXPECT_EQ(errno_of(linked.get()), EIO);
+    EXPECT_FALSE(store.exists("p/done/.metadata"));
+}
+
+TEST_F(MarkerOrderTest, WhatFailedAndIsRemovedWhileItsDirectoryIsRenamedHoldsNoMarkerBack) {
+    const NodeId step = begin_step();
+    std::future<Status> renamed = begin_rename_of_step();
+    auto removed = std::async(std::launch::async, [&] { return unlink("shard", step); });
+    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(removed.get());
+    EXPECT_TRUE(rename("m.tmp", ".metadata", 0, lookup("done")->node));
+}
+
+TEST_F(MarkerOrderTest, AMarkerThatIsRemovedAfterItsDirectoryWasRenamedDoesNotComeBack) {
+    const NodeId step = mkdir("step")->node;
+    ASSERT_TRUE(save_in(step, "m.tmp", "metadata"));
+    std::future<Status> renamed = begin_rename_of_step();
+    committed = std::async(std::launch::async, [&] { return rename("m.tmp", ".metadata", 0, step); });
+    EXPECT_EQ(committed.wait_for(kForAWhile), std::future_status::timeout);
+    store.hold(Operation::kListUploads);
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(renamed.get());
+    ASSERT_TRUE(store.wait_until_held(Operation::kListUploads, 2));
+    auto removed = std::async(std::launch::async, [&] { return unlink(".metadata", step); });
+    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kListUploads);
+    EXPECT_TRUE(committed.get());
+    EXPECT_TRUE(removed.get());
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/done/"});
 }
 
 }  // namespace
