@@ -55,8 +55,15 @@ bool is_gone(const Error& error) {
     return error.errno_value == ESTALE || error.errno_value == ENOENT;
 }
 
+// `now`: under its name; `source` as it was listed. Where another has replaced it since, nothing tells more than the
+// ETag.
+bool is_own_copy(const ObjectInfo& there, const ObjectInfo& source, const ObjectInfo& now) {
+    return now.etag == source.etag ? is_copy_by_request(there, now)
+                                   : there.etag == source.etag && there.size == source.size;
+}
+
 // Of a copy that was to replace nothing, all that is known so far is that a condition failed: its own, of an attempt
-// before whose answer was lost, or that of its source.
+// before whose answer was lost, or that of its source. What has replaced the source since is copied later.
 void settle_taken(TreeCopy& tree, const ObjectInfo& source, const std::function<void(Status)>& done) {
     tree.store.head(tree.destination(source), [&tree, &source, done](Result<ObjectInfo> there) {
         if (!there) {
@@ -64,7 +71,11 @@ void settle_taken(TreeCopy& tree, const ObjectInfo& source, const std::function<
             return;
         }
         tree.store.head(source.key, [&tree, &source, done, there = std::move(*there)](const Result<ObjectInfo>& now) {
-            if (!now || now->etag != source.etag || !is_copy_by_request(there, *now)) {
+            if (!now && !is_gone(now.error())) {
+                done(failure(now.error()));
+                return;
+            }
+            if (!now || !is_own_copy(there, source, *now)) {
                 done(tree.saved_by_another(source));
                 return;
             }

@@ -128,6 +128,39 @@ TEST_F(RenameCopies, ACopyWhoseAnswerWasLostIsNotTakenForAnothers) {
     EXPECT_EQ(tree("old"), std::nullopt);
 }
 
+TEST_F(RenameCopies, ACopyWhoseAnswerWasLostIsReplacedWhereItsSourceIs) {
+    bool changed = false;
+    HookedStore hooked(store, [&](int) {
+        if (!changed && store.exists("p/new/b")) {
+            changed = true;
+            save_as("p/old/b", "newer");
+        }
+        return Fate::kPasses;
+    });
+    store.inject({Operation::kCopy, "p/new/b", store_error(EEXIST, "PreconditionFailed", 412), 0, 1, true});
+    EXPECT_TRUE(rename_with(hooked));
+    ASSERT_TRUE(changed);
+    EXPECT_EQ(store.content("p/new/b"), "newer");
+    EXPECT_EQ(tree("new"), kWhole);
+    EXPECT_EQ(tree("old"), std::nullopt);
+}
+
+TEST_F(RenameCopies, WhereTheStoreDoesNotTellWhoseACopyIsItsErrorIsAnswered) {
+    bool refused = false;
+    HookedStore hooked(store, [&](int) {
+        if (!refused && store.exists("p/new/b")) {
+            refused = true;
+            store.inject({Operation::kHead, "p/old/b", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        }
+        return Fate::kPasses;
+    });
+    store.inject({Operation::kCopy, "p/new/b", store_error(EEXIST, "PreconditionFailed", 412), 0, 1, true});
+    EXPECT_EQ(errno_of(rename_with(hooked)), EACCES);
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(tree("new"), std::nullopt);
+    EXPECT_EQ(tree("old"), kWhole);
+}
+
 TEST_F(RenameCopies, AStoreThatDoesNotKnowTheConditionIsAskedWithout) {
     store.inject({Operation::kCopy, "p/new/b", store_error(EIO, "", 304), 0, 1, false});
     EXPECT_TRUE(rename_with(store));
