@@ -32,7 +32,8 @@ RenamedFile GuardedNames::renamed_file(std::string old_key, std::string new_key,
 }
 
 // The reply ends it.
-Reply<void> GuardedNames::begin_change(const std::vector<NameInDirectory>& names, Reply<void> reply) {
+template <class T>
+Reply<T> GuardedNames::begin_change(const std::vector<NameInDirectory>& names, Reply<T> reply) {
     std::vector<NodePtr> directories;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -44,7 +45,7 @@ Reply<void> GuardedNames::begin_change(const std::vector<NameInDirectory>& names
             }
         }
     }
-    return [this, names, directories, reply = std::move(reply)](Status changed) {
+    return [this, names, directories, reply = std::move(reply)](Result<T> changed) {
         state_.name_changes.end(names);
         {
             const NodeTable::Lock lock = state_.nodes.lock();
@@ -126,8 +127,8 @@ void GuardedNames::link(NodeId id, NodeId new_parent, const std::string& new_nam
             names.push_back({node->parent->id, node->name});
         }
     }
-    in_turn(names, [=, this, reply = std::move(reply)](PlaceTaken taken) {
-        link_now(id, node, to, caller, std::move(taken), reply);
+    in_turn(names, [=, this, ended = begin_change(names, std::move(reply))](PlaceTaken taken) {
+        link_now(id, node, to, caller, std::move(taken), ended);
     });
 }
 

@@ -51,7 +51,8 @@ private:
     [[nodiscard]] RenamedFile renamed_file(std::string old_key, std::string new_key, const NodePtr& node,
                                            const Caller& caller) const;
     // Of these names, until the reply (name_changes.h).
-    [[nodiscard]] Reply<void> begin_change(const std::vector<NameInDirectory>& names, Reply<void> reply);
+    template <class T>
+    [[nodiscard]] Reply<T> begin_change(const std::vector<NameInDirectory>& names, Reply<T> reply);
     using PlaceTaken = Directories::PlaceTaken;
     // Begins it when no earlier change of these names is in the line. It calls once it has its place in KeyOrder, or is
     // refused; the rename of a directory once it has ended.

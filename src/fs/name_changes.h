@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that are being removed or renamed, or replaced by a rename: from the call on until it is answered.
+// Names that are being removed, renamed or linked, or replaced by a rename: from the call on until it is answered.
 //
 // A caller that is killed does not wait for the store, and what it asked for takes effect later. A process that
 // creates the name, or opens it for writing, waits for that and then finds what the change has left. Opened at once,

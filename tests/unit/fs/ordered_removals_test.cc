@@ -70,6 +70,23 @@ TEST_F(OrderedRemovalsTest, WhoRemovesWhatIsBeingRenamedDoesNotFindIt) {
     EXPECT_TRUE(close(saved));
 }
 
+TEST_F(OrderedRemovalsTest, WhatIsRemovedWhileItIsBeingLinkedKeepsItsNewName) {
+    const NodeId source = save("f.tmp", "saved");
+    store.hold(Operation::kCopy);
+    auto linked = std::async(std::launch::async, [&] {
+        return answer<Entry>([&](auto reply) { fs->link(source, kRootNode, "f", Caller{kProcess, 0, 0}, reply); });
+    });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    auto removed = std::async(std::launch::async, [&] { return unlink("f.tmp"); });
+    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    EXPECT_TRUE(store.exists("p/f.tmp"));
+    store.release(Operation::kCopy);
+    EXPECT_TRUE(linked.get());
+    EXPECT_TRUE(removed.get());
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/f"});
+    EXPECT_EQ(store.content("p/f"), "saved");
+}
+
 TEST_F(OrderedRemovalsTest, WhatIsMadeUnderANameThatIsBeingRenamedIsRemoved) {
     save("f", "first");
     save("h", "second");
