@@ -135,11 +135,11 @@ public:
     }
 
     void rmdir(NodeId parent, std::string name, Reply<void> reply) override {
-        names_.rmdir(parent, name, logged(std::move(reply)));
+        names_.rmdir(parent, name, counted_removal(name, std::move(reply)));
     }
 
     void unlink(NodeId parent, std::string name, Reply<void> reply) override {
-        names_.unlink(parent, name, logged(std::move(reply)));
+        names_.unlink(parent, name, counted_removal(name, std::move(reply)));
     }
 
     void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags, Caller caller,
@@ -233,6 +233,14 @@ public:
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 
 private:
+    Reply<void> counted_removal(const std::string& name, Reply<void> reply) {
+        open_files_.removal_begins(name);
+        return [this, name, reply = logged(std::move(reply))](Status removed) {
+            reply(std::move(removed));
+            open_files_.removal_ends(name);
+        };
+    }
+
     bool only_to_be_unlinked(const NodeTable::Lock& lock, const NodePtr& node) REQUIRES(node_table) {
         if (node->is_failed_name && node->linked) {
             lookups_.look_at_failed_name(lock, node);

@@ -88,6 +88,9 @@ public:
     // A rename copies for as long as its objects are large: draining waits for it as for a writer.
     void rename_begins(const std::string& name);
     void rename_ends(const std::string& name);
+    // And for a removal, which may wait for a rename or for a batch: its caller may be gone.
+    void removal_begins(const std::string& name);
+    void removal_ends(const std::string& name);
 
     void drain(Reply<void> reply);
     void disconnected();
@@ -348,6 +351,7 @@ private:
 
     mutable Mutex drain_mutex_;
     std::multiset<std::string> renames_ GUARDED_BY(drain_mutex_);
+    std::multiset<std::string> removals_ GUARDED_BY(drain_mutex_);
     int aborts_ GUARDED_BY(drain_mutex_) = 0;
     std::set<std::shared_ptr<FileWriter>> unreleased_ GUARDED_BY(drain_mutex_);
     std::vector<std::string> cut_off_ GUARDED_BY(drain_mutex_);

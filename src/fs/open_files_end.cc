@@ -34,6 +34,19 @@ void OpenFiles::rename_ends(const std::string& name) {
     answer_drain();
 }
 
+void OpenFiles::removal_begins(const std::string& name) {
+    const MutexLock lock(drain_mutex_);
+    removals_.insert(name);
+}
+
+void OpenFiles::removal_ends(const std::string& name) {
+    {
+        const MutexLock lock(drain_mutex_);
+        removals_.extract(name);
+    }
+    answer_drain();
+}
+
 void OpenFiles::abort_begins() {
     const MutexLock lock(drain_mutex_);
     ++aborts_;
@@ -133,7 +146,7 @@ void OpenFiles::answer_drain() {
     std::vector<Reply<void>> replies;
     {
         MutexLock lock(drain_mutex_);
-        if (!renames_.empty() || aborts_ > 0) {
+        if (!renames_.empty() || !removals_.empty() || aborts_ > 0) {
             return;
         }
         replies.swap(waiting_for_drain_);
@@ -182,6 +195,9 @@ std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
     const MutexLock lock(drain_mutex_);
     for (const std::string& name : renames_) {
         lost.push_back(name + " (its rename was not finished)");
+    }
+    for (const std::string& name : removals_) {
+        lost.push_back(name + " (its removal was not finished)");
     }
     return lost;
 }

@@ -128,6 +128,28 @@ TEST_F(FileSystemTest, DrainWaitsForARename) {
     EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
+// Its caller was killed.
+TEST_F(FileSystemTest, DrainWaitsForARemoval) {
+    store.put_object("p/f", "content");
+    store.put_object("p/d/", "");
+    ASSERT_TRUE(lookup("f") && lookup("d"));
+    store.hold(Operation::kRemove);
+    auto file = std::async(std::launch::async, [&] { return unlink("f"); });
+    auto directory = std::async(std::launch::async, [&] { return rmdir("d"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemove, 2));
+    std::promise<void> drained;
+    std::future<void> done = drained.get_future();
+    fs->drain([&](const Status&) { drained.set_value(); });
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    EXPECT_EQ(fs->abandon([](const Status&) {}),
+              (std::vector<std::string>{"d (its removal was not finished)", "f (its removal was not finished)"}));
+    store.release(Operation::kRemove);
+    EXPECT_TRUE(file.get());
+    EXPECT_TRUE(directory.get());
+    EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    EXPECT_TRUE(store.keys().empty());
+}
+
 TEST_F(FileSystemTest, WhatIsAbandonedIsNamed) {
     const HandleId handle = create("f")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "content"));
