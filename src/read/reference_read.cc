@@ -33,10 +33,14 @@ public:
           ranges_(std::move(ranges)),
           done_(std::move(done)) {}
 
-    void start(std::function<void()> ended) {
+    // `ended`: is told why the store could not be asked, if that is so.
+    using Ended = std::function<void(const std::optional<Error>& unreachable)>;
+    void start(Ended ended) {
         ended_ = std::move(ended);
         next();
     }
+    // In place of start().
+    void fail(const Error& error) { std::exchange(done_, nullptr)(failure(error)); }
 
 private:
     // Takes what the frame at hand has of the ranges, then fetches the next, until there is nothing left.
@@ -117,8 +121,12 @@ private:
     void end(Result<Payload> result) {
         raw_ = std::string();
         const auto ended = std::exchange(ended_, nullptr);
+        std::optional<Error> unreachable;
+        if (!result && result.error().retryable) {
+            unreachable = result.error();
+        }
         std::exchange(done_, nullptr)(std::move(result));
-        ended();
+        ended(unreachable);
     }
 
     ReadEnvironment& environment_;
@@ -127,7 +135,7 @@ private:
     std::shared_ptr<const FrameLayout> table_;
     const std::vector<FileRange> ranges_;
     Done done_;
-    std::function<void()> ended_;
+    Ended ended_;
     // The range that is being read, and how much of it there is.
     std::size_t current_ = 0;
     std::uint64_t taken_ = 0;
@@ -156,7 +164,11 @@ void DirectReads::go_on() {
         const MutexLock lock(mutex_);
         first = reads_.front();
     }
-    first->start([this] {
+    first->start([this](const std::optional<Error>& unreachable) {
+        if (unreachable) {
+            fail_all(*unreachable);
+            return;
+        }
         {
             const MutexLock lock(mutex_);
             reads_.pop_front();
@@ -166,6 +178,22 @@ void DirectReads::go_on() {
         }
         go_on();
     });
+}
+
+// With those that come meanwhile, until there are none.
+void DirectReads::fail_all(const Error& error) {
+    for (;;) {
+        std::shared_ptr<DirectRead> next;
+        {
+            const MutexLock lock(mutex_);
+            reads_.pop_front();
+            if (reads_.empty()) {
+                return;
+            }
+            next = reads_.front();
+        }
+        next->fail(error);
+    }
 }
 
 namespace {

@@ -4,7 +4,8 @@
 // They come through the block cache, so that neighbours that refer to the same frame fetch it once. A frame that waits
 // for them keeps its own memory: where there is none left for them, frames could wait for each other forever. So these
 // are read one after the other, in memory of their own (3 MiB at most, and none when idle), which waits for nothing but
-// the store.
+// the store. Where one has asked the store for as long as requests are retried, those that wait behind it have waited
+// as long, and fail with it.
 //
 // References are followed once: bytes of frames that themselves refer to others are EIO.
 //
@@ -35,6 +36,7 @@ public:
 
 private:
     void go_on();
+    void fail_all(const Error& error);
 
     Mutex mutex_;
     // Bounded by the blocks that are being fetched; the first is under way.

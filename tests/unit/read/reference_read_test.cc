@@ -238,6 +238,36 @@ TEST(ReferenceRead, DoesNotQueueBehindWhatIsEncoded) {
     }
 }
 
+// Else each would ask for as long as requests are retried, one after the other.
+TEST(ReferenceRead, OneThatTheStoreDoesNotAnswerFailsThoseThatWaitBehindIt) {
+    // A frame takes two, so that there is none for what it refers to.
+    ReferringReading reading(4);
+    ReadEnvironment environment{
+        reading.store, reading.pool, reading.executor, reading.clock, reading.referring, reading.cache, {}};
+    Awaited<std::shared_ptr<FileReader>> opened;
+    FileReader::open(environment, "k", "", false, opened.callback());
+    const auto reader = opened.get().value();
+    reading.store.hold(Operation::kGet);
+    Awaited<Payload> first;
+    Awaited<Payload> second;
+    reader->read(reader->open_stream(), kFile - kFrameSize, 1000, first.callback());
+    reader->read(reader->open_stream(), kFile / 2, 1000, second.callback());
+    reading.store.release_one(Operation::kGet);
+    reading.store.release_one(Operation::kGet);
+    Fault fault;
+    fault.operation = Operation::kGet;
+    fault.error = store_error(EIO, "InternalError", 500);
+    fault.error.retryable = true;
+    reading.store.inject(fault);
+    reading.store.reset_calls();
+    reading.store.release(Operation::kGet);
+    EXPECT_EQ(first.get().error().errno_value, EIO);
+    EXPECT_EQ(second.get().error().errno_value, EIO);
+    EXPECT_EQ(reading.store.calls(), 0) << "what waited has not asked";
+    EXPECT_EQ(Reading::read(*reader, reader->open_stream(), kFile / 2, 1000).value(),
+              reading.content.substr(kFile / 2, 1000));
+}
+
 TEST(ReferenceRead, WhatTheStoreDoesNotGiveIsAnError) {
     for (const std::size_t buffers : {2U, 300U}) {
         ReferringReading reading(buffers);
