@@ -240,6 +240,10 @@ NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, 
         node = state_.nodes.link_new(lock, parent, name, version.type);
     }
     if (node->writer == nullptr) {
+        if (node->committed && node->committed->stored_size != version.stored_size) {
+            // Another version, with the ETag of the one before.
+            node->forget_pages();
+        }
         node->committed = version;
     }
     node->checked = state_.env.clock.now();

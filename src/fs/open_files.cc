@@ -265,7 +265,8 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         node->opened_to_write = state_.env.clock.now();
     }
     if (reader != nullptr && !opened.direct_io) {
-        opened.keep_cache = node->pages_etag == reader->object().etag;
+        // Without an ETag nothing says of which version they are.
+        opened.keep_cache = !node->pages_etag.empty() && node->pages_etag == reader->object().etag;
         node->pages_were_read = node->pages_were_read && opened.keep_cache;
         node->pages_etag = reader->object().etag;
     }

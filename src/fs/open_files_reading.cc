@@ -380,7 +380,9 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
         state_.env.store.head(key, [this, request, known, key, etag](Result<ObjectInfo> object) {
             if (!object) {
                 reader_opened(request, failure(std::move(object.error())));
-            } else if (object->etag == etag && known != nullptr) {
+            } else if (known != nullptr && object->size == known->object().size &&
+                       is_same_version(object->etag, object->last_modified, known->object())) {
+                known->is_there();
                 reader_opened(request, known);
             } else {
                 const bool same_and_empty = object->etag == etag;
@@ -411,8 +413,8 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             ask_again = request->is_gone = true;
         } else if (!reader) {
             answer = not_found_or(lock, node, std::move(reader.error()));
-        } else if (node->committed && node->committed->etag == (*reader)->object().etag &&
-                   node->committed->size == (*reader)->size()) {
+        } else if (node->committed && node->committed->size == (*reader)->size() &&
+                   is_same_version(node->committed->etag, node->committed->modified, (*reader)->object())) {
             node->reader = *reader;
             node->checked = state_.env.clock.now();
             const bool is_to_look_again = node->has_uncertain_size && node->linked && node->writer == nullptr;

@@ -77,4 +77,9 @@ struct SharedState {
     return ObjectVersion{info.etag, content.size, info.size, info.last_modified, content.type};
 }
 
+// Of two answers of the store with the same size; some stores' answers carry no ETag.
+[[nodiscard]] inline bool is_same_version(const std::string& etag, WallTime modified, const ObjectInfo& other) {
+    return etag == other.etag && (!etag.empty() || modified == other.last_modified);
+}
+
 }  // namespace ckptfs::fs

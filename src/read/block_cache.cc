@@ -155,6 +155,11 @@ void BlockCache::mark_gone(CachedVersion& version, const Error& error) {
     }
 }
 
+void BlockCache::mark_there(CachedVersion& version) {
+    const MutexLock lock(mutex_);
+    version.gone.reset();
+}
+
 // --- reads
 
 BlockCache::Lookup BlockCache::try_read(CachedVersion& version, std::uint64_t offset, std::size_t size) {

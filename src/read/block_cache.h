@@ -86,6 +86,8 @@ public:
     void keep_tail(CachedVersion& version, std::uint64_t offset, std::uint32_t bytes, Buffer buffer);
     // Blocks that are not there can never be fetched again.
     void mark_gone(CachedVersion& version, const Error& error);
+    // The same bytes have been put back, or an answer was wrong.
+    void mark_there(CachedVersion& version);
 
     // --- reads
     // The answer, if all of it is in memory. Else how much is on its way.

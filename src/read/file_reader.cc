@@ -87,6 +87,7 @@ public:
         follow(handle, plan);
     }
 
+    void is_there() override { environment_.cache.mark_there(*version_); }
     [[nodiscard]] const ObjectInfo& object() const override { return object_; }
     [[nodiscard]] bool checks_bytes() const override { return !version_->layout->identity(); }
     [[nodiscard]] std::uint64_t size() const override { return version_->size; }

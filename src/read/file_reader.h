@@ -58,6 +58,8 @@ public:
     virtual ~FileReader() = default;
 
     [[nodiscard]] virtual std::shared_ptr<ReadStream> open_stream() = 0;
+    // The store has just said that it has this version: what an earlier answer said of it counts no more.
+    virtual void is_there() = 0;
     // Short only at the end of the file. The payload's slices keep their blocks in memory until they are dropped.
     virtual void read(const std::shared_ptr<ReadStream>& stream, std::uint64_t offset, std::size_t size,
                       ReadDone done) = 0;

@@ -91,6 +91,28 @@ def test_a_store_that_passes_if_match_over(compress, lacks):
         simulator.stop()
 
 
+@pytest.mark.parametrize("direct_io", ["never", "always"])
+def test_another_version_of_a_store_without_etags_is_whole_at_the_next_open(direct_io):
+    """Whatever the kernel and the mount have of the one before, which is as large."""
+    simulator = Simulator("--lacks", "read-etags")
+    size = 8 * MIB
+    versions = [os.urandom(1 << 16) * (size >> 16) for _ in range(2)]
+    made = Mount(f"s3://{BUCKET}/p/", simulator.environment(), "--compress", "none", "--metadata-ttl", "60s",
+                 "--direct-io", direct_io)
+    try:
+        simulator.put("p/file", versions[0])
+        for _ in range(2):
+            with open(made / "file", "rb", buffering=0) as reader:
+                assert os.pread(reader.fileno(), size // 2, 0) == versions[0][:size // 2]
+        # Last-Modified is told to the second.
+        time.sleep(1.1)
+        simulator.put("p/file", versions[1])
+        assert (made / "file").read_bytes() == versions[1]
+    finally:
+        made.remove()
+        simulator.stop()
+
+
 def test_a_file_removed_by_another_client_is_gone_at_the_next_open(made, simulator, prefix):
     simulator.put(prefix + "file", OLD)
     assert (made / "file").read_bytes() == OLD
