@@ -276,6 +276,18 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     return opened;
 }
 
+void OpenFiles::disown(HandleId id) {
+    if (const HandlePtr handle = handles_.find(id)) {
+        handle->is_disowned = true;
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (handle->is_cached) {
+            // The kernel has not dropped what it has of an earlier version: it does so at an open.
+            handle->node->forget_pages();
+        }
+    }
+    release(id, [](const Status& /*logged*/) {});
+}
+
 // Another mount has replaced what is being written here: the name stays with the writer, which is yet to publish.
 OpenedFile OpenFiles::add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
                                                   const std::shared_ptr<FileReader>& reader) {

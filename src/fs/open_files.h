@@ -233,7 +233,7 @@ private:
     // Of files that are closed: kept as long as there is room, since an open then costs a HEAD only.
     void give_up_tables();
     // Others that have the file open keep what they have, or see it grow.
-    void show_growth(const NodePtr& follower);
+    void show_growth(const NodePtr& follower, const ObjectVersion& shown);
     struct Reading {
         HandlePtr handle;
         std::uint64_t offset = 0;

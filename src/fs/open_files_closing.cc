@@ -367,13 +367,6 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
     }
 }
 
-void OpenFiles::disown(HandleId id) {
-    if (const HandlePtr handle = handles_.find(id)) {
-        handle->is_disowned = true;
-    }
-    release(id, [](const Status& /*logged*/) {});
-}
-
 // While it still counts among the writable handles: the one that finds itself the last goes by it.
 void OpenFiles::note_let_go(const Handle& handle) const {
     if (handle.is_by_name) {

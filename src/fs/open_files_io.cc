@@ -214,6 +214,7 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     if (object.etag.empty()) {
         return;
     }
+    const ObjectVersion version{object.etag, object.size, object.stored_size, object.modified};
     bool pages_are_old = false;
     std::vector<NodePtr> followers;
     {
@@ -225,7 +226,8 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         if (node->parent != nullptr) {
             lookups_.forget_listed(node->parent->id, node->name);
         }
-        node->committed = ObjectVersion{object.etag, object.size, object.stored_size, object.modified};
+        const bool had_bytes = node->committed && node->committed->size > 0;
+        node->committed = version;
         node->reader = nullptr;
         // By all of its writers, or by those that have written since the commit before.
         only_appended = only_appended || node->only_appended;
@@ -238,10 +240,15 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
                 state_.nodes.stop_following(lock, follower);
             }
         }
+        // Who has read the version before may have mapped it, and fills pages of this inode with it: the next open
+        // gets another inode.
+        const bool is_read_as_before =
+            had_bytes && !only_appended && node->readers > 0 && (node->writer == nullptr || !node->writer->readable());
         // What was written by another node's inode does not show in the size that the kernel has of this one.
-        node->has_uncertain_size = node->has_uncertain_size || node->shares_inode;
+        node->has_uncertain_size = node->has_uncertain_size || node->shares_inode || is_read_as_before;
         // By the inode of an earlier version, the kernel does not know what was written to this one.
-        pages_are_old = !node->pages_etag.empty() || (node->shares_inode && node->cached_handles > 0);
+        pages_are_old =
+            !node->pages_etag.empty() || is_read_as_before || (node->shares_inode && node->cached_handles > 0);
         node->forget_pages();
         const SteadyTime now = state_.env.clock.now();
         node->checked = node->linked ? now : SteadyTime{};
@@ -258,7 +265,7 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         state_.env.kernel_cache.invalidate_inode(node->id);
     }
     for (const NodePtr& follower : followers) {
-        show_growth(follower);
+        show_growth(follower, version);
     }
 }
 

@@ -129,7 +129,8 @@ void OpenFiles::begin_reading(const NodeTable::Lock& lock, Handle& handle) {
     handle.has_read = true;
     handle.rewrites = node.rewrites;
     ++node.readers;
-    node.pages_were_read = node.pages_were_read || handle.is_cached;
+    // A mapping fills pages by a descriptor with direct_io, too.
+    node.pages_were_read = true;
     const bool is_changed = node.writer != nullptr && node.writer->readable() && !node.writer->failed() &&
                             !node.version->fate.left_by_killed_writer();
     handle.changing = is_changed ? node.writer : nullptr;
@@ -314,12 +315,16 @@ void OpenFiles::read_after_commit(const std::shared_ptr<Reading>& reading, const
     });
 }
 
-void OpenFiles::show_growth(const NodePtr& follower) {
-    state_.env.kernel_cache.invalidate_inode(follower->id, [this, follower] {
+void OpenFiles::show_growth(const NodePtr& follower, const ObjectVersion& shown) {
+    state_.env.kernel_cache.invalidate_inode(follower->id, [this, follower, shown] {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (follower->grown) {
-            follower->committed = std::exchange(follower->grown, std::nullopt);
+            follower->committed = shown;
             follower->reader = nullptr;
+            // Else a notice of what has been added since is on its way, and shows that.
+            if (follower->grown->etag == shown.etag) {
+                follower->grown.reset();
+            }
         }
     });
 }

@@ -72,6 +72,66 @@ TEST_F(OpenReadersTest, TheSizeThatAFileHasGrownToIsToldOnceAndNoNoticeComesBehi
     EXPECT_TRUE(kernel_cache.attributes.empty());
 }
 
+// Else its notice would come behind the size that it shows, and pages that were read before would end in zeros.
+TEST_F(OpenReadersTest, WhatIsAddedWhileTheKernelForgetsIsShownByItsOwnNotice) {
+    store.put_object("p/log", "one ");
+    const NodeId node = lookup("log")->node;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "one ");
+    const HandleId writer = open_again("log", O_WRONLY | O_APPEND);
+    kernel_cache.is_held = true;
+    ASSERT_TRUE(write(writer, 4, "two ") && fsync(writer));
+    ASSERT_TRUE(write(writer, 8, "three") && fsync(writer));
+    kernel_cache.deliver();
+    EXPECT_EQ(getattr(node)->size, 8U);
+    EXPECT_EQ(getattr(node)->valid_for.count(), 0);
+    kernel_cache.deliver();
+    EXPECT_EQ(getattr(node)->size, 13U);
+    EXPECT_GT(getattr(node)->valid_for.count(), 0);
+    kernel_cache.is_held = false;
+}
+
+// It may be mapped, and a mapping of a descriptor with direct_io fills pages of the inode, too.
+TEST_F(OpenReadersTest, WhatIsSavedBesideAReaderOfTheVersionBeforeIsReadByAnotherInode) {
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    const HandleId writer = open(node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(writer, 0, "second"));
+    const Result<OpenedFile> reader = open(node, O_RDONLY);
+    EXPECT_EQ(*read(reader->handle), "one");
+    ASSERT_TRUE(close(writer));
+    EXPECT_EQ(std::count(kernel_cache.inodes.begin(), kernel_cache.inodes.end(), node), 1);
+    const HandleId next = open_again("f", O_RDONLY);
+    EXPECT_NE(lookup("f")->node, node);
+    EXPECT_EQ(*read(next), "second");
+}
+
+TEST_F(OpenReadersTest, PagesOfAnOpenThatTheKernelNeverSawAreNotKept) {
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    const Result<OpenedFile> killed = open(node, O_RDONLY);
+    EXPECT_FALSE(killed->keep_cache);
+    fs->disown(killed->handle);
+    EXPECT_FALSE(open(node, O_RDONLY)->keep_cache);
+    EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
+}
+
+TEST_F(OpenReadersTest, AVersionThatIsThereAgainIsReadByWhoOpensItAgain) {
+    store.make_etags_of_content();
+    const std::string content(std::size_t{24} << 20, 'a');
+    store.put_object("p/f", content);
+    const NodeId node = lookup("f")->node;
+    const HandleId first = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(first, 0, 1000), std::string(1000, 'a'));
+    store.put_object("p/f", "other");
+    EXPECT_EQ(errno_of(read(first, 20 << 20, 1000)), ESTALE);
+    store.put_object("p/f", content);
+    const Result<OpenedFile> again = open(node, O_RDONLY);
+    const Result<std::string> bytes = read(again->handle, 20 << 20, 1000);
+    ASSERT_TRUE(bytes);
+    EXPECT_EQ(*bytes, std::string(1000, 'a'));
+}
+
 TEST_F(OpenReadersTest, AVersionOfAnotherMountIsNotTakenForOneThatHasGrown) {
     store.put_object("p/log", "one ");
     const NodeId first = lookup("log")->node;
