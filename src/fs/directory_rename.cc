@@ -38,8 +38,8 @@ Failure told(Error error, const std::string& key) {
     return failure(std::move(error));
 }
 
-// Of a name that has changed since it was announced, both versions, the present one last: a copy of the other one is
-// known by it.
+// Of a name that has changed since it was announced, both versions, the present one last: a copy may be there of the
+// other one.
 std::vector<MovedName> with_former(const std::vector<MovedName>& announced, const std::vector<MovedName>& present) {
     std::map<std::string, std::string> etags;
     for (const MovedName& each : present) {

@@ -60,21 +60,39 @@ bool is_copy_of_source(const Candidate& each) {
     return !write_id_of(each.object).empty() || each.announced.empty() || each.announced.back() == each.source->etag;
 }
 
-// Of a version that its source holds no longer. Where nothing has the name of the source, this may be the file itself,
-// which another mount has renamed.
+// Of a version that its source holds no longer: as this process has made it.
 bool is_copy_of_former(const Candidate& each) {
     const std::string now = each.source ? each.source->etag : "";
-    if (each.copied != nullptr && each.copied->source_etag != now && each.copied->copy.etag == each.object.etag &&
-        each.copied->copy.modified == each.listed.last_modified) {
-        return true;
-    }
-    return each.source && each.object.etag != now &&
-           std::find(each.announced.begin(), each.announced.end(), each.object.etag) != each.announced.end();
+    return each.copied != nullptr && each.copied->source_etag != now && each.copied->copy.etag == each.object.etag &&
+           each.copied->copy.modified == each.listed.last_modified;
 }
 
 bool is_copy(const Candidate& each, const std::string& rename_id) {
-    return each.object.etag == each.listed.etag && (is_copy_of_rename(write_id_of(each.object), rename_id) ||
-                                                    is_copy_of_source(each) || is_copy_of_former(each));
+    return is_copy_of_rename(write_id_of(each.object), rename_id) || is_copy_of_source(each) || is_copy_of_former(each);
+}
+
+// A copy of what the source still holds is known by that. ETags do not tell of others: another mount may have renamed
+// the very file there, and a copy can have another ETag than its source. Nor do they tell of the source: files of one
+// checkpoint are often as those of another.
+bool may_be_copy_of_former(const Candidate& each) {
+    if (each.announced.empty() || !each.source) {
+        return !each.announced.empty();
+    }
+    const bool is_only_version = std::all_of(each.announced.begin(), each.announced.end(),
+                                             [&each](const std::string& etag) { return etag == each.source->etag; });
+    return !is_only_version || each.source->last_modified >= each.object.last_modified;
+}
+
+void add(SortedObjects& sorted, const Candidate& each, const std::string& rename_id) {
+    // It was saved just now.
+    const bool is_another = each.object.etag != each.listed.etag;
+    if (!is_another && is_copy(each, rename_id)) {
+        sorted.copies.push_back(each.listed);
+    } else if (!is_another && may_be_copy_of_former(each)) {
+        sorted.in_doubt.push_back(each.listed);
+    } else {
+        sorted.has_others = true;
+    }
 }
 
 std::string source_of(const DirectoryMarker& rename, const ObjectInfo& object) {
@@ -112,9 +130,9 @@ std::map<std::string, std::vector<std::string>> versions_by_key(const RenameFact
 
 }  // namespace
 
-Result<std::vector<ObjectInfo>> copies_among(ObjectStore& store, const RenameFacts& facts,
-                                             const std::vector<ObjectInfo>& destination,
-                                             const std::vector<ObjectInfo>& source) {
+Result<SortedObjects> sort_by_origin(ObjectStore& store, const RenameFacts& facts,
+                                     const std::vector<ObjectInfo>& destination,
+                                     const std::vector<ObjectInfo>& source) {
     const Result<Descriptions> objects = describe_all(store, keys_of(destination));
     if (!objects) {
         return failure(objects.error());
@@ -124,18 +142,17 @@ Result<std::vector<ObjectInfo>> copies_among(ObjectStore& store, const RenameFac
         return failure(sources.error());
     }
     std::map<std::string, std::vector<std::string>> announced = versions_by_key(facts);
-    std::vector<ObjectInfo> copies;
+    SortedObjects sorted;
     for (std::size_t at = 0; at < destination.size(); ++at) {
         const std::string source_key = source_of(facts.rename, destination[at]);
         const auto copied = facts.copies.find(source_key);
         const Copied* const made = copied == facts.copies.end() ? nullptr : &copied->second;
-        const std::optional<ObjectInfo>& object = (*objects)[at];
-        if (object &&
-            is_copy({destination[at], *object, (*sources)[at], announced[source_key], made}, facts.rename.rename_id)) {
-            copies.push_back(destination[at]);
+        if (const std::optional<ObjectInfo>& object = (*objects)[at]) {
+            add(sorted, {destination[at], *object, (*sources)[at], announced[source_key], made},
+                facts.rename.rename_id);
         }
     }
-    return copies;
+    return sorted;
 }
 
 Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied& copied) {

@@ -3,8 +3,8 @@
 // other mounts have saved there, acknowledged, before the destination was hidden or with what they knew of it then.
 //
 // A copy in parts says whose it is in its `ckptfs-write`; one by a single request has that of its source, which every
-// save gives anew. What cannot be told is taken for another's: a copy that is left behind has its source still, and a
-// save that is deleted has nothing.
+// save gives anew. Once that source is replaced or gone, its copy cannot be told from the file that another mount has
+// renamed there or saved: it is in doubt, to be neither deleted nor shown.
 //
 // Threads: block.
 #pragma once
@@ -26,10 +26,16 @@ struct RenameFacts {
     const Copies& copies;
 };
 
-// Of `destination` and `source`, as they were listed: those of `destination` that are copies.
-Result<std::vector<ObjectInfo>> copies_among(ObjectStore& store, const RenameFacts& facts,
-                                             const std::vector<ObjectInfo>& destination,
-                                             const std::vector<ObjectInfo>& source);
+// What lies below the destination, as it was listed.
+struct SortedObjects {
+    std::vector<ObjectInfo> copies;
+    std::vector<ObjectInfo> in_doubt;
+    bool has_others = false;
+};
+
+// `destination` and `source`: as they were listed.
+Result<SortedObjects> sort_by_origin(ObjectStore& store, const RenameFacts& facts,
+                                     const std::vector<ObjectInfo>& destination, const std::vector<ObjectInfo>& source);
 
 // Another mount's copy of the same bytes may have the same ETag.
 Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied& copied);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/rename_recovery.h"
 
+#include <cerrno>
 #include <map>
 #include <utility>
 
@@ -57,27 +58,99 @@ Result<Tree> look_at(ObjectStore& store, const Clock& clock, const DirectoryMark
     return tree;
 }
 
-// Removes the copies as they were listed; `others_remain` tells whether the directory holds more.
-Status remove_copies(ObjectStore& store, const RenameFacts& facts, const std::vector<ObjectInfo>& destination,
-                     const RemovalTerms& terms, bool& others_remain) {
+// Beside the destination. Its name is not made of the destination's: programs look for checkpoints by a part of a name.
+DirectoryMarker set_aside_from(const DirectoryMarker& rename, const std::string& id) {
+    const std::string& destination = rename.destination;
+    const std::size_t parent = destination.substr(0, destination.size() - 1).rfind('/') + 1;
+    DirectoryMarker aside = rename;
+    aside.source = destination;
+    aside.destination = destination.substr(0, parent) + ".undone-" + id.substr(0, 8) + "/";
+    return aside;
+}
+
+Result<Copies> copy_aside(ObjectStore& store, const DirectoryMarker& aside, const std::vector<ObjectInfo>& objects,
+                          const RemovalTerms& terms) {
+    Copies copies;
+    Status copied = copy_tree(store, objects, aside, terms.may_go_on, copies);
+    return copied ? Result<Copies>(std::move(copies)) : failure(std::move(copied.error()));
+}
+
+// For a store without conditional deletes, what is there is looked up once more.
+Result<std::vector<RemoveRequest>> moved_objects(ObjectStore& store, const std::string& directory, const Copies& copies,
+                                                 bool pinned) {
+    std::vector<RemoveRequest> requests;
+    if (pinned) {
+        for (const auto& [key, copied] : copies) {
+            requests.emplace_back(key, copied.source_etag);
+        }
+        return requests;
+    }
+    const Result<std::vector<ObjectInfo>> listed = list_all(store, directory);
+    if (!listed) {
+        return failure(listed.error());
+    }
+    for (const ObjectInfo& object : *listed) {
+        const auto copied = copies.find(object.key);
+        if (copied != copies.end() && copied->second.source_etag == object.etag) {
+            requests.emplace_back(object.key);
+        }
+    }
+    return requests;
+}
+
+// Moves them as they were listed; what has changed since stays, as others' (`others_remain`).
+Status set_aside(ObjectStore& store, const DirectoryMarker& rename, const std::vector<ObjectInfo>& objects,
+                 const RemovalTerms& terms, bool& others_remain) {
+    // Where an earlier repair was ended, this one goes on with what that has copied.
+    DirectoryMarker aside = set_aside_from(rename, rename.rename_id);
+    Result<Copies> copies = copy_aside(store, aside, objects, terms);
+    if (!copies && copies.error().errno_value == EBUSY) {
+        // It is not known to be the same.
+        aside = set_aside_from(rename, rename.writer_id);
+        copies = copy_aside(store, aside, objects, terms);
+    }
+    if (!copies) {
+        return failure(std::move(copies.error()));
+    }
+    Result<std::vector<RemoveRequest>> moved = moved_objects(store, rename.destination, *copies, terms.pinned);
+    if (!moved) {
+        return failure(std::move(moved.error()));
+    }
+    others_remain = others_remain || moved->size() < objects.size();
+    Status removed = remove_all(store, std::move(*moved), terms.may_go_on);
+    if (removed) {
+        log_warning(escaped(rename.destination + " held files that may be copies of what " + rename.source +
+                            " holds no longer; they were moved to " + aside.destination));
+    }
+    return removed;
+}
+
+// Removes the copies as they were listed, and sets aside what may be one; `others_remain` tells whether the directory
+// holds more.
+Status clear_destination(ObjectStore& store, const RenameFacts& facts, const std::vector<ObjectInfo>& destination,
+                         const RemovalTerms& terms, bool& others_remain) {
     const Result<std::vector<ObjectInfo>> source = list_all(store, facts.rename.source);
     if (!source) {
         return failure(source.error());
     }
-    const Result<std::vector<ObjectInfo>> copies = copies_among(store, facts, destination, *source);
-    if (!copies) {
-        return failure(copies.error());
+    const Result<SortedObjects> sorted = sort_by_origin(store, facts, destination, *source);
+    if (!sorted) {
+        return failure(sorted.error());
     }
     std::vector<RemoveRequest> keys;
-    for (const ObjectInfo& copy : *copies) {
+    for (const ObjectInfo& copy : sorted->copies) {
         keys.emplace_back(copy.key, terms.pinned ? copy.etag : "");
     }
-    others_remain = keys.size() < destination.size();
-    if (others_remain) {
+    Status cleared = remove_all(store, std::move(keys), terms.may_go_on);
+    others_remain = sorted->has_others;
+    if (cleared && !sorted->in_doubt.empty()) {
+        cleared = set_aside(store, facts.rename, sorted->in_doubt, terms, others_remain);
+    }
+    if (cleared && others_remain) {
         log_warning(escaped(facts.rename.destination + " holds files that are not known to be copies of " +
                             facts.rename.source + "; they stay, and it is shown with them"));
     }
-    return remove_all(store, std::move(keys), terms.may_go_on);
+    return cleared;
 }
 
 // Of the source, those of its keys that still hold what was copied.
@@ -139,9 +212,9 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
     }
     const std::vector<MovedName> announced = names.value_or(std::vector<MovedName>());
     bool others_remain = false;
-    if (Status removed = remove_copies(store, {rename, announced, made}, copies->objects, terms, others_remain);
-        !removed) {
-        return removed;
+    if (Status cleared = clear_destination(store, {rename, announced, made}, copies->objects, terms, others_remain);
+        !cleared) {
+        return cleared;
     }
     return remove_marker(store, rename.destination, *copies->hidden_by,
                          others_remain || rename.replaces_empty_directory, terms.may_go_on);

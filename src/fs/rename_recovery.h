@@ -4,7 +4,7 @@
 //
 // A directory is shown again only when all of it is there, and what is to vanish is hidden until all of it is gone.
 // Only what the rename has copied, or its copies (rename_copies.h), are deleted: what another process left in a hidden
-// directory reappears with it.
+// directory reappears with it, or beside it where it may be a copy: that would show a part.
 //
 // Threads: block; for the holder of the rename's record.
 #pragma once
@@ -33,7 +33,8 @@ struct RemovalTerms {
 
 // `names`: what the rename moves, as far as it is known.
 //
-// The source is shown, the copies are deleted; the destination stays, shown, where it holds anything else.
+// The source is shown, the copies are deleted, what may be a copy is moved to a directory `.undone-...` beside the
+// destination; the destination stays, shown, where it holds anything else.
 // `made`: the copies that are known to this process, as it has made them.
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
                  const RemovalTerms& terms, const Copies& made = {});

@@ -4,11 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
+#include <map>
 
 #include "directory_rename_fixture.h"
 #include "fs/copy_plan.h"
 #include "fs/marker_objects.h"
+#include "fs/rename_recovery.h"
+#include "fs/repair_policy.h"
 
 namespace ckptfs::fs {
 
@@ -26,6 +30,8 @@ protected:
     }
 
     void save_as(const std::string& key, const std::string& content) {
+        // Ages are known to the second.
+        store.advance_clock(Milliseconds(1000));
         store.put_object(key, content, {{kWriteIdMetadata, "write " + std::to_string(++saves_)}});
     }
     std::vector<MovedName> written_names() {
@@ -34,9 +40,34 @@ protected:
         return names ? names->value_or(std::vector<MovedName>()) : std::vector<MovedName>();
     }
 
+    void rename_and_be_killed_when_copied() {
+        HookedStore mortal(store, [&](int) { return store.exists("p/new/deep/c") ? Fate::kFails : Fate::kPasses; });
+        EXPECT_FALSE(rename_with(mortal));
+    }
+    void remove_source() {
+        for (const std::string& key : store.keys()) {
+            if (key.starts_with("p/old/")) {
+                ASSERT_TRUE(SyncStore(store).remove(key));
+            }
+        }
+    }
+    // By name, of all directories beside the destination.
+    std::map<std::string, std::string> set_aside() {
+        std::map<std::string, std::string> files;
+        for (const std::string& key : store.keys()) {
+            if (key.starts_with("p/.undone-")) {
+                files.emplace(key.substr(key.find('/', 2) + 1), store.content(key));
+            }
+        }
+        return files;
+    }
+
 private:
     int saves_ = 0;
 };
+
+using Files = std::map<std::string, std::string>;
+const Files kAll{{"a", "a"}, {"b", "b"}, {"deep/", "deep/"}, {"deep/c", "deep/c"}};
 
 TEST_F(RenameCopies, WhatAnotherMountSavesOverACopyStaysWhereARepairUndoesTheRename) {
     rename_and_be_killed_while_copying();
@@ -56,14 +87,146 @@ TEST_F(RenameCopies, TheSameBytesThatAnotherMountSavesAreNotACopy) {
     EXPECT_EQ(tree("old"), kWhole);
 }
 
-// It has the write ID of the file that was renamed.
-TEST_F(RenameCopies, AFileThatAnotherMountRenamesThereStays) {
+// It has the write ID of the file that was renamed, as a copy of that has.
+TEST_F(RenameCopies, AFileThatAnotherMountRenamesThereIsSetAside) {
     rename_and_be_killed_while_copying();
     store.put_object("p/new/b", "b", store.info("p/old/b").metadata);
     ASSERT_TRUE(SyncStore(store).remove("p/old/b"));
     ASSERT_TRUE(repaired());
-    EXPECT_EQ(tree("new"), Tree({"b"}));
+    EXPECT_EQ(set_aside(), Files({{"b", "b"}}));
+    EXPECT_EQ(tree("new"), std::nullopt);
     EXPECT_EQ(tree("old"), Tree({"a", "deep", "deep/c"}));
+}
+
+TEST_F(RenameCopies, AFileThatAnotherMountRenamesThereAndSavesAnewIsSetAside) {
+    rename_and_be_killed_while_copying();
+    store.put_object("p/new/b", "b", store.info("p/old/b").metadata);
+    save_as("p/old/b", "newer");
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(set_aside(), Files({{"b", "b"}}));
+    EXPECT_EQ(tree("new"), std::nullopt);
+}
+
+TEST_F(RenameCopies, OfADirectoryThatIsGoneNoPartIsShownUnderTheNewName) {
+    save_as("p/old/.metadata", "marker");
+    rename_and_be_killed_when_copied();
+    ASSERT_TRUE(store.exists("p/new/.metadata"));
+    remove_source();
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), std::nullopt);
+    EXPECT_EQ(tree("old"), std::nullopt);
+    EXPECT_EQ(set_aside().at(".metadata"), "marker");
+}
+
+// All of its files have their ETags still, but one.
+TEST_F(RenameCopies, OfADirectoryThatIsWrittenAnewNoPartIsShownUnderTheNewName) {
+    rename_and_be_killed_when_copied();
+    for (const char* name : {"a", "deep/", "deep/c"}) {
+        save_as(std::string("p/old/") + name, name);
+    }
+    save_as("p/old/b", "newer");
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), std::nullopt);
+    EXPECT_EQ(tree("old"), kWhole);
+    EXPECT_EQ(set_aside(), kAll);
+}
+
+// As where they are encrypted with keys of their own, or were uploaded in parts.
+TEST_F(RenameCopies, OfCopiesWithOtherETagsNoPartIsShownUnderTheNewName) {
+    rename_and_be_killed_when_copied();
+    for (const auto& [name, content] : kAll) {
+        // Other bytes of the same size stand for another ETag of the same.
+        store.put_object("p/new/" + name, std::string(content.size(), '?'), store.info("p/old/" + name).metadata);
+    }
+    remove_source();
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), std::nullopt);
+    EXPECT_EQ(set_aside().size(), kAll.size());
+}
+
+TEST_F(RenameCopies, WhatAnotherMountSavesBesideCopiesOfWhatIsGoneIsShownWithoutThem) {
+    rename_and_be_killed_when_copied();
+    remove_source();
+    save_as("p/new/d", "of another");
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), Tree({"d"}));
+    EXPECT_EQ(set_aside(), kAll);
+}
+
+// Wherever the first repair is killed; the one that goes on is that of a mount of its own.
+TEST_F(RenameCopies, WhatIsSetAsideByTwoRepairsIsSetAsideOnce) {
+    for (int last = 0;; ++last) {
+        rename_and_be_killed_when_copied();
+        remove_source();
+        const Result<StoredMarker> record = read_marker(store, clock, only_record());
+        const Result<NameList> names = read_names(store, names_key(*record->marker));
+        HookedStore mortal(store, [last](int request) { return request < last ? Fate::kPasses : Fate::kFails; });
+        const bool ended =
+            static_cast<bool>(roll_back(mortal, clock, *record->marker, *names, {true, [] { return true; }}));
+        ASSERT_TRUE(repaired());
+        EXPECT_EQ(tree("new"), std::nullopt) << last;
+        EXPECT_EQ(set_aside(), kAll) << last;
+        const Names keys = store.keys();
+        EXPECT_EQ(
+            std::count_if(keys.begin(), keys.end(), [](const std::string& key) { return key.ends_with("/deep/c"); }),
+            1);
+        if (ended) {
+            return;
+        }
+        start_again();
+    }
+}
+
+// Its own mount, made anew.
+TEST_F(RenameCopies, OfADirectoryThatIsGoneTheNextMountShowsNoPart) {
+    rename_and_be_killed_when_copied();
+    remove_source();
+    const Milliseconds dead_after = believed_dead_after(kRepairAfter);
+    fs->end_renames({only_record()});
+    ASSERT_TRUE(eventually([&] { return timer.waiting(dead_after) == 1; }));
+    store.advance_clock(dead_after);
+    clock.advance(dead_after);
+    timer.run(dead_after);
+    ASSERT_TRUE(eventually([this] { return only_record().empty(); }));
+    EXPECT_EQ(tree("new"), std::nullopt);
+    EXPECT_EQ(set_aside(), kAll);
+}
+
+TEST_F(RenameCopies, WhatIsSavedOverWhatIsSetAsideStaysWithoutConditionalDeletes) {
+    store.ignore_delete_conditions();
+    rename_and_be_killed_when_copied();
+    remove_source();
+    const Result<StoredMarker> record = read_marker(store, clock, only_record());
+    const Result<NameList> names = read_names(store, names_key(*record->marker));
+    bool saved = false;
+    HookedStore hooked(store, [&](int) {
+        if (!saved && !set_aside().empty()) {
+            saved = true;
+            save_as("p/new/a", "of another");
+        }
+        return Fate::kPasses;
+    });
+    ASSERT_TRUE(roll_back(hooked, clock, *record->marker, *names, {false, [] { return true; }}));
+    ASSERT_TRUE(saved);
+    EXPECT_EQ(tree("new"), Tree({"a"}));
+    EXPECT_EQ(store.content("p/new/a"), "of another");
+    EXPECT_EQ(set_aside(), kAll);
+}
+
+// By an earlier repair that was killed, before another mount saved this.
+TEST_F(RenameCopies, WhatWasSetAsideBeforeIsNotReplaced) {
+    rename_and_be_killed_when_copied();
+    const Result<StoredMarker> record = read_marker(store, clock, only_record());
+    const std::string earlier = "p/.undone-" + record->marker->rename_id.substr(0, 8) + "/b";
+    save_as(earlier, "earlier");
+    remove_source();
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), std::nullopt);
+    EXPECT_EQ(store.content(earlier), "earlier");
+    const Names keys = store.keys();
+    EXPECT_TRUE(std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
+        return key.starts_with("p/.undone-") && key.ends_with("/b") && key != earlier;
+    }));
 }
 
 TEST_F(RenameCopies, WhatAnotherMountSavesBeforeTheDirectoryIsHiddenStays) {
@@ -193,7 +356,7 @@ TEST_F(RenameCopies, ALargeCopyIsKnownToARepair) {
     EXPECT_EQ(tree("new"), std::nullopt);
 }
 
-TEST_F(RenameCopies, ACopyOfAnEarlierVersionIsKnownToARepair) {
+TEST_F(RenameCopies, ACopyOfAnEarlierVersionIsNotShownWhereARepairUndoesTheRename) {
     bool changed = false;
     HookedStore mortal(store, [&](int) {
         if (!changed && store.exists("p/new/b")) {
@@ -207,6 +370,7 @@ TEST_F(RenameCopies, ACopyOfAnEarlierVersionIsKnownToARepair) {
     EXPECT_EQ(store.content("p/new/b"), "b");
     ASSERT_TRUE(repaired());
     EXPECT_EQ(tree("new"), std::nullopt);
+    EXPECT_EQ(set_aside(), Files({{"b", "b"}}));
     EXPECT_EQ(store.content("p/old/b"), "newer");
 }
 
