@@ -261,15 +261,16 @@ Status DirectoryRename::copy_what_changed() {
                                  may_pin_() ? copied.copy.etag : "");
         }
     }
+    // Before their names go: a repair knows by these what may be a copy.
+    if (Status gone = remove_all(store_, std::move(removed), while_held()); !gone) {
+        return gone;
+    }
     if (const std::vector<MovedName> all = with_former(announced, names()); all != announced) {
         Status written =
             wait_for<void>([&](auto done) { write_names(store_, names_key(record_.rename()), all, done); });
         if (!written) {
             return written;
         }
-    }
-    if (Status gone = remove_all(store_, std::move(removed), while_held()); !gone) {
-        return gone;
     }
     std::erase_if(copies_, [&present](const auto& copied) { return !present.contains(copied.first); });
     if (Status copied = copy_tree(store_, changed, record_.rename(), while_held(), copies_); !copied) {

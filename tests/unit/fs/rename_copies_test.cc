@@ -229,6 +229,23 @@ TEST_F(RenameCopies, WhatWasSetAsideBeforeIsNotReplaced) {
     }));
 }
 
+TEST_F(RenameCopies, OfAFileThatIsRemovedMeanwhileNoPartIsShownWhereItsCopyIsLeft) {
+    bool removed = false;
+    bool dead = false;
+    HookedStore mortal(store, [&](int) {
+        if (!removed && store.exists("p/new/b")) {
+            removed = static_cast<bool>(SyncStore(store).remove("p/old/b"));
+        }
+        return dead ? Fate::kFails : Fate::kPasses;
+    });
+    mortal.before_removals("p/new/b", [&] { dead = true; });
+    EXPECT_FALSE(rename_with(mortal));
+    ASSERT_TRUE(dead && store.exists("p/new/b"));
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(tree("new"), std::nullopt);
+    EXPECT_EQ(set_aside(), Files({{"b", "b"}}));
+}
+
 TEST_F(RenameCopies, WhatAnotherMountSavesBeforeTheDirectoryIsHiddenStays) {
     bool saved = false;
     HookedStore hooked(store, [&](int) {
