@@ -176,7 +176,9 @@ void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWri
             return;
         }
         log_error(escaped(allowed.error().message));
-        writer->abort(allowed.error(), [reply, allowed](const Status&) { reply(allowed); });
+        // A writer gets no EACCES of the gate's requests either.
+        const Error told = kept_failure(std::move(allowed.error()));
+        writer->abort(told, [reply, told](const Status&) { reply(failure(told)); });
     });
 }
 

@@ -192,6 +192,19 @@ TEST_F(GateRequestsTest, CredentialsThatHaveExpiredDoNotEndTheLookAtUploads) {
     EXPECT_TRUE(rename("m.tmp", ".metadata"));
 }
 
+TEST_F(GateRequestsTest, AMarkerThatIsWrittenInPlaceGetsNoEaccesOfThem) {
+    for (const bool is_synced : {false, true}) {
+        const HandleId marker = create(".metadata")->opened.handle;
+        ASSERT_TRUE(write(marker, 0, "metadata"));
+        expire(Operation::kList, "p/.ckptfs/failed/", 1);
+        if (is_synced) {
+            EXPECT_EQ(errno_of(fsync(marker)), EIO);
+        }
+        EXPECT_EQ(errno_of(close(marker)), EIO);
+        EXPECT_FALSE(store.exists("p/.metadata"));
+    }
+}
+
 TEST_F(GateRequestsTest, AStoreThatCannotListUploadsIsNotAskedAgain) {
     save("m.tmp", "metadata");
     static_cast<void>(begin_upload("p/shard"));
