@@ -2,16 +2,28 @@
 #include "fs/unfinished_files.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
 #include "ckptfs/format.h"
+#include "fs/all_ended.h"
 #include "fs/commit_policy.h"
+#include "fs/directory_marker.h"
 #include "staged/hidden_key.h"
 
 namespace ckptfs::fs {
+
+namespace {
+
+// A mount knows the store's time to 5 s.
+constexpr std::chrono::seconds kSurelyBefore{20};
+
+}  // namespace
 
 void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
     const std::string& prefix = state_.env.prefix;
@@ -22,13 +34,15 @@ void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
         reply({});
         return;
     }
-    find_beginning(file, [this, key = std::move(key), reply = std::move(reply)](Result<std::optional<WallTime>> begun) {
+    const bool is_store_time = !file.asked;
+    find_beginning(file, [this, key = std::move(key), is_store_time,
+                          reply = std::move(reply)](Result<std::optional<WallTime>> begun) {
         if (!begun) {
             reply(failure(std::move(begun.error())));
         } else if (!*begun) {
             reply({});
         } else {
-            judge(key, **begun, reply);
+            judge(key, {**begun, is_store_time}, reply);
         }
     });
 }
@@ -84,20 +98,47 @@ void UnfinishedFiles::find_beginning(const UnfinishedFile& file, Reply<std::opti
         });
 }
 
-void UnfinishedFiles::judge(const std::string& key, WallTime begun, Reply<void> reply) {
+void UnfinishedFiles::judge(const std::string& key, const Beginning& begun, Reply<void> reply) {
     state_.env.store.head(key, [this, key, begun, reply = std::move(reply)](Result<ObjectInfo> found) {
         if (!found && found.error().errno_value != ENOENT) {
             reply(failure(std::move(found.error())));
             return;
         }
         const std::optional<ObjectInfo> object = found ? std::optional(std::move(*found)) : std::nullopt;
-        const OpenUpload upload{UploadId{key, ""}, begun};
+        const OpenUpload upload{UploadId{key, ""}, begun.time};
         if (is_in_the_making(upload, object, state_.env.clock.wall_now(), state_.env.write.config.failed_sibling_ttl)) {
-            add(key, object ? object->etag : "", reply);
+            judge_directories(key, begun, object ? object->etag : "", reply);
         } else {
             reply({});
         }
     });
+}
+
+// Others may have removed its directory since, and have made it anew without this file.
+void UnfinishedFiles::judge_directories(const std::string& key, const Beginning& begun, const std::string& etag_before,
+                                        Reply<void> reply) {
+    const std::vector<std::string> directories = directories_above(key, state_.env.prefix);
+    const WallTime surely_begun = begun.is_store_time ? begun.time : begun.time + kSurelyBefore;
+    const auto is_made_anew = std::make_shared<std::atomic<bool>>(false);
+    const auto all = std::make_shared<AllEnded>(
+        directories.size(), [this, key, etag_before, is_made_anew, reply = std::move(reply)](const Status& looked) {
+            if (!looked || *is_made_anew) {
+                reply(looked);
+            } else {
+                add(key, etag_before, reply);
+            }
+        });
+    for (const std::string& directory : directories) {
+        state_.env.store.head(directory, [surely_begun, is_made_anew, all](const Result<ObjectInfo>& marker) {
+            // One that hides a directory goes again where its rename is undone.
+            if (marker && !may_hide_directory(marker->size) && directory_made(*marker) > surely_begun) {
+                *is_made_anew = true;
+            }
+            const bool is_told = marker || marker.error().errno_value == ENOENT;
+            all->one_more(is_told ? Status() : failure(marker.error()));
+        });
+    }
+    all->one_more({});
 }
 
 void UnfinishedFiles::add(const std::string& key, std::string etag_before, Reply<void> reply) {

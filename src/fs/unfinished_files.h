@@ -33,7 +33,14 @@ public:
 private:
     // Of what is left: when its upload was begun, or the hidden object written; empty where it is not there any more.
     void find_beginning(const UnfinishedFile& file, Reply<std::optional<WallTime>> reply);
-    void judge(const std::string& key, WallTime begun, Reply<void> reply);
+    struct Beginning {
+        WallTime time;
+        // Else that of the mount, which may be some seconds off.
+        bool is_store_time = false;
+    };
+    void judge(const std::string& key, const Beginning& begun, Reply<void> reply);
+    void judge_directories(const std::string& key, const Beginning& begun, const std::string& etag_before,
+                           Reply<void> reply);
     void add(const std::string& key, std::string etag_before, Reply<void> reply);
 
     SharedState& state_;

@@ -7,6 +7,7 @@
 #include "base/uuid.h"
 #include "ckptfs/format.h"
 #include "file_system_fixture.h"
+#include "fs/directory_marker.h"
 #include "staged/hidden_key.h"
 #include "support/hooked_store.h"
 #include "support/sync_store.h"
@@ -224,6 +225,51 @@ TEST_F(GateRequestsTest, WhatADeadMountLeftIsNoUploadThatIsGoneForExpiredCredent
     EXPECT_EQ(errno_of(tell()), EACCES);
     EXPECT_TRUE(tell());
     EXPECT_TRUE(store.exists("p/.ckptfs/failed/shard"));
+}
+
+// Of a mount that was killed.
+TEST_F(GateRequestsTest, WhatADeadMountLeftIsNoFailureInADirectoryThatWasMadeAnewSince) {
+    for (const bool is_above : {false, true}) {
+        SCOPED_TRACE(is_above);
+        const UploadId upload = begin_upload("p/run/step/shard");
+        store.advance_clock(Milliseconds(2000));
+        store.put_object(is_above ? "p/run/" : "p/run/step/", "");
+        const auto tell = [&] {
+            return answer<void>([&](auto reply) { fs->record_unfinished({upload.key, upload.id, {}}, reply); });
+        };
+        expire(Operation::kHead, is_above ? "p/run/" : "p/run/step/", 1);
+        EXPECT_EQ(errno_of(tell()), EACCES) << "it stays until that is known";
+        EXPECT_TRUE(tell());
+        EXPECT_FALSE(store.exists("p/.ckptfs/failed/run/step/shard"));
+        ASSERT_TRUE(SyncStore(store).abort_upload(upload));
+        ASSERT_TRUE(SyncStore(store).remove(is_above ? "p/run/" : "p/run/step/"));
+    }
+}
+
+TEST_F(GateRequestsTest, WhatADeadMountLeftIsAFailureInADirectoryThatWasMadeBefore) {
+    store.put_object("p/run/", "");
+    store.put_object("p/run/step/", "");
+    UploadId upload = begin_upload("p/run/step/shard");
+    const auto tell = [&](std::optional<WallTime> asked) {
+        return answer<void>([&](auto reply) {
+            fs->record_unfinished({upload.key, asked ? "" : upload.id, asked}, reply);
+        });
+    };
+    EXPECT_TRUE(tell(std::nullopt));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/run/step/shard"));
+    upload.key = "p/run/step/other";
+    // That mount's clock was some seconds behind.
+    EXPECT_TRUE(tell(store.info("p/run/step/").last_modified - std::chrono::seconds(5)));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/run/step/other"));
+}
+
+// Its rename may be undone, and the directory is the one that it was.
+TEST_F(GateRequestsTest, WhatADeadMountLeftIsAFailureInADirectoryThatIsHiddenSince) {
+    const UploadId upload = begin_upload("p/step/shard");
+    store.advance_clock(Milliseconds(2000));
+    store.put_object("p/step/", std::string(kDirectoryMarkerSize, 'x'));
+    EXPECT_TRUE(answer<void>([&](auto reply) { fs->record_unfinished({upload.key, upload.id, {}}, reply); }));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/step/shard"));
 }
 
 TEST_F(GateRequestsTest, ADirectoryIsNotRenamedWithoutItsFailuresForExpiredCredentials) {
