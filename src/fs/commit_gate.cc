@@ -267,7 +267,7 @@ Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directo
         const auto known = own.find(key);
         const std::string written = known != own.end() ? state_.failed.record_etag(key) : "";
         if (known != own.end() && written == object.etag) {
-            known->second.failed = object.last_modified;
+            known->second.failed = failed_by(object.last_modified, known->second.late);
         }
         const auto left = cleared.find(key);
         const bool is_cleared = left != cleared.end() && (left->second.empty() || left->second == object.etag);
@@ -416,7 +416,7 @@ void CommitGate::read(FailedRecord& record, std::function<void(Status)> done) {
         }
         FailedRecord told = parse_record(std::string_view(*text).substr(0, kMaxRecordBytes));
         told.key = std::move(record.key);
-        told.failed = record.failed;
+        told.failed = failed_by(record.failed, told.late);
         told.record_etag = std::move(record.record_etag);
         record = std::move(told);
         done({});

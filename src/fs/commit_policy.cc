@@ -23,6 +23,8 @@ constexpr std::string_view kReason = "reason: ";
 constexpr std::string_view kEtagBefore = "etag-before: ";
 constexpr std::string_view kUnanswered = "unanswered: ";
 constexpr std::string_view kSince = "since: ";
+constexpr std::string_view kLate = "late: ";
+constexpr std::string_view kNoted = "noted: ";
 
 // As ckptfs gc keeps what is left, unless it is told otherwise.
 constexpr Milliseconds kKept = std::chrono::hours(24);
@@ -30,6 +32,10 @@ constexpr Milliseconds kKept = std::chrono::hours(24);
 constexpr std::array<std::string_view, 5> kTemporaryEndings{".tmp", ".temp", ".part", ".partial", ".incomplete"};
 // mkstemp(3) and its relatives put this many letters and digits behind a dot.
 constexpr std::size_t kRandomLetters = 6;
+
+std::string time_line(std::string_view name, WallTime time) {
+    return format("{}{}\n", name, duration_cast<seconds>(time.time_since_epoch()).count());
+}
 
 std::optional<WallTime> parse_time(std::string_view text) {
     const auto told = whole_number<std::int64_t>(text);
@@ -49,7 +55,13 @@ std::string record_text(const FailedRecord& record) {
         text += format("{}{}\n", kUnanswered, escaped(write_id));
     }
     if (record.since) {
-        text += format("{}{}\n", kSince, duration_cast<seconds>(record.since->time_since_epoch()).count());
+        text += time_line(kSince, *record.since);
+    }
+    if (record.noted) {
+        text += time_line(kNoted, *record.noted);
+    }
+    if (record.late > seconds(0)) {
+        text += format("{}{}\n", kLate, record.late.count());
     }
     // The last, because it may be longer than what is read of a record.
     return text + format("{}{}\n", kReason, escaped(record.reason));
@@ -71,6 +83,11 @@ FailedRecord parse_record(std::string_view text) {
             record.unanswered.emplace_back(line.substr(kUnanswered.size()));
         } else if (line.starts_with(kSince)) {
             record.since = parse_time(line.substr(kSince.size()));
+        } else if (line.starts_with(kNoted)) {
+            record.noted = parse_time(line.substr(kNoted.size()));
+        } else if (line.starts_with(kLate)) {
+            const WallTime late = parse_time(line.substr(kLate.size())).value_or(WallTime{});
+            record.late = duration_cast<seconds>(late.time_since_epoch());
         }
     }
     return record;
@@ -118,6 +135,10 @@ bool is_left_by_failed(const std::vector<std::string>& unanswered, const ObjectI
     const auto id = object.metadata.find(kWriteIdMetadata);
     return id != object.metadata.end() &&
            std::find(unanswered.begin(), unanswered.end(), id->second) != unanswered.end();
+}
+
+WallTime failed_by(WallTime written, seconds late) {
+    return written - std::min<WallTime::duration>(late, written.time_since_epoch());
 }
 
 bool still_failed(const FailedRecord& record, const NameState& state, WallTime now, Milliseconds ttl) {

@@ -8,6 +8,7 @@
 // All times but `now` are the store's, to the second.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,10 +30,14 @@ struct FailedRecord {
     std::optional<std::string> etag_before;
     // Commits of the file that failed, by kWriteIdMetadata: one whose answer was lost may have taken effect.
     std::vector<std::string> unanswered{};
-    // When the record was written.
+    // At the latest: when the record was written, less `late`.
     WallTime failed{};
+    // For how long, at least, the file had failed when the record was written.
+    std::chrono::seconds late{0};
     // When the file failed, where its record was written later: its directory was renamed since, or its mount ended.
     std::optional<WallTime> since{};
+    // In a mount's journal: when the file failed under this name, by the mount's clock.
+    std::optional<WallTime> noted{};
     // That failed to write it, where it was one of this mount.
     pid_t process = 0;
     // Of the record as another mount has written it; empty where it is this mount's own.
@@ -73,6 +78,8 @@ struct NameState {
 
 // Whether this object is what the writer that failed has left.
 [[nodiscard]] bool is_left_by_failed(const std::vector<std::string>& unanswered, const ObjectInfo& object);
+// By when the file of a record had failed that was written at this time.
+[[nodiscard]] WallTime failed_by(WallTime written, std::chrono::seconds late);
 // False once the file was written again, its directory was made anew, or `ttl` has passed.
 [[nodiscard]] bool still_failed(const FailedRecord& record, const NameState& state, WallTime now, Milliseconds ttl);
 // Every mount has a `ttl` of its own: for how long a record is kept that counts on another, if not on this one.

@@ -23,6 +23,14 @@ constexpr int kMostDoublings = 4;
 // Of one file: a record is read up to 4 KiB.
 constexpr std::ptrdiff_t kMostUnanswered = 32;
 
+// The store's servers, and the clocks of a mount before and after it was killed, differ by less.
+constexpr std::chrono::seconds kSurelyBefore{20};
+
+// At least: the steady clock stands still while the machine is hibernated.
+std::chrono::seconds lateness(SteadyTime::duration since) {
+    return std::max(std::chrono::seconds(0), std::chrono::floor<std::chrono::seconds>(since) - kSurelyBefore);
+}
+
 // To be called once for each of several, and once by the caller that counts them.
 std::function<void()> joined(std::size_t count, std::function<void()> then) {
     auto all = std::make_shared<AllEnded>(count, [then = std::move(then)](const Status&) { then(); });
@@ -232,6 +240,8 @@ void FailedSiblings::directory_renamed(const std::string& old_directory, const s
             if (!each->second.cleared && (there == entries_.end() || there->second.cleared)) {
                 moved.push_back(each->second.file);
                 moved.back().since = moved.back().since.value_or(each->second.failed);
+                // Under this name since now: the directory counts as made by the rename.
+                moved.back().ago = {};
             }
         }
     }
@@ -256,6 +266,8 @@ void FailedSiblings::note(Entry& entry) {
     entry.noted = true;
     FailedRecord record = record_of(entry);
     record.since = record.since.value_or(record.failed);
+    record.noted = record.failed - std::chrono::duration_cast<WallTime::duration>(entry.file.ago);
+    record.late = {};
     outbox_.add([this, key = entry.file.key, text = record_text(record)] { notes_.begun(key, text); });
 }
 
@@ -298,28 +310,26 @@ void FailedSiblings::settle(Entries::iterator found) {
     }
 }
 
+// The store is asked for the object first in any case. Where it cannot be reached, the record says for how long.
 void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
-    outbox_.add([this, key, failure_number = entry.failure_number, record = record_of(entry)] {
-        if (!record.etag_before) {
-            put_record(key, failure_number, record_text(record));
-            return;
-        }
-        store_.head(key, [this, key, failure_number, record](const Result<ObjectInfo>& object) {
-            const bool is_anothers =
-                object && object->etag != *record.etag_before && !is_left_by_failed(record.unanswered, *object);
-            is_anothers ? made_good_elsewhere(key, failure_number)
-                        : put_record(key, failure_number, record_text(record));
+    outbox_.add([this, key, failure_number = entry.failure_number, failed = entry.failed_at - entry.file.ago,
+                 record = record_of(entry)] {
+        store_.head(key, [this, key, failure_number, failed, record](const Result<ObjectInfo>& object) {
+            const bool is_anothers = record.etag_before && object && object->etag != *record.etag_before &&
+                                     !is_left_by_failed(record.unanswered, *object);
+            is_anothers ? made_good_elsewhere(key, failure_number) : put_record(key, failure_number, failed, record);
         });
     });
 }
 
-void FailedSiblings::put_record(const std::string& key, int failure_number, const std::string& text) {
+void FailedSiblings::put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record) {
+    record.late = lateness(clock_.now() - failed);
     PutRequest request;
     request.key = record_key(key);
-    request.body = Payload::from_string(text);
+    request.body = Payload::from_string(record_text(record));
     request.content_type = "text/plain";
-    store_.put(std::move(request), [this, key, failure_number](const Result<PutResponse>& result) {
-        answered(key, failure_number, result ? Status() : failure(result.error()), result ? result->etag : "");
+    store_.put(std::move(request), [this, key, failure_number, late = record.late](const Result<PutResponse>& result) {
+        answered(key, failure_number, result ? Status() : failure(result.error()), result ? result->etag : "", late);
     });
 }
 
@@ -335,8 +345,8 @@ void FailedSiblings::made_good_elsewhere(const std::string& key, int failure_num
     outbox_.deliver(lock);
 }
 
-void FailedSiblings::answered(const std::string& key, int written, const Status& status,
-                              const std::string& record_etag) {
+void FailedSiblings::answered(const std::string& key, int written, const Status& status, const std::string& record_etag,
+                              std::chrono::seconds late) {
     MutexLock lock(mutex_);
     const auto found = entries_.find(key);
     Entry& entry = found->second;
@@ -347,6 +357,7 @@ void FailedSiblings::answered(const std::string& key, int written, const Status&
         entry.recorded = written == entry.failure_number;
         entry.may_exist = written != 0;
         entry.record_etag = record_etag;
+        entry.late = late;
         settle(found);
         answer_if_all_recorded();
         outbox_.deliver(lock);

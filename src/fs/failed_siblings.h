@@ -13,6 +13,7 @@
 // thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -51,6 +52,8 @@ struct FailedFile {
     std::vector<std::string> unanswered{};
     // When it failed, where that is not now.
     std::optional<WallTime> since{};
+    // For how long it has failed under this name, where that is not now.
+    SteadyTime::duration ago{0};
     // Where the version is not known: when it was opened for writing, which tells one attempt from another.
     SteadyTime opened{};
 };
@@ -137,6 +140,7 @@ private:
         bool may_exist = false;
         // Of the record that was written last: another mount may have put its own in the place.
         std::string record_etag;
+        std::chrono::seconds late{0};
         bool in_flight = false;
         int failures = 0;
         SteadyTime next_try{};
@@ -152,7 +156,8 @@ private:
     void end_note(Entry& entry) REQUIRES(mutex_);
     void settle(Entries::iterator entry) REQUIRES(mutex_);
     void write_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
-    void put_record(const std::string& key, int failure_number, const std::string& text);
+    // `failed`: under this name.
+    void put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record);
     // Another version has the name by now: no record is needed.
     void made_good_elsewhere(const std::string& key, int failure_number);
     void clear_entry(Entries::iterator entry, std::function<void()> then) REQUIRES(mutex_);
@@ -165,7 +170,8 @@ private:
     [[nodiscard]] Entries::iterator first_below(const std::string& directory) REQUIRES(mutex_);
 
     // `written`: the failure whose record was to be written; 0 where it was to be removed.
-    void answered(const std::string& key, int written, const Status& status, const std::string& record_etag = {});
+    void answered(const std::string& key, int written, const Status& status, const std::string& record_etag = {},
+                  std::chrono::seconds late = {});
     void tick();
 
     ObjectStore& store_;

@@ -28,6 +28,7 @@ FailedRecord FailedSiblings::record_of(const Entry& entry) const {
     record.etag_before = entry.file.etag_before;
     record.unanswered = entry.file.unanswered;
     record.failed = entry.failed;
+    record.late = entry.late;
     record.since = entry.file.since;
     record.process = entry.file.process;
     return record;

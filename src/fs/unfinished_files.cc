@@ -61,6 +61,9 @@ void UnfinishedFiles::recall(const std::string& key, const std::string& record) 
     file.host = told.host == state_.env.host ? "" : std::move(told.host);
     file.unanswered = std::move(told.unanswered);
     file.since = told.since;
+    if (told.noted) {
+        file.ago = std::max(WallTime::duration(0), state_.env.clock.wall_now() - *told.noted);
+    }
     state_.failed.add(std::move(file));
 }
 

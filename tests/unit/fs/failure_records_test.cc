@@ -36,6 +36,27 @@ protected:
         store.put_object(kRecord, content);
         turn_store_to(Milliseconds(0));
     }
+    void pass(Milliseconds time) {
+        clock.advance(time);
+        clock.advance_wall(time);
+        store.advance_clock(time);
+        offset += time;
+    }
+    // Other mounts cannot be told of it before the store recovers.
+    void deny_records() {
+        for (const char* record : {kRecord, kMoved}) {
+            store.inject({Operation::kPut, record, store_error(EIO, "InternalError", 500), 0, 100, false});
+        }
+    }
+    void recover() {
+        store.clear_faults();
+        clock.advance(FailedSiblings::kTick);
+        timer.run(FailedSiblings::kTick);
+    }
+    void make_anew(const std::string& directory) {
+        ASSERT_TRUE(SyncStore(store).remove(directory));
+        store.put_object(directory, "");
+    }
     void deny_shard() {
         store.inject({Operation::kPut, "p/step/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
     }
@@ -194,6 +215,79 @@ TEST_F(FailureRecordsTest, AFileFailsWhoseNameWasTakenByAnOpenThatNeverCameBack)
     }
 }
 
+// A record says when the file failed, and not when it could be written.
+class LateRecordsTest : public FailureRecordsTest, public ::testing::WithParamInterface<bool> {
+protected:
+    LateRecordsTest() { turn_store_to(Milliseconds(0)); }
+    int commit_in(const std::string& directory) {
+        if (GetParam()) {
+            switch_mounts();
+        }
+        return commit(hours(1), lookup(directory)->node);
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(, LateRecordsTest, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "OnAnotherMount" : "OnTheMountWhereItFailed"; });
+
+TEST_P(LateRecordsTest, HoldNothingBackInADirectoryThatWasMadeAnewBefore) {
+    deny_records();
+    fail_here();
+    pass(minutes(1));
+    make_anew("p/step/");
+    pass(minutes(1));
+    recover();
+    EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
+    EXPECT_EQ(commit_in("step"), 0);
+}
+
+TEST_P(LateRecordsTest, HoldTheMarkerBackInTheDirectoryThatTheFileFailedIn) {
+    make_anew("p/step/");
+    deny_records();
+    fail_here();
+    pass(minutes(2));
+    recover();
+    EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
+    EXPECT_EQ(commit_in("step"), EIO);
+}
+
+// What the file was to replace is not known.
+TEST_P(LateRecordsTest, HoldNothingBackOfAFileThatAnotherMountWroteBefore) {
+    for (const bool is_written_since : {false, true}) {
+        SCOPED_TRACE(is_written_since);
+        store.put_object("p/step/shard", "earlier");
+        const NodeId shard = lookup("shard", step)->node;
+        store.put_object("p/step/shard", "of another");
+        deny_records();
+        deny_shard();
+        const Result<OpenedFile> opened = open(shard, O_WRONLY | O_TRUNC);
+        ASSERT_TRUE(opened && write(opened->handle, 0, "content"));
+        EXPECT_EQ(errno_of(close(opened->handle)), EIO);
+        pass(minutes(1));
+        if (is_written_since) {
+            store.put_object("p/step/shard", "written again");
+        }
+        pass(minutes(1));
+        recover();
+        EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
+        EXPECT_EQ(commit_in("step"), is_written_since ? 0 : EIO);
+        switch_mounts();
+        fs = make_mount("here");
+        step = lookup("step")->node;
+    }
+}
+
+TEST_P(LateRecordsTest, HoldTheMarkerBackInADirectoryThatWasRenamedSinceTheFileFailed) {
+    deny_records();
+    fail_here();
+    pass(minutes(2));
+    ASSERT_TRUE(rename("step", "done"));
+    pass(minutes(2));
+    recover();
+    EXPECT_TRUE(eventually([&] { return store.exists(kMoved); }));
+    EXPECT_EQ(commit_in("done"), EIO);
+}
+
 // A mount that is killed, and the next one here.
 class NotedFailuresTest : public FailureRecordsTest {
 protected:
@@ -206,12 +300,11 @@ protected:
         notes.begun = [noted = noted](const std::string& key, const std::string& record) { (*noted)[key] = record; };
         notes.ended = [noted = noted](const std::string& key) { noted->erase(key); };
         fs = make_mount("here", std::move(notes));
-        step = lookup("step")->node;
+        step = lookup("step").map([](const Entry& entry) { return entry.node; }).value_or(0);
     }
-    // Other mounts cannot be told of it before the store recovers.
     void fail(const std::string& name = "shard") {
         store.inject({Operation::kPut, "p/step/" + name, store_error(EACCES, "AccessDenied", 403), 0, 1, false});
-        store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 100, false});
+        deny_records();
         const HandleId handle = create(name, O_WRONLY, step)->opened.handle;
         ASSERT_TRUE(write(handle, 0, "content"));
         EXPECT_EQ(errno_of(close(handle)), EIO);
@@ -222,11 +315,6 @@ protected:
         for (const auto& [key, record] : before) {
             fs->recall_failure(key, record);
         }
-    }
-    void recover() {
-        store.clear_faults();
-        clock.advance(FailedSiblings::kTick);
-        timer.run(FailedSiblings::kTick);
     }
 
     // It may outlive the test with the mount.
@@ -279,6 +367,48 @@ TEST_F(NotedFailuresTest, CountFromWhenTheFileFailed) {
     const NodeId there = lookup("step")->node;
     EXPECT_EQ(commit(hours(1), there), 0);
     EXPECT_EQ(commit(hours(3), there), EIO);
+}
+
+TEST_F(NotedFailuresTest, HoldNothingBackInADirectoryThatWasMadeAnewBeforeTheNextMount) {
+    fail();
+    pass(minutes(1));
+    make_anew("p/step/");
+    pass(minutes(1));
+    kill_and_begin_anew();
+    recover();
+    EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
+    switch_mounts();
+    EXPECT_EQ(commit(hours(1), lookup("step")->node), 0);
+}
+
+TEST_F(NotedFailuresTest, HoldTheMarkerBackInADirectoryThatWasRenamedSince) {
+    for (const bool is_renamed_before : {false, true}) {
+        SCOPED_TRACE(is_renamed_before);
+        fail();
+        pass(minutes(2));
+        if (is_renamed_before) {
+            recover();
+            EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
+            deny_records();
+            ASSERT_TRUE(rename("step", "done"));
+            pass(minutes(2));
+        }
+        kill_and_begin_anew();
+        if (!is_renamed_before) {
+            pass(minutes(2));
+            ASSERT_TRUE(rename("step", "done"));
+        }
+        recover();
+        EXPECT_TRUE(eventually([&] { return store.exists(kMoved); }));
+        fs = make_mount("there");
+        EXPECT_EQ(commit(hours(1), lookup("done")->node), EIO);
+        for (const std::string& key : store.keys()) {
+            ASSERT_TRUE(SyncStore(store).remove(key));
+        }
+        store.put_object("p/step/", "");
+        noted->clear();
+        begin_mount();
+    }
 }
 
 // A daemon that finished beside this mount was killed then.
