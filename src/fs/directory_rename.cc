@@ -78,7 +78,8 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
         }
         return decided;
     }
-    const Result<bool> shown = show_destination(steps.move_failures());
+    // Where it was held up, others may have moved them, and have made them good since.
+    const Result<bool> shown = record_.lost() ? look_at_destination() : show_destination(steps.move_failures());
     if (!shown) {
         return failure(shown.error());
     }
@@ -307,7 +308,21 @@ Result<bool> DirectoryRename::show_destination(bool with_failures) {
         // It is decided: a mount that has taken over can only go forward.
         return false;
     }
-    Error error = shown.error();
+    return left_to_others(shown.error());
+}
+
+Result<bool> DirectoryRename::look_at_destination() {
+    const Result<ObjectInfo> there = wait_for<ObjectInfo>([this](auto done) { store_.head(move_.destination, done); });
+    if (there && there->etag == destination_marker_) {
+        return left_to_others(taken_over(move_.source).value());
+    }
+    if (!there && there.error().errno_value != ENOENT) {
+        return left_to_others(there.error());
+    }
+    return false;
+}
+
+Failure DirectoryRename::left_to_others(Error error) const {
     error.errno_value = EIO;
     error.message = move_.destination +
                     ": the rename is decided but could not be finished; the next mount that finds it "

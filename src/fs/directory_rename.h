@@ -89,6 +89,9 @@ private:
     Status copy_what_changed();
     // False where another mount does so, and all that follows.
     Result<bool> show_destination(bool with_failures);
+    // The same where the record is lost: whether another mount has done so is seen by the marker.
+    Result<bool> look_at_destination();
+    [[nodiscard]] Failure left_to_others(Error error) const;
     Result<std::string> write_shown_marker(bool with_failures);
     // False where another mount may have taken over before.
     bool go_back(bool pinned);

@@ -378,6 +378,43 @@ TEST_P(HeldUp, ACopyThatWaitsForItsAttemptIsNotSentOnceTheRenameIsLost) {
     EXPECT_EQ(tree("old"), kWhole);
 }
 
+// Another mount may have finished it, and what failed may have been made good there.
+TEST_P(HeldUp, WhatFailedIsNotMovedOnceADecidedRenameIsLost) {
+    for (const bool is_finished : {false, true}) {
+        SCOPED_TRACE(is_finished);
+        bool decides = false;
+        bool is_to_be_finished = is_finished;
+        HookedStore hooked(store, [&](int) {
+            if (is_to_be_finished && is_decided()) {
+                is_to_be_finished = false;
+                EXPECT_TRUE(repaired());
+            }
+            if (std::exchange(decides, false)) {
+                GetParam() ? its_clock.advance_wall(kRepairAfter) : its_clock.advance(kRepairAfter);
+            }
+            return Fate::kPasses;
+        });
+        int moved = 0;
+        DirectoryRenameSteps steps{[&] {
+                                       its_clock.advance(kRecordLead);
+                                       return Status{};
+                                   },
+                                   [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {}};
+        steps.note_failures = [&](const std::vector<ObjectInfo>&) {
+            decides = true;
+            return Status{};
+        };
+        steps.move_failures = [&] { return ++moved > 0; };
+        DirectoryRename rename(hooked, its_clock, kRepairAfter, {"p/", "p/old/", "p/new/", ""});
+        EXPECT_EQ(errno_of(rename.run(steps)), is_finished ? 0 : EIO);
+        EXPECT_EQ(moved, 0);
+        EXPECT_TRUE(repaired());
+        EXPECT_EQ(tree("new"), kWhole);
+        EXPECT_EQ(tree("old"), std::nullopt);
+        start_again();
+    }
+}
+
 // A list says of it when its upload began.
 TEST_F(DirectoryRenameTest, ALateCopyInPartsIsKnownByItsWriteId) {
     DirectoryMarker rename;
