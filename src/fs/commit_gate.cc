@@ -51,10 +51,31 @@ std::set<std::string> keys_of(const std::vector<FailedRecord>& failed, const std
 
 }  // namespace
 
-void CommitGate::check(std::string marker_key, Reply<void> reply) {
+void CommitGate::check(std::string marker_key, Reply<StillCounts> reply) {
     state_.env.blocking.post([this, marker_key = std::move(marker_key), reply = std::move(reply)] {
-        reply(check_markers(directory_of(marker_key), {marker_key}));
+        StillCounts counts = counts_from_now();
+        const Status allowed = check_markers(directory_of(marker_key), {marker_key});
+        reply(allowed ? Result<StillCounts>(std::move(counts)) : failure(allowed.error()));
     });
+}
+
+StillCounts CommitGate::counts_from_now() const {
+    const Clock& clock = state_.env.clock;
+    return [&clock, steady = clock.now(), wall = clock.wall_now()] {
+        return clock.now() - steady <= kAllowedFor && clock.wall_now() - wall <= kAllowedFor;
+    };
+}
+
+Result<Copied> CommitGate::copy(const std::string& source, const std::string& destination, CopyOptions options) {
+    Result<Copied> copied = copy_object(state_.env.store, source, destination, options);
+    if (copied || !options.may_go_on || options.may_go_on()) {
+        return copied;
+    }
+    options.may_go_on = counts_from_now();
+    if (const Status allowed = check_markers(directory_of(destination), {destination}); !allowed) {
+        return failure(allowed.error());
+    }
+    return copy_object(state_.env.store, source, destination, options);
 }
 
 Status CommitGate::check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects) {

@@ -21,9 +21,14 @@
 #include <vector>
 
 #include "fs/commit_policy.h"
+#include "fs/object_copy.h"
 #include "fs/shared_state.h"
 
 namespace ckptfs::fs {
+
+// Whether what the gate has allowed may still be sent, by both clocks: the steady one stands still while the machine is
+// hibernated. From any thread. Empty for what is no marker.
+using StillCounts = std::function<bool()>;
 
 class CommitGate {
 public:
@@ -32,8 +37,15 @@ public:
     [[nodiscard]] bool is_marker(const std::string& key) const {
         return is_commit_marker(key, state_.env.write.config);
     }
+    // How long its word counts: meanwhile others may begin to write below the directory anew.
+    static constexpr Milliseconds kAllowedFor{60'000};
     // Success, or EIO with what stands in the way, where, and what to do.
-    void check(std::string marker_key, Reply<void> reply);
+    void check(std::string marker_key, Reply<StillCounts> reply);
+    // To be called before it is asked.
+    [[nodiscard]] StillCounts counts_from_now() const;
+    // For a rename or a link. To a marker's name `options.may_go_on` is what still counts; it asks once more where that
+    // does not. Blocks.
+    Result<Copied> copy(const std::string& source, const std::string& destination, CopyOptions options);
     // Before a directory gets another name: for each marker among the objects below it. Blocks.
     Status check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects);
     // What failed below `directory`, on any mount, and was not made good; what this mount knew of and was is forgotten.

@@ -57,7 +57,7 @@ public:
           open_files_(state_, lookups_, gate_),
           extended_(state_),
           renames_(state_, lookups_, directories_, open_files_, gate_),
-          links_(state_, lookups_),
+          links_(state_, lookups_, gate_),
           names_(state_, gate_, open_files_, renames_, links_, directories_, specials_),
           unfinished_(state_) {}
 

@@ -109,8 +109,9 @@ void GuardedNames::rename_now(const NameInDirectory& from, const NameInDirectory
     }
     publish<void>(
         renamed_file(key(from.directory, from.name), key(to.directory, to.name), node, caller), is_directory,
-        [this, from, to, flags](Reply<void> answer) {
-            renames_.rename(from.directory, from.name, to.directory, to.name, flags, std::move(answer));
+        [this, from, to, flags](StillCounts counts, Reply<void> answer) {
+            renames_.rename(from.directory, from.name, to.directory, to.name, flags, std::move(counts),
+                            std::move(answer));
         },
         std::move(taken), std::move(reply));
 }
@@ -141,22 +142,24 @@ void GuardedNames::link_now(NodeId id, const NodePtr& node, const NameInDirector
     }
     publish<Entry>(
         renamed_file(std::move(old_key), key(to.directory, to.name), node, caller), false,
-        [this, id, to](Reply<Entry> answer) { links_.link(id, to.directory, to.name, std::move(answer)); },
+        [this, id, to](StillCounts counts, Reply<Entry> answer) {
+            links_.link(id, to.directory, to.name, std::move(counts), std::move(answer));
+        },
         std::move(taken), std::move(reply));
 }
 
 template <class T>
-void GuardedNames::publish(RenamedFile renamed, bool is_directory, std::function<void(Reply<T>)> change,
+void GuardedNames::publish(RenamedFile renamed, bool is_directory, std::function<void(StillCounts, Reply<T>)> change,
                            PlaceTaken taken, Reply<T> reply) {
     const bool is_commit = gate_.is_marker(renamed.new_key) && !is_directory && renamed.old_key != renamed.new_key;
     if (!is_commit || state_.env.names.read_only) {
-        change(then_make_good<T>(std::move(renamed), is_directory, std::move(reply)));
+        change({}, then_make_good<T>(std::move(renamed), is_directory, std::move(reply)));
         taken();
         return;
     }
-    open_files_.allow_marker(renamed.new_key, renamed.old_key, [=, this](Status allowed) {
+    open_files_.allow_marker(renamed.new_key, renamed.old_key, [=, this](Result<StillCounts> allowed) {
         if (allowed) {
-            change(then_make_good<T>(renamed, is_directory, reply));
+            change(std::move(*allowed), then_make_good<T>(renamed, is_directory, reply));
             taken();
         } else {
             taken();

@@ -64,8 +64,8 @@ private:
                   Reply<Entry> reply);
     // Makes the change if no failed file forbids it.
     template <class T>
-    void publish(RenamedFile renamed, bool is_directory, std::function<void(Reply<T>)> change, PlaceTaken taken,
-                 Reply<T> reply);
+    void publish(RenamedFile renamed, bool is_directory, std::function<void(StillCounts, Reply<T>)> change,
+                 PlaceTaken taken, Reply<T> reply);
     template <class T>
     [[nodiscard]] Reply<T> then_make_good(RenamedFile renamed, bool is_directory, Reply<T> reply);
 

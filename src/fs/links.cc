@@ -5,13 +5,12 @@
 
 #include "base/store_wait.h"
 #include "fs/commit_policy.h"
-#include "fs/object_copy.h"
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
 
 namespace ckptfs::fs {
 
-void Links::link(NodeId id, NodeId new_parent, std::string new_name, Reply<Entry> reply) {
+void Links::link(NodeId id, NodeId new_parent, std::string new_name, StillCounts counts, Reply<Entry> reply) {
     if (const Status allowed = lookups_.may_be_taken(new_parent, new_name); !allowed) {
         reply(failure(allowed.error()));
         return;
@@ -24,10 +23,12 @@ void Links::link(NodeId id, NodeId new_parent, std::string new_name, Reply<Entry
         }
     }
     answer_in_order<Entry>(state_, std::move(names), std::move(reply),
-                           [this, id, new_parent, new_name] { return link_now(id, new_parent, new_name); });
+                           [this, id, new_parent, new_name, counts = std::move(counts)] {
+                               return link_now(id, new_parent, new_name, counts);
+                           });
 }
 
-Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& new_name) {
+Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& new_name, const StillCounts& counts) {
     if (state_.env.names.read_only) {
         return failure(EROFS, "mounted read-only");
     }
@@ -36,7 +37,7 @@ Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& n
         return failure(both.error());
     }
     const auto& [old_key, new_key] = *both;
-    const Result<Copied> copy = copy_object(state_.env.store, old_key, new_key, CopyOptions{true});
+    const Result<Copied> copy = gate_.copy(old_key, new_key, CopyOptions{true, counts});
     // Also where it failed: what was listed is no longer so, or the copy is there all the same.
     lookups_.forget_listed(new_parent, new_name);
     if (!copy) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "fs/commit_gate.h"
 #include "fs/lookups.h"
 #include "fs/shared_state.h"
 
@@ -18,18 +19,20 @@ namespace ckptfs::fs {
 
 class Links {
 public:
-    Links(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
+    Links(SharedState& state, Lookups& lookups, CommitGate& gate) : state_(state), lookups_(lookups), gate_(gate) {}
 
     // EPERM, on which programs fall back, unless the file has a temporary name and all of it is in the bucket.
-    void link(NodeId node, NodeId new_parent, std::string new_name, Reply<Entry> reply);
+    // `counts`: where the new name is that of a commit marker.
+    void link(NodeId node, NodeId new_parent, std::string new_name, StillCounts counts, Reply<Entry> reply);
 
 private:
-    Result<Entry> link_now(NodeId node, NodeId new_parent, const std::string& new_name);
+    Result<Entry> link_now(NodeId node, NodeId new_parent, const std::string& new_name, const StillCounts& counts);
     // The keys of both names.
     Result<std::pair<std::string, std::string>> keys(NodeId node, NodeId new_parent, const std::string& new_name) const;
 
     SharedState& state_;
     Lookups& lookups_;
+    CommitGate& gate_;
 };
 
 }  // namespace ckptfs::fs

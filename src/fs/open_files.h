@@ -83,7 +83,7 @@ public:
 
     // Before `source_key` is published as a commit marker: saves what else is being written below the marker's
     // directory, and asks whether anything there has failed, on whatever mount.
-    void allow_marker(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
+    void allow_marker(const std::string& marker_key, const std::string& source_key, Reply<StillCounts> reply);
 
     // A rename copies for as long as its objects are large: draining waits for it as for a writer.
     void rename_begins(const std::string& name);

@@ -135,7 +135,7 @@ void OpenFiles::give_up(const Handle& handle, const Error& why, EndOfFile end, s
     });
 }
 
-void OpenFiles::allow_marker(const std::string& marker_key, const std::string& source_key, Reply<void> reply) {
+void OpenFiles::allow_marker(const std::string& marker_key, const std::string& source_key, Reply<StillCounts> reply) {
     commit_siblings(marker_key, source_key, [this, marker_key, reply = std::move(reply)](const Status& committed) {
         if (committed) {
             gate_.check(marker_key, reply);
@@ -170,7 +170,7 @@ void OpenFiles::commit_siblings(const std::string& marker_key, const std::string
 
 void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
                               CommitReason reason, Reply<void> reply) {
-    allow_marker(key, key, [this, node, writer, key, reason, reply = std::move(reply)](Status allowed) {
+    allow_marker(key, key, [this, node, writer, key, reason, reply = std::move(reply)](Result<StillCounts> allowed) {
         if (allowed) {
             commit_when_first(node, writer, {key, true}, reason, reply);
             return;

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "fs/directory_rename.h"
-#include "fs/object_copy.h"
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
 #include "fs/pinned_removal.h"
@@ -17,8 +16,8 @@
 namespace ckptfs::fs {
 
 void Renames::rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
-                     Reply<void> reply) {
-    Request request{parent, std::move(name), new_parent, std::move(new_name), flags, {}};
+                     StillCounts counts, Reply<void> reply) {
+    Request request{parent, std::move(name), new_parent, std::move(new_name), flags, {}, std::move(counts)};
     // Before it waits for its turn.
     request.may_be_taken = lookups_.may_be_taken(new_parent, request.new_name);
     answer_in_order<void>(state_, {{parent, request.name}, {new_parent, request.new_name}}, std::move(reply),
@@ -34,6 +33,7 @@ Status Renames::rename_now(const Request& request) {
         return failure(move.error());
     }
     move->no_replace = (request.flags & RENAME_NOREPLACE) != 0;
+    move->counts = request.counts;
     if (move->old_key == move->new_key) {
         return {};
     }
@@ -163,8 +163,7 @@ Status Renames::rename_file(const Move& move) {
     if (!done || *done) {
         return done ? Status{} : failure(done.error());
     }
-    const Result<Copied> copied =
-        copy_object(state_.env.store, move.old_key, move.new_key, CopyOptions{move.no_replace});
+    const Result<Copied> copied = gate_.copy(move.old_key, move.new_key, CopyOptions{move.no_replace, move.counts});
     if (!copied) {
         return failure(copied.error());
     }

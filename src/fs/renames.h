@@ -36,7 +36,7 @@ public:
         : state_(state), lookups_(lookups), directories_(directories), open_files_(open_files), gate_(gate) {}
 
     void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
-                Reply<void> reply);
+                StillCounts counts, Reply<void> reply);
 
 private:
     struct Request {
@@ -47,6 +47,8 @@ private:
         unsigned flags = 0;
         // Where it is a file's: directories ask again.
         Status may_be_taken;
+        // Where the new name is that of a commit marker.
+        StillCounts counts;
     };
     struct Move {
         NodePtr node;
@@ -60,6 +62,8 @@ private:
         bool no_replace = false;
         // ETag of its marker, where a directory replaces an empty one.
         std::string replaced_marker;
+        // As in Request.
+        StillCounts counts;
     };
 
     Status rename_now(const Request& request);

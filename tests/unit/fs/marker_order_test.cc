@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What changes a name after a rename to a commit marker that waits for other files. Its caller was killed: the kernel
 // lets others into the directory.
+#include <functional>
 #include <future>
 
 #include "file_system_fixture.h"
+#include "support/sync_store.h"
 
 namespace ckptfs::fs {
 
@@ -226,6 +228,60 @@ TEST_F(MarkerOrderTest, AMarkerThatIsRemovedAfterItsDirectoryWasRenamedDoesNotCo
     EXPECT_TRUE(committed.get());
     EXPECT_TRUE(removed.get());
     EXPECT_EQ(store.keys(), std::vector<std::string>{"p/done/"});
+}
+
+// What publishes a marker is sent, or sent again, long after the gate has allowed it.
+class LateMarkerTest : public MarkerOrderTest, public ::testing::WithParamInterface<bool> {
+protected:
+    void TearDown() override {
+        store.release(Operation::kCopy);
+        MarkerOrderTest::TearDown();
+    }
+    // Other mounts may have begun to save the checkpoint again.
+    void hold_up(bool has_failed_elsewhere) {
+        if (has_failed_elsewhere) {
+            store.put_object(kRecord, "host: node7\nreason: no room\netag-before: \n");
+        }
+        const Milliseconds time = std::chrono::minutes(4);
+        GetParam() ? clock.advance_wall(time) : clock.advance(time);
+    }
+    // `publish` is to send this operation at last.
+    void expect_refused_or_published(Operation operation, const std::function<Status()>& publish) {
+        for (const bool is_refused : {true, false}) {
+            SCOPED_TRACE(is_refused);
+            store.hold(operation);
+            committed = std::async(std::launch::async, publish);
+            ASSERT_TRUE(store.wait_until_held(operation, 1));
+            hold_up(is_refused);
+            store.release(operation);
+            const Status done = committed.get();
+            EXPECT_EQ(errno_of(done), is_refused ? EIO : 0);
+            EXPECT_TRUE(done || done.error().message.find("shard could not be written on node7") != std::string::npos);
+            EXPECT_EQ(store.exists("p/.metadata"), !is_refused);
+            if (is_refused) {
+                ASSERT_TRUE(SyncStore(store).remove(kRecord));
+            }
+        }
+    }
+    static constexpr const char* kRecord = "p/.ckptfs/failed/shard";
+};
+
+INSTANTIATE_TEST_SUITE_P(, LateMarkerTest, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Hibernated" : "Awake"; });
+
+TEST_P(LateMarkerTest, IsRenamedOnceTheGateHasAllowedItAgain) {
+    save("m.tmp", "metadata");
+    expect_refused_or_published(Operation::kCopy, [this] { return rename("m.tmp", ".metadata"); });
+}
+
+TEST_P(LateMarkerTest, IsLinkedOnceTheGateHasAllowedItAgain) {
+    const NodeId source = save("m.tmp", "metadata");
+    expect_refused_or_published(Operation::kCopy, [&] {
+        const auto linked = answer<Entry>([&](auto reply) {
+            fs->link(source, kRootNode, ".metadata", Caller{kProcess, 0, 0}, reply);
+        });
+        return linked ? Status() : failure(linked.error());
+    });
 }
 
 }  // namespace
