@@ -99,6 +99,8 @@ struct PutRequest {
     bool if_none_match = false;
     // Replaces only this version: another one answers 412, errno ESTALE.
     std::string if_match;
+    // As in RemoveRequest.
+    std::function<bool()> may_send = nullptr;
 };
 
 struct PutResponse {

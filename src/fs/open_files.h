@@ -75,8 +75,9 @@ public:
     void commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                          Reply<void> reply);
     // For a caller that has the key to itself. A failure is told at once; `ended` comes when nothing is in flight.
-    void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason, Reply<void> reply,
-                std::function<void()> ended);
+    // `permit`: of a commit marker.
+    void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+                const PublishPermit& permit, Reply<void> reply, std::function<void()> ended);
     // Of a file whose name is removed nothing is published any more: waits until nothing of it is in flight. Its
     // handles go on; readable ones read what was written. On the blocking executor only.
     void orphan(const std::shared_ptr<FileWriter>& writer);
@@ -264,6 +265,7 @@ private:
         std::string key;
         // It is a commit marker, and may appear.
         bool is_allowed = false;
+        PublishPermit permit{};
     };
     // Where the change came by another inode than theirs.
     void show_to_cached_readers(const Node& node);

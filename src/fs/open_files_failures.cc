@@ -172,7 +172,8 @@ void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWri
                               CommitReason reason, Reply<void> reply) {
     allow_marker(key, key, [this, node, writer, key, reason, reply = std::move(reply)](Result<StillCounts> allowed) {
         if (allowed) {
-            commit_when_first(node, writer, {key, true}, reason, reply);
+            const auto renew = [this, key](Reply<StillCounts> renewed) { gate_.check(key, std::move(renewed)); };
+            commit_when_first(node, writer, {key, true, {std::move(*allowed), renew}}, reason, reply);
             return;
         }
         log_error(escaped(allowed.error().message));

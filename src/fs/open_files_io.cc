@@ -122,7 +122,7 @@ void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<Fil
     state_.key_order.when_first(place, [this, node, writer, to, reason, place, reply = std::move(reply)] {
         const auto leave = [this, place] { state_.key_order.leave(place); };
         if (writer->key() == to.key && (to.is_allowed || !publishes_marker(*writer, to.key, reason))) {
-            commit(node, writer, reason, reply, leave);
+            commit(node, writer, reason, to.permit, reply, leave);
             return;
         }
         // Renamed meanwhile, there is another line to wait in. At a marker's name there is the gate before it, also for
@@ -142,7 +142,7 @@ bool OpenFiles::is_left_to_others(const Node& node, const WrittenVersion* versio
 }
 
 void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
-                       Reply<void> reply, std::function<void()> ended) {
+                       const PublishPermit& permit, Reply<void> reply, std::function<void()> ended) {
     const std::shared_ptr<WrittenVersion> version = written_version_of(node, writer);
     if (version != nullptr && version->fate.left_by_killed_writer()) {
         reply(failure(lost_error(*writer)));
@@ -158,9 +158,17 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         return;
     }
     const VersionFate::Generation begun = version != nullptr ? version->fate.commit_begins() : 0;
-    const auto noted = [version, is_counted = version != nullptr && version->commits.begin()] {
+    PublishPermits* const permits = permit.counts ? &state_.env.write.permits : nullptr;
+    if (permits != nullptr) {
+        permits->give(writer->key(), permit);
+    }
+    const auto noted = [version, permits, key = writer->key(),
+                        is_counted = version != nullptr && version->commits.begin()] {
         if (is_counted) {
             version->commits.end();
+        }
+        if (permits != nullptr) {
+            permits->take_back(key);
         }
     };
     writer->commit(reason, [this, node, writer, version, begun, noted, reason, reply = std::move(reply),

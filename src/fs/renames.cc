@@ -274,12 +274,13 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     // Else a commit marker is there for a moment. What others write beside it is not saved first: that may wait for
     // this rename.
     const bool shows_marker = !moved && gate_.is_marker(move.old_key);
+    const StillCounts counts = shows_marker ? gate_.counts_from_now() : moved ? move.counts : StillCounts();
     if (const Status allowed =
             shows_marker ? gate_.check_markers(directory_of(move.old_key), {move.old_key}) : Status{};
         !allowed) {
         return failure(allowed.error());
     }
-    if (const Status committed = commit_writer(move.node, writer); !committed) {
+    if (const Status committed = commit_writer(move.node, writer, counts); !committed) {
         return failure(committed.error());
     }
     if (!moved) {
@@ -335,15 +336,17 @@ Status Renames::remove_leftover(const Move& move, const LeftoverName& left) {
     return removed;
 }
 
-Status Renames::commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer) {
-    return wait_for<void>([&](auto done) { start_commit(node, writer, done); });
+Status Renames::commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                              const StillCounts& counts) {
+    return wait_for<void>([&](auto done) { start_commit(node, writer, counts, done); });
 }
 
-void Renames::start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+void Renames::start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const StillCounts& counts,
                            std::function<void(Status)> done) {
     auto committed = std::make_shared<Status>();
     open_files_.commit(
-        node, writer, CommitReason::kRename, [committed](Status status) { *committed = std::move(status); },
+        node, writer, CommitReason::kRename, {counts, nullptr},
+        [committed](Status status) { *committed = std::move(status); },
         [committed, done = std::move(done)] { done(*committed); });
 }
 

@@ -95,9 +95,11 @@ private:
         REQUIRES(node_table);
     // Versions of the old name that were overtaken have no name any more.
     void end_overtaken(const Move& move);
-    Status commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer);
+    // `counts`: of a commit marker. It is not renewed, which would take a blocking thread while this one waits for it.
+    Status commit_writer(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const StillCounts& counts);
     // `done` comes when nothing is in flight any more.
-    void start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, std::function<void(Status)> done);
+    void start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const StillCounts& counts,
+                      std::function<void(Status)> done);
     // Returns what the node's writer has to be told once the lock is gone.
     std::function<void()> note_moved_file(const NodeTable::Lock& lock, const NodePtr& moved, const Copied& copied)
         REQUIRES(node_table);
@@ -114,7 +116,7 @@ private:
     void note_moved_directory(const Move& move, const Copies& copies);
     Status commit_writers_below(const Move& move);
     using Writing = std::vector<std::pair<NodePtr, std::shared_ptr<FileWriter>>>;
-    Status commit_all(const Writing& writing);
+    Status commit_all(const Writing& writing, const StillCounts& counts);
 
     SharedState& state_;
     Lookups& lookups_;

@@ -117,20 +117,21 @@ Status Renames::commit_writers_below(const Move& move) {
             }
         }
     }
-    if (Status committed = commit_all(writing); !committed || markers.empty()) {
+    if (Status committed = commit_all(writing, {}); !committed || markers.empty()) {
         return committed;
     }
+    const StillCounts counts = gate_.counts_from_now();
     if (Status allowed = gate_.check_markers(move.old_key + "/", marker_keys); !allowed) {
         return allowed;
     }
-    return commit_all(markers);
+    return commit_all(markers, counts);
 }
 
-Status Renames::commit_all(const Writing& writing) {
+Status Renames::commit_all(const Writing& writing, const StillCounts& counts) {
     return for_each_in_parallel(writing.size(), writing.size(),
                                 [&](std::size_t index, std::function<void(Status)> done) {
                                     const auto& [node, writer] = writing[index];
-                                    start_commit(node, writer, std::move(done));
+                                    start_commit(node, writer, counts, std::move(done));
                                 });
 }
 

@@ -140,6 +140,7 @@ void S3Store::put(PutRequest request, StoreDone<PutResponse> done) {
     auto call = std::make_shared<Call>();
     call->request = put_request(defaults_, request);
     call->precondition_errno = precondition_errno(request.if_none_match);
+    call->may_send = std::move(request.may_send);
     if (defaults_.checksums && !request.crc32c) {
         call->prepare = [](S3Request& put) {
             put.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(put.body)));

@@ -35,6 +35,7 @@
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 #include "write/lazy_writer_group.h"
+#include "write/publish_permits.h"
 
 namespace ckptfs {
 
@@ -50,6 +51,7 @@ struct WriteEnvironment {
     WriteConfig config;
     // Made by the first writer.
     LazyWriterGroup writers{};
+    PublishPermits permits{};
 };
 
 // The committed object that writing starts from (append, or a file opened without O_TRUNC).

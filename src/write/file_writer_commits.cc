@@ -27,7 +27,7 @@ bool FileWriterImpl::commit_step() {
 
 std::shared_ptr<Upload> FileWriterImpl::new_upload(Metadata metadata, std::string content_encoding) {
     auto upload = Upload::create(environment_.store, {key_, std::move(metadata), std::move(content_encoding),
-                                                      overwrite_ == Overwrite::kRefused});
+                                                      overwrite_ == Overwrite::kRefused, &environment_.permits});
     write_id_ = upload->write_id();
     return upload;
 }

@@ -198,17 +198,16 @@ void Upload::put(Payload body, std::uint32_t crc32c, Published done) {
         outbox_.add([done = std::move(done), error = *failure_] { done(failure(error)); });
     } else {
         completing_ = std::move(done);
-        publishing_ = true;
-        ++in_flight_;
-        outbox_.add([self, body = std::move(body), crc32c]() mutable {
-            const UploadTarget target = with_write_id(self->target_, self->write_id_);
-            PutRequest request;
-            request.key = target.key;
-            request.body = std::move(body);
-            request.crc32c = crc32c;
-            request.metadata = target.metadata;
-            request.content_encoding = target.content_encoding;
-            request.if_none_match = target.if_none_match;
+        const UploadTarget target = with_write_id(target_, write_id_);
+        PutRequest request;
+        request.key = target.key;
+        request.body = std::move(body);
+        request.crc32c = crc32c;
+        request.metadata = target.metadata;
+        request.content_encoding = target.content_encoding;
+        request.if_none_match = target.if_none_match;
+        publish([self, request = std::move(request)](const PublishPermit::Counts& may_send) mutable {
+            request.may_send = may_send;
             self->store_.put(std::move(request),
                              [self](Result<PutResponse> result) { self->completed(std::move(result)); });
         });
@@ -287,18 +286,55 @@ void Upload::complete_now() {
         outbox_.add([done = std::exchange(completing_, nullptr), error = *failure_] { done(failure(error)); });
         return;
     }
-    publishing_ = true;
-    ++in_flight_;
-    outbox_.add([self = shared_from_this(), request = std::move(request)]() mutable {
+    publish([self = shared_from_this(), request = std::move(request)](const PublishPermit::Counts& may_send) mutable {
+        request.may_send = may_send;
         self->store_.complete_upload(std::move(request),
                                      [self](Result<PutResponse> result) { self->completed(std::move(result)); });
     });
 }
 
+void Upload::publish(Publish send) {
+    publishing_ = true;
+    ++in_flight_;
+    permit_ = target_.permits != nullptr ? target_.permits->find(target_.key) : PublishPermit();
+    if (permit_.renew) {
+        publish_ = send;
+    }
+    outbox_.add([send = std::move(send), counts = permit_.counts] { send(counts); });
+}
+
+bool Upload::renew_permit(const Result<PutResponse>& result) {
+    if (result || failure_ || !permit_.renew || permit_.counts()) {
+        return false;
+    }
+    outbox_.add([self = shared_from_this(), renew = std::exchange(permit_.renew, nullptr)] {
+        renew([self](Result<PublishPermit::Counts> counts) { self->renewed(std::move(counts)); });
+    });
+    return true;
+}
+
+void Upload::renewed(Result<PublishPermit::Counts> counts) {
+    MutexLock lock(mutex_);
+    if (counts && !failure_) {
+        outbox_.add([send = publish_, counts = std::move(*counts)] { send(counts); });
+    } else {
+        outbox_.add([self = shared_from_this(), error = counts ? *failure_ : counts.error()] {
+            self->completed(failure(error));
+        });
+    }
+    outbox_.deliver(lock);
+}
+
 void Upload::completed(Result<PutResponse> result) {
     MutexLock lock(mutex_);
+    if (renew_permit(result)) {
+        outbox_.deliver(lock);
+        return;
+    }
     --in_flight_;
     publishing_ = false;
+    // It may hold a buffer.
+    outbox_.add([sent = std::exchange(publish_, nullptr)] {});
     if (result) {
         closed_ = true;
     } else {

@@ -20,6 +20,7 @@
 #include "base/mutex.h"
 #include "base/outbox.h"
 #include "ckptfs/object_store.h"
+#include "write/publish_permits.h"
 
 namespace ckptfs {
 
@@ -29,6 +30,8 @@ struct UploadTarget {
     std::string content_encoding;
     // Fails with EEXIST where the key exists.
     bool if_none_match = false;
+    // Asked for that of the key when it is to be published; null: none is needed.
+    const PublishPermits* permits = nullptr;
 };
 
 struct CopySource {
@@ -99,6 +102,12 @@ private:
     void send_no_more() REQUIRES(mutex_);
     void go_on_when_quiet() REQUIRES(mutex_);
     void complete_now() REQUIRES(mutex_);
+    // Sends what makes the object visible.
+    using Publish = std::function<void(const PublishPermit::Counts& may_send)>;
+    void publish(Publish send) REQUIRES(mutex_);
+    // Whether it is sent again once the permit that has ended is renewed.
+    bool renew_permit(const Result<PutResponse>& result) REQUIRES(mutex_);
+    void renewed(Result<PublishPermit::Counts> counts) EXCLUDES(mutex_);
     void end_now() REQUIRES(mutex_);
     void end_before_quiet() REQUIRES(mutex_);
     void discard(Payload body) REQUIRES(mutex_);
@@ -126,6 +135,9 @@ private:
     Published completing_ GUARDED_BY(mutex_);
     // The request that makes the object visible is in flight: neither ended nor reported before its answer.
     bool publishing_ GUARDED_BY(mutex_) = false;
+    PublishPermit permit_ GUARDED_BY(mutex_);
+    // Only where the permit can be renewed.
+    Publish publish_ GUARDED_BY(mutex_);
     std::uint64_t size_to_complete_ GUARDED_BY(mutex_) = 0;
     std::vector<Done> aborting_ GUARDED_BY(mutex_);
     bool ending_ GUARDED_BY(mutex_) = false;

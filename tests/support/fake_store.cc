@@ -214,6 +214,9 @@ void FakeStore::put(PutRequest request, StoreDone<PutResponse> done) {
     perform<PutResponse>(
         Operation::kPut, key,
         [this, request = std::move(request)]() -> Result<PutResponse> {
+            if (request.may_send && !request.may_send()) {
+                return failure(EIO, request.key + ": not sent");
+            }
             if (request.if_none_match && objects_.contains(request.key)) {
                 return refused(EEXIST, "PreconditionFailed", 412);
             }

@@ -235,6 +235,7 @@ class LateMarkerTest : public MarkerOrderTest, public ::testing::WithParamInterf
 protected:
     void TearDown() override {
         store.release(Operation::kCopy);
+        store.release(Operation::kCompleteUpload);
         MarkerOrderTest::TearDown();
     }
     // Other mounts may have begun to save the checkpoint again.
@@ -282,6 +283,45 @@ TEST_P(LateMarkerTest, IsLinkedOnceTheGateHasAllowedItAgain) {
         });
         return linked ? Status() : failure(linked.error());
     });
+}
+
+TEST_P(LateMarkerTest, IsSavedInPlaceOnceTheGateHasAllowedItAgain) {
+    for (const bool is_synced : {false, true}) {
+        expect_refused_or_published(Operation::kPut, [&] {
+            const HandleId marker = create(".metadata")->opened.handle;
+            EXPECT_TRUE(write(marker, 0, "metadata"));
+            const Status synced = is_synced ? fsync(marker) : Status();
+            const Status closed = close(marker);
+            return synced ? closed : synced;
+        });
+        ASSERT_TRUE(unlink(".metadata"));
+    }
+}
+
+TEST_P(LateMarkerTest, OfManyPartsIsSavedInPlaceOnceTheGateHasAllowedItAgain) {
+    expect_refused_or_published(Operation::kCompleteUpload, [&] {
+        const HandleId marker = create(".metadata")->opened.handle;
+        const std::string piece(std::size_t{1} << 20, 'x');
+        for (std::uint64_t at = 0; at < 12; ++at) {
+            EXPECT_TRUE(write(marker, at * piece.size(), piece));
+        }
+        return close(marker);
+    });
+    EXPECT_EQ(store.open_uploads(), 0);
+}
+
+// Of an open file that has nothing in the bucket, the rename itself is what saves it.
+TEST_P(LateMarkerTest, IsNotPublishedByTheRenameOfAnOpenFile) {
+    const HandleId marker = create("m.tmp")->opened.handle;
+    ASSERT_TRUE(write(marker, 0, "metadata"));
+    store.hold(Operation::kPut);
+    committed = std::async(std::launch::async, [this] { return rename("m.tmp", ".metadata"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    hold_up(false);
+    store.release(Operation::kPut);
+    EXPECT_EQ(errno_of(committed.get()), EIO);
+    EXPECT_FALSE(store.exists("p/.metadata"));
+    EXPECT_EQ(errno_of(close(marker)), EIO);
 }
 
 }  // namespace

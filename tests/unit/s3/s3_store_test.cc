@@ -58,8 +58,9 @@ protected:
             S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }, {&attempts_}});
     }
 
-    Result<PutResponse> create() {
+    Result<PutResponse> create(const std::function<bool()>& may_send = nullptr) {
         PutRequest request;
+        request.may_send = may_send;
         request.key = "a";
         request.body = Payload::from_string("bytes");
         request.metadata.emplace(kWriteIdMetadata, "this write");
@@ -253,9 +254,13 @@ TEST_F(Store, ACopyThatIsNoLongerWantedIsNotSentAgain) {
     wanted = true;
     EXPECT_EQ(complete(may_send).error().errno_value, EIO);
     EXPECT_EQ(puts(), 2);
+    wanted = true;
+    EXPECT_EQ(create(may_send).error().errno_value, EIO);
+    EXPECT_EQ(puts(), 3);
     EXPECT_FALSE(copy(may_send)) << "not wanted from the beginning";
     EXPECT_FALSE(complete(may_send));
-    EXPECT_EQ(puts(), 2);
+    EXPECT_FALSE(create(may_send));
+    EXPECT_EQ(puts(), 3);
 }
 
 // Else libcurl may send it twice as one attempt, and the answer to the second is taken for that to the first.
