@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/rename_recovery.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <map>
 #include <utility>
 
+#include "ckptfs/format.h"
 #include "ckptfs/log.h"
 #include "fs/marker_objects.h"
 #include "fs/pinned_removal.h"
@@ -68,10 +71,23 @@ DirectoryMarker set_aside_from(const DirectoryMarker& rename, const std::string&
     return aside;
 }
 
+bool is_refused_there(const Error& error) {
+    return is_refused_for_good(error) || error.errno_value == ENAMETOOLONG;
+}
+
+// Without what can have no name there: the destination would be hidden as long as that is tried, for ever.
 Result<Copies> copy_aside(ObjectStore& store, const DirectoryMarker& aside, const std::vector<ObjectInfo>& objects,
                           const RemovalTerms& terms) {
+    std::vector<ObjectInfo> fitting;
+    std::copy_if(objects.begin(), objects.end(), std::back_inserter(fitting), [&aside](const ObjectInfo& object) {
+        return aside.destination.size() + object.key.size() - aside.source.size() <= kMaxKeyBytes;
+    });
     Copies copies;
-    Status copied = copy_tree(store, objects, aside, terms.may_go_on, copies);
+    Status copied = copy_tree(store, fitting, aside, terms.may_go_on, copies);
+    if (!copied && is_refused_there(copied.error())) {
+        log_warning(escaped(aside.destination + ": the store refuses to copy files there: " + copied.error().message));
+        copied = {};
+    }
     return copied ? Result<Copies>(std::move(copies)) : failure(std::move(copied.error()));
 }
 
@@ -98,7 +114,7 @@ Result<std::vector<RemoveRequest>> moved_objects(ObjectStore& store, const std::
     return requests;
 }
 
-// Moves them as they were listed; what has changed since stays, as others' (`others_remain`).
+// Moves them as they were listed; what has changed since, or cannot be moved, stays, as others' (`others_remain`).
 Status set_aside(ObjectStore& store, const DirectoryMarker& rename, const std::vector<ObjectInfo>& objects,
                  const RemovalTerms& terms, bool& others_remain) {
     // Where an earlier repair was ended, this one goes on with what that has copied.
@@ -117,6 +133,9 @@ Status set_aside(ObjectStore& store, const DirectoryMarker& rename, const std::v
         return failure(std::move(moved.error()));
     }
     others_remain = others_remain || moved->size() < objects.size();
+    if (moved->empty()) {
+        return {};
+    }
     Status removed = remove_all(store, std::move(*moved), terms.may_go_on);
     if (removed) {
         log_warning(escaped(rename.destination + " held files that may be copies of what " + rename.source +

@@ -229,6 +229,35 @@ TEST_F(RenameCopies, WhatWasSetAsideBeforeIsNotReplaced) {
     }));
 }
 
+TEST_F(RenameCopies, WhatTheStoreRefusesToSetAsideIsShown) {
+    for (const Error& refusal :
+         {store_error(ENAMETOOLONG, "KeyTooLongError", 400), store_error(EACCES, "AccessDenied", 403)}) {
+        rename_and_be_killed_when_copied();
+        remove_source();
+        store.inject({Operation::kCopy, "", refusal, 0, 1'000'000, false});
+        ASSERT_TRUE(repaired()) << refusal.message;
+        EXPECT_EQ(tree("new"), kWhole);
+        EXPECT_EQ(set_aside(), Files());
+        store.clear_faults();
+        start_again();
+    }
+}
+
+TEST_F(RenameCopies, WhatWouldHaveTooLongANameIsNotSetAside) {
+    std::string name;
+    for (const std::size_t size : {250, 250, 250, 250, 10}) {
+        name += (name.empty() ? "" : "/") + std::string(size, 'x');
+    }
+    save_as("p/old/" + name, "far below");
+    rename_and_be_killed_when_copied();
+    // Killed before.
+    save_as("p/new/" + name, "far below");
+    remove_source();
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(set_aside(), kAll);
+    EXPECT_EQ(tree("new").value_or(Tree::value_type()).count(name), 1);
+}
+
 TEST_F(RenameCopies, OfAFileThatIsRemovedMeanwhileNoPartIsShownWhereItsCopyIsLeft) {
     bool removed = false;
     bool dead = false;
