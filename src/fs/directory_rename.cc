@@ -83,7 +83,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
     if (!shown) {
         return failure(shown.error());
     }
-    steps.committed(copies_);
+    steps.committed(own_.made);
     if (*shown) {
         remove_source(steps.may_pin());
     }
@@ -220,7 +220,7 @@ Status DirectoryRename::show_as_before() {
 }
 
 Status DirectoryRename::copy() {
-    return copy_tree(store_, sources_, record_.rename(), while_held(), copies_);
+    return copy_tree(store_, sources_, record_.rename(), while_held(), own_);
 }
 
 Status DirectoryRename::hide_source() {
@@ -249,13 +249,13 @@ Status DirectoryRename::copy_what_changed() {
     std::set<std::string> present;
     for (const ObjectInfo& source : sources_) {
         present.insert(source.key);
-        const auto copied = copies_.find(source.key);
-        if (copied == copies_.end() || copied->second.source_etag != source.etag) {
+        const auto copied = own_.made.find(source.key);
+        if (copied == own_.made.end() || copied->second.source_etag != source.etag) {
             changed.push_back(source);
         }
     }
     std::vector<RemoveRequest> removed;
-    for (const auto& [source, copied] : copies_) {
+    for (const auto& [source, copied] : own_.made) {
         if (!present.contains(source)) {
             // Where the request is late, the name may be that of another's file.
             removed.emplace_back(move_.destination + source.substr(move_.source.size()),
@@ -273,13 +273,13 @@ Status DirectoryRename::copy_what_changed() {
             return written;
         }
     }
-    std::erase_if(copies_, [&present](const auto& copied) { return !present.contains(copied.first); });
-    if (Status copied = copy_tree(store_, changed, record_.rename(), while_held(), copies_); !copied) {
+    std::erase_if(own_.made, [&present](const auto& copied) { return !present.contains(copied.first); });
+    if (Status copied = copy_tree(store_, changed, record_.rename(), while_held(), own_); !copied) {
         return copied;
     }
     for (const ObjectInfo& source : changed) {
-        const auto copied = copies_.find(source.key);
-        if (copied == copies_.end() || copied->second.source_etag != source.etag) {
+        const auto copied = own_.made.find(source.key);
+        if (copied == own_.made.end() || copied->second.source_etag != source.etag) {
             return failure(EBUSY, source.key + " is changed while its directory is renamed");
         }
     }
@@ -335,7 +335,7 @@ bool DirectoryRename::go_back(bool pinned) {
     bool is_ours = true;
     Status back = record_.change_state(MarkerState::kRollingBack);
     if (back) {
-        back = roll_back(store_, clock_, record_.rename(), names(), {pinned, while_held()}, copies_);
+        back = roll_back(store_, clock_, record_.rename(), names(), {pinned, while_held()}, own_);
         if (back) {
             back = record_.remove();
         }
@@ -363,14 +363,14 @@ Status DirectoryRename::go_back_when_lost(bool pinned) {
     Status back = record ? Status(taken_over(move_.source)) : record_.make_anew(rename, MarkerState::kRollingBack);
     if (back) {
         // It was repaired, and this mount went on without knowing.
-        back = roll_back(store_, clock_, rename, names(), {pinned, while_held()}, copies_);
+        back = roll_back(store_, clock_, rename, names(), {pinned, while_held()}, own_);
         if (back) {
             back = record_.remove();
         }
     } else if (record || is_lost_race(back.error())) {
         back = show_source(store_, clock_, rename);
     }
-    return back ? remove_late_copies(store_, rename, copies_, pinned) : back;
+    return back ? remove_late_copies(store_, rename, own_.made, pinned) : back;
 }
 
 // What another mount writes meanwhile stays. For a store without conditional deletes, what is there is looked up once
@@ -388,8 +388,8 @@ Result<std::vector<RemoveRequest>> DirectoryRename::copied_sources(bool pinned) 
         return failure(listed.error());
     }
     for (const ObjectInfo& object : *listed) {
-        const auto copied = copies_.find(object.key);
-        if (copied != copies_.end() && copied->second.source_etag == object.etag) {
+        const auto copied = own_.made.find(object.key);
+        if (copied != own_.made.end() && copied->second.source_etag == object.etag) {
             requests.emplace_back(object.key);
         }
     }

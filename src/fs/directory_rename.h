@@ -122,7 +122,7 @@ private:
     WallTime source_made_{};
     // Where it replaces an empty directory.
     std::optional<WallTime> destination_made_;
-    Copies copies_;
+    OwnCopies own_;
 };
 
 }  // namespace ckptfs::fs

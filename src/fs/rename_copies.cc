@@ -50,6 +50,8 @@ struct Candidate {
     const std::vector<std::string>& announced;
     // Null where this process has made no copy of it.
     const Copied* copied;
+    // This process knows it.
+    bool is_saved_by_another;
 };
 
 bool is_copy_of_source(const Candidate& each) {
@@ -75,6 +77,9 @@ bool is_copy(const Candidate& each, const std::string& rename_id) {
 // the very file there, and a copy can have another ETag than its source. Nor do they tell of the source: files of one
 // checkpoint are often as those of another.
 bool may_be_copy_of_former(const Candidate& each) {
+    if (each.is_saved_by_another) {
+        return false;
+    }
     if (each.announced.empty() || !each.source) {
         return !each.announced.empty();
     }
@@ -145,10 +150,12 @@ Result<SortedObjects> sort_by_origin(ObjectStore& store, const RenameFacts& fact
     SortedObjects sorted;
     for (std::size_t at = 0; at < destination.size(); ++at) {
         const std::string source_key = source_of(facts.rename, destination[at]);
-        const auto copied = facts.copies.find(source_key);
-        const Copied* const made = copied == facts.copies.end() ? nullptr : &copied->second;
+        const auto copied = facts.own.made.find(source_key);
+        const Copied* const made = copied == facts.own.made.end() ? nullptr : &copied->second;
         if (const std::optional<ObjectInfo>& object = (*objects)[at]) {
-            add(sorted, {destination[at], *object, (*sources)[at], announced[source_key], made},
+            add(sorted,
+                {destination[at], *object, (*sources)[at], announced[source_key], made,
+                 facts.own.saved_by_others.contains(source_key)},
                 facts.rename.rename_id);
         }
     }

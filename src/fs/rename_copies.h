@@ -4,7 +4,8 @@
 //
 // A copy in parts says whose it is in its `ckptfs-write`; one by a single request has that of its source, which every
 // save gives anew. Once that source is replaced or gone, its copy cannot be told from the file that another mount has
-// renamed there or saved: it is in doubt, to be neither deleted nor shown.
+// renamed there or saved: it is in doubt, to be neither deleted nor shown. So is what was saved in the second of its
+// source, but for the process to which the store has refused a copy in its place.
 //
 // Threads: block.
 #pragma once
@@ -23,7 +24,7 @@ struct RenameFacts {
     // As it was written; a name that was changed meanwhile is there once for each of its versions, the last one last.
     const std::vector<MovedName>& names;
     // Of the process that has made them; empty in another.
-    const Copies& copies;
+    const OwnCopies& own;
 };
 
 // What lies below the destination, as it was listed.

@@ -82,13 +82,13 @@ Result<Copies> copy_aside(ObjectStore& store, const DirectoryMarker& aside, cons
     std::copy_if(objects.begin(), objects.end(), std::back_inserter(fitting), [&aside](const ObjectInfo& object) {
         return aside.destination.size() + object.key.size() - aside.source.size() <= kMaxKeyBytes;
     });
-    Copies copies;
-    Status copied = copy_tree(store, fitting, aside, terms.may_go_on, copies);
+    OwnCopies own;
+    Status copied = copy_tree(store, fitting, aside, terms.may_go_on, own);
     if (!copied && is_refused_there(copied.error())) {
         log_warning(escaped(aside.destination + ": the store refuses to copy files there: " + copied.error().message));
         copied = {};
     }
-    return copied ? Result<Copies>(std::move(copies)) : failure(std::move(copied.error()));
+    return copied ? Result<Copies>(std::move(own.made)) : failure(std::move(copied.error()));
 }
 
 // For a store without conditional deletes, what is there is looked up once more.
@@ -217,7 +217,7 @@ Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker
 }
 
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
-                 const RemovalTerms& terms, const Copies& made) {
+                 const RemovalTerms& terms, const OwnCopies& own) {
     if (Status shown = show_source(store, clock, rename); !shown) {
         return shown;
     }
@@ -231,7 +231,7 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
     }
     const std::vector<MovedName> announced = names.value_or(std::vector<MovedName>());
     bool others_remain = false;
-    if (Status cleared = clear_destination(store, {rename, announced, made}, copies->objects, terms, others_remain);
+    if (Status cleared = clear_destination(store, {rename, announced, own}, copies->objects, terms, others_remain);
         !cleared) {
         return cleared;
     }

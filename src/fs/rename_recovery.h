@@ -35,9 +35,9 @@ struct RemovalTerms {
 //
 // The source is shown, the copies are deleted, what may be a copy is moved to a directory `.undone-...` beside the
 // destination; the destination stays, shown, where it holds anything else.
-// `made`: the copies that are known to this process, as it has made them.
+// `own`: the copies that are known to this process, as it has made them.
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
-                 const RemovalTerms& terms, const Copies& made = {});
+                 const RemovalTerms& terms, const OwnCopies& own = {});
 // The destination is shown, the source deleted; what was committed there since it was copied stays, and shows it again.
 // `move_failures`: gives what failed below the source its new name, while both are hidden.
 Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,

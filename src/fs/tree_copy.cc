@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "base/mutex.h"
@@ -32,21 +33,25 @@ struct TreeCopy {
     const MayGoOn& may_go_on;
 
     Mutex mutex;
-    Copies& copies GUARDED_BY(mutex);
+    OwnCopies& own GUARDED_BY(mutex);
 
     [[nodiscard]] std::string destination(const ObjectInfo& source) const {
         return rename.destination + source.key.substr(rename.source.size());
     }
     [[nodiscard]] bool has_copy(const ObjectInfo& source) {
         const MutexLock lock(mutex);
-        return copies.contains(source.key);
+        return own.made.contains(source.key);
+    }
+    void note_another(const ObjectInfo& source) {
+        const MutexLock lock(mutex);
+        own.saved_by_others.insert(source.key);
     }
     [[nodiscard]] Failure saved_by_another(const ObjectInfo& source) const {
         return failure(EBUSY, destination(source) + ": another mount has saved this file");
     }
     void note(const ObjectInfo& source, Copied copied) {
         const MutexLock lock(mutex);
-        copies[source.key] = std::move(copied);
+        own.made[source.key] = std::move(copied);
     }
 };
 
@@ -60,6 +65,14 @@ bool is_gone(const Error& error) {
 bool is_own_copy(const ObjectInfo& there, const ObjectInfo& source, const ObjectInfo& now) {
     return now.etag == source.etag ? is_copy_by_request(there, now)
                                    : there.etag == source.etag && there.size == source.size;
+}
+
+// Its copy would have its `ckptfs-write` then. Times are known to the second, in some answers.
+bool is_unchanged(const ObjectInfo& source, const ObjectInfo& now) {
+    const auto second = [](const ObjectInfo& object) {
+        return std::chrono::floor<std::chrono::seconds>(object.last_modified);
+    };
+    return now.etag == source.etag && second(now) == second(source);
 }
 
 // Of a copy that was to replace nothing, all that is known so far is that a condition failed: its own, of an attempt
@@ -76,6 +89,9 @@ void settle_taken(TreeCopy& tree, const ObjectInfo& source, const std::function<
                 return;
             }
             if (!now || !is_own_copy(there, source, *now)) {
+                if (now && is_unchanged(source, *now)) {
+                    tree.note_another(source);
+                }
                 done(tree.saved_by_another(source));
                 return;
             }
@@ -139,6 +155,8 @@ Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     } else if (!tree.may_go_on()) {
         return taken_over(tree.rename.source);
     } else if (copy.error().errno_value == EEXIST) {
+        // It would have been known by the `ckptfs-write` that it was given.
+        tree.note_another(source);
         return tree.saved_by_another(source);
     }
     return copy || is_gone(copy.error()) ? Status{} : failure(std::move(copy.error()));
@@ -194,13 +212,13 @@ Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& 
 }
 
 Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const DirectoryMarker& rename,
-                 const MayGoOn& may_go_on, Copies& copies) {
+                 const MayGoOn& may_go_on, OwnCopies& own) {
     std::vector<const ObjectInfo*> small;
     std::vector<const ObjectInfo*> large;
     for (const ObjectInfo& source : sources) {
         (copy_in_parts(source.size) ? large : small).push_back(&source);
     }
-    TreeCopy tree{store, rename, may_go_on, {}, copies};
+    TreeCopy tree{store, rename, may_go_on, {}, own};
     if (Status copied = copy_small(tree, small); !copied) {
         return copied;
     }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,17 @@ using MayGoOn = std::function<bool()>;
 // By source key.
 using Copies = std::map<std::string, Copied>;
 
-// Adds to `copies` what was copied, also where it fails. A source that is replaced or removed meanwhile is left out.
+// What a process knows of the copies that it makes.
+struct OwnCopies {
+    Copies made;
+    // Source keys: under the new name is what another mount has saved there, for certain.
+    std::set<std::string> saved_by_others = {};
+};
+
+// Adds to `own` what was copied, also where it fails. A source that is replaced or removed meanwhile is left out.
 // Stops when `may_go_on` says no. EBUSY where another mount has saved a file that would be replaced.
 Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const DirectoryMarker& rename,
-                 const MayGoOn& may_go_on, Copies& copies);
+                 const MayGoOn& may_go_on, OwnCopies& own);
 
 // Deletes in batches of 1,000; the first key that could not be deleted is named in the error. Where another version has
 // the place of one that is meant, it stays.

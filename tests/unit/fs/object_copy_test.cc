@@ -88,15 +88,15 @@ TEST_F(ObjectCopyTest, OneThatFailsForAnotherReasonIsNotBegunAnew) {
 TEST_F(ObjectCopyTest, OneThatWasReplacedSinceItWasListedIsNotedAsWhatWasCopied) {
     const ObjectInfo listed = store_.info("p/old");
     store_.put_object("p/old", content_);
-    Copies copies;
+    OwnCopies own;
     DirectoryMarker rename;
     rename.source = "p/old";
     rename.destination = "p/new";
     ASSERT_TRUE(copy_tree(
-        store_, {listed}, rename, [] { return true; }, copies));
-    ASSERT_TRUE(copies.contains("p/old"));
-    EXPECT_NE(copies.at("p/old").source_etag, listed.etag);
-    EXPECT_EQ(copies.at("p/old").source_etag, store_.info("p/old").etag);
+        store_, {listed}, rename, [] { return true; }, own));
+    ASSERT_TRUE(own.made.contains("p/old"));
+    EXPECT_NE(own.made.at("p/old").source_etag, listed.etag);
+    EXPECT_EQ(own.made.at("p/old").source_etag, store_.info("p/old").etag);
 }
 
 }  // namespace

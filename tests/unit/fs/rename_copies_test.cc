@@ -324,6 +324,25 @@ TEST_F(RenameCopies, AFileThatAnotherMountSavesBeforeItIsCopiedStays) {
     EXPECT_EQ(tree("old"), kWhole);
 }
 
+TEST_F(RenameCopies, AFileThatAnotherMountSavesInTheSecondOfItsSourceStays) {
+    bool saved = false;
+    HookedStore hooked(store, [&](int) {
+        if (!saved && store.exists("p/new/a")) {
+            saved = true;
+            // This store tells times of less than a second apart: it looks no younger than its source.
+            store.advance_clock(Milliseconds(-1000));
+            store.put_object("p/new/deep/c", "deep/c", {{kWriteIdMetadata, "of another"}});
+            store.advance_clock(Milliseconds(1000));
+        }
+        return Fate::kPasses;
+    });
+    EXPECT_EQ(errno_of(rename_with(hooked)), EBUSY);
+    ASSERT_TRUE(saved);
+    EXPECT_EQ(tree("new"), Tree({"deep", "deep/c"}));
+    EXPECT_EQ(set_aside(), Files());
+    EXPECT_EQ(tree("old"), kWhole);
+}
+
 // The next attempt finds it there.
 TEST_F(RenameCopies, ACopyWhoseAnswerWasLostIsNotTakenForAnothers) {
     for (const char* name : {"b", "deep/c"}) {
