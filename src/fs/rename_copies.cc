@@ -133,6 +133,17 @@ std::map<std::string, std::vector<std::string>> versions_by_key(const RenameFact
     return versions;
 }
 
+// Sizes alone would say too little.
+bool is_same_file(const ObjectInfo& one, const ObjectInfo& other) {
+    const std::string id = write_id_of(one);
+    const bool has_id = !id.empty() && id == write_id_of(other);
+    return one.size == other.size && (has_id || (!one.etag.empty() && one.etag == other.etag));
+}
+
+std::string copy_of(const DirectoryMarker& rename, const ObjectInfo& object) {
+    return rename.destination + object.key.substr(rename.source.size());
+}
+
 }  // namespace
 
 Result<SortedObjects> sort_by_origin(ObjectStore& store, const RenameFacts& facts,
@@ -160,6 +171,41 @@ Result<SortedObjects> sort_by_origin(ObjectStore& store, const RenameFacts& fact
         }
     }
     return sorted;
+}
+
+Result<Copies> copies_there(ObjectStore& store, const DirectoryMarker& rename, const std::vector<ObjectInfo>& objects) {
+    const Result<std::vector<ObjectInfo>> listed = list_all(store, rename.destination);
+    if (!listed) {
+        return failure(listed.error());
+    }
+    const std::vector<std::string> names = keys_of(*listed);
+    const std::set<std::string> taken(names.begin(), names.end());
+    std::vector<ObjectInfo> sources;
+    std::vector<std::string> keys;
+    for (const ObjectInfo& object : objects) {
+        if (std::string key = copy_of(rename, object); taken.contains(key)) {
+            sources.push_back(object);
+            keys.push_back(std::move(key));
+        }
+    }
+    const Result<Descriptions> described = describe_all(store, keys_of(sources));
+    const Result<Descriptions> there = describe_all(store, keys);
+    if (!described || !there) {
+        return failure(described ? there.error() : described.error());
+    }
+    Copies copies;
+    for (std::size_t at = 0; at < sources.size(); ++at) {
+        const std::optional<ObjectInfo>& source = (*described)[at];
+        const std::optional<ObjectInfo>& copy = (*there)[at];
+        if (source && copy && !is_same_file(*source, *copy)) {
+            return failure(EBUSY, keys[at] + " is not known to be a copy of " + source->key);
+        }
+        if (source && copy) {
+            copies[source->key] = {sources[at].etag,
+                                   ObjectVersion{copy->etag, copy->size, copy->size, copy->last_modified}};
+        }
+    }
+    return copies;
 }
 
 Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied& copied) {

@@ -38,6 +38,10 @@ struct SortedObjects {
 Result<SortedObjects> sort_by_origin(ObjectStore& store, const RenameFacts& facts,
                                      const std::vector<ObjectInfo>& destination, const std::vector<ObjectInfo>& source);
 
+// Those of `objects` that have copies below the destination already, of an attempt before. EBUSY where what has one of
+// their names there may be another file.
+Result<Copies> copies_there(ObjectStore& store, const DirectoryMarker& rename, const std::vector<ObjectInfo>& objects);
+
 // Another mount's copy of the same bytes may have the same ETag.
 Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied& copied);
 

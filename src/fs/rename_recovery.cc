@@ -75,15 +75,28 @@ bool is_refused_there(const Error& error) {
     return is_refused_for_good(error) || error.errno_value == ENAMETOOLONG;
 }
 
-// Without what can have no name there: the destination would be hidden as long as that is tried, for ever.
+// Without what can have no name there. What an earlier repair has copied is neither copied again nor replaced: it may
+// be all that is left of another version, and not every store knows the condition of a copy.
+Status copy_missing(ObjectStore& store, const DirectoryMarker& aside, const std::vector<ObjectInfo>& objects,
+                    const RemovalTerms& terms, OwnCopies& own) {
+    Result<Copies> there = copies_there(store, aside, objects);
+    if (!there) {
+        return failure(std::move(there.error()));
+    }
+    own.made = std::move(*there);
+    std::vector<ObjectInfo> missing;
+    std::copy_if(objects.begin(), objects.end(), std::back_inserter(missing), [&](const ObjectInfo& object) {
+        const std::size_t size = aside.destination.size() + object.key.size() - aside.source.size();
+        return size <= kMaxKeyBytes && !own.made.contains(object.key);
+    });
+    return copy_tree(store, missing, aside, terms.may_go_on, own);
+}
+
+// What the store refuses is left out: the destination would be hidden as long as that is tried, for ever.
 Result<Copies> copy_aside(ObjectStore& store, const DirectoryMarker& aside, const std::vector<ObjectInfo>& objects,
                           const RemovalTerms& terms) {
-    std::vector<ObjectInfo> fitting;
-    std::copy_if(objects.begin(), objects.end(), std::back_inserter(fitting), [&aside](const ObjectInfo& object) {
-        return aside.destination.size() + object.key.size() - aside.source.size() <= kMaxKeyBytes;
-    });
     OwnCopies own;
-    Status copied = copy_tree(store, fitting, aside, terms.may_go_on, own);
+    Status copied = copy_missing(store, aside, objects, terms, own);
     if (!copied && is_refused_there(copied.error())) {
         log_warning(escaped(aside.destination + ": the store refuses to copy files there: " + copied.error().message));
         copied = {};
