@@ -64,7 +64,8 @@ public:
     [[nodiscard]] std::size_t size();
 
 private:
-    void carry_out(Work work, MutexLock& lock) REQUIRES(mutex_);
+    // Once the lines are written, or are not: what they replace, to be removed.
+    [[nodiscard]] std::vector<Replaced> take_replaced(Work& work, int problem) REQUIRES(mutex_);
     // 0, or why not all of the lines are in the file: whole ones stay.
     [[nodiscard]] int write_lines(const Work& work);
     [[nodiscard]] int add(const std::string& lines);
@@ -99,19 +100,35 @@ void JournalFile::State::run() {
         if (!has_work()) {
             break;
         }
-        carry_out(std::exchange(next_, {}), lock);
+        Work work = std::exchange(next_, {});
+        const std::uint64_t carried_out = queued_;
+        lock.unlock();
+        const int problem = write_lines(work);
+        lock.lock();
+        const std::vector<Replaced> replaced = take_replaced(work, problem);
+        lock.unlock();
+        for (const Replaced& each : replaced) {
+            remove_journal(each.path);
+        }
+        if (work.is_removal && file_) {
+            remove_journal(path_);
+        }
+        lock.lock();
+        done_ = carried_out;
         is_behind_ = is_behind_ && has_work();
         changed_.notify_all();
     }
+    // The lock goes before the end is told: the next mount may look at once.
+    std::vector<Replaced> left = std::exchange(replaced_, {});
+    lock.unlock();
+    left.clear();
+    file_.reset();
+    lock.lock();
     has_ended_ = true;
     changed_.notify_all();
 }
 
-void JournalFile::State::carry_out(Work work, MutexLock& lock) {
-    const std::uint64_t carried_out = queued_;
-    lock.unlock();
-    const int problem = write_lines(work);
-    lock.lock();
+std::vector<Replaced> JournalFile::State::take_replaced(Work& work, int problem) {
     if (problem != 0 && !is_stale_) {
         log_warning(format("{}: {}; if this mount is killed before there is room, its uploads stay in the bucket",
                            escaped(path_), std::strerror(problem)));
@@ -119,16 +136,7 @@ void JournalFile::State::carry_out(Work work, MutexLock& lock) {
     is_stale_ = !work.is_removal && (problem != 0 || (is_stale_ && !work.is_rewrite));
     file_size_ = written_;
     std::move(work.replaced.begin(), work.replaced.end(), std::back_inserter(replaced_));
-    const std::vector<Replaced> replaced = is_stale_ ? std::vector<Replaced>() : std::exchange(replaced_, {});
-    lock.unlock();
-    for (const Replaced& each : replaced) {
-        remove_journal(each.path);
-    }
-    if (work.is_removal && file_) {
-        remove_journal(path_);
-    }
-    lock.lock();
-    done_ = carried_out;
+    return is_stale_ ? std::vector<Replaced>() : std::exchange(replaced_, {});
 }
 
 int JournalFile::State::write_lines(const Work& work) {

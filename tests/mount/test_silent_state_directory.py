@@ -22,7 +22,7 @@ def silent(mount):
     state = server / "state"
     state.mkdir(mode=0o700)
     ours = mount(environment={"CKPTFS_STATE_DIR": str(state)})
-    wait_until(lambda: [name for name in os.listdir(state) if name.endswith(".uploads")], "its journal")
+    wait_until(lambda: "is mounted at" in ours.log(), "the mount to have its journal")
     try:
         yield ours, server.process.send_signal
     finally:
