@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/range_fetch.h"
@@ -163,11 +164,11 @@ void DirectReads::go_on() {
     {
         const MutexLock lock(mutex_);
         first = reads_.front();
+        began_with_ = reads_.size();
     }
     first->start([this](const std::optional<Error>& unreachable) {
         if (unreachable) {
-            fail_all(*unreachable);
-            return;
+            fail_waiting(*unreachable);
         }
         {
             const MutexLock lock(mutex_);
@@ -180,19 +181,17 @@ void DirectReads::go_on() {
     });
 }
 
-// With those that come meanwhile, until there are none.
-void DirectReads::fail_all(const Error& error) {
-    for (;;) {
-        std::shared_ptr<DirectRead> next;
-        {
-            const MutexLock lock(mutex_);
-            reads_.pop_front();
-            if (reads_.empty()) {
-                return;
-            }
-            next = reads_.front();
-        }
-        next->fail(error);
+void DirectReads::fail_waiting(const Error& error) {
+    std::vector<std::shared_ptr<DirectRead>> waited;
+    {
+        const MutexLock lock(mutex_);
+        const auto first = reads_.begin() + 1;
+        const auto end = reads_.begin() + static_cast<std::ptrdiff_t>(began_with_);
+        waited.assign(first, end);
+        reads_.erase(first, end);
+    }
+    for (const std::shared_ptr<DirectRead>& each : waited) {
+        each->fail(error);
     }
 }
 

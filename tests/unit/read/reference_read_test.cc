@@ -2,6 +2,7 @@
 // Reading frames that refer to earlier bytes of their file.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -238,34 +239,60 @@ TEST(ReferenceRead, DoesNotQueueBehindWhatIsEncoded) {
     }
 }
 
-// Else each would ask for as long as requests are retried, one after the other.
-TEST(ReferenceRead, OneThatTheStoreDoesNotAnswerFailsThoseThatWaitBehindIt) {
+// Four reads for which there is no memory, the first of which is on its way before the others are there.
+struct ReadsWithoutMemory : ReferringReading {
     // A frame takes two, so that there is none for what it refers to.
-    ReferringReading reading(4);
-    ReadEnvironment environment{
-        reading.store, reading.pool, reading.executor, reading.clock, reading.referring, reading.cache, {}};
+    ReadsWithoutMemory() : ReferringReading(8) {
+        FileReader::open(environment, "k", "", false, opened.callback());
+        reader = opened.get().value();
+        store.hold(Operation::kGet);
+        for (std::size_t i = 0; i < 4; ++i) {
+            reader->read(reader->open_stream(), offset(i), 1000, answers[i].callback());
+        }
+        for (std::size_t i = 0; i < 4; ++i) {
+            store.release_one(Operation::kGet);
+        }
+    }
+    static std::size_t offset(std::size_t i) { return kFile / 2 + i * 2 * kFrameSize; }
+    // The one that is under way is not answered.
+    void fail_one() {
+        Fault fault;
+        fault.operation = Operation::kGet;
+        fault.error = store_error(EIO, "InternalError", 500);
+        fault.error.retryable = true;
+        store.inject(fault);
+        store.release_one(Operation::kGet);
+    }
+
+    ReadEnvironment environment{store, pool, executor, clock, referring, cache, {}};
     Awaited<std::shared_ptr<FileReader>> opened;
-    FileReader::open(environment, "k", "", false, opened.callback());
-    const auto reader = opened.get().value();
-    reading.store.hold(Operation::kGet);
-    Awaited<Payload> first;
-    Awaited<Payload> second;
-    reader->read(reader->open_stream(), kFile - kFrameSize, 1000, first.callback());
-    reader->read(reader->open_stream(), kFile / 2, 1000, second.callback());
-    reading.store.release_one(Operation::kGet);
-    reading.store.release_one(Operation::kGet);
-    Fault fault;
-    fault.operation = Operation::kGet;
-    fault.error = store_error(EIO, "InternalError", 500);
-    fault.error.retryable = true;
-    reading.store.inject(fault);
-    reading.store.reset_calls();
+    std::shared_ptr<FileReader> reader;
+    std::array<Awaited<Payload>, 4> answers;
+};
+
+TEST(ReferenceRead, WhatCameLaterThanOneThatTheStoreDoesNotAnswerAsksItself) {
+    ReadsWithoutMemory reading;
+    reading.fail_one();
+    EXPECT_EQ(reading.answers[0].get().error().errno_value, EIO);
+    ASSERT_TRUE(reading.store.wait_until_held(Operation::kGet, 1));
     reading.store.release(Operation::kGet);
-    EXPECT_EQ(first.get().error().errno_value, EIO);
-    EXPECT_EQ(second.get().error().errno_value, EIO);
-    EXPECT_EQ(reading.store.calls(), 0) << "what waited has not asked";
-    EXPECT_EQ(Reading::read(*reader, reader->open_stream(), kFile / 2, 1000).value(),
-              reading.content.substr(kFile / 2, 1000));
+    for (std::size_t i = 1; i < 4; ++i) {
+        EXPECT_EQ(reading.answers[i].get().value().to_string(),
+                  reading.content.substr(ReadsWithoutMemory::offset(i), 1000));
+    }
+}
+
+// Else each would ask for as long as requests are retried, one after the other.
+TEST(ReferenceRead, OneThatTheStoreDoesNotAnswerFailsThoseThatWaitedAsLong) {
+    ReadsWithoutMemory reading;
+    reading.fail_one();
+    ASSERT_TRUE(reading.store.wait_until_held(Operation::kGet, 1));
+    reading.store.reset_calls();
+    reading.fail_one();
+    for (Awaited<Payload>& each : reading.answers) {
+        EXPECT_EQ(each.get().error().errno_value, EIO);
+    }
+    EXPECT_EQ(reading.store.calls(), 0) << "those that waited have not asked";
 }
 
 TEST(ReferenceRead, WhatTheStoreDoesNotGiveIsAnError) {
