@@ -235,7 +235,7 @@ NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, 
                             const ObjectVersion& version) {
     NodePtr node = state_.nodes.child(lock, parent, name);
     const bool same = node != nullptr && node->type == version.type &&
-                      (node->has_its_name_here() || (node->committed && node->committed->etag == version.etag));
+                      (node->has_its_name_here() || (node->committed && is_same_version(*node->committed, version)));
     if (!same) {
         node = state_.nodes.link_new(lock, parent, name, version.type);
     }

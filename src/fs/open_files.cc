@@ -267,7 +267,8 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     if (reader != nullptr && !opened.direct_io) {
         // Without an ETag nothing says of which version they are.
         opened.keep_cache = !node->pages_etag.empty() && node->pages_etag == reader->object().etag;
-        node->pages_were_read = node->pages_were_read && opened.keep_cache;
+        // The kernel drops them where it is not to keep them; but those that have read them from there remain.
+        node->pages_were_read = node->pages_were_read && (opened.keep_cache || node->cached_handles > 0);
         node->pages_etag = reader->object().etag;
     }
     handle->is_cached = handle->writer == nullptr && !opened.direct_io;
@@ -282,7 +283,7 @@ void OpenFiles::disown(HandleId id) {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (handle->is_cached) {
             // The kernel has not dropped what it has of an earlier version: it does so at an open.
-            handle->node->forget_pages();
+            handle->node->pages_etag.clear();
         }
     }
     release(id, [](const Status& /*logged*/) {});

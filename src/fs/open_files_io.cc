@@ -255,8 +255,8 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         // What was written by another node's inode does not show in the size that the kernel has of this one.
         node->has_uncertain_size = node->has_uncertain_size || node->shares_inode || is_read_as_before;
         // By the inode of an earlier version, the kernel does not know what was written to this one.
-        pages_are_old =
-            !node->pages_etag.empty() || is_read_as_before || (node->shares_inode && node->cached_handles > 0);
+        pages_are_old = !node->pages_etag.empty() || node->pages_were_read || is_read_as_before ||
+                        (node->shares_inode && node->cached_handles > 0);
         node->forget_pages();
         const SteadyTime now = state_.env.clock.now();
         node->checked = node->linked ? now : SteadyTime{};

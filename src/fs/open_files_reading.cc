@@ -390,7 +390,7 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
                 known->is_there();
                 reader_opened(request, known);
             } else {
-                const bool same_and_empty = object->etag == etag;
+                const bool same_and_empty = known == nullptr && object->etag == etag && object->size == 0;
                 FileReader::open(state_.env.read, key, same_and_empty ? etag : "", same_and_empty,
                                  [this, request](auto reader) { reader_opened(request, std::move(reader)); });
             }

@@ -77,7 +77,12 @@ struct SharedState {
     return ObjectVersion{info.etag, content.size, info.size, info.last_modified, content.type};
 }
 
-// Of two answers of the store with the same size; some stores' answers carry no ETag.
+// Of two versions as the store's answers tell of them; some stores' answers carry no ETag.
+[[nodiscard]] inline bool is_same_version(const ObjectVersion& one, const ObjectVersion& other) {
+    return one.etag == other.etag &&
+           (!one.etag.empty() || (one.stored_size == other.stored_size && one.modified == other.modified));
+}
+// Of two with the same size.
 [[nodiscard]] inline bool is_same_version(const std::string& etag, WallTime modified, const ObjectInfo& other) {
     return etag == other.etag && (!etag.empty() || modified == other.last_modified);
 }

@@ -55,9 +55,9 @@ bool is_not_known(const Gaps& gaps, const S3Request& request, const NameValue& h
 
 std::vector<std::string> names_of_gaps() {
     std::vector<std::string> names;
-    for (const std::string_view name : {kMetadata, kReadConditions, kReadETags, kWriteConditions, kCopyConditions,
-                                        kDeleteConditions, kDeleteChecksums, kKnownWriteConditions, kQuotedIfMatch,
-                                        kConditionsOnUploads, kPartCopy, kChecksums, kUnequalParts}) {
+    for (const std::string_view name : {kMetadata, kReadConditions, kReadETags, kHeadETags, kWriteConditions,
+                                        kCopyConditions, kDeleteConditions, kDeleteChecksums, kKnownWriteConditions,
+                                        kQuotedIfMatch, kConditionsOnUploads, kPartCopy, kChecksums, kUnequalParts}) {
         names.emplace_back(name);
     }
     return names;

@@ -17,6 +17,8 @@ inline constexpr std::string_view kMetadata = "metadata";
 inline constexpr std::string_view kReadConditions = "read-conditions";
 // Answers to GetObject carry no ETag.
 inline constexpr std::string_view kReadETags = "read-etags";
+// Nor do those to HeadObject.
+inline constexpr std::string_view kHeadETags = "head-etags";
 inline constexpr std::string_view kWriteConditions = "write-conditions";
 inline constexpr std::string_view kCopyConditions = "copy-conditions";
 // Those of DeleteObject and DeleteObjects; a store without conditions of writes has none of these either.

@@ -260,7 +260,10 @@ Outcome<S3Reply> S3Exchange::perform_operation(ReceivedBody body) {
 
 S3Reply S3Exchange::settle(Outcome<S3Reply> result) {
     S3Reply reply = result ? std::move(*result) : error_reply(result.error(), context_);
-    if (request_.operation == Operation::kGetObject && simulator_.options().gaps.contains(kReadETags)) {
+    const bool lacks_etag =
+        (request_.operation == Operation::kGetObject && simulator_.options().gaps.contains(kReadETags)) ||
+        (request_.operation == Operation::kHeadObject && simulator_.options().gaps.contains(kHeadETags));
+    if (lacks_etag) {
         std::erase_if(reply.headers, [](const NameValue& header) { return header.first == "ETag"; });
     }
     if (!result && (faulted(FaultAction::kErrorInside200) || faulted(FaultAction::kBlanks))) {

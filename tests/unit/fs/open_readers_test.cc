@@ -116,6 +116,42 @@ TEST_F(OpenReadersTest, PagesOfAnOpenThatTheKernelNeverSawAreNotKept) {
     EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
 }
 
+// Who has read from the page cache alone is known by nothing else.
+TEST_F(OpenReadersTest, AnOpenThatTheKernelNeverSawLeavesAReaderOfThePageCacheItsVersion) {
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    const HandleId before = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(before), "one");
+    ASSERT_TRUE(close(before));
+    EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
+    fs->disown(open(node, O_RDONLY)->handle);
+    EXPECT_EQ(errno_of(open(node, O_RDWR)), ESTALE);
+}
+
+TEST_F(OpenReadersTest, AnOpenAfterOneThatTheKernelNeverSawLeavesAReaderItsVersion) {
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    const HandleId before = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(before), "one");
+    ASSERT_TRUE(close(before));
+    EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
+    fs->disown(open(node, O_RDONLY)->handle);
+    EXPECT_FALSE(open(node, O_RDONLY)->keep_cache);
+    EXPECT_EQ(errno_of(open(node, O_RDWR)), ESTALE);
+}
+
+TEST_F(OpenReadersTest, PagesOfTheVersionBeforeAreDroppedAlsoOnceItsReaderIsGone) {
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    const HandleId writer = open(node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(writer, 0, "second"));
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "one");
+    ASSERT_TRUE(close(reader));
+    ASSERT_TRUE(close(writer));
+    EXPECT_EQ(std::count(kernel_cache.inodes.begin(), kernel_cache.inodes.end(), node), 1);
+}
+
 TEST_F(OpenReadersTest, AVersionThatIsThereAgainIsReadByWhoOpensItAgain) {
     store.make_etags_of_content();
     const std::string content(std::size_t{24} << 20, 'a');
