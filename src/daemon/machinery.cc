@@ -216,7 +216,8 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
     cache_ =
         std::make_unique<BlockCache>(*pool_, clock_, BlockCache::Limits::for_requests(config_.read.max_requests_ahead));
     ObjectStore& store = journaled_store();
-    write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write});
+    write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write,
+                                      config_.store.retry_for});
     read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
     fs::FailureNotes notes;
     if (journal_ != nullptr) {

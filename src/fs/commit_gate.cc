@@ -23,6 +23,8 @@ constexpr std::size_t kRequestsAtOnce = 16;
 // Its mount ends it within a few seconds.
 constexpr int kLooksAtLostUploads = 10;
 constexpr Milliseconds kBetweenLooks{1'000};
+// A word that is too old when it is given is no use; the store answers by then.
+constexpr int kMostAsked = 3;
 // Ours are a few lines.
 constexpr std::uint64_t kMaxRecordBytes = 4096;
 
@@ -53,10 +55,21 @@ std::set<std::string> keys_of(const std::vector<FailedRecord>& failed, const std
 
 void CommitGate::check(std::string marker_key, Reply<StillCounts> reply) {
     state_.env.blocking.post([this, marker_key = std::move(marker_key), reply = std::move(reply)] {
-        StillCounts counts = counts_from_now();
-        const Status allowed = check_markers(directory_of(marker_key), {marker_key});
-        reply(allowed ? Result<StillCounts>(std::move(counts)) : failure(allowed.error()));
+        reply(allow(directory_of(marker_key), {marker_key}));
     });
+}
+
+Result<StillCounts> CommitGate::allow(const std::string& directory, const std::vector<std::string>& markers) {
+    for (int asked = 1;; ++asked) {
+        StillCounts counts = counts_from_now();
+        if (const Status allowed = check_markers(directory, markers); !allowed) {
+            return failure(allowed.error());
+        }
+        // Else its own requests have waited for the end of an outage.
+        if (counts() || asked == kMostAsked) {
+            return counts;
+        }
+    }
 }
 
 StillCounts CommitGate::counts_from_now() const {
@@ -67,15 +80,18 @@ StillCounts CommitGate::counts_from_now() const {
 }
 
 Result<Copied> CommitGate::copy(const std::string& source, const std::string& destination, CopyOptions options) {
-    Result<Copied> copied = copy_object(state_.env.store, source, destination, options);
-    if (copied || !options.may_go_on || options.may_go_on()) {
-        return copied;
+    PermitRenewals renewals = state_.env.write.permits.renewals();
+    for (;;) {
+        Result<Copied> copied = copy_object(state_.env.store, source, destination, options);
+        if (copied || !options.may_go_on || options.may_go_on() || !renewals.one_more()) {
+            return copied;
+        }
+        Result<StillCounts> allowed = allow(directory_of(destination), {destination});
+        if (!allowed) {
+            return failure(std::move(allowed.error()));
+        }
+        options.may_go_on = std::move(*allowed);
     }
-    options.may_go_on = counts_from_now();
-    if (const Status allowed = check_markers(directory_of(destination), {destination}); !allowed) {
-        return failure(allowed.error());
-    }
-    return copy_object(state_.env.store, source, destination, options);
 }
 
 Status CommitGate::check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects) {

@@ -41,9 +41,9 @@ public:
     static constexpr Milliseconds kAllowedFor{60'000};
     // Success, or EIO with what stands in the way, where, and what to do.
     void check(std::string marker_key, Reply<StillCounts> reply);
-    // To be called before it is asked.
-    [[nodiscard]] StillCounts counts_from_now() const;
-    // For a rename or a link. To a marker's name `options.may_go_on` is what still counts; it asks once more where that
+    // The same for markers below `directory`, which is listed once. Blocks.
+    Result<StillCounts> allow(const std::string& directory, const std::vector<std::string>& markers);
+    // For a rename or a link. To a marker's name `options.may_go_on` is what still counts; it asks again where that
     // does not. Blocks.
     Result<Copied> copy(const std::string& source, const std::string& destination, CopyOptions options);
     // Before a directory gets another name: for each marker among the objects below it. Blocks.
@@ -54,8 +54,6 @@ public:
     // The directory is renamed: they go with it, and what failed before under their new names is forgotten. Blocks
     // until the bucket says so, or the wait was long.
     void move_failures(const std::vector<FailedRecord>& failures, const std::string& from, const std::string& to);
-    // For markers below `directory`, which is listed once. Blocks.
-    Status check_markers(const std::string& directory, const std::vector<std::string>& markers);
 
 private:
     struct Evidence {
@@ -66,6 +64,9 @@ private:
     // What the bucket holds under each key.
     using States = std::map<std::string, std::optional<ObjectInfo>>;
 
+    // To be called before the bucket is asked.
+    [[nodiscard]] StillCounts counts_from_now() const;
+    Status check_markers(const std::string& directory, const std::vector<std::string>& markers);
     // `in_the_way`: the upload that it fails for.
     Status check_once(const std::string& directory, const std::vector<std::string>& markers,
                       std::optional<UploadId>& in_the_way);

@@ -274,13 +274,13 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     // Else a commit marker is there for a moment. What others write beside it is not saved first: that may wait for
     // this rename.
     const bool shows_marker = !moved && gate_.is_marker(move.old_key);
-    const StillCounts counts = shows_marker ? gate_.counts_from_now() : moved ? move.counts : StillCounts();
-    if (const Status allowed =
-            shows_marker ? gate_.check_markers(directory_of(move.old_key), {move.old_key}) : Status{};
-        !allowed) {
-        return failure(allowed.error());
+    const Result<StillCounts> counts = shows_marker ? gate_.allow(directory_of(move.old_key), {move.old_key})
+                                       : moved      ? move.counts
+                                                    : StillCounts();
+    if (!counts) {
+        return failure(counts.error());
     }
-    if (const Status committed = commit_writer(move.node, writer, counts); !committed) {
+    if (const Status committed = commit_writer(move.node, writer, *counts); !committed) {
         return failure(committed.error());
     }
     if (!moved) {

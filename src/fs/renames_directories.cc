@@ -120,11 +120,8 @@ Status Renames::commit_writers_below(const Move& move) {
     if (Status committed = commit_all(writing, {}); !committed || markers.empty()) {
         return committed;
     }
-    const StillCounts counts = gate_.counts_from_now();
-    if (Status allowed = gate_.check_markers(move.old_key + "/", marker_keys); !allowed) {
-        return allowed;
-    }
-    return commit_all(markers, counts);
+    const Result<StillCounts> counts = gate_.allow(move.old_key + "/", marker_keys);
+    return counts ? commit_all(markers, *counts) : failure(counts.error());
 }
 
 Status Renames::commit_all(const Writing& writing, const StillCounts& counts) {

@@ -49,9 +49,11 @@ struct WriteEnvironment {
     Clock& clock;
     const Codec& codec;
     WriteConfig config;
+    // How long the store tries a request without progress.
+    Milliseconds retry_for = StoreConfig().retry_for;
     // Made by the first writer.
     LazyWriterGroup writers{};
-    PublishPermits permits{};
+    PublishPermits permits{clock, retry_for};
 };
 
 // The committed object that writing starts from (append, or a file opened without O_TRUNC).

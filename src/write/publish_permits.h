@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "ckptfs/clock.h"
 #include "ckptfs/status.h"
 
 namespace ckptfs {
@@ -21,13 +22,29 @@ struct PublishPermit {
 
     // Asked before each attempt, on any thread, and under locks. Empty: no permit is needed.
     Counts counts;
-    // Asks for another where this one no longer counts, once; empty: then nothing is published. Calls back on any
-    // thread.
+    // Asks for another where this one no longer counts; empty: then nothing is published. Calls back on any thread.
     std::function<void(std::function<void(Result<Counts>)>)> renew;
+};
+
+// Permits that end before the store takes what they are for are renewed as long as a request without progress is tried
+// again. Once also after that: all of the time may have passed while the machine stood still. Guarded by its owner.
+class PermitRenewals {
+public:
+    PermitRenewals(const Clock& clock, Milliseconds retry_for)
+        : clock_(&clock), begun_(clock.now()), retry_for_(retry_for) {}
+    [[nodiscard]] bool one_more() { return std::exchange(is_first_, false) || clock_->now() - begun_ < retry_for_; }
+
+private:
+    const Clock* clock_;
+    SteadyTime begun_;
+    Milliseconds retry_for_;
+    bool is_first_ = true;
 };
 
 class PublishPermits {
 public:
+    PublishPermits(const Clock& clock, Milliseconds retry_for) : clock_(clock), retry_for_(retry_for) {}
+
     void give(const std::string& key, PublishPermit permit) {
         const MutexLock lock(mutex_);
         permits_[key] = std::move(permit);
@@ -41,8 +58,12 @@ public:
         const auto found = permits_.find(key);
         return found == permits_.end() ? PublishPermit() : found->second;
     }
+    // Of what is published from now on.
+    [[nodiscard]] PermitRenewals renewals() const { return {clock_, retry_for_}; }
 
 private:
+    const Clock& clock_;
+    const Milliseconds retry_for_;
     mutable Mutex mutex_;
     std::map<std::string, PublishPermit> permits_ GUARDED_BY(mutex_);
 };

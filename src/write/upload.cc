@@ -299,15 +299,16 @@ void Upload::publish(Publish send) {
     permit_ = target_.permits != nullptr ? target_.permits->find(target_.key) : PublishPermit();
     if (permit_.renew) {
         publish_ = send;
+        renewals_ = target_.permits->renewals();
     }
     outbox_.add([send = std::move(send), counts = permit_.counts] { send(counts); });
 }
 
 bool Upload::renew_permit(const Result<PutResponse>& result) {
-    if (result || failure_ || !permit_.renew || permit_.counts()) {
+    if (result || failure_ || !permit_.renew || permit_.counts() || !renewals_->one_more()) {
         return false;
     }
-    outbox_.add([self = shared_from_this(), renew = std::exchange(permit_.renew, nullptr)] {
+    outbox_.add([self = shared_from_this(), renew = permit_.renew] {
         renew([self](Result<PublishPermit::Counts> counts) { self->renewed(std::move(counts)); });
     });
     return true;
@@ -316,21 +317,23 @@ bool Upload::renew_permit(const Result<PutResponse>& result) {
 void Upload::renewed(Result<PublishPermit::Counts> counts) {
     MutexLock lock(mutex_);
     if (counts && !failure_) {
-        outbox_.add([send = publish_, counts = std::move(*counts)] { send(counts); });
+        permit_.counts = std::move(*counts);
+        outbox_.add([send = publish_, counts = permit_.counts] { send(counts); });
     } else {
-        outbox_.add([self = shared_from_this(), error = counts ? *failure_ : counts.error()] {
-            self->completed(failure(error));
-        });
+        publishing_ended(failure(counts ? *failure_ : counts.error()));
     }
     outbox_.deliver(lock);
 }
 
 void Upload::completed(Result<PutResponse> result) {
     MutexLock lock(mutex_);
-    if (renew_permit(result)) {
-        outbox_.deliver(lock);
-        return;
+    if (!renew_permit(result)) {
+        publishing_ended(std::move(result));
     }
+    outbox_.deliver(lock);
+}
+
+void Upload::publishing_ended(Result<PutResponse> result) {
     --in_flight_;
     publishing_ = false;
     // It may hold a buffer.
@@ -342,7 +345,6 @@ void Upload::completed(Result<PutResponse> result) {
     }
     outbox_.add([done = std::exchange(completing_, nullptr), result = std::move(result)] { done(result); });
     go_on_when_quiet();
-    outbox_.deliver(lock);
 }
 
 void Upload::end_now() {

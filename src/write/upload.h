@@ -108,6 +108,7 @@ private:
     // Whether it is sent again once the permit that has ended is renewed.
     bool renew_permit(const Result<PutResponse>& result) REQUIRES(mutex_);
     void renewed(Result<PublishPermit::Counts> counts) EXCLUDES(mutex_);
+    void publishing_ended(Result<PutResponse> result) REQUIRES(mutex_);
     void end_now() REQUIRES(mutex_);
     void end_before_quiet() REQUIRES(mutex_);
     void discard(Payload body) REQUIRES(mutex_);
@@ -138,6 +139,7 @@ private:
     PublishPermit permit_ GUARDED_BY(mutex_);
     // Only where the permit can be renewed.
     Publish publish_ GUARDED_BY(mutex_);
+    std::optional<PermitRenewals> renewals_ GUARDED_BY(mutex_);
     std::uint64_t size_to_complete_ GUARDED_BY(mutex_) = 0;
     std::vector<Done> aborting_ GUARDED_BY(mutex_);
     bool ending_ GUARDED_BY(mutex_) = false;

@@ -239,11 +239,10 @@ protected:
         MarkerOrderTest::TearDown();
     }
     // Other mounts may have begun to save the checkpoint again.
-    void hold_up(bool has_failed_elsewhere) {
+    void hold_up(bool has_failed_elsewhere, Milliseconds time = std::chrono::minutes(4)) {
         if (has_failed_elsewhere) {
             store.put_object(kRecord, "host: node7\nreason: no room\netag-before: \n");
         }
-        const Milliseconds time = std::chrono::minutes(4);
         GetParam() ? clock.advance_wall(time) : clock.advance(time);
     }
     // `publish` is to send this operation at last.
@@ -263,6 +262,37 @@ protected:
                 ASSERT_TRUE(SyncStore(store).remove(kRecord));
             }
         }
+    }
+    // `publish` sends this operation, which the store answers late, twice; it is as late with what the gate asks
+    // between.
+    Status publish_late(Operation operation, Milliseconds late, const std::function<Status()>& publish) {
+        store.hold(operation);
+        committed = std::async(std::launch::async, publish);
+        EXPECT_TRUE(store.wait_until_held(operation, 1));
+        hold_up(false, late);
+        store.hold(Operation::kListUploads);
+        store.release(operation);
+        EXPECT_TRUE(store.wait_until_held(Operation::kListUploads, 2));
+        hold_up(false, late);
+        store.hold(operation);
+        store.release(Operation::kListUploads);
+        EXPECT_TRUE(store.wait_until_held(operation, 1));
+        hold_up(false, late);
+        store.release(operation);
+        return committed.get();
+    }
+    void expect_done_although_asking_took_long(const std::function<Status()>& change) {
+        store.hold(Operation::kListUploads);
+        committed = std::async(std::launch::async, change);
+        ASSERT_TRUE(store.wait_until_held(Operation::kListUploads, 2));
+        hold_up(false);
+        store.release(Operation::kListUploads);
+        EXPECT_EQ(errno_of(committed.get()), 0);
+    }
+    Status save_marker() {
+        const HandleId marker = create(".metadata")->opened.handle;
+        EXPECT_TRUE(write(marker, 0, "metadata"));
+        return close(marker);
     }
     static constexpr const char* kRecord = "p/.ckptfs/failed/shard";
 };
@@ -308,6 +338,39 @@ TEST_P(LateMarkerTest, OfManyPartsIsSavedInPlaceOnceTheGateHasAllowedItAgain) {
         return close(marker);
     });
     EXPECT_EQ(store.open_uploads(), 0);
+}
+
+// Beyond that only where it was the machine that stood still.
+TEST_P(LateMarkerTest, IsAskedForAgainForAsLongAsARequestIsTried) {
+    for (const bool is_in_time : {true, false}) {
+        const Milliseconds late = std::chrono::seconds(is_in_time ? 90 : 240);
+        const int expected = is_in_time || GetParam() ? 0 : EIO;
+        EXPECT_EQ(errno_of(publish_late(Operation::kPut, late, [this] { return save_marker(); })), expected);
+        EXPECT_EQ(store.exists("p/.metadata"), expected == 0);
+        static_cast<void>(unlink(".metadata"));
+        save("m.tmp", "metadata");
+        EXPECT_EQ(errno_of(publish_late(Operation::kCopy, late, [this] { return rename("m.tmp", ".metadata"); })),
+                  expected);
+        EXPECT_EQ(store.exists("p/.metadata"), expected == 0);
+        static_cast<void>(unlink(".metadata"));
+    }
+}
+
+TEST_P(LateMarkerTest, IsPublishedByARenameAlthoughTheGateIsAnsweredLate) {
+    for (const unsigned flags : {0U, unsigned{RENAME_NOREPLACE}}) {
+        const HandleId file = create(flags == 0 ? "m.tmp" : ".metadata")->opened.handle;
+        ASSERT_TRUE(write(file, 0, "metadata"));
+        expect_done_although_asking_took_long(
+            [&] { return flags == 0 ? rename("m.tmp", ".metadata") : rename(".metadata", "old", flags); });
+        EXPECT_TRUE(close(file));
+        EXPECT_TRUE(unlink(flags == 0 ? ".metadata" : "old"));
+    }
+    const NodeId step = mkdir("step")->node;
+    const HandleId marker = create(".metadata", O_WRONLY, step)->opened.handle;
+    ASSERT_TRUE(write(marker, 0, "metadata"));
+    expect_done_although_asking_took_long([this] { return rename("step", "done"); });
+    EXPECT_TRUE(close(marker));
+    EXPECT_TRUE(store.exists("p/done/.metadata"));
 }
 
 // Of an open file that has nothing in the bucket, the rename itself is what saves it.
