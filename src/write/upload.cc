@@ -239,6 +239,14 @@ void Upload::send_no_more() {
         failure_ = std::move(error);
     }
     answer_waiting_parts();
+    renew_no_more();
+}
+
+// The caller may wait on the thread that the renewal needs.
+void Upload::renew_no_more() {
+    if (std::exchange(renewing_, false)) {
+        publishing_ended(failure(*failure_));
+    }
 }
 
 void Upload::abort(Done done) {
@@ -308,6 +316,7 @@ bool Upload::renew_permit(const Result<PutResponse>& result) {
     if (result || failure_ || !permit_.renew || permit_.counts() || !renewals_->one_more()) {
         return false;
     }
+    renewing_ = true;
     outbox_.add([self = shared_from_this(), renew = permit_.renew] {
         renew([self](Result<PublishPermit::Counts> counts) { self->renewed(std::move(counts)); });
     });
@@ -316,11 +325,15 @@ bool Upload::renew_permit(const Result<PutResponse>& result) {
 
 void Upload::renewed(Result<PublishPermit::Counts> counts) {
     MutexLock lock(mutex_);
-    if (counts && !failure_) {
+    if (!std::exchange(renewing_, false)) {
+        // Given up meanwhile.
+        return;
+    }
+    if (counts) {
         permit_.counts = std::move(*counts);
         outbox_.add([send = publish_, counts = permit_.counts] { send(counts); });
     } else {
-        publishing_ended(failure(counts ? *failure_ : counts.error()));
+        publishing_ended(failure(counts.error()));
     }
     outbox_.deliver(lock);
 }

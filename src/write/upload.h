@@ -100,6 +100,7 @@ private:
     void keep_failure(const Error& error) REQUIRES(mutex_);
     void answer_waiting_parts() REQUIRES(mutex_);
     void send_no_more() REQUIRES(mutex_);
+    void renew_no_more() REQUIRES(mutex_);
     void go_on_when_quiet() REQUIRES(mutex_);
     void complete_now() REQUIRES(mutex_);
     // Sends what makes the object visible.
@@ -140,6 +141,8 @@ private:
     // Only where the permit can be renewed.
     Publish publish_ GUARDED_BY(mutex_);
     std::optional<PermitRenewals> renewals_ GUARDED_BY(mutex_);
+    // It counts as in flight meanwhile, but nothing is.
+    bool renewing_ GUARDED_BY(mutex_) = false;
     std::uint64_t size_to_complete_ GUARDED_BY(mutex_) = 0;
     std::vector<Done> aborting_ GUARDED_BY(mutex_);
     bool ending_ GUARDED_BY(mutex_) = false;

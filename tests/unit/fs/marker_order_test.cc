@@ -230,6 +230,38 @@ TEST_F(MarkerOrderTest, AMarkerThatIsRemovedAfterItsDirectoryWasRenamedDoesNotCo
     EXPECT_EQ(store.keys(), std::vector<std::string>{"p/done/"});
 }
 
+// Each waits on a thread that the gate would need, as many as there are.
+TEST_F(MarkerOrderTest, RemovalsOfMarkersThatAreAskedForAgainDoNotWaitForEachOther) {
+    constexpr int kThreads = 4;
+    std::vector<NodeId> steps;
+    std::vector<HandleId> markers;
+    for (int each = 0; each < kThreads; ++each) {
+        steps.push_back(mkdir("step" + std::to_string(each))->node);
+        markers.push_back(create(".metadata", O_WRONLY, steps.back())->opened.handle);
+        ASSERT_TRUE(write(markers.back(), 0, "metadata"));
+    }
+    std::vector<std::future<Status>> ended;
+    store.hold(Operation::kPut);
+    for (const HandleId marker : markers) {
+        ended.push_back(std::async(std::launch::async, [this, marker] { return close(marker); }));
+    }
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, kThreads));
+    store.hold(Operation::kHead);
+    for (const NodeId step : steps) {
+        ended.push_back(std::async(std::launch::async, [this, step] { return unlink(".metadata", step); }));
+    }
+    EXPECT_TRUE(store.wait_until_held(Operation::kHead, kThreads));
+    clock.advance(std::chrono::minutes(2));
+    store.release(Operation::kPut);
+    store.release(Operation::kHead);
+    for (std::future<Status>& each : ended) {
+        EXPECT_TRUE(each.get());
+    }
+    for (int each = 0; each < kThreads; ++each) {
+        EXPECT_FALSE(store.exists("p/step" + std::to_string(each) + "/.metadata"));
+    }
+}
+
 // What publishes a marker is sent, or sent again, long after the gate has allowed it.
 class LateMarkerTest : public MarkerOrderTest, public ::testing::WithParamInterface<bool> {
 protected:
