@@ -14,6 +14,7 @@
 #include "fs/directory_marker.h"
 #include "fs/tree_copy.h"
 #include "staged/hidden_key.h"
+#include "write/late_publishing.h"
 
 namespace ckptfs::fs {
 
@@ -83,8 +84,11 @@ Result<Copied> CommitGate::copy(const std::string& source, const std::string& de
     PermitRenewals renewals = state_.env.write.permits.renewals();
     for (;;) {
         Result<Copied> copied = copy_object(state_.env.store, source, destination, options);
-        if (copied || !options.may_go_on || options.may_go_on() || !renewals.one_more()) {
+        if (copied || !options.may_go_on || options.may_go_on()) {
             return copied;
+        }
+        if (!renewals.one_more()) {
+            return failure(told_as_late(std::move(copied.error()), destination));
         }
         Result<StillCounts> allowed = allow(directory_of(destination), {destination});
         if (!allowed) {

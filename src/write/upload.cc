@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
+#include "write/late_publishing.h"
 
 namespace ckptfs {
 namespace {
@@ -341,6 +342,9 @@ void Upload::renewed(Result<PublishPermit::Counts> counts) {
 void Upload::completed(Result<PutResponse> result) {
     MutexLock lock(mutex_);
     if (!renew_permit(result)) {
+        if (!result && permit_.counts && !permit_.counts()) {
+            result = failure(told_as_late(std::move(result.error()), escaped(target_.key)));
+        }
         publishing_ended(std::move(result));
     }
     outbox_.deliver(lock);
