@@ -3,6 +3,8 @@
 
 import dataclasses
 
+import peers
+
 RAW_CONNECTIONS = (16, 32, 64)
 # Plain libcurl reaches this on two cores shared with the store; below it, it is no measure of anything.
 RAW_COUNTS_FROM_MB_PER_S = 1700
@@ -20,10 +22,13 @@ class Model:
 
 UNLIMITED = {"latency_ms": 0, "conn_mbps": 0}
 S3_LIKE = {"latency_ms": 30, "conn_mbps": 90}
-WORKLOADS = ("io", "torch", "dcp")
-TARGETS = ("raw", "mount", "disk")
+WORKLOADS = ("io", "torch", "dcp", "safetensors", "files")
+PEERS = peers.NAMES
+TARGETS = ("raw", "mount", *PEERS, "disk")
+# Those that are run where the command line names none.
+USUAL_TARGETS = ("raw", "mount", "disk")
 MODELS = {model.name: model for model in (
-    Model("loopback", "raw loopback", UNLIMITED, WORKLOADS),
+    Model("loopback", "raw loopback", UNLIMITED, ("io", "torch", "dcp")),
     Model("s3", "S3-like: 30 ms, 90 MB/s a connection", S3_LIKE, WORKLOADS),
     Model("tls", "S3-like, with TLS", S3_LIKE, ("io",), tls=True),
 )}
@@ -46,7 +51,10 @@ class Plan:
 
 
 def plan(only: list[str]) -> Plan:
-    """Names of models, workloads and targets; where none of a kind is named, all of that kind are meant."""
+    """Names of models, workloads and targets, or "peers" for all of these; where none of a kind is named, the usual ones
+    of that kind are meant."""
+    if "peers" in only:
+        only = [*(name for name in only if name != "peers"), *PEERS]
     if unknown := set(only) - {*MODELS, *WORKLOADS, *TARGETS}:
         raise ValueError(f"{', '.join(sorted(unknown))}: not one of {', '.join((*MODELS, *WORKLOADS, *TARGETS))}")
 
@@ -54,7 +62,7 @@ def plan(only: list[str]) -> Plan:
         return tuple(name for name in known if name in only)
 
     models = named(tuple(MODELS)) or tuple(MODELS)
-    return Plan(tuple(MODELS[name] for name in models), named(WORKLOADS) or None, named(TARGETS) or TARGETS)
+    return Plan(tuple(MODELS[name] for name in models), named(WORKLOADS) or None, named(TARGETS) or USUAL_TARGETS)
 
 
 @dataclasses.dataclass
@@ -63,7 +71,7 @@ class Result:
 
     model: str
     workload: str  # "1 MiB write", "torch.save", …
-    target: str  # "raw 32", "mount", "disk"
+    target: str  # "raw 32", "mount", "rclone", "disk"
     repetition: int  # 0 is not measured
     bytes: int
     wall_s: float
@@ -73,6 +81,7 @@ class Result:
     daemon_peak_mb: float = 0.0
     store_cpu_s: float = 0.0
     requests: int = 0
+    fetched_bytes: int = 0
     connections: int = 0
 
     @property

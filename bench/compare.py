@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import bench_plan  # noqa: E402
+import peers  # noqa: E402
 import report  # noqa: E402
 import workloads  # noqa: E402
 
@@ -43,7 +44,8 @@ def parse_options() -> argparse.Namespace:
                         help="measured repetitions, after one that is not measured (default 3)")
     parser.add_argument("--only", type=plan, default=bench_plan.plan([]), metavar="NAME,...",
                         help=f"some of the models {', '.join(bench_plan.MODELS)}, of the workloads "
-                             f"{', '.join(bench_plan.WORKLOADS)}, of the targets {', '.join(bench_plan.TARGETS)}")
+                             f"{', '.join(bench_plan.WORKLOADS)}, of the targets {', '.join(bench_plan.TARGETS)}; "
+                             "peers are all other mounts and libraries")
     parser.add_argument("--quick", action="store_true",
                         help="64M, once, checkpoints on one mount alone: shows that all of it works, measures little")
     parser.add_argument("--disk", type=pathlib.Path, default=ROOT / "build/bench",
@@ -75,7 +77,8 @@ def check_memory(bytes_: int) -> None:
 def steps_of(workload: str, bytes_: int) -> list[workloads.Step]:
     if workload == "io":
         return workloads.io_steps(bytes_)
-    return (workloads.torch_steps if workload == "torch" else workloads.dcp_steps)(bytes_ // 2)
+    return {"torch": workloads.torch_steps, "dcp": workloads.dcp_steps, "safetensors": workloads.safetensors_steps,
+            "files": workloads.files_steps}[workload](bytes_ // 2)
 
 
 def run_models(models: list[bench_plan.Model], options: argparse.Namespace, disk: pathlib.Path):
@@ -112,6 +115,8 @@ def compare(options: argparse.Namespace) -> None:
 def main() -> None:
     options = parse_options()
     check_memory(options.size)
+    if lacking := peers.missing(options.only.targets):
+        raise SystemExit(f"bench/run: {', '.join(lacking)}: not installed; it takes {peers.PACKAGES}")
     for directory in (options.output, options.disk):
         directory.mkdir(parents=True, exist_ok=True)
     # So that mounts and the store go away.

@@ -9,7 +9,7 @@ import platform
 import statistics
 from collections import defaultdict
 
-from bench_plan import GOAL, MODELS, RAW_COUNTS_FROM_MB_PER_S, Result
+from bench_plan import GOAL, MODELS, PEERS, RAW_COUNTS_FROM_MB_PER_S, Result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +62,13 @@ class Summary:
                f"{self.mb_per_s:.0f}", f"{self.per_gb('client_cpu_s'):.2f}", f"{self.largest('client_peak_mb'):.0f}"]
         on_mount = [f"{self.per_gb('daemon_cpu_s'):.2f}", f"{self.largest('daemon_peak_mb'):.0f}"]
         on_store = [f"{self.per_gb('store_cpu_s'):.2f}", f"{self.median('requests'):.0f}",
-                    f"{self.median('connections'):.0f}"]
-        row += on_mount if self.target == "mount" else [""] * len(on_mount)
+                    f"{self.median('connections'):.0f}", f"{self.median('fetched_bytes') / self.results[0].bytes:.2f}"]
+        row += on_mount if self.largest("daemon_peak_mb") > 0 else [""] * len(on_mount)
         return row + (on_store if self.target != "disk" else [""] * len(on_store))
 
 
 COLUMNS = ["workload", "on", "median s", "range s", "MB/s", "client CPU s/GB", "client peak MiB", "daemon CPU s/GB",
-           "daemon peak MiB", "store CPU s/GB", "requests", "connections"]
+           "daemon peak MiB", "store CPU s/GB", "requests", "connections", "fetched / wanted"]
 
 
 def summarize(results: list[Result]) -> list[Summary]:
@@ -79,8 +79,11 @@ def summarize(results: list[Result]) -> list[Summary]:
 
 
 def compared(summaries: list[Summary]) -> dict[str, Summary]:
-    """Of one model and one workload: the mount, the disk, and plain libcurl at its best."""
-    found = {summary.target: summary for summary in summaries if not summary.target.startswith("raw")}
+    """Of one model and one workload: the mount, the disk, plain libcurl at its best, and the best of the others."""
+    found = {summary.target: summary for summary in summaries if summary.target in ("mount", "disk")}
+    others = [summary for summary in summaries if summary.target in PEERS]
+    if others:
+        found["best peer"] = min(others, key=lambda summary: summary.wall_s)
     raw = [summary for summary in summaries if summary.target.startswith("raw")]
     if raw:
         found["plain libcurl"] = min(raw, key=lambda summary: summary.wall_s)
@@ -90,8 +93,8 @@ def compared(summaries: list[Summary]) -> dict[str, Summary]:
 def verdict(summaries: list[Summary]) -> str | None:
     """The mount's part of plain libcurl's rate, or where that has no such workload, how it does beside the disk."""
     found = compared(summaries)
-    mount, raw, disk = (found.get(name) for name in ("mount", "plain libcurl", "disk"))
-    if mount is None or (raw is None and disk is None):
+    mount, raw, disk, peer = (found.get(name) for name in ("mount", "plain libcurl", "disk", "best peer"))
+    if mount is None or (raw is None and disk is None and peer is None):
         return None
     line = f"- {mount.workload}: {mount.wall_s:.2f} s on the mount"
     if raw:
@@ -101,6 +104,8 @@ def verdict(summaries: list[Summary]) -> str | None:
             line += f" (goal {GOAL})"
             if raw.mb_per_s < RAW_COUNTS_FROM_MB_PER_S:
                 line += f"; does not count, since that is below {RAW_COUNTS_FROM_MB_PER_S} MB/s"
+    if peer:
+        line += f"; {peer.wall_s:.2f} s by {peer.target}, {peer.wall_s / mount.wall_s:.2f} times as long"
     if disk:
         line += f"; {disk.wall_s:.2f} s on the local disk, {disk.wall_s / mount.wall_s:.2f} times as long"
     return line
@@ -145,10 +150,10 @@ def plot(results: list[Result], path: pathlib.Path) -> None:
         of_model = [summary for summary in summaries if summary.model == model]
         workloads = list(dict.fromkeys(summary.workload for summary in of_model))
         found = [compared([summary for summary in of_model if summary.workload == workload]) for workload in workloads]
-        for place, target in enumerate(("plain libcurl", "mount", "disk")):
-            bars = [(index + (place - 1) * 0.27, targets[target].mb_per_s)
+        for place, target in enumerate(("plain libcurl", "mount", "best peer", "disk")):
+            bars = [(index + (place - 1.5) * 0.2, targets[target].mb_per_s)
                     for index, targets in enumerate(found) if target in targets]
-            axis.bar([at for at, _ in bars], [height for _, height in bars], width=0.25, label=target)
+            axis.bar([at for at, _ in bars], [height for _, height in bars], width=0.18, label=target)
         axis.set_title(MODELS[model].title)
         axis.set_xticks(range(len(workloads)), workloads, rotation=25, ha="right")
         axis.grid(axis="y", alpha=0.3)

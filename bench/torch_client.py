@@ -1,24 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saves or loads one checkpoint and prints one line of JSON: what any training script does, with a clock around it.
 
-    torch_client.py save|load|dcp-save|dcp-load PATH --bytes N [--fsync] [--verify]
-Imports, making the tensors and checking them are not timed.
+    torch_client.py save|load|load-mmap|safetensors-save|safetensors-load|dcp-save|dcp-load PATH
+                    --bytes N [--fsync] [--verify]
+Imports, making the tensors and checking them are not timed. A mapped checkpoint is loaded once all of it is touched.
 """
 
 import argparse
 import json
 import os
-import resource
 import tempfile
-import time
 
+import safetensors.torch
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
+from stopwatch import Stopwatch
 
 RANKS = 2
 TENSORS = 8
+
+
+class Options(argparse.Namespace):
+    # What opens a file of a library, and makes the storage of a rank; None: paths.
+    open = None
+    storage = None
 
 
 def make_state(size: int, seed: int) -> dict[str, torch.Tensor]:
@@ -38,21 +45,6 @@ def check_equal(expected: dict[str, torch.Tensor], loaded: dict[str, torch.Tenso
             raise SystemExit(f"{name} differs from what was saved")
 
 
-class Stopwatch:
-    def __init__(self) -> None:
-        self._wall = time.monotonic()
-        self._cpu = self._cpu_now()
-
-    @staticmethod
-    def _cpu_now() -> float:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        return usage.ru_utime + usage.ru_stime
-
-    def result(self) -> dict[str, float]:
-        wall_s, cpu_s = time.monotonic() - self._wall, self._cpu_now() - self._cpu
-        return {"wall_s": wall_s, "cpu_s": cpu_s, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
-
-
 def sync_file(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     os.fsync(descriptor)
@@ -62,16 +54,36 @@ def sync_file(path: str) -> None:
 def save(options: argparse.Namespace) -> dict[str, float]:
     state = make_state(options.bytes, seed=1)
     stopwatch = Stopwatch()
-    torch.save(state, options.path)
+    if options.action == "safetensors-save":
+        safetensors.torch.save_file(state, options.path)
+    elif options.open:
+        with options.open(options.path) as file:
+            torch.save(state, file)
+    else:
+        torch.save(state, options.path)
     if options.fsync:
         sync_file(options.path)
     return stopwatch.result()
 
 
+def load_state(options: argparse.Namespace) -> dict[str, torch.Tensor]:
+    if options.action == "load-mmap":
+        state = torch.load(options.path, mmap=True)
+        for tensor in state.values():
+            tensor.sum()
+        return state
+    if options.action == "safetensors-load":
+        return safetensors.torch.load_file(options.path)
+    if options.open:
+        with options.open(options.path) as file:
+            return torch.load(file)
+    return torch.load(options.path)
+
+
 def load(options: argparse.Namespace) -> dict[str, float]:
     touch_memory(options.bytes)
     stopwatch = Stopwatch()
-    state = torch.load(options.path)
+    state = load_state(options)
     result = stopwatch.result()
     if options.verify:
         check_equal(make_state(options.bytes, seed=1), state)
@@ -86,12 +98,14 @@ def rank_main(rank: int, options: argparse.Namespace, scratch: str) -> None:
     if options.action == "dcp-load":
         state = {name: torch.ones_like(tensor) for name, tensor in state.items()}
         touch_memory(options.bytes // RANKS)
+    writer, reader = options.storage() if options.storage else (None, None)
+    place = {} if options.storage else {"checkpoint_id": options.path}
     dist.barrier()
     stopwatch = Stopwatch()
     if options.action == "dcp-save":
-        dcp.save(state, checkpoint_id=options.path)
+        dcp.save(state, storage_writer=writer, **place)
     else:
-        dcp.load(state, checkpoint_id=options.path)
+        dcp.load(state, storage_reader=reader, **place)
     dist.barrier()
     result = stopwatch.result()
     if options.verify and options.action == "dcp-load":
@@ -115,13 +129,14 @@ def distributed(options: argparse.Namespace) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("action", choices=["save", "load", "dcp-save", "dcp-load"])
+    parser.add_argument("action", choices=["save", "load", "load-mmap", "safetensors-save", "safetensors-load",
+                                           "dcp-save", "dcp-load"])
     parser.add_argument("path")
     parser.add_argument("--bytes", type=int, required=True)
     parser.add_argument("--fsync", action="store_true")
     parser.add_argument("--verify", action="store_true")
-    options = parser.parse_args()
-    run = {"save": save, "load": load}.get(options.action, distributed)
+    options = parser.parse_args(namespace=Options())
+    run = distributed if options.action.startswith("dcp") else save if options.action.endswith("save") else load
     print(json.dumps({"action": options.action, "bytes": options.bytes, **run(options)}))
 
 

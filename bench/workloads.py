@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import peers
 from bench_plan import RAW_CONNECTIONS, Model, Result
 from harness.mounts import Mount
 from harness.programs import BUILD
@@ -20,6 +21,8 @@ from harness.simulator import BUCKET, Simulator
 MIB = 2**20
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 TORCH_CLIENT = pathlib.Path(__file__).with_name("torch_client.py")
+FILES_CLIENT = pathlib.Path(__file__).with_name("files_client.py")
+SMALL_FILES = 1000 * 4096
 # Enough to open all connections and to fill the daemon's buffers once: the first touch of memory is slow on virtual
 # machines, and is not what is to be measured.
 LARGEST_WARM_UP = 512 * MIB
@@ -83,24 +86,45 @@ class Step:
     writes: bool
     has_raw_twin: bool = False  # plain libcurl moves the same bytes the same way
     keeps_memory: bool = False
+    library_action: str = ""  # as library_client.py names it
+    libraries: tuple[str, ...] = ()  # that have it
 
 
 def io_steps(size: int) -> list[Step]:
     program = BUILD / "file_io"
-    return [Step("1 MiB write", (program, "write"), "io.bin", size, True, has_raw_twin=True),
-            Step("1 MiB read", (program, "read"), "io.bin", size, False, has_raw_twin=True)]
+    shared = {"has_raw_twin": True, "libraries": tuple(peers.LIBRARIES)}
+    return [Step("1 MiB write", (program, "write"), "io.bin", size, True, library_action="write", **shared),
+            Step("1 MiB read", (program, "read"), "io.bin", size, False, library_action="read", **shared)]
 
 
 def torch_steps(size: int) -> list[Step]:
     client = (sys.executable, TORCH_CLIENT)
-    return [Step("torch.save", (*client, "save"), "model.pt", size, True),
-            Step("torch.load", (*client, "load"), "model.pt", size, False, keeps_memory=True)]
+    shared = {"libraries": ("connector",)}
+    return [Step("torch.save", (*client, "save"), "model.pt", size, True, library_action="save", **shared),
+            Step("torch.load", (*client, "load"), "model.pt", size, False, keeps_memory=True, library_action="load",
+                 **shared),
+            Step("torch.load, mmap", (*client, "load-mmap"), "model.pt", size, False, keeps_memory=True)]
 
 
 def dcp_steps(size: int) -> list[Step]:
     client = (sys.executable, TORCH_CLIENT)
-    return [Step("DCP save, 2 ranks", (*client, "dcp-save"), "dcp", size, True),
-            Step("DCP load, 2 ranks", (*client, "dcp-load"), "dcp", size, False, keeps_memory=True)]
+    shared = {"libraries": ("connector",)}
+    return [Step("DCP save, 2 ranks", (*client, "dcp-save"), "dcp", size, True, library_action="dcp-save", **shared),
+            Step("DCP load, 2 ranks", (*client, "dcp-load"), "dcp", size, False, keeps_memory=True,
+                 library_action="dcp-load", **shared)]
+
+
+def safetensors_steps(size: int) -> list[Step]:
+    client = (sys.executable, TORCH_CLIENT)
+    return [Step("safetensors save", (*client, "safetensors-save"), "model.safetensors", size, True),
+            Step("safetensors load", (*client, "safetensors-load"), "model.safetensors", size, False,
+                 keeps_memory=True)]
+
+
+def files_steps(_: int) -> list[Step]:
+    client = (sys.executable, FILES_CLIENT)
+    return [Step("1,000 small files", (*client, "create"), "files", SMALL_FILES, True),
+            Step("ls -lR of 1,000", (*client, "list"), "files", SMALL_FILES, False)]
 
 
 class Bench:
@@ -132,6 +156,13 @@ class Bench:
         if "mount" in targets:
             yield from (self._on_mount(step) for step in steps)
             self._empty_bucket()
+        for name in peers.MOUNTS:
+            if name in targets:
+                yield from self._until_one_fails(name, steps, self._on_peer)
+        for name in peers.LIBRARIES:
+            if name in targets:
+                yield from self._until_one_fails(name, [step for step in steps if name in step.libraries],
+                                                 self._by_library)
         if "disk" in targets:
             yield from (self._on_disk(step) for step in steps)
             shutil.rmtree(self.disk)
@@ -167,7 +198,7 @@ class Bench:
         finally:
             mount.remove()
 
-    def _warm_up(self, mount: Mount) -> None:
+    def _warm_up(self, mount: Mount | peers.PeerMount) -> None:
         file_io = BUILD / "file_io"
         run_client(file_io, "read", mount / WARM_UP_KEY, "--bytes", self._warm_up_bytes)
         run_client(file_io, "write", mount / "warm-up.tmp", "--bytes", self._warm_up_bytes)
@@ -177,6 +208,38 @@ class Bench:
         with self._fresh_mount() as mount:
             self._make_room(step)
             return self._measure(step.workload, "mount", step.bytes, lambda: self._client(step, mount.path), mount)
+
+    # --- what others offer
+
+    def _until_one_fails(self, name: str, steps: list[Step], run: Callable[[str, Step], Result]) -> Iterator[Result]:
+        """Not all of them can do what programs do to a filesystem: the rest of the table is wanted all the same."""
+        try:
+            yield from (run(name, step) for step in steps)
+        except BenchError as error:
+            print(f"{name} cannot do this: {error}", flush=True)
+        self._empty_bucket()
+
+    def _on_peer(self, name: str, step: Step) -> Result:
+        mount = peers.PeerMount(name, self.simulator.url, self.simulator.environment())
+        try:
+            self._warm_up(mount)
+            self._make_room(step)
+            result = self._measure(step.workload, name, step.bytes, lambda: self._client(step, mount.path), mount)
+            mount.unmount()
+            return result
+        except subprocess.SubprocessError as error:
+            raise BenchError(f"{error}\nlog of {name}:\n{mount.log()}") from error
+        finally:
+            mount.remove()
+
+    def _by_library(self, name: str, step: Step) -> Result:
+        command = [*peers.library_command(name, step.library_action), step.path, "--bytes", step.bytes]
+        self._make_room(step)
+        environment = {**self.simulator.environment(), **(KEEP_MEMORY if step.keeps_memory else {})}
+        try:
+            return self._measure(step.workload, name, step.bytes, lambda: run_client(*command, **environment))
+        except subprocess.SubprocessError as error:
+            raise BenchError(str(error)) from error
 
     # --- the local disk
 
@@ -195,15 +258,15 @@ class Bench:
         command = [*step.command, directory / step.path, "--bytes", step.bytes]
         if step.writes:
             # DCP syncs its files by itself.
-            command += for_writers if step.path != "dcp" else ()
-        elif self._repetition == 0 or self.quick:
+            command += for_writers if step.path not in ("dcp", "files") else ()
+        elif (self._repetition == 0 or self.quick) and step.path != "files":
             command.append("--verify")
         return run_client(*command, **(KEEP_MEMORY if step.keeps_memory else {}))
 
     # --- measuring
 
     def _measure(self, workload: str, target: str, size: int, client: Callable[[], dict],
-                 mount: Mount | None = None) -> Result:
+                 mount: Mount | peers.PeerMount | None = None) -> Result:
         self.simulator.reset_counters()
         store = self.simulator.process.pid
         store_before = cpu_seconds(store)
@@ -218,6 +281,7 @@ class Bench:
             return result
         counters = self.simulator.counters()
         result.requests = sum(operation["requests"] for operation in counters["operations"].values())
+        result.fetched_bytes = counters["operations"].get("GetObject", {}).get("bytes_out", 0)
         result.connections = counters["connections"]["peak"]
         return result
 

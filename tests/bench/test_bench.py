@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import bench_plan  # noqa: E402
 import report  # noqa: E402
 
-CHECKPOINTS = ["torch.save", "torch.load", "DCP save, 2 ranks", "DCP load, 2 ranks"]
+CHECKPOINTS = ["torch.save", "torch.load", "torch.load, mmap", "DCP save, 2 ranks", "DCP load, 2 ranks"]
 FILES = ["1 MiB write", "1 MiB read"]
 
 
@@ -97,6 +97,11 @@ def test_the_mount_is_compared_with_the_best_of_plain_libcurl():
     assert "does not count" not in line
 
 
+def test_the_mount_is_compared_with_the_best_of_its_peers():
+    results = [result("s3fs", 8.0), result("connector", 5.0), result("mount", 2.5)]
+    assert "5.00 s by connector, 2.00 times as long" in report.verdict(report.summarize(results))
+
+
 def test_a_slow_plain_libcurl_does_not_count():
     line = report.verdict(report.summarize([result("raw 16", 4.0), result("mount", 4.0)]))
     assert "does not count" in line
@@ -106,7 +111,9 @@ def test_only_picks_within_each_kind():
     plan = bench_plan.plan(["raw", "mount", "tls"])
     assert [model.name for model in plan.models] == ["tls"]
     assert plan.rounds(bench_plan.MODELS["tls"], quick=False) == [("io", ("raw", "mount"))]
-    assert [workload for workload, _ in plan.rounds(bench_plan.MODELS["s3"], quick=False)] == ["io", "torch", "dcp"]
+    assert [workload for workload, _ in plan.rounds(bench_plan.MODELS["s3"], quick=False)] == list(
+        bench_plan.WORKLOADS)
     assert bench_plan.plan(["dcp", "disk"]).rounds(bench_plan.MODELS["tls"], quick=False) == [("dcp", ("disk",))]
+    assert bench_plan.plan(["s3", "mount", "peers"]).targets == ("mount", *bench_plan.PEERS)
     with pytest.raises(ValueError, match="mont"):
         bench_plan.plan(["mont"])
