@@ -78,8 +78,12 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
         }
         return decided;
     }
-    // Where it was held up, others may have moved them, and have made them good since.
-    const Result<bool> shown = record_.lost() ? look_at_destination() : show_destination(steps.move_failures());
+    // Where it was held up, others may have moved what failed, and have made it good since.
+    const bool is_lost = record_.lost();
+    if (is_lost) {
+        steps.leave_failures();
+    }
+    const Result<bool> shown = is_lost ? look_at_destination() : show_destination(steps.move_failures());
     if (!shown) {
         return failure(shown.error());
     }

@@ -62,6 +62,8 @@ struct DirectoryRenameSteps {
     };
     // The rename is decided: they get their new names before other mounts see the destination. Whether there were any.
     std::function<bool()> move_failures = [] { return false; };
+    // Instead where the record is lost by then: what others know to have failed is moved by the mount that takes over.
+    std::function<void()> leave_failures = [] {};
 };
 
 class DirectoryRename {

@@ -149,6 +149,16 @@ void FailedSiblings::clear_below(const std::string& directory, std::function<voi
     outbox_.deliver(lock);
 }
 
+void FailedSiblings::leave_recorded_below(const std::string& directory) {
+    const MutexLock lock(mutex_);
+    for (auto each = first_below(directory); each != entries_.end() && each->first.starts_with(directory);) {
+        const auto entry = each++;
+        if (entry->second.recorded && entry->second.may_exist && !entry->second.cleared && !entry->second.in_flight) {
+            entries_.erase(entry);
+        }
+    }
+}
+
 void FailedSiblings::clear_entry(Entries::iterator entry, std::function<void()> then) {
     entry->second.cleared = true;
     entry->second.waiting.push_back(in_time(std::move(then)));

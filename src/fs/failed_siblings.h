@@ -88,6 +88,8 @@ public:
     void clear(const std::string& key, std::function<void()> then);
     // Everything whose key begins with it.
     void clear_below(const std::string& directory, std::function<void()> then);
+    // Forgets those whose records are in the bucket: another mount acts for them, and for their records.
+    void leave_recorded_below(const std::string& directory);
     // Calls back when the record of this file is in the bucket, at once where there is none to write.
     void when_recorded(const std::string& key, std::function<void()> then);
     // For the end of the mount: tries again at once and then every kTick, and calls back when the bucket says of every

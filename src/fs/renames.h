@@ -110,6 +110,7 @@ private:
         REQUIRES(node_table);
 
     Status rename_directory(const Move& move);
+    void leave_failures(const std::string& from, const std::string& to);
     void add_later_failures(const std::string& directory, std::vector<FailedRecord>& failures) const;
     void set_moving(Node& directory, bool moving);
     // The names lead to the copies.

@@ -41,6 +41,7 @@ Status Renames::rename_directory(const Move& move) {
         gate_.move_failures(failures, from, move.new_key + "/");
         return !failures.empty();
     };
+    steps.leave_failures = [&] { leave_failures(from, move.new_key + "/"); };
     // Known when it comes to removing the source.
     static_cast<void>(state_.deletes->honoured());
     Status renamed = rename.run(steps);
@@ -58,6 +59,17 @@ void Renames::add_later_failures(const std::string& directory, std::vector<Faile
         if (!noted.contains(record.key)) {
             failures.push_back(std::move(record));
         }
+    }
+}
+
+// No other mount can move those that it does not know of.
+void Renames::leave_failures(const std::string& from, const std::string& to) {
+    std::vector<FailedRecord> untold = state_.failed.below(from);
+    std::erase_if(untold, [this](const FailedRecord& record) { return !state_.failed.is_untold(record.key); });
+    state_.failed.leave_recorded_below(from);
+    gate_.move_failures(untold, from, to);
+    for (const FailedRecord& record : untold) {
+        state_.failed.clear(record.key, [] {});
     }
 }
 

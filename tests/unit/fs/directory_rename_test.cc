@@ -405,8 +405,11 @@ TEST_P(HeldUp, WhatFailedIsNotMovedOnceADecidedRenameIsLost) {
             return Status{};
         };
         steps.move_failures = [&] { return ++moved > 0; };
+        int left = 0;
+        steps.leave_failures = [&] { ++left; };
         DirectoryRename rename(hooked, its_clock, kRepairAfter, {"p/", "p/old/", "p/new/", ""});
         EXPECT_EQ(errno_of(rename.run(steps)), is_finished ? 0 : EIO);
+        EXPECT_EQ(left, 1);
         EXPECT_EQ(moved, 0);
         EXPECT_TRUE(repaired());
         EXPECT_EQ(tree("new"), kWhole);

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <future>
 
 #include "base/uuid.h"
 #include "directory_rename_fixture.h"
+#include "fs/failed_siblings.h"
 #include "fs/rename_record.h"
 
 namespace ckptfs::fs {
@@ -71,9 +73,63 @@ protected:
         return record_key(rename);
     }
 
+    // A file fails on a mount that then renames the directory, and stands still right after the decision.
+    Status fail_and_rename_and_stand_still(std::function<void()> meanwhile) {
+        its_meanwhile = std::move(meanwhile);
+        store.put_object("p/old/shard", "earlier");
+        other_mount = make_mount("there", frozen_store);
+        fs.swap(other_mount);
+        store.inject({Operation::kPut, "p/old/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        const HandleId handle = open(lookup("shard", lookup("old")->node)->node, O_WRONLY | O_TRUNC)->handle;
+        EXPECT_TRUE(write(handle, 0, "content"));
+        auto closed = std::async(std::launch::async, [&] { return close(handle); });
+        EXPECT_TRUE(eventually([&] {
+            timer.run(FailedSiblings::kLongestWait);
+            return closed.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+        }));
+        EXPECT_EQ(errno_of(closed.get()), EIO);
+        fs.swap(other_mount);
+        frozen_store.before_list("p/.ckptfs/failed/old/", [this] { store.hold(Operation::kPut); });
+        auto renamed = std::async(std::launch::async, [this] {
+            return answer<void>([&](auto reply) {
+                other_mount->rename(kRootNode, "old", kRootNode, "new", 0, Caller{kProcess, 0, 0}, reply);
+            });
+        });
+        EXPECT_TRUE(store.wait_until_held(Operation::kPut, 1));
+        clock.advance(kRepairAfter);
+        store.release(Operation::kPut);
+        return renamed.get();
+    }
+
+    std::function<void()> its_meanwhile;
+    std::atomic<bool> stands_still = false;
+    HookedStore frozen_store{store, [this](int) {
+                                 if (its_meanwhile && is_decided() && !stands_still.exchange(true)) {
+                                     its_meanwhile();
+                                 }
+                                 return Fate::kPasses;
+                             }};
     const Milliseconds kDeadAfter = believed_dead_after(kRepairAfter);
     HookedStore its_store{store, [](int) { return Fate::kPasses; }};
 };
+
+TEST_F(RenameRepairsTest, WhatWasMadeGoodAfterOthersFinishedTheRenameDoesNotFailAgain) {
+    EXPECT_TRUE(fail_and_rename_and_stand_still([this] {
+        EXPECT_TRUE(repaired("/.ckptfs/rename"));
+        const HandleId handle = open(lookup("shard", lookup("new")->node)->node, O_WRONLY | O_TRUNC)->handle;
+        EXPECT_TRUE(write(handle, 0, "content") && close(handle));
+        EXPECT_TRUE(SyncStore(store).remove("p/.ckptfs/failed/new/shard"));
+    }));
+    EXPECT_FALSE(store.exists("p/.ckptfs/failed/new/shard"));
+}
+
+TEST_F(RenameRepairsTest, WhatNobodyElseKnowsOfIsMovedAlthoughOthersFinishTheRename) {
+    store.inject(
+        {Operation::kPut, "p/.ckptfs/failed/old/shard", store_error(EACCES, "AccessDenied", 403), 0, 1000, false});
+    EXPECT_EQ(errno_of(fail_and_rename_and_stand_still([] {})), EIO);
+    EXPECT_TRUE(repaired("/.ckptfs/rename"));
+    EXPECT_EQ(commit_marker_in("new"), EIO);
+}
 
 TEST_F(RenameRepairsTest, ARepairThatWasOvertakenDeletesNothing) {
     rename_and_be_killed_while_copying();
