@@ -272,6 +272,7 @@ TEST_P(LateRecordsTest, HoldNothingBackOfAFileThatAnotherMountWroteBefore) {
         EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
         EXPECT_EQ(commit_in("step"), is_written_since ? 0 : EIO);
         switch_mounts();
+        end_mount();
         fs = make_mount("here");
         step = lookup("step")->node;
     }
@@ -299,6 +300,7 @@ protected:
         FailureNotes notes;
         notes.begun = [noted = noted](const std::string& key, const std::string& record) { (*noted)[key] = record; };
         notes.ended = [noted = noted](const std::string& key) { noted->erase(key); };
+        end_mount();
         fs = make_mount("here", std::move(notes));
         step = lookup("step").map([](const Entry& entry) { return entry.node; }).value_or(0);
     }
@@ -400,6 +402,7 @@ TEST_F(NotedFailuresTest, HoldTheMarkerBackInADirectoryThatWasRenamedSince) {
         }
         recover();
         EXPECT_TRUE(eventually([&] { return store.exists(kMoved); }));
+        end_mount();
         fs = make_mount("there");
         EXPECT_EQ(commit(hours(1), lookup("done")->node), EIO);
         for (const std::string& key : store.keys()) {

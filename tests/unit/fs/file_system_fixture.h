@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <latch>
 #include <limits>
 #include <map>
 #include <memory>
@@ -193,6 +194,20 @@ protected:
     explicit FileSystemTest(std::uint64_t table_memory = std::numeric_limits<std::uint64_t>::max())
         : codec(std::move(*make_codec({"none", {}}, table_memory))), fs(make_mount("here")) {}
 
+    // Ends the mount at a moment when no thread is in it: a task that has answered may go on, and give others.
+    void end_mount() {
+        for (int round = 0; round < 4; ++round) {
+            for (const auto& [pool_of_threads, threads] :
+                 {std::pair{executor.get(), processor_count()}, {staging.get(), 1}, {blocking.get(), 4}}) {
+                auto all = std::make_shared<std::latch>(threads + 1);
+                for (int thread = 0; thread < threads; ++thread) {
+                    pool_of_threads->post([all] { all->arrive_and_wait(); });
+                }
+                all->arrive_and_wait();
+            }
+        }
+        fs.reset();
+    }
     std::unique_ptr<FileSystem> make_mount(const std::string& host, FailureNotes notes = {}) {
         return make_mount(host, store, std::move(notes));
     }
