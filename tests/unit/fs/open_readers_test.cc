@@ -25,6 +25,17 @@ protected:
     Result<OpenedFile> open_by(pid_t thread, NodeId node, int flags) {
         return answer<OpenedFile>([&](auto reply) { fs->open(node, flags, Caller{thread, 0, 0}, reply); });
     }
+    // Who has read from the page cache alone, as one does here, is known by nothing else.
+    NodeId open_beside_a_killed_open() {
+        store.put_object("p/f", "one");
+        const NodeId node = lookup("f")->node;
+        const HandleId before = open(node, O_RDONLY)->handle;
+        EXPECT_EQ(*read(before), "one");
+        EXPECT_TRUE(close(before));
+        EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
+        fs->disown(open(node, O_RDONLY)->handle);
+        return node;
+    }
     HandleId open_again(const std::string& name, int flags) {
         EXPECT_EQ(errno_of(open(lookup(name)->node, flags)), ESTALE);
         return open(lookup(name)->node, flags)->handle;
@@ -116,26 +127,13 @@ TEST_F(OpenReadersTest, PagesOfAnOpenThatTheKernelNeverSawAreNotKept) {
     EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
 }
 
-// Who has read from the page cache alone is known by nothing else.
 TEST_F(OpenReadersTest, AnOpenThatTheKernelNeverSawLeavesAReaderOfThePageCacheItsVersion) {
-    store.put_object("p/f", "one");
-    const NodeId node = lookup("f")->node;
-    const HandleId before = open(node, O_RDONLY)->handle;
-    EXPECT_EQ(*read(before), "one");
-    ASSERT_TRUE(close(before));
-    EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
-    fs->disown(open(node, O_RDONLY)->handle);
+    const NodeId node = open_beside_a_killed_open();
     EXPECT_EQ(errno_of(open(node, O_RDWR)), ESTALE);
 }
 
 TEST_F(OpenReadersTest, AnOpenAfterOneThatTheKernelNeverSawLeavesAReaderItsVersion) {
-    store.put_object("p/f", "one");
-    const NodeId node = lookup("f")->node;
-    const HandleId before = open(node, O_RDONLY)->handle;
-    EXPECT_EQ(*read(before), "one");
-    ASSERT_TRUE(close(before));
-    EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
-    fs->disown(open(node, O_RDONLY)->handle);
+    const NodeId node = open_beside_a_killed_open();
     EXPECT_FALSE(open(node, O_RDONLY)->keep_cache);
     EXPECT_EQ(errno_of(open(node, O_RDWR)), ESTALE);
 }
