@@ -194,7 +194,7 @@ TEST_F(RenameCopies, WhatTheStoreRefusesToSetAsideIsShown) {
 
 TEST_F(RenameCopies, WhatWouldHaveTooLongANameIsNotSetAside) {
     std::string name;
-    for (const std::size_t size : {250, 250, 250, 250, 10}) {
+    for (const std::size_t size : {250U, 250U, 250U, 250U, 10U}) {
         name += (name.empty() ? "" : "/") + std::string(size, 'x');
     }
     save_as("p/old/" + name, "far below");
