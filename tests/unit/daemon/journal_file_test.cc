@@ -18,7 +18,7 @@
 namespace ckptfs {
 namespace {
 
-// A pipe that is full: who writes to it waits until it is read. Nothing else in a test answers as a dead server does.
+// A pipe that is full: a write waits until it is read, as one to a filesystem whose server is away.
 class FullPipe {
 public:
     FullPipe() {
