@@ -135,21 +135,17 @@ public:
     }
 
     void rmdir(NodeId parent, std::string name, Reply<void> reply) override {
-        names_.rmdir(parent, name, counted_removal(name, std::move(reply)));
+        names_.rmdir(parent, name, counted(OpenFiles::NameChange::kRemoval, name, std::move(reply)));
     }
 
     void unlink(NodeId parent, std::string name, Reply<void> reply) override {
-        names_.unlink(parent, name, counted_removal(name, std::move(reply)));
+        names_.unlink(parent, name, counted(OpenFiles::NameChange::kRemoval, name, std::move(reply)));
     }
 
     void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags, Caller caller,
                 Reply<void> reply) override {
-        open_files_.rename_begins(name);
         names_.rename(parent, name, new_parent, new_name, flags, caller,
-                      [this, name, reply = logged(std::move(reply))](Status renamed) {
-                          reply(std::move(renamed));
-                          open_files_.rename_ends(name);
-                      });
+                      counted(OpenFiles::NameChange::kRename, name, std::move(reply)));
     }
 
     void create_file(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply) override {
@@ -233,11 +229,11 @@ public:
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 
 private:
-    Reply<void> counted_removal(const std::string& name, Reply<void> reply) {
-        open_files_.removal_begins(name);
-        return [this, name, reply = logged(std::move(reply))](Status removed) {
-            reply(std::move(removed));
-            open_files_.removal_ends(name);
+    Reply<void> counted(OpenFiles::NameChange change, const std::string& name, Reply<void> reply) {
+        open_files_.change_begins(change, name);
+        return [this, change, name, reply = logged(std::move(reply))](Status changed) {
+            reply(std::move(changed));
+            open_files_.change_ends(change, name);
         };
     }
 

@@ -11,12 +11,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/executors.h"
@@ -86,12 +88,11 @@ public:
     // directory, and asks whether anything there has failed, on whatever mount.
     void allow_marker(const std::string& marker_key, const std::string& source_key, Reply<StillCounts> reply);
 
-    // A rename copies for as long as its objects are large: draining waits for it as for a writer.
-    void rename_begins(const std::string& name);
-    void rename_ends(const std::string& name);
-    // And for a removal, which may wait for a rename or for a batch: its caller may be gone.
-    void removal_begins(const std::string& name);
-    void removal_ends(const std::string& name);
+    // Draining waits for these as for a writer: a rename copies for as long as its objects are large, a removal may
+    // wait for a rename or for a batch, and their callers may be gone.
+    enum class NameChange : std::uint8_t { kRename, kRemoval };
+    void change_begins(NameChange change, const std::string& name);
+    void change_ends(NameChange change, const std::string& name);
 
     void drain(Reply<void> reply);
     void disconnected();
@@ -352,8 +353,7 @@ private:
     Mutex first_write_mutex_;
 
     mutable Mutex drain_mutex_;
-    std::multiset<std::string> renames_ GUARDED_BY(drain_mutex_);
-    std::multiset<std::string> removals_ GUARDED_BY(drain_mutex_);
+    std::multiset<std::pair<NameChange, std::string>> changes_ GUARDED_BY(drain_mutex_);
     int aborts_ GUARDED_BY(drain_mutex_) = 0;
     std::set<std::shared_ptr<FileWriter>> unreleased_ GUARDED_BY(drain_mutex_);
     std::vector<std::string> cut_off_ GUARDED_BY(drain_mutex_);

@@ -21,28 +21,15 @@ Error cut_off_error(const FileWriter& writer) {
 
 }  // namespace
 
-void OpenFiles::rename_begins(const std::string& name) {
+void OpenFiles::change_begins(NameChange change, const std::string& name) {
     const MutexLock lock(drain_mutex_);
-    renames_.insert(name);
+    changes_.emplace(change, name);
 }
 
-void OpenFiles::rename_ends(const std::string& name) {
+void OpenFiles::change_ends(NameChange change, const std::string& name) {
     {
         const MutexLock lock(drain_mutex_);
-        renames_.extract(name);
-    }
-    answer_drain();
-}
-
-void OpenFiles::removal_begins(const std::string& name) {
-    const MutexLock lock(drain_mutex_);
-    removals_.insert(name);
-}
-
-void OpenFiles::removal_ends(const std::string& name) {
-    {
-        const MutexLock lock(drain_mutex_);
-        removals_.extract(name);
+        changes_.extract({change, name});
     }
     answer_drain();
 }
@@ -146,7 +133,7 @@ void OpenFiles::answer_drain() {
     std::vector<Reply<void>> replies;
     {
         MutexLock lock(drain_mutex_);
-        if (!renames_.empty() || !removals_.empty() || aborts_ > 0) {
+        if (!changes_.empty() || aborts_ > 0) {
             return;
         }
         replies.swap(waiting_for_drain_);
@@ -193,11 +180,9 @@ std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
     }
     all_ended->one_more({});
     const MutexLock lock(drain_mutex_);
-    for (const std::string& name : renames_) {
-        lost.push_back(name + " (its rename was not finished)");
-    }
-    for (const std::string& name : removals_) {
-        lost.push_back(name + " (its removal was not finished)");
+    for (const auto& [change, name] : changes_) {
+        lost.push_back(name + (change == NameChange::kRename ? " (its rename was not finished)"
+                                                             : " (its removal was not finished)"));
     }
     return lost;
 }

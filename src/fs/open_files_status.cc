@@ -42,8 +42,14 @@ FileStatistics OpenFiles::statistics() const {
 }
 
 std::vector<std::string> OpenFiles::renames() const {
+    std::vector<std::string> names;
     const MutexLock lock(drain_mutex_);
-    return {renames_.begin(), renames_.end()};
+    for (const auto& [change, name] : changes_) {
+        if (change == NameChange::kRename) {
+            names.push_back(name);
+        }
+    }
+    return names;
 }
 
 }  // namespace ckptfs::fs
