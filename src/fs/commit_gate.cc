@@ -14,7 +14,7 @@
 #include "fs/directory_marker.h"
 #include "fs/tree_copy.h"
 #include "staged/hidden_key.h"
-#include "write/late_publishing.h"
+#include "write/publish_permits.h"
 
 namespace ckptfs::fs {
 
@@ -24,7 +24,7 @@ constexpr std::size_t kRequestsAtOnce = 16;
 // Its mount ends it within a few seconds.
 constexpr int kLooksAtLostUploads = 10;
 constexpr Milliseconds kBetweenLooks{1'000};
-// A word that is too old when it is given is no use; the store answers by then.
+// An answer that has expired when it is given is of no use; the store responds again by then.
 constexpr int kMostAsked = 3;
 // Ours are a few lines.
 constexpr std::uint64_t kMaxRecordBytes = 4096;

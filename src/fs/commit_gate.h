@@ -37,7 +37,7 @@ public:
     [[nodiscard]] bool is_marker(const std::string& key) const {
         return is_commit_marker(key, state_.env.write.config);
     }
-    // How long its word counts: meanwhile others may begin to write below the directory anew.
+    // How long its answer is valid: after that others may have begun to write below the directory again.
     static constexpr Milliseconds kAllowedFor{60'000};
     // Success, or EIO with what stands in the way, where, and what to do.
     void check(std::string marker_key, Reply<StillCounts> reply);

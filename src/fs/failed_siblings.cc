@@ -23,12 +23,9 @@ constexpr int kMostDoublings = 4;
 // Of one file: a record is read up to 4 KiB.
 constexpr std::ptrdiff_t kMostUnanswered = 32;
 
-// The store's servers, and the clocks of a mount before and after it was killed, differ by less.
-constexpr std::chrono::seconds kSurelyBefore{20};
-
 // At least: the steady clock stands still while the machine is hibernated.
 std::chrono::seconds lateness(SteadyTime::duration since) {
-    return std::max(std::chrono::seconds(0), std::chrono::floor<std::chrono::seconds>(since) - kSurelyBefore);
+    return std::max(std::chrono::seconds(0), std::chrono::floor<std::chrono::seconds>(since) - kTimesDifferBy);
 }
 
 // To be called once for each of several, and once by the caller that counts them.

@@ -18,13 +18,6 @@
 
 namespace ckptfs::fs {
 
-namespace {
-
-// A mount knows the store's time to 5 s.
-constexpr std::chrono::seconds kSurelyBefore{20};
-
-}  // namespace
-
 void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
     const std::string& prefix = state_.env.prefix;
     const std::optional<HiddenFile> hidden = parse_hidden_key(prefix, file.key);
@@ -121,7 +114,7 @@ void UnfinishedFiles::judge(const std::string& key, const Beginning& begun, Repl
 void UnfinishedFiles::judge_directories(const std::string& key, const Beginning& begun, const std::string& etag_before,
                                         Reply<void> reply) {
     const std::vector<std::string> directories = directories_above(key, state_.env.prefix);
-    const WallTime surely_begun = begun.is_store_time ? begun.time : begun.time + kSurelyBefore;
+    const WallTime surely_begun = begun.is_store_time ? begun.time : begun.time + kTimesDifferBy;
     const auto is_made_anew = std::make_shared<std::atomic<bool>>(false);
     const auto all = std::make_shared<AllEnded>(
         directories.size(), [this, key, etag_before, is_made_anew, reply = std::move(reply)](const Status& looked) {

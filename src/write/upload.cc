@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
-#include "write/late_publishing.h"
+#include "write/publish_permits.h"
 
 namespace ckptfs {
 namespace {
