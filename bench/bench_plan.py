@@ -25,6 +25,8 @@ S3_LIKE = {"latency_ms": 30, "conn_mbps": 90}
 WORKLOADS = ("io", "torch", "dcp", "safetensors", "files")
 PEERS = peers.NAMES
 TARGETS = ("raw", "mount", *PEERS, "disk")
+# The mount of another version, where the command line names its build.
+BEFORE = "before"
 # Those that are run where the command line names none.
 USUAL_TARGETS = ("raw", "mount", "disk")
 MODELS = {model.name: model for model in (
@@ -39,6 +41,9 @@ class Plan:
     models: tuple[Model, ...]
     workloads: tuple[str, ...] | None  # None: those of each model
     targets: tuple[str, ...]
+
+    def beside(self, target: str) -> "Plan":
+        return dataclasses.replace(self, targets=(*self.targets, target))
 
     def rounds(self, model: Model, quick: bool) -> list[tuple[str, tuple[str, ...]]]:
         """Workloads, each with its targets. Importing torch takes most of a quick run, so that does it little."""

@@ -54,11 +54,17 @@ def parse_options() -> argparse.Namespace:
                         help="where report.md, results.csv and rates.png go (default build/bench)")
     parser.add_argument("--signed-payload", action="store_true",
                         help="let the mount sign the data's hash on plain HTTP, which plain libcurl does not")
+    parser.add_argument("--before", type=pathlib.Path, metavar="BUILD",
+                        help="the build directory of another version, whose mount is measured beside this one's")
     parser.add_argument("--mount-option", action="append", default=[], metavar="OPTION",
                         help="hand this to ckptfs mount, such as --mount-option=--max-memory=128M")
     options = parser.parse_args()
     if options.quick:
         options.size, options.repeat = QUICK_SIZE, 1
+    if options.before:
+        if not (options.before / "ckptfs").exists():
+            parser.error(f"--before: there is no ckptfs in {options.before}")
+        options.only = options.only.beside(bench_plan.BEFORE)
     if options.size < 2**20 or options.repeat < 1:
         parser.error("--size is at least 1M, and --repeat at least 1")
     return options
@@ -87,7 +93,7 @@ def run_models(models: list[bench_plan.Model], options: argparse.Namespace, disk
     mount_options = ["--compress", "none", *options.mount_option]
     mount_options += [] if options.signed_payload else ["--unsigned-payload"]
     with contextlib.closing(workloads.Bench(models[0].tls, disk, mount_options, options.size,
-                                            quick=options.quick)) as bench:
+                                            quick=options.quick, before=options.before)) as bench:
         first = 1 if options.quick else 0
         for repetition, model in itertools.product(range(first, options.repeat + 1), models):
             for workload, targets in options.only.rounds(model, options.quick):

@@ -9,7 +9,7 @@ import platform
 import statistics
 from collections import defaultdict
 
-from bench_plan import GOAL, MODELS, PEERS, RAW_COUNTS_FROM_MB_PER_S, Result
+from bench_plan import BEFORE, GOAL, MODELS, PEERS, RAW_COUNTS_FROM_MB_PER_S, Result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +79,9 @@ def summarize(results: list[Result]) -> list[Summary]:
 
 
 def compared(summaries: list[Summary]) -> dict[str, Summary]:
-    """Of one model and one workload: the mount, the disk, plain libcurl at its best, and the best of the others."""
-    found = {summary.target: summary for summary in summaries if summary.target in ("mount", "disk")}
+    """Of one model and one workload: the mount, that of another version, the disk, plain libcurl at its best, and the
+    best of the others."""
+    found = {summary.target: summary for summary in summaries if summary.target in ("mount", BEFORE, "disk")}
     others = [summary for summary in summaries if summary.target in PEERS]
     if others:
         found["best peer"] = min(others, key=lambda summary: summary.wall_s)
@@ -93,8 +94,9 @@ def compared(summaries: list[Summary]) -> dict[str, Summary]:
 def verdict(summaries: list[Summary]) -> str | None:
     """The mount's part of plain libcurl's rate, or where that has no such workload, how it does beside the disk."""
     found = compared(summaries)
-    mount, raw, disk, peer = (found.get(name) for name in ("mount", "plain libcurl", "disk", "best peer"))
-    if mount is None or (raw is None and disk is None and peer is None):
+    mount, before, raw, disk, peer = (found.get(name)
+                                      for name in ("mount", BEFORE, "plain libcurl", "disk", "best peer"))
+    if mount is None or len(found) == 1:
         return None
     line = f"- {mount.workload}: {mount.wall_s:.2f} s on the mount"
     if raw:
@@ -104,6 +106,8 @@ def verdict(summaries: list[Summary]) -> str | None:
             line += f" (goal {GOAL})"
             if raw.mb_per_s < RAW_COUNTS_FROM_MB_PER_S:
                 line += f"; does not count, since that is below {RAW_COUNTS_FROM_MB_PER_S} MB/s"
+    if before:
+        line += f"; {before.wall_s:.2f} s before, now **{mount.wall_s / before.wall_s:.2f}** times as long"
     if peer:
         line += f"; {peer.wall_s:.2f} s by {peer.target}, {peer.wall_s / mount.wall_s:.2f} times as long"
     if disk:

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable, Iterator
 
 import peers
-from bench_plan import RAW_CONNECTIONS, Model, Result
+from bench_plan import BEFORE, RAW_CONNECTIONS, Model, Result
 from harness.mounts import Mount
-from harness.programs import BUILD
+from harness.programs import BUILD, CKPTFS
 from harness.simulator import BUCKET, Simulator
 
 MIB = 2**20
@@ -131,8 +131,9 @@ class Bench:
     """One simulated store, and the targets that are compared on it."""
 
     def __init__(self, tls: bool, disk: pathlib.Path, mount_options: list[str], size: int,
-                 quick: bool) -> None:
+                 quick: bool, before: pathlib.Path | None = None) -> None:
         self.disk = disk
+        self.programs = {"mount": CKPTFS} | ({BEFORE: before / "ckptfs"} if before else {})
         self.mount_options = mount_options
         self.quick = quick
         self.simulator = Simulator("--allow-anonymous", "--preallocate", str(store_memory(size)),
@@ -153,9 +154,10 @@ class Bench:
         self._empty_bucket()
         if "raw" in targets and steps[0].has_raw_twin:
             yield from self._raw(steps)
-        if "mount" in targets:
-            yield from (self._on_mount(step) for step in steps)
-            self._empty_bucket()
+        for name in self.programs:
+            if name in targets:
+                yield from (self._on_mount(name, step) for step in steps)
+                self._empty_bucket()
         for name in peers.MOUNTS:
             if name in targets:
                 yield from self._until_one_fails(name, steps, self._on_peer)
@@ -185,9 +187,10 @@ class Bench:
     # --- the mount
 
     @contextlib.contextmanager
-    def _fresh_mount(self) -> Iterator[Mount]:
+    def _fresh_mount(self, name: str) -> Iterator[Mount]:
         """A new daemon that has cached nothing of what is measured, and whose buffers have been touched."""
-        mount = Mount(f"s3://{BUCKET}/", self.simulator.environment(), *self.mount_options)
+        kind = type("MountOfAVersion", (Mount,), {"program": self.programs[name]})
+        mount = kind(f"s3://{BUCKET}/", self.simulator.environment(), *self.mount_options)
         try:
             self._warm_up(mount)
             yield mount
@@ -204,10 +207,10 @@ class Bench:
         run_client(file_io, "write", mount / "warm-up.tmp", "--bytes", self._warm_up_bytes)
         (mount / "warm-up.tmp").unlink()
 
-    def _on_mount(self, step: Step) -> Result:
-        with self._fresh_mount() as mount:
+    def _on_mount(self, name: str, step: Step) -> Result:
+        with self._fresh_mount(name) as mount:
             self._make_room(step)
-            return self._measure(step.workload, "mount", step.bytes, lambda: self._client(step, mount.path), mount)
+            return self._measure(step.workload, name, step.bytes, lambda: self._client(step, mount.path), mount)
 
     # --- what others offer
 

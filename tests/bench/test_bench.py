@@ -102,6 +102,13 @@ def test_the_mount_is_compared_with_the_best_of_its_peers():
     assert "5.00 s by connector, 2.00 times as long" in report.verdict(report.summarize(results))
 
 
+def test_the_mount_is_compared_with_another_version():
+    plan = bench_plan.plan(["s3", "io", "mount"]).beside(bench_plan.BEFORE)
+    assert plan.rounds(bench_plan.MODELS["s3"], quick=False) == [("io", ("mount", "before"))]
+    line = report.verdict(report.summarize([result("before", 4.0), result("mount", 3.0)]))
+    assert "4.00 s before, now **0.75** times as long" in line
+
+
 def test_a_slow_plain_libcurl_does_not_count():
     line = report.verdict(report.summarize([result("raw 16", 4.0), result("mount", 4.0)]))
     assert "does not count" in line
