@@ -57,7 +57,7 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
         return failure(parent.error());
     }
     lookups_.forget_listed(parent_id, name);
-    const NodePtr node = lookups_.found_directory(lock, *parent, name, true);
+    const NodePtr node = lookups_.found_directory(lock, *parent, name, true, state_.env.clock.now());
     state_.note_names_changed(lock, **parent);
     state_.note_names_changed(lock, *node);
     return state_.entry(lock, *node);

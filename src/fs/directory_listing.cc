@@ -385,9 +385,9 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
     NodePtr node = present;
     const bool newer = is_newer(lock, node);
     if (!newer) {
-        node = listed.is_directory
-                   ? lookups_.found_directory(lock, directory_, listed.name, node != nullptr && node->has_marker)
-                   : lookups_.found_file(lock, directory_, listed.name, listed.version);
+        node = listed.is_directory ? lookups_.found_directory(lock, directory_, listed.name,
+                                                              node != nullptr && node->has_marker, page_asked_)
+                                   : lookups_.found_file(lock, directory_, listed.name, listed.version, page_asked_);
     }
     entry.entry = state_.entry(lock, *node);
     if (!newer && !(listed.is_directory ? directories_known_ : listed.content_is_known)) {

@@ -5,6 +5,7 @@
 // Threads: the table guards itself. A handle's own mutex is a leaf.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -19,6 +20,11 @@
 #include "fs/nodes.h"
 
 namespace ckptfs::fs {
+
+// As open(2) takes them.
+inline bool writes(int flags) {
+    return (flags & O_ACCMODE) != O_RDONLY;
+}
 
 struct Handle {
     Handle() = default;

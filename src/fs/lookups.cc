@@ -128,9 +128,7 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
             return state_.entry(lock, *child);
         }
     } else if (const auto version = batches_.listed().find(parent_id, name, believed_since)) {
-        const NodePtr listed = found_file(lock, *parent, name, *version);
-        listed->checked = SteadyTime{};
-        Entry entry = state_.entry(lock, *listed);
+        Entry entry = state_.entry(lock, *found_file(lock, *parent, name, *version, SteadyTime{}));
         entry.valid_for = entry.attributes.valid_for = Milliseconds(0);
         return entry;
     }
@@ -204,10 +202,11 @@ std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string&
         return state_.entry(lock, *child);
     }
     if (found.is_directory) {
-        return state_.entry(lock, *found_directory(lock, *parent, name, found.has_marker));
+        return state_.entry(lock, *found_directory(lock, *parent, name, found.has_marker, asked.when));
     }
     if (found.object) {
-        return state_.entry(lock, *found_file(lock, *parent, name, version_of(*found.object, content)));
+        const ObjectVersion version = version_of(*found.object, content);
+        return state_.entry(lock, *found_file(lock, *parent, name, version, asked.when));
     }
     found_nothing(lock, *parent, name);
     return nothing_there(lock, *parent, name);
@@ -232,7 +231,7 @@ void Lookups::look_at_failed_name(const NodeTable::Lock& lock, const NodePtr& no
 }
 
 NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
-                            const ObjectVersion& version) {
+                            const ObjectVersion& version, SteadyTime checked) {
     NodePtr node = state_.nodes.child(lock, parent, name);
     const bool same = node != nullptr && node->type == version.type &&
                       (node->has_its_name_here() || (node->committed && is_same_version(*node->committed, version)));
@@ -246,18 +245,18 @@ NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, 
         }
         node->committed = version;
     }
-    node->checked = state_.env.clock.now();
+    node->checked = checked;
     return node;
 }
 
 NodePtr Lookups::found_directory(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
-                                 bool has_marker) {
+                                 bool has_marker, SteadyTime checked) {
     NodePtr node = state_.nodes.child(lock, parent, name);
     if (node == nullptr || node->type != FileType::kDirectory) {
         node = state_.nodes.link_new(lock, parent, name, FileType::kDirectory);
     }
     node->has_marker = has_marker;
-    node->checked = state_.env.clock.now();
+    node->checked = checked;
     return node;
 }
 

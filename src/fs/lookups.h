@@ -41,11 +41,11 @@ public:
     void find(std::string key, Reply<FoundName> reply);
 
     // The node of this version under the name: the one that is there if it is the same version or is being written by
-    // this mount, else a new one.
+    // this mount, else a new one. `checked`: as a node's.
     NodePtr found_file(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
-                       const ObjectVersion& version) REQUIRES(node_table);
+                       const ObjectVersion& version, SteadyTime checked) REQUIRES(node_table);
     NodePtr found_directory(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name,
-                            bool has_marker) REQUIRES(node_table);
+                            bool has_marker, SteadyTime checked) REQUIRES(node_table);
     // The bucket has nothing under the name.
     void found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name)
         REQUIRES(node_table);

@@ -70,6 +70,8 @@ struct ExpectedOpen {
     pid_t thread = 0;
     bool writes = false;
     SteadyTime since{};
+    // The bucket was asked last, or the open began; empty where it is not known.
+    SteadyTime asked{};
 };
 
 // The mutex of the table, as the analysis knows it: by one name, as a node cannot name its table. A process has one.
@@ -104,7 +106,8 @@ public:
 
     // Files: what the bucket holds, as this node's version; empty until the first commit.
     std::optional<ObjectVersion> committed GUARDED_BY(node_table);
-    // When the name was last known to hold this node (this version, or this directory).
+    // Since when the name has last been known to hold this node (this version, or this directory): of what the bucket
+    // told it is when it was asked, as another mount may have changed the name before the answer came.
     SteadyTime checked GUARDED_BY(node_table){};
     // It holds another version than the one that the kernel looked up, and may know the size of.
     bool is_other_than_looked_up GUARDED_BY(node_table) = false;

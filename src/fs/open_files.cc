@@ -17,10 +17,6 @@ namespace ckptfs::fs {
 
 namespace {
 
-bool writes(int flags) {
-    return (flags & O_ACCMODE) != O_RDONLY;
-}
-
 // O_TRUNC takes the right to write, and truncates whatever else the descriptor is for.
 int effective_flags(int flags) {
     return (flags & O_TRUNC) != 0 && !writes(flags) ? (flags & ~O_ACCMODE) | O_RDWR : flags;
@@ -173,6 +169,7 @@ void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile
     request->flags = flags;
     request->thread = caller.thread;
     request->opener = opener(caller, flags);
+    request->asked = state_.env.clock.now();
     request->reply = std::move(reply);
     Status found;
     {
@@ -303,93 +300,6 @@ OpenedFile OpenFiles::add_handle_on_other_version(const NodeTable::Lock& lock, c
     return opened;
 }
 
-// --- versions and nodes
-
-Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
-                                 std::shared_ptr<FileReader> reader, ExpectedOpen expected) {
-    const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, version.type);
-    fresh->committed = version;
-    fresh->checked = state_.env.clock.now();
-    fresh->reader = std::move(reader);
-    state_.nodes.expect(lock, *fresh, expected);
-    return failure(ESTALE, node->name + " holds another version now");
-}
-
-bool OpenFiles::may_take_version(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
-    const Node& node = *request.node;
-    return request.expected && !node.removed && node.writer == nullptr && node.open_handles == 0;
-}
-
-void OpenFiles::take_version(const NodeTable::Lock& lock, const OpenRequest& request, const ObjectVersion& version,
-                             std::shared_ptr<FileReader> reader) {
-    Node& node = *request.node;
-    for (const NodePtr& follower : NodeTable::followers(lock, node)) {
-        // It is not what they have read, grown.
-        state_.nodes.stop_following(lock, follower);
-    }
-    node.committed = version;
-    node.reader = std::move(reader);
-    node.checked = state_.env.clock.now();
-    node.is_other_than_looked_up = true;
-    state_.env.kernel_cache.invalidate_attributes(node.id);
-}
-
-// The name was believed, and is free by now: told by ESTALE, the kernel looks it up again, and makes the file where the
-// caller asked for that (O_CREAT).
-Failure OpenFiles::not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) {
-    if (error.errno_value != ENOENT || node->has_its_name_here()) {
-        return failure(std::move(error));
-    }
-    // Else it would find the name there once more.
-    lookups_.forget_listed(node->parent->id, node->name);
-    state_.nodes.unlink(lock, node);
-    return failure(ESTALE, std::move(error.message));
-}
-
-Failure OpenFiles::give_writers_node(const NodeTable::Lock& lock, const NodePtr& node, ExpectedOpen expected,
-                                     int flags) {
-    Failure look_again = give_new_node(lock, node, *node->committed, node->reader, expected);
-    if ((flags & O_APPEND) != 0) {
-        NodeTable::follow(lock, node, state_.nodes.child(lock, node->parent, node->name));
-    }
-    return look_again;
-}
-
-void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& request) const {
-    const Node& node = *request.node;
-    if (!node.removed && node.parent != nullptr) {
-        state_.nodes.expect(lock, node.parent, node.name, expectation(request));
-    }
-}
-
-// It was told to look again, and when it came back yet another version had the name: it gets what it looked up, or what
-// is there by now.
-bool OpenFiles::is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const {
-    const Node& node = *request.node;
-    if (node.linked || node.removed || (node.reader == nullptr && node.writer != nullptr) || writes(request.flags)) {
-        return false;
-    }
-    const NodePtr named = state_.nodes.child(lock, node.parent, node.name);
-    return named != nullptr && take_expected(lock, *named, request.thread, false);
-}
-
-bool OpenFiles::take_expected(const NodeTable::Lock& /*lock*/, Node& node, pid_t thread, bool writes) const {
-    const SteadyTime now = state_.env.clock.now();
-    std::erase_if(node.expected, [now](const ExpectedOpen& open) { return now - open.since > ExpectedOpen::kFor; });
-    const auto found = std::find_if(node.expected.begin(), node.expected.end(), [&](const ExpectedOpen& open) {
-        return open.thread == thread && open.writes == writes;
-    });
-    if (found == node.expected.end()) {
-        return false;
-    }
-    node.expected.erase(found);
-    return true;
-}
-
-ExpectedOpen OpenFiles::expectation(const OpenRequest& request) const {
-    return ExpectedOpen{request.thread, writes(request.flags), state_.env.clock.now()};
-}
-
 // --- writing
 
 // It has failed, or all that was written to it in order is saved: so it may have been closed. Who opens it after that
@@ -405,6 +315,7 @@ void OpenFiles::open_for_writing(const OpenRequestPtr& request) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
+        request->asked = state_.env.clock.now();
         request->key = state_.key(lock, *node);
         request->etag = node->committed ? node->committed->etag : "";
         if (node->writer != nullptr) {
@@ -455,12 +366,12 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
                 state_.nodes.child(lock, node->parent, node->name)->checked = SteadyTime{};
             }
         } else if (node->writer != nullptr) {
-            node->checked = state_.env.clock.now();
+            node->checked = request->asked;
             answer = add_handle(lock, *request, node->writer, nullptr);
         } else if (const Status sound = state_.env.codec.check_description(*object); !sound) {
             answer = failure(sound.error());
         } else {
-            node->checked = state_.env.clock.now();
+            node->checked = request->asked;
             auto writer =
                 state_.make_writer(state_.key(lock, *node), request->flags, committed_object(*node->committed));
             // A handle that has not read yet can see every change; appended bytes are not readable before a commit.

@@ -130,7 +130,8 @@ private:
         bool is_by_name = false;
         // Was told to look again, and did.
         bool expected = false;
-        // The node's name and version when the store was asked.
+        // When the store was asked, at first when the open began; the node's name and version then.
+        SteadyTime asked{};
         std::string key;
         std::string etag;
         // Another version was there, and the node's writer has looked whether it is its own.
@@ -152,14 +153,27 @@ private:
                                   const std::string& name) REQUIRES(node_table);
     [[nodiscard]] static bool may_be_released(const FileWriter& writer, const OpenRequest& request);
     void open_for_writing(const OpenRequestPtr& request);
+    void write_version_found(const OpenRequestPtr& request, const ObjectInfo& object, Result<ObjectContent> content);
+    void base_found(const OpenRequestPtr& request, Result<ObjectInfo> object);
+    // Until the change of its name that is under way ends; false, and `run` is not called, where there is none.
+    [[nodiscard]] bool waits_for_its_name(const NodeTable::Lock& lock, const Node& node, std::function<void()> run)
+        REQUIRES(node_table);
+    [[nodiscard]] bool opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
+                                   const Reply<OpenedFile>& reply) REQUIRES(node_table);
+    OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
+                          const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
+    OpenedFile add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
+                                           const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
+    [[nodiscard]] bool wants_direct_io(int flags) const;
+    [[nodiscard]] pid_t opener(const Caller& caller, int flags) const;
+
+    // --- open_files_versions.cc
     // The kernel has looked again already, which it does once only. Its node is not open, so that it can take the
     // version that has the name now.
     [[nodiscard]] static bool may_take_version(const NodeTable::Lock& lock, const OpenRequest& request)
         REQUIRES(node_table);
     void take_version(const NodeTable::Lock& lock, const OpenRequest& request, const ObjectVersion& version,
                       std::shared_ptr<FileReader> reader) REQUIRES(node_table);
-    void write_version_found(const OpenRequestPtr& request, const ObjectInfo& object, Result<ObjectContent> content);
-    void base_found(const OpenRequestPtr& request, Result<ObjectInfo> object);
     // The name holds another version than the node: links a new node for it and returns the error to answer.
     Failure give_new_node(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
                           std::shared_ptr<FileReader> reader, ExpectedOpen expected) REQUIRES(node_table);
@@ -175,18 +189,6 @@ private:
         REQUIRES(node_table);
     [[nodiscard]] ExpectedOpen expectation(const OpenRequest& request) const;
     Failure not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) REQUIRES(node_table);
-
-    // Until the change of its name that is under way ends; false, and `run` is not called, where there is none.
-    [[nodiscard]] bool waits_for_its_name(const NodeTable::Lock& lock, const Node& node, std::function<void()> run)
-        REQUIRES(node_table);
-    [[nodiscard]] bool opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
-                                   const Reply<OpenedFile>& reply) REQUIRES(node_table);
-    OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
-                          const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
-    OpenedFile add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
-                                           const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
-    [[nodiscard]] bool wants_direct_io(int flags) const;
-    [[nodiscard]] pid_t opener(const Caller& caller, int flags) const;
 
     // --- open_files_truncating.cc
     void open_for_truncating(const OpenRequestPtr& request);

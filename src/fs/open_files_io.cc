@@ -371,7 +371,7 @@ Result<std::optional<HandleId>> OpenFiles::open_by_name(const NodeTable::Lock& l
     }
     const bool expected = take_expected(lock, *node, ExpectedOpen::kByName, true);
     if (node->is_read() && !expected) {
-        return give_writers_node(lock, node, {ExpectedOpen::kByName, true, state_.env.clock.now()}, O_RDWR);
+        return give_writers_node(lock, node, {ExpectedOpen::kByName, true, state_.env.clock.now(), {}}, O_RDWR);
     }
     auto writer = state_.make_writer(state_.key(lock, *node), request.flags, committed_object(version));
     return add_handle(lock, request, std::move(writer), nullptr).handle;

@@ -350,6 +350,7 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
+        request->asked = state_.env.clock.now();
         key = request->key = state_.key(lock, *node);
         request->etag = node->committed ? node->committed->etag : "";
         if (node->writer != nullptr && node->writer->dirty()) {
@@ -421,7 +422,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
         } else if (node->committed && node->committed->size == (*reader)->size() &&
                    is_same_version(node->committed->etag, node->committed->modified, (*reader)->object())) {
             node->reader = *reader;
-            node->checked = state_.env.clock.now();
+            node->checked = request->asked;
             const bool is_to_look_again = node->has_uncertain_size && node->linked && node->writer == nullptr;
             answer = is_to_look_again && !request->expected
                          ? give_new_node(lock, node, *node->committed, *reader, expectation(*request))

@@ -65,7 +65,7 @@ Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, co
     state_.contents.remember(key, made->etag, {version.type, version.size});
     const NodeTable::Lock lock = state_.nodes.lock();
     lookups_.forget_listed(parent->id, name);
-    const NodePtr node = lookups_.found_file(lock, parent, name, version);
+    const NodePtr node = lookups_.found_file(lock, parent, name, version, state_.env.clock.now());
     node->symlink_target = target;
     state_.note_names_changed(lock, *parent);
     return state_.entry(lock, *node);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <future>
+#include <optional>
 #include <string>
 
 #include "file_system_fixture.h"
@@ -148,6 +149,40 @@ TEST_F(OpenReadersTest, PagesOfTheVersionBeforeAreDroppedAlsoOnceItsReaderIsGone
     ASSERT_TRUE(close(reader));
     ASSERT_TRUE(close(writer));
     EXPECT_EQ(std::count(kernel_cache.inodes.begin(), kernel_cache.inodes.end(), node), 1);
+}
+
+TEST_F(OpenReadersTest, AnOpenByANodeThatHasLostItsNameAsksForWhatIsThereNow) {
+    store.put_object("p/f", "one");
+    const NodeId first = lookup("f")->node;
+    const HandleId reader = open(first, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "one");
+    store.put_object("p/f", "second");
+    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
+    clock.advance(Milliseconds(1));
+    EXPECT_EQ(*read(open(lookup("f")->node, O_RDONLY)->handle), "second");
+    // Another mount saves it. The kernel still has the name at the first node, and looks it up again once.
+    store.put_object("p/f", "the third");
+    clock.advance(Milliseconds(1));
+    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
+    const Result<Entry> again = lookup("f");
+    EXPECT_EQ(again->attributes.size, 9U);
+    EXPECT_EQ(*read(open(again->node, O_RDONLY)->handle), "the third");
+}
+
+TEST_F(OpenReadersTest, AnAnswerIsAsOldAsItsQuestion) {
+    store.put_object("p/f", "one");
+    store.hold_answers(Operation::kHead);
+    std::optional<Result<Entry>> earlier;
+    std::optional<Result<Entry>> later;
+    fs->lookup(kRootNode, "f", [&](Result<Entry> entry) { earlier = std::move(entry); });
+    clock.advance(Milliseconds(1));
+    store.put_object("p/f", "second");
+    fs->lookup(kRootNode, "f", [&](Result<Entry> entry) { later = std::move(entry); });
+    clock.advance(Milliseconds(1));
+    store.release(Operation::kHead);
+    ASSERT_TRUE(earlier && later);
+    EXPECT_EQ((*earlier)->attributes.size, 3U);
+    EXPECT_EQ((*later)->attributes.size, 6U);
 }
 
 TEST_F(OpenReadersTest, AVersionThatIsThereAgainIsReadByWhoOpensItAgain) {
