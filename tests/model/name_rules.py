@@ -221,6 +221,8 @@ class NameRules(Rules):
                 if file.vague():
                     file.doubtful = True
                 else:
+                    if self.live(mount, path) is file:
+                        self.nodes[mount].pop(path)
                     file.path, file.lost = None, path
 
     def lose_renamed(self, mount: int, path: str, renamed) -> None:

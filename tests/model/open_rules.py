@@ -182,8 +182,8 @@ class OpenRules(Calls):
         if file is not None and self.has_given_way(file):
             file = None
         elif (file is not None and file.overtaken and file.writers()
-              and (not file.changed_by or file.perhaps_saved)):
-            # Whether all of it is saved is not known.
+              and (not file.changed_by or file.perhaps_saved or file.kept or file.perhaps_kept)):
+            # Whether all of it is saved is not known: a log may have been published.
             self.cannot_judge(path)
         if flags in WRITABLE:
             if file is not None and (file.writers() or not file.overtaken):

@@ -25,6 +25,10 @@ NEEDS = {**dict.fromkeys(("write", "pwrite", "dup", "fork", "exec"), set()),
          **dict.fromkeys(("save", "fsync", "close"), PUT)}
 
 
+def is_large(file) -> bool:
+    return file is not None and any(len(content or b"") >= 5 << 20 for content in file.contents)
+
+
 # Requests of a directory's rename that wait for the one before, there and back.
 STEPS_OF_A_RENAME = 24
 
@@ -182,7 +186,7 @@ class Player(MountSteps):
                 needs = needs | PUT
         if needs is not None and self.model.syncs(step):
             needs = needs | PUT
-        if needs is not None and step.get("mapped"):
+        if needs is not None and (step.get("mapped") or is_large(call.file)):
             # A large one is published under a hidden key first, which is removed.
             needs = needs | {"DeleteObject"}
         if needs is not None and self.model.mount_of(step) in self.model.removals:
@@ -305,8 +309,8 @@ class Player(MountSteps):
         return f"{self.model.differences[0][0]} {self.played[-1]['do'] if self.played else ''}"
 
     def told(self) -> str:
-        """What it was, the last steps, and the logs of the mounts."""
-        logs = "\n".join(mount.log() for mount in self.mounts)
+        """What it was, the last steps, and the logs of the mounts, with how those ended that have."""
+        logs = "\n".join(f"{mount.log()}\nexit status: {mount.process.poll()}" for mount in self.mounts)
         return "\n".join([*map(str, self.model.differences), *self.log[-60:], logs])
 
     def finish(self) -> None:

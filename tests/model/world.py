@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import select
 import selectors
 import shutil
 import signal
@@ -170,11 +171,8 @@ class Process:
         return answer
 
     def ended(self) -> bool:
-        try:
-            with open(f"/proc/{self.pid}/stat") as stat:
-                return stat.read().rsplit(")", 1)[1].split()[0] in "ZX"
-        except OSError:
-            return True
+        # By descriptor, as another process may have got its number.
+        return self.end is None or bool(select.select([self.end], [], [], 0)[0])
 
 
 class Agents:
@@ -270,13 +268,14 @@ class Agents:
         return answers
 
     def signal(self, name: str, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.processes[name].pid, number)
+        # By descriptor: another process may have got its number.
+        if self.processes[name].end is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.processes[name].end, number)
 
     def end(self) -> None:
         for process in self.processes.values():
-            if process.pid and not process.ended():
-                os.kill(process.pid, signal.SIGKILL)
+            self.signal(process.name, signal.SIGKILL)
             if process.started is not None:
                 process.started.kill()
                 process.started.wait()
