@@ -205,6 +205,8 @@ class Calls(State):
                 self.ghosts.append((self.mount_of(step), path, set(contents), time.monotonic() + self.retry_for + 1))
             for file in filter(None, (call.file, call.other)):
                 file.doubtful = True
+            if step["do"] == "rename" and call.file is not None:
+                self.wander(call.file, step["other"])
             self.died(call)
         else:
             ending = getattr(self, step["do"] + "_ends", None)
@@ -217,7 +219,8 @@ class Calls(State):
             if outcome.contents:
                 self.overtake(path, call.file or call.joined)
                 mount = call.file.mount if call.file is not None else step.get("mount")
-                truncated = 0 if step["do"] == "save" and step["flags"] in ("a", "a+") else call.number
+                goes_on = step["do"] == "cut" or (step["do"] == "save" and step["flags"] in ("a", "a+"))
+                truncated = 0 if goes_on else call.number
                 self.cut_away(path, mount, call.joined or (call.file if step["do"] != "cut" else None),
                               step.get("agent", ""), truncated, outcome.certain, call.crossed)
         self.judging = None
@@ -233,10 +236,10 @@ class Calls(State):
                 self.cannot_judge(path)
 
     def half_written(self, call: Call) -> None:
-        """What grows may be published with what was being written."""
-        if call.step["do"] in ("write", "pwrite", "truncate") and (call.file.kept or call.file.perhaps_kept):
+        """What grows may be published with what was being written, and others may save it."""
+        if call.step["do"] in ("write", "pwrite", "truncate"):
             call.file.contents |= self.being_written(call)
-            if call.file.path is not None:
+            if call.file.path is not None and (call.file.kept or call.file.perhaps_kept):
                 self.cut_short[call.file.path] |= self.being_written(call)
 
     def being_written(self, call: Call) -> set:

@@ -214,6 +214,11 @@ class NameRules(Rules):
         else:
             self.unbind(file)
 
+    def wander(self, file, path: str) -> None:
+        """Its rename failed, or its caller was killed: it may have been made, or be made yet."""
+        file.perhaps_at.add(path)
+        self.wandering.append(file)
+
     def lose_earlier(self, mount: int, path: str, renamed=None) -> None:
         """"A name that is removed, or replaced by a rename, takes earlier versions along"."""
         for file in self.files():
@@ -307,7 +312,7 @@ class NameRules(Rules):
                          *(self.may_conflict(file) if file else ()))
             if file is not None:
                 file.doubtful = True
-                file.perhaps_at = other
+                self.wander(file, other)
             if target is not None and found.get(other) in call.touched[other] - self.names[other].before:
                 target.doubtful = True
             if file is not None and file.writers():

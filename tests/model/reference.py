@@ -135,7 +135,7 @@ class File:
     # Names that it had: what failed may be recorded under the one for which it was on its way.
     former: set = dataclasses.field(default_factory=set)
     # Where a rename that failed may have left it.
-    perhaps_at: str | None = None
+    perhaps_at: set = dataclasses.field(default_factory=set)
     # Opened for writing only, first.
     write_only: bool = False
     # Opened to be appended to only, first: "writing out of order" is not promised, nor reading back what was written.
@@ -289,8 +289,8 @@ class State:
         # The store has said of an upload that it is gone, and still has it; or has refused to end any for --retry-for,
         # which leaves them to the next mount.
         self.uploads_denied = False
-        # A directory was renamed while the store refused.
-        self.unfinished_renames = False
+        # A directory was renamed while the store refused. Files whose rename may have been made though it failed.
+        self.unfinished_renames, self.wandering = False, []
         self.tags = 0
         self.differences: list[tuple[str, str]] = []
 
@@ -457,7 +457,7 @@ class State:
                 # Not promised: "that a file stays that another mount writes again with the same bytes".
                 name.may.add(ABSENT)
             if content in self.may_still_come(path) or any(
-                    file.perhaps_at == path and content in file.contents for file in self.files()):
+                    path in file.perhaps_at and content in file.contents for file in self.wandering):
                 name.may.add(content)
                 name.before.add(content)
             if content and any(whole and whole.startswith(content) for whole in self.cut_short[path] | self.growing(path)):

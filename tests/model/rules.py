@@ -246,6 +246,8 @@ class Rules(OpenRules):
             pass  # "Writes and ftruncate(2) succeed but are never published."
         elif call.step["do"] == "map_read" and (self.shows_one_of_several(file) or file.write_only):
             pass
+        elif call.step["do"] == "map_read" and file.path is not None and self.ghosts_of(file.mount, file.path) is not None:
+            pass  # What a killed process appended: "A mapping shows zeros there" until it is committed.
         elif call.step["do"] == "map_read" and file.path is None and not file.writers():
             pass  # "A process that opened it for reading and writing reads back what was written"; others may see nothing.
         elif not file.busy and not call.file and not call.crossed:
@@ -305,6 +307,9 @@ class Rules(OpenRules):
         if result["ok"]:
             if not (file is not None and file.busy):
                 self.check_read(call, result["data"], seen, file)
+            if file is not None and file.writers() and self.has_given_way(file):
+                # It has no name from now on; what is written to it may take that again.
+                self.cannot_judge(path)
             return
         ghost = self.ghosts_of(mount, path) is not None
         written = ghost or call.crossed or (file is not None and file.writers())
@@ -362,7 +367,10 @@ class Rules(OpenRules):
             return self.perhaps(call)
         if file.cut_away:
             return None
+        read = description.file
         unclear = not description.writable and (any(each is not file for each in self.written_under(file))
+                                                # What was renamed was the version of another mount, not what it reads.
+                                                or (read.overtaken and read.former)
                                                 # A size that a killed process had set may be given up, or saved by
                                                 # the close of another that has the file.
                                                 or (file.resized and file.widowed and not file.writers()))

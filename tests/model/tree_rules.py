@@ -160,7 +160,8 @@ class Model(MarkerRules):
         for path in listed:
             name = self.names[path]
             known = ((name.may | name.before) - {ABSENT} or name.active
-                     or any(file.path == path for file in self.files()))
+                     or any(file.path == path for file in self.files())
+                     or any(under_way.step.get("path") == path for under_way in self.calls.values()))
             if not known and self.ghosts_of(step["mount"], path) is None and name.changed_at < call.began - TTL:
                 self.differ("list", f"{path} listed by {step}")
 
@@ -179,7 +180,7 @@ class Model(MarkerRules):
             if file is not None and (file.changed_by or file.fresh):
                 # It is saved before it moves.
                 self.names[path].may |= file.contents
-            contents = set(self.names[path].may) | (file.contents if file else set())
+            contents = self.names[path].may | (file.contents if file else set()) | self.of_logs(path)
             touched[path] = {ABSENT}
             touched[step["other"] + path.removeprefix(step["path"])] = contents
         return Call(step, touched)
