@@ -35,6 +35,10 @@ constexpr int kBlockingThreads = 16;
 constexpr int kStagingThreads = 2;
 // A restore that reads nothing for so long has ended. The job beside this mount needs the memory more.
 constexpr Milliseconds kUnusedFor{std::chrono::seconds(30)};
+// Of the heap: what has been freed and is kept.
+constexpr std::size_t kWorthATrim = std::size_t{8} << 20;
+// glibc makes eight a processor, and keeps the free end of each but the first. Data has buffers of its own.
+constexpr int kHeapArenas = 4;
 constexpr Milliseconds kLookForUnused{std::chrono::seconds(10)};
 // A daemon whose mount was taken away finishes in seconds, as a rule.
 constexpr Milliseconds kLookForLeftovers{std::chrono::seconds(10)};
@@ -62,6 +66,8 @@ Result<std::unique_ptr<Machinery>> Machinery::create(const Config& config) {
 }
 
 Status Machinery::start() {
+    // Threads that allocated before keep their arenas.
+    mallopt(M_ARENA_MAX, kHeapArenas);
     const std::uint64_t memory =
         config_.mount.max_memory == 0 ? default_max_memory(processor_count()) : config_.mount.max_memory;
     auto codec = make_codec(config_.codec, memory);
@@ -244,8 +250,14 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
 // Blocks that are given up here go back to the system at the next call, unless they are used before.
 void Machinery::release_unused_memory() {
     cache_->forget_unused(clock_.now() - kUnusedFor);
-    if (pool_->release_unused() > 0) {
+    const std::size_t before = free_after_trim_;
+    const std::size_t free_now = mallinfo2().fordblks;
+    if (pool_->release_unused() > 0 || free_now >= before + kWorthATrim) {
         malloc_trim(0);
+        // It stays free as far as glibc knows.
+        free_after_trim_ = mallinfo2().fordblks;
+    } else {
+        free_after_trim_ = std::min(before, free_now);
     }
 }
 

@@ -101,6 +101,8 @@ private:
     std::unique_ptr<fs::FileSystem> fs_;
     std::unique_ptr<Heartbeat> heartbeat_;
     std::unique_ptr<Periodic> memory_watch_;
+    // Of the heap, in bytes: what names and requests needed is free again.
+    std::atomic<std::size_t> free_after_trim_ = 0;
     // An earlier mount of this place has not ended.
     std::atomic<bool> another_lives_ = false;
     std::unique_ptr<Periodic> leftover_watch_;

@@ -152,7 +152,7 @@ public:
     std::vector<std::weak_ptr<Node>> followers GUARDED_BY(node_table);
     NodePtr grows_as GUARDED_BY(node_table);
     // What a follower's reads bring already, and its size does not show yet.
-    std::optional<ObjectVersion> grown GUARDED_BY(node_table);
+    std::unique_ptr<const ObjectVersion> grown GUARDED_BY(node_table);
 
     // Symbolic links; empty until it has been read.
     std::string symlink_target GUARDED_BY(node_table);
@@ -289,9 +289,9 @@ public:
     // One lies in it.
     [[nodiscard]] static bool holds_special(const Lock&, const Node& directory) REQUIRES(node_table);
 
-    // A node takes about 800 bytes, outside the budget for data. Beyond this many, names that no program uses are taken
+    // A node takes about 1.1 KB, outside the budget for data. Beyond this many, names that no program uses are taken
     // from the kernel, which otherwise keeps every name it was told as long as it has memory itself.
-    static constexpr std::size_t kMostUnused = 65'536;
+    static constexpr std::size_t kMostUnused = 40'960;
     [[nodiscard]] bool is_crowded(const Lock&) const REQUIRES(node_table) { return nodes_.size() >= kMostUnused; }
     // If the kernel returns names more slowly than listings bring new ones, listings give it no more.
     static constexpr std::size_t kMost = kMostUnused + kMostUnused / 4;

@@ -243,7 +243,7 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         followers = NodeTable::followers(lock, *node);
         for (const NodePtr& follower : followers) {
             if (only_appended) {
-                follower->grown = node->committed;
+                follower->grown = std::make_unique<ObjectVersion>(*node->committed);
             } else {
                 state_.nodes.stop_following(lock, follower);
             }

@@ -4,6 +4,8 @@
 import concurrent.futures
 import errno
 import hashlib
+import http.client
+import json
 import os
 import random
 import struct
@@ -87,6 +89,49 @@ def test_an_idle_mount_gives_its_memory_back(mount):
     assert resident(made) < IDLE
     with open(reader / "file1", "rb") as file:
         assert hashlib.md5(file.read()).hexdigest() == digest_of(1, 96)
+
+
+def put_empty(simulator: Simulator, prefix: str, count: int) -> None:
+    def put(numbers: range) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", simulator.port)
+        for number in numbers:
+            connection.request("PUT", f"/{BUCKET}/{prefix}{number:06d}", b"")
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200
+
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        list(threads.map(put, [range(first, count, 4) for first in range(4)]))
+
+
+def names_known(made: Mount) -> int:
+    told = subprocess.run([CKPTFS, "status", "--json", made.path], check=True, capture_output=True, text=True)
+    return json.loads(told.stdout)["names_known"]
+
+
+@pytest.mark.timeout(600)
+def test_names_take_bounded_memory_and_give_it_back():
+    """Beyond what the kernel evicts and what a listing makes nodes for."""
+    store = Simulator("--allow-anonymous")
+    put_empty(store, "many/", 200_000)
+    made = Mount(f"s3://{BUCKET}/", store.environment())
+    try:
+        before = resident(made)
+        with os.scandir(made / "many") as entries:
+            sizes = [entry.stat().st_size for number, entry in enumerate(entries) if number < 90_000]
+        assert sizes == [0] * 90_000
+        assert len(os.listdir(made / "many")) == 200_000
+        full = resident(made)
+        assert full - before < 64 * MIB
+        assert 1000 < names_known(made) <= 51_200
+        # What the kernel forgets the mount forgets.
+        with open("/proc/sys/vm/drop_caches", "w") as drop:
+            drop.write("2")
+        wait_until(lambda: names_known(made) < 1000, "the names to be forgotten")
+        wait_until(lambda: resident(made) < full - 16 * MIB, "their memory to go back to the system", 30)
+    finally:
+        made.remove()
+        store.stop()
 
 
 def test_many_files_written_in_turn(mount, simulator, prefix):
