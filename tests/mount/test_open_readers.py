@@ -4,6 +4,7 @@
 import errno
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -57,6 +58,37 @@ def test_readers_of_two_versions_share_no_page(made, simulator, prefix, how):
             assert pieces(new, len(NEW)) == NEW
         assert (made / "file").read_bytes() == NEW
     assert (made / "file").read_bytes() == NEW
+
+
+def pages_until_sigbus(mapped, path):
+    """What a process reads of a mapping, until it ends or what it needs is gone."""
+    child = os.fork()
+    if child == 0:
+        with open(path, "wb", buffering=0) as read:
+            for offset in range(0, len(mapped), 64 * KIB):
+                read.write(mapped[offset:offset + 64 * KIB])
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGBUS)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("stored", ["plain", "frames"])
+def test_mappings_of_two_versions_share_no_page(mount, made, tmp_path, stored):
+    """The old one faults what nothing has read before, after the change; then the new one, and later ones."""
+    old, new = OLD * 16, NEW * 16
+    writer = mount("--compress", "none" if stored == "plain" else "zstd")
+    (writer / "file").write_bytes(old)
+    with open(made / "file", "rb") as before, mmap.mmap(before.fileno(), 0, prot=mmap.PROT_READ) as mapped_before:
+        assert mapped_before[:4096] == old[:4096]
+        replace_in_place(made / "file", new)
+        with open(made / "file", "rb") as after, mmap.mmap(after.fileno(), 0, prot=mmap.PROT_READ) as mapped_after:
+            read = pages_until_sigbus(mapped_before, tmp_path / "read")
+            assert old.startswith(read)
+            assert mapped_after[:] == new
+        with open(made / "file", "rb") as later, mmap.mmap(later.fileno(), 0, prot=mmap.PROT_READ) as mapped_later:
+            assert mapped_later[:] == new
+    assert (made / "file").read_bytes() == (writer / "file").read_bytes() == new
 
 
 def test_who_reads_what_is_written_anew_never_gets_a_part_of_the_next_version(mount):
