@@ -76,3 +76,9 @@ def start_swift() -> Server:
     return Server([sys.executable, "-W", "ignore", str(program), "data", access_key, SECRET_KEY,
                    str(SWIFT_PAGE)],
                   r"listening on http://127\.0\.0\.1:(\d+)", access_key)
+
+
+def start_radosgw() -> Server:
+    program = pathlib.Path(__file__).with_name("rados_server.py")
+    return Server([sys.executable, str(program), "data", ACCESS_KEY, SECRET_KEY],
+                  r"listening on http://127\.0\.0\.1:(\d+)")

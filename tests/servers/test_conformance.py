@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The S3 client of ckptfs (the program s3_conformance) against s3sim, moto, rclone's S3 server and Swift's s3api.
+"""The S3 client of ckptfs (the program s3_conformance) against s3sim, moto, rclone's S3 server, Swift's s3api and
+Ceph's RADOS Gateway.
 
 Every test of the program is one test here for each server that has what it needs. Where a server is known to differ
 from S3, KNOWN_GAPS says so with the reason, and the test must then fail: a gap that was mended is to be struck off.
@@ -11,11 +12,12 @@ import subprocess
 
 import pytest
 from harness.programs import BUILD
-from harness.servers import SWIFT_PAGE, start_moto, start_rclone, start_swift
+from harness.servers import SWIFT_PAGE, start_moto, start_radosgw, start_rclone, start_swift
 from harness.simulator import BUCKET, Simulator
 
 PROGRAM = BUILD / "s3_conformance"
-SERVERS = {"s3sim": Simulator, "moto": start_moto, "rclone": start_rclone, "swift": start_swift}
+SERVERS = {"s3sim": Simulator, "moto": start_moto, "rclone": start_rclone, "swift": start_swift,
+           "radosgw": start_radosgw}
 # Swift refuses writes that name a checksum's algorithm (--checksum none), and takes 20 ms for a request.
 SETTINGS = {"swift": {"CKPTFS_TEST_CHECKSUM": "none", "CKPTFS_TEST_PATIENCE": "30",
                       "CKPTFS_TEST_PAGE": str(SWIFT_PAGE)}}
@@ -84,6 +86,23 @@ KNOWN_GAPS = {
         "Uploads.CompleteIfNoneMatchRefusesToReplace": NO_WRITE_CONDITIONS,
         "Uploads.PartsAreListedWithTheirChecksums": "leaves checksums out of the list of parts",
         "Uploads.ACopiedPartIsAnsweredWithItsChecksum": "computes no checksum of a copied part",
+        "Uploads.ARangeOfASmallSourceIsNotCopied": "copies ranges of sources of any size",
+    },
+    "radosgw": {
+        "Objects.AWrongChecksumIsRefused": NO_CHECKSUMS,
+        "Objects.ACopyIsPinnedToItsSource": NO_COPY_CONDITIONS,
+        "Objects.ACopyDoesNotReplaceWhereAskedNotTo": NO_COPY_CONDITIONS,
+        "Objects.RemovingIsPinnedToItsVersion": "ignores the conditions of DeleteObject",
+        "Objects.RemovingManyIsPinnedToTheirVersions": NO_DELETE_CONDITIONS,
+        "Objects.AWrongRegionIsNamed": "takes signatures for any region",
+        "Uploads.APartWithAWrongChecksumIsRefused": NO_CHECKSUMS,
+        "Uploads.ACompleteWithAWrongChecksumIsRefused": NO_CHECKSUMS,
+        "Uploads.CompleteIfNoneMatchRefusesToReplace": "ignores the conditions of CompleteMultipartUpload",
+        "Uploads.AnAbortedUploadIsGone": "answers 500 to the completion of an upload that is gone",
+        "Uploads.OpenUploadsAreListed": "encodes keys as encoding-type=url asks, and does not say so",
+        "Uploads.PartsAreListedWithTheirChecksums": "leaves checksums out of the list of parts",
+        "Uploads.ACopiedPartIsAnsweredWithItsChecksum": "computes no checksum of a copied part",
+        "Uploads.ACopiedPartIsPinnedToItsSource": NO_COPY_CONDITIONS,
         "Uploads.ARangeOfASmallSourceIsNotCopied": "copies ranges of sources of any size",
     },
 }

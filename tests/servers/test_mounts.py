@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount on OpenStack Swift's s3api, which takes no conditions on writes and knows no checksums."""
+"""Mounts on OpenStack Swift's s3api, which takes no conditions on writes and knows no checksums, and on Ceph's RADOS
+Gateway, which compares If-Match of a write with the ETag without its quotes, ignores all other conditions of changes,
+and leaves the ETag out of the answer to CompleteMultipartUpload."""
 
 import os
 
@@ -7,28 +9,33 @@ import numpy
 import pytest
 import safetensors.numpy
 from harness.mounts import Mount
-from harness.servers import start_swift
+from harness.servers import start_radosgw, start_swift
 from harness.simulator import BUCKET
 
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def swift():
-    server = start_swift()
+STORES = {"swift": (start_swift, ["--checksum", "none"]), "radosgw": (start_radosgw, [])}
+
+
+@pytest.fixture(scope="module", params=STORES)
+def store(request):
+    start, options = STORES[request.param]
+    server = start()
+    server.options = options
     yield server
     server.stop()
 
 
 @pytest.fixture(params=["auto", "none"])
-def mount(swift, request):
+def mount(store, request):
     request.node.mounts = []
-    made = Mount(f"s3://{BUCKET}/{request.node.name}/", swift.environment(), "--checksum", "none",
-                 "--compress", request.param)
+    made = Mount(f"s3://{BUCKET}/{request.node.name}/", store.environment(), *store.options, "--compress",
+                 request.param)
     request.node.mounts.append(made)
     yield made
     made.remove()
-    assert "Uploads" not in swift.client().list_multipart_uploads(Bucket=BUCKET)
+    assert "Uploads" not in store.client().list_multipart_uploads(Bucket=BUCKET)
 
 
 def sample(size: int) -> bytearray:
