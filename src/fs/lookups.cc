@@ -48,11 +48,14 @@ struct Inquiry {
     }
 };
 
-// It was made for one who truncates what another is writing, and of which the bucket has nothing yet.
-bool is_yet_to_be_opened(const NodeTable::Lock& /*lock*/, const Node& node, SteadyTime now) REQUIRES(node_table) {
-    return node.committed && node.committed->etag.empty() &&
-           std::any_of(node.expected.begin(), node.expected.end(),
+bool is_looked_up_again(const NodeTable::Lock& /*lock*/, const Node& node, SteadyTime now) REQUIRES(node_table) {
+    return std::any_of(node.expected.begin(), node.expected.end(),
                        [now](const ExpectedOpen& open) { return now - open.since < kLooksAgainWithin; });
+}
+
+// It was made for one who truncates what another is writing, and of which the bucket has nothing yet.
+bool is_yet_to_be_opened(const NodeTable::Lock& lock, const Node& node, SteadyTime now) REQUIRES(node_table) {
+    return node.committed && node.committed->etag.empty() && is_looked_up_again(lock, node, now);
 }
 
 // Stores refuse keys that are not UTF-8: there is no such name.
@@ -207,6 +210,10 @@ std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string&
     if (found.object) {
         const ObjectVersion version = version_of(*found.object, content);
         return state_.entry(lock, *found_file(lock, *parent, name, version, asked.when));
+    }
+    if (child != nullptr && is_looked_up_again(lock, *child, state_.env.clock.now())) {
+        // The kernel does not look a third time, and must not find the name of a file that failed.
+        state_.failed.looked_at(state_.key(lock, **parent) + name);
     }
     found_nothing(lock, *parent, name);
     return nothing_there(lock, *parent, name);

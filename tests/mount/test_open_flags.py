@@ -4,6 +4,8 @@
 import fcntl
 import mmap
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -62,3 +64,17 @@ def test_who_truncates_by_a_descriptor_that_only_reads_truncates(mount, simulato
         os.close(os.open(made / "read", os.O_RDONLY | os.O_TRUNC))
         assert os.fstat(reader.fileno()).st_size == 7
         assert reader.read() == b"arlier"
+
+
+def test_o_trunc_makes_anew_what_another_mount_has_removed_beside_a_writer(mount):
+    """A killed process has left the name of a file that failed, and the kernel looks twice only."""
+    here, there = mount("--metadata-ttl", "0s"), mount()
+    (there / "file").write_bytes(b"there")
+    killed = "import os, sys; os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC); os.kill(os.getpid(), 9)"
+    saves = "import sys; open(sys.argv[1], 'w').write('anew')"
+    subprocess.run([sys.executable, "-c", killed, here / "file"], check=False)
+    with open(here / "file", "wb", buffering=0) as writer:
+        (there / "file").unlink()
+        writer.write(b"open")
+        subprocess.run([sys.executable, "-c", saves, here / "file"], check=True)
+        assert (there / "file").read_bytes() == b"anew"
