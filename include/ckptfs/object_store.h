@@ -239,8 +239,9 @@ public:
     virtual void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) = 0;
     virtual void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) = 0;
     virtual void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) = 0;
-    // Whether it is known that the store has no UploadPartCopy; what it is asked for then is not sent.
-    [[nodiscard]] virtual bool lacks_part_copy() const = 0;
+    // Whether it is known that the store has no UploadPartCopy, or none that can be trusted with this source; what it
+    // is asked for then is not sent.
+    [[nodiscard]] virtual bool lacks_part_copy(const std::string& source_key) const = 0;
     // Finds out, once, before a caller plans with copies that it could not take back; `key` is one that it will write.
     virtual void find_part_copy(std::string key, std::function<void()> found) = 0;
     // How many requests it bears at once since it asked to slow down (503); 0 while it has not. The same bytes in

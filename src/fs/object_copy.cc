@@ -268,9 +268,9 @@ Result<Copied> copy_without_parts(ObjectStore& store, const ObjectInfo& source, 
 
 Result<Copied> copy_large(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                           const CopyOptions& options) {
-    if (!store.lacks_part_copy()) {
+    if (!store.lacks_part_copy(source.key)) {
         Result<Copied> copy = copy_by_upload(store, source, destination, options, copy_parts);
-        if (copy || !store.lacks_part_copy()) {
+        if (copy || !store.lacks_part_copy(source.key)) {
             return copy;
         }
     }

@@ -228,9 +228,9 @@ void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<Uploaded
         return UploadedPart{number, std::move(written->etag), checksums ? std::move(written->checksum_crc32c) : "",
                             size};
     };
-    if (lacks_part_copy()) {
+    if (lacks_part_copy(request.source_key)) {
         done(failure(EOPNOTSUPP, request_name("UploadPartCopy", defaults_.bucket, request.upload.key) +
-                                     ": the store has no UploadPartCopy"));
+                                     ": the store has no UploadPartCopy for " + escaped(request.source_key)));
         return;
     }
     auto answered = [sender = sender_, done = std::move(done)](Result<UploadedPart> part) {
@@ -247,13 +247,14 @@ void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<Uploaded
     send_pinned(sender_, call, pin(kSourceIfMatch, request.source_key, request.source_if_match));
 }
 
-bool S3Store::lacks_part_copy() const {
-    return sender_->habits().has(kNoPartCopy);
+bool S3Store::lacks_part_copy(const std::string& source_key) const {
+    // Ceph's gateway decodes this key twice: for "p%20q" it copies "p q" where that exists, and says nothing.
+    return source_key.find('%') != std::string::npos || sender_->habits().has(kNoPartCopy);
 }
 
 // A part of an upload that does not exist: nothing comes of it, and only a store that copies parts says why.
 void S3Store::find_part_copy(std::string key, std::function<void()> found) {
-    if (lacks_part_copy() || sender_->habits().has(kPartCopy)) {
+    if (lacks_part_copy(key) || sender_->habits().has(kPartCopy)) {
         found();
         return;
     }

@@ -34,7 +34,7 @@ public:
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override;
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override;
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override;
-    [[nodiscard]] bool lacks_part_copy() const override;
+    [[nodiscard]] bool lacks_part_copy(const std::string& source_key) const override;
     [[nodiscard]] int slowed_to() const override { return sender_->slowed_to(); }
     void find_part_copy(std::string key, std::function<void()> found) override;
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override;

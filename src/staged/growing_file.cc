@@ -175,12 +175,16 @@ std::vector<std::string> GrowingFile::unanswered_commits() const {
     return ids;
 }
 
+bool GrowingFile::lacks_part_copy() const {
+    return environment_.store.lacks_part_copy(committed_->key.empty() ? key_ : committed_->key);
+}
+
 std::uint64_t GrowingFile::sent_again() const {
     const MutexLock lock(mutex_);
     if (!committed_ || kept_ == 0) {
         return 0;
     }
-    if (committed_->stored_size < kMinPartSize || environment_.store.lacks_part_copy()) {
+    if (committed_->stored_size < kMinPartSize || lacks_part_copy()) {
         return committed_->stored_size;
     }
     if (!frames_) {

@@ -40,7 +40,7 @@ FeedSource staged_source(const std::shared_ptr<StagedBytes>& staged, ByteRun run
 // --- what it starts from
 
 std::uint64_t GrowingFile::copied_until() const {
-    if (!committed_ || !frames_ || environment_.store.lacks_part_copy()) {
+    if (!committed_ || !frames_ || lacks_part_copy()) {
         return 0;
     }
     return plan_kept_copy(*frames_, kept_, group_->plan()).fetch_from;

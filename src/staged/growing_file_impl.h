@@ -140,6 +140,8 @@ private:
     void truncate_through(const PendingPointer& pending, std::uint64_t size) REQUIRES(mutex_);
 
     // --- growing_file_commits.cc
+    // Of what is committed.
+    [[nodiscard]] bool lacks_part_copy() const REQUIRES(mutex_);
     // What the next commit copies within the store; 0 also where that is not known.
     [[nodiscard]] std::uint64_t copied_until() const REQUIRES(mutex_);
     // From here on the next commit sends what is staged: what lies before is copied, or fetched by its writer.

@@ -95,7 +95,8 @@ void StagedFile::commit_staged() {
     const PartPlan& plan = environment_.write.writers.get(environment_.write)->plan();
     // Between two runs all is one part, if it makes no two.
     const bool any_size = plan.equal_size() == 0 && plan.largest_part() >= 2 * kMinPartSize;
-    if (!any_size || environment_.write.store.lacks_part_copy() || runs_to_copy(content_, {}).empty()) {
+    if (!any_size || runs_to_copy(content_, {}).empty() ||
+        environment_.write.store.lacks_part_copy(base_->object.key)) {
         commit_whole();
         return;
     }

@@ -56,7 +56,7 @@ void FileWriterImpl::know_committed(const std::string& key, Result<CommittedFram
 }
 
 bool FileWriterImpl::sends_all_again() const {
-    return kept_runs_.empty() && environment_.store.lacks_part_copy();
+    return kept_runs_.empty() && environment_.store.lacks_part_copy(committed_ ? committed_key() : key_);
 }
 
 // Copies are planned before the first byte is sent.

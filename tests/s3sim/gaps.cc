@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "uri.h"
+
 namespace ckptfs::s3sim {
 namespace {
 
@@ -46,6 +48,11 @@ bool never_holds(const Gaps& gaps, const S3Request& request, const NameValue& he
            header.second.find('-') != std::string::npos;
 }
 
+bool is_decoded_twice(const Gaps& gaps, const S3Request& request, const NameValue& header) {
+    return header.first == "x-amz-copy-source" && request.operation == Operation::kUploadPartCopy &&
+           gaps.contains(kPartCopySources);
+}
+
 bool is_not_known(const Gaps& gaps, const S3Request& request, const NameValue& header) {
     return (header.first == "if-match" || header.first == "if-none-match") && is_write(request.operation) &&
            gaps.contains(kKnownWriteConditions);
@@ -55,9 +62,10 @@ bool is_not_known(const Gaps& gaps, const S3Request& request, const NameValue& h
 
 std::vector<std::string> names_of_gaps() {
     std::vector<std::string> names;
-    for (const std::string_view name : {kMetadata, kReadConditions, kReadETags, kHeadETags, kWriteConditions,
-                                        kCopyConditions, kDeleteConditions, kDeleteChecksums, kKnownWriteConditions,
-                                        kQuotedIfMatch, kConditionsOnUploads, kPartCopy, kChecksums, kUnequalParts}) {
+    for (const std::string_view name :
+         {kMetadata, kReadConditions, kReadETags, kHeadETags, kWriteConditions, kCopyConditions, kDeleteConditions,
+          kDeleteChecksums, kKnownWriteConditions, kQuotedIfMatch, kConditionsOnUploads, kPartCopy, kPartCopySources,
+          kChecksums, kUnequalParts}) {
         names.emplace_back(name);
     }
     return names;
@@ -83,6 +91,9 @@ Outcome<void> apply_gaps(const Gaps& gaps, S3Request& request) {
         }
         if (never_holds(gaps, request, header)) {
             header.second = kNoETag;
+        }
+        if (is_decoded_twice(gaps, request, header)) {
+            header.second = percent_decode(header.second).value_or(header.second);
         }
     }
     const bool has_checksum =

@@ -27,7 +27,7 @@ inline constexpr std::string_view kDeleteConditions = "delete-conditions";
 inline constexpr std::string_view kDeleteChecksums = "delete-checksums";
 // If-Match and If-None-Match on writes are NotImplemented, as in OpenStack Swift 2.30.
 inline constexpr std::string_view kKnownWriteConditions = "known-write-conditions";
-// If-Match on writes holds for ETags without their quotes alone, as in some versions of radosgw.
+// If-Match on writes holds for ETags without their quotes alone, as in radosgw 16.2.
 inline constexpr std::string_view kQuotedIfMatch = "quoted-if-match";
 // A condition on the source of a copy never holds where it was uploaded in parts, as in OpenStack Swift 2.30.
 inline constexpr std::string_view kConditionsOnUploads = "conditions-on-uploads";
@@ -35,6 +35,8 @@ inline constexpr std::string_view kConditionsOnUploads = "conditions-on-uploads"
 inline constexpr std::string_view kChecksums = "checksums";
 // UploadPartCopy is NotImplemented.
 inline constexpr std::string_view kPartCopy = "part-copy";
+// UploadPartCopy decodes the key of its source twice, as radosgw 16.2 does.
+inline constexpr std::string_view kPartCopySources = "part-copy-sources";
 // Complete refuses parts of different sizes, the last one aside, as Cloudflare R2 does.
 inline constexpr std::string_view kUnequalParts = "unequal-parts";
 

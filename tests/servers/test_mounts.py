@@ -78,6 +78,19 @@ def test_a_large_file_is_renamed_appended_to_and_changed(mount):
     assert mount.log().count("the store rejects") <= 2, mount.log()
 
 
+@pytest.mark.parametrize("name", ["p%20q", "50%", "a+b"])
+def test_a_name_is_not_decoded(mount, name):
+    """The Gateway decodes the key twice where parts are copied."""
+    contents = {each: sample(70 * MIB) for each in {name, name.replace("%20", " ").replace("+", " ")}}
+    for each, data in contents.items():
+        (mount / each).write_bytes(data)
+    with open(mount / name, "ab") as file:
+        file.write(b"more")
+    (mount / name).rename(mount / "renamed")
+    assert (mount / "renamed").read_bytes() == contents.pop(name) + b"more"
+    assert all((mount / each).read_bytes() == data for each, data in contents.items())
+
+
 def test_a_name_is_made_once(mount):
     for size in (1, 40 * MIB):
         data = sample(size)

@@ -73,7 +73,7 @@ void FakeStore::lack_part_copy() {
     part_copy_lacking_ = true;
 }
 
-bool FakeStore::lacks_part_copy() const {
+bool FakeStore::lacks_part_copy(const std::string& /*source_key*/) const {
     std::lock_guard lock(mutex_);
     return part_copy_lacking_ && part_copy_sought_;
 }

@@ -88,7 +88,9 @@ public:
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override {
         pass(std::move(done), [&](auto answer) { store_.upload_part_copy(std::move(request), answer); });
     }
-    [[nodiscard]] bool lacks_part_copy() const override { return store_.lacks_part_copy(); }
+    [[nodiscard]] bool lacks_part_copy(const std::string& source_key) const override {
+        return store_.lacks_part_copy(source_key);
+    }
     [[nodiscard]] int slowed_to() const override { return store_.slowed_to(); }
     void find_part_copy(std::string key, std::function<void()> found) override {
         store_.find_part_copy(std::move(key), std::move(found));

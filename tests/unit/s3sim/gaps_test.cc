@@ -29,6 +29,18 @@ TEST(Gaps, AStoreWithoutAnyHeedsEveryHeader) {
     EXPECT_EQ(left({}, Operation::kPutObject).size(), 6U);
 }
 
+TEST(Gaps, TheSourceOfACopiedPartIsDecodedOnceMore) {
+    for (const Operation operation : {Operation::kUploadPartCopy, Operation::kCopyObject}) {
+        S3Request request;
+        request.operation = operation;
+        request.http.headers = {{"x-amz-copy-source", "/bucket/p%2520q"}};
+        EXPECT_TRUE(apply_gaps({"part-copy-sources"}, request));
+        const auto source = read_copy_source(request.http);
+        ASSERT_TRUE(source);
+        EXPECT_EQ(source->key, operation == Operation::kUploadPartCopy ? "p q" : "p%20q");
+    }
+}
+
 TEST(Gaps, TakeOnlyTheirHeadersAway) {
     EXPECT_EQ(left({"metadata"}, Operation::kPutObject),
               (Names{"host", "if-match", "if-none-match", "x-amz-copy-source", "x-amz-copy-source-if-match"}));
