@@ -44,7 +44,7 @@ class PeerMount:
     """A mount by another program, with the names of harness.mounts.Mount."""
 
     def __init__(self, name: str, url: str, environment: dict[str, str]) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="ckptfs-peer-")
+        self._directory = tempfile.TemporaryDirectory(prefix="ckptfs-peer-", ignore_cleanup_errors=True)
         base = pathlib.Path(self._directory.name)
         self.path = base / "mnt"
         self.path.mkdir()
