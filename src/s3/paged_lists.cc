@@ -17,7 +17,7 @@ public:
 
     void next_page() {
         sender_->send(make_simple_call<UploadPage>(
-            list_uploads_request(prefix_, key_marker_, upload_id_marker_),
+            list_uploads_request(prefix_, key_marker_, upload_id_marker_, encoded_),
             [](const HttpResponse& response) { return parse_upload_page(response.body); },
             [self = shared_from_this()](Result<UploadPage> page) { self->take(std::move(page)); }));
     }
@@ -26,6 +26,12 @@ private:
     void take(Result<UploadPage> page) {
         if (!page) {
             done_(failure(std::move(page.error())));
+            return;
+        }
+        if (encoded_ && !page->are_keys_known) {
+            // radosgw encodes them, and does not say so.
+            encoded_ = false;
+            next_page();
             return;
         }
         for (OpenUpload& upload : page->uploads) {
@@ -50,6 +56,7 @@ private:
     std::vector<OpenUpload> uploads_;
     std::string key_marker_;
     std::string upload_id_marker_;
+    bool encoded_ = true;
 };
 
 class PartLister : public std::enable_shared_from_this<PartLister> {

@@ -203,9 +203,12 @@ S3Request abort_request(const UploadId& upload) {
 }
 
 S3Request list_uploads_request(const std::string& prefix, const std::string& key_marker,
-                               const std::string& upload_id_marker) {
+                               const std::string& upload_id_marker, bool encoded) {
     S3Request request = make("ListMultipartUploads", "GET", "");
-    request.query = {{"uploads", ""}, {"encoding-type", "url"}, {"prefix", prefix}};
+    request.query = {{"uploads", ""}, {"prefix", prefix}};
+    if (encoded) {
+        request.query.emplace_back("encoding-type", "url");
+    }
     if (!key_marker.empty()) {
         request.query.emplace_back("key-marker", key_marker);
     }

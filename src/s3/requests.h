@@ -51,8 +51,9 @@ struct RequestDefaults {
 [[nodiscard]] S3Request upload_part_copy_request(const RequestDefaults& defaults, const UploadPartCopyRequest& part);
 [[nodiscard]] S3Request complete_request(const CompleteRequest& complete);
 [[nodiscard]] S3Request abort_request(const UploadId& upload);
+// `encoded`: the answer can hold any key then.
 [[nodiscard]] S3Request list_uploads_request(const std::string& prefix, const std::string& key_marker,
-                                             const std::string& upload_id_marker);
+                                             const std::string& upload_id_marker, bool encoded = true);
 [[nodiscard]] S3Request list_parts_request(const UploadId& upload, int part_number_marker);
 
 // How much of a success is collected for it at most. A page of a list has 1,000 names, of uploads 10,000 on some

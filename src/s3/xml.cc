@@ -97,6 +97,11 @@ class KeyDecoder {
 public:
     explicit KeyDecoder(const pugi::xml_node& root) : encoded_(text_of(root, "EncodingType") == "url") {}
 
+    // Where it says nothing, a key with a percent sign may be encoded or not.
+    [[nodiscard]] bool is_sure(std::string_view key) const {
+        return encoded_ || key.find('%') == std::string_view::npos;
+    }
+
     std::optional<std::string> operator()(const pugi::xml_node& parent, const char* name) const {
         std::string text = text_of(parent, name);
         return encoded_ ? uri_decode(text) : std::optional(std::move(text));
@@ -221,6 +226,7 @@ Result<UploadPage> parse_upload_page(std::string_view body) {
     }
     const KeyDecoder decoded(root);
     UploadPage page;
+    page.are_keys_known = true;
     for (const pugi::xml_node& item : root.children("Upload")) {
         auto key = decoded(item, "Key");
         OpenUpload upload;
@@ -228,6 +234,7 @@ Result<UploadPage> parse_upload_page(std::string_view body) {
         if (!key || key->empty() || upload.upload.id.empty()) {
             return malformed("list of uploads");
         }
+        page.are_keys_known = page.are_keys_known && decoded.is_sure(*key);
         upload.upload.key = std::move(*key);
         upload.initiated = parse_iso8601(text_of(item, "Initiated")).value_or(WallTime{});
         page.uploads.push_back(std::move(upload));

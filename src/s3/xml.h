@@ -41,6 +41,8 @@ struct WrittenObject {
 
 struct UploadPage {
     std::vector<OpenUpload> uploads;
+    // Keys are as the store holds them. Else it has not said whether they are encoded.
+    bool are_keys_known = false;
     bool truncated = false;
     std::string next_key_marker;
     std::string next_upload_id_marker;

@@ -99,7 +99,6 @@ KNOWN_GAPS = {
         "Uploads.ACompleteWithAWrongChecksumIsRefused": NO_CHECKSUMS,
         "Uploads.CompleteIfNoneMatchRefusesToReplace": "ignores the conditions of CompleteMultipartUpload",
         "Uploads.AnAbortedUploadIsGone": "answers 500 to the completion of an upload that is gone",
-        "Uploads.OpenUploadsAreListed": "encodes keys as encoding-type=url asks, and does not say so",
         "Uploads.PartsAreListedWithTheirChecksums": "leaves checksums out of the list of parts",
         "Uploads.ACopiedPartIsAnsweredWithItsChecksum": "computes no checksum of a copied part",
         "Uploads.ACopiedPartIsPinnedToItsSource": NO_COPY_CONDITIONS,

@@ -149,6 +149,17 @@ TEST(UploadPage, IsRead) {
                      .has_value());
 }
 
+TEST(UploadPage, TellsWhetherItsKeysAreKnown) {
+    const auto known = [](const std::string& encoding, const std::string& key) {
+        return parse_upload_page("<ListMultipartUploadsResult>" + encoding + "<Upload><Key>" + key +
+                                 "</Key><UploadId>u</UploadId></Upload></ListMultipartUploadsResult>")
+            ->are_keys_known;
+    };
+    EXPECT_TRUE(known("<EncodingType>url</EncodingType>", "a%20b"));
+    EXPECT_TRUE(known("", "a b"));
+    EXPECT_FALSE(known("", "a%20b"));
+}
+
 TEST(PartPage, IsRead) {
     const auto page = parse_part_page(
         "<ListPartsResult><IsTruncated>true</IsTruncated><NextPartNumberMarker>2</NextPartNumberMarker>"
