@@ -53,6 +53,12 @@ bool is_looked_up_again(const NodeTable::Lock& /*lock*/, const Node& node, Stead
                        [now](const ExpectedOpen& open) { return now - open.since < kLooksAgainWithin; });
 }
 
+// An open that looks again has begun, or asked the bucket, since the name was known to hold the node.
+bool is_known_for_too_long(const NodeTable::Lock& /*lock*/, const Node& node) REQUIRES(node_table) {
+    return std::any_of(node.expected.begin(), node.expected.end(),
+                       [&node](const ExpectedOpen& open) REQUIRES(node_table) { return open.asked > node.checked; });
+}
+
 // It was made for one who truncates what another is writing, and of which the bucket has nothing yet.
 bool is_yet_to_be_opened(const NodeTable::Lock& lock, const Node& node, SteadyTime now) REQUIRES(node_table) {
     return node.committed && node.committed->etag.empty() && is_looked_up_again(lock, node, now);
@@ -126,7 +132,8 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return failure(too_long ? ENAMETOOLONG : ENOENT, valid.error().message);
     }
     if (const NodePtr child = state_.nodes.child(lock, *parent, name)) {
-        if (child->has_its_name_here() || state_.is_fresh(lock, *child) || child->checked >= believed_since ||
+        const bool is_believed = state_.is_fresh(lock, *child) || child->checked >= believed_since;
+        if (child->has_its_name_here() || (is_believed && !is_known_for_too_long(lock, *child)) ||
             is_yet_to_be_opened(lock, *child, now)) {
             return state_.entry(lock, *child);
         }
@@ -211,7 +218,7 @@ std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string&
         const ObjectVersion version = version_of(*found.object, content);
         return state_.entry(lock, *found_file(lock, *parent, name, version, asked.when));
     }
-    if (child != nullptr && is_looked_up_again(lock, *child, state_.env.clock.now())) {
+    if (child != nullptr && is_looked_up_again(lock, *child, asked.when)) {
         // The kernel does not look a third time, and must not find the name of a file that failed.
         state_.failed.looked_at(state_.key(lock, **parent) + name);
     }

@@ -20,6 +20,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -70,7 +71,8 @@ struct ExpectedOpen {
     pid_t thread = 0;
     bool writes = false;
     SteadyTime since{};
-    // The bucket was asked last, or the open began; empty where it is not known.
+    // The bucket was asked last, or the open began: the lookup that follows is to know no less. Empty where it does not
+    // matter what is in the bucket.
     SteadyTime asked{};
 };
 
@@ -177,6 +179,7 @@ public:
     std::vector<Removal> removals GUARDED_BY(node_table);
     std::uint64_t forgotten_removal GUARDED_BY(node_table) = 0;
 
+    void was_there(SteadyTime asked) REQUIRES(node_table) { checked = std::max(checked, asked); }
     // The kernel is to drop what it has of them.
     void forget_pages() REQUIRES(node_table) {
         pages_etag.clear();

@@ -353,7 +353,7 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
         } else if (!object) {
             answer = not_found_or(lock, node, std::move(object.error()));
         } else if (!node->linked) {
-            expect_again(lock, *request);
+            expect_again(lock, *request, object->etag);
             answer = failure(ESTALE, "the file is gone");
         } else if ((!node->committed || node->committed->etag != object->etag) && may_take_version(lock, *request) &&
                    ++request->attempts < kMostAttempts) {
@@ -366,12 +366,12 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
                 state_.nodes.child(lock, node->parent, node->name)->checked = SteadyTime{};
             }
         } else if (node->writer != nullptr) {
-            node->checked = request->asked;
+            node->was_there(request->asked);
             answer = add_handle(lock, *request, node->writer, nullptr);
         } else if (const Status sound = state_.env.codec.check_description(*object); !sound) {
             answer = failure(sound.error());
         } else {
-            node->checked = request->asked;
+            node->was_there(request->asked);
             auto writer =
                 state_.make_writer(state_.key(lock, *node), request->flags, committed_object(*node->committed));
             // A handle that has not read yet can see every change; appended bytes are not readable before a commit.

@@ -183,8 +183,10 @@ private:
     // Whether it was told to open this node; the answer is given once.
     [[nodiscard]] bool take_expected(const NodeTable::Lock&, Node& node, pid_t thread, bool writes) const
         REQUIRES(node_table);
-    // Another node has the name by now: the kernel will find it.
-    void expect_again(const NodeTable::Lock& lock, const OpenRequest& request) const REQUIRES(node_table);
+    // Another node has the name by now: the kernel will find it. `found_etag`: of what this open has found in the
+    // bucket.
+    void expect_again(const NodeTable::Lock& lock, const OpenRequest& request, const std::string& found_etag = "") const
+        REQUIRES(node_table);
     [[nodiscard]] bool is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const
         REQUIRES(node_table);
     [[nodiscard]] ExpectedOpen expectation(const OpenRequest& request) const;

@@ -422,7 +422,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
         } else if (node->committed && node->committed->size == (*reader)->size() &&
                    is_same_version(node->committed->etag, node->committed->modified, (*reader)->object())) {
             node->reader = *reader;
-            node->checked = request->asked;
+            node->was_there(request->asked);
             const bool is_to_look_again = node->has_uncertain_size && node->linked && node->writer == nullptr;
             answer = is_to_look_again && !request->expected
                          ? give_new_node(lock, node, *node->committed, *reader, expectation(*request))
@@ -448,7 +448,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
         } else if (node->linked) {
             answer = give_new_node(lock, node, version_read_by(**reader), *reader, expectation(*request));
         } else {
-            expect_again(lock, *request);
+            expect_again(lock, *request, (*reader)->object().etag);
             answer = failure(ESTALE, "the file is gone");
         }
     }

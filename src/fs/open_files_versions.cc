@@ -16,6 +16,9 @@ Failure OpenFiles::give_new_node(const NodeTable::Lock& lock, const NodePtr& nod
     const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, version.type);
     fresh->committed = version;
     fresh->checked = expected.asked != SteadyTime{} ? expected.asked : state_.env.clock.now();
+    if (node->committed && node->committed->etag == version.etag) {
+        fresh->was_there(node->checked);
+    }
     fresh->reader = std::move(reader);
     state_.nodes.expect(lock, *fresh, expected);
     return failure(ESTALE, node->name + " holds another version now");
@@ -61,15 +64,15 @@ Failure OpenFiles::give_writers_node(const NodeTable::Lock& lock, const NodePtr&
     return look_again;
 }
 
-void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& request) const {
+void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& request,
+                             const std::string& found_etag) const {
     const Node& node = *request.node;
     if (node.removed || node.parent == nullptr) {
         return;
     }
     const NodePtr named = state_.nodes.child(lock, node.parent, node.name);
-    if (named != nullptr && named->checked < request.asked && (request.flags & O_TRUNC) == 0) {
-        // What was known before this open may have been replaced by another mount.
-        named->checked = SteadyTime{};
+    if (named != nullptr && named->committed && !found_etag.empty() && named->committed->etag == found_etag) {
+        named->was_there(request.asked);
     }
     state_.nodes.expect(lock, node.parent, node.name, expectation(request));
 }
@@ -99,7 +102,8 @@ bool OpenFiles::take_expected(const NodeTable::Lock& /*lock*/, Node& node, pid_t
 }
 
 ExpectedOpen OpenFiles::expectation(const OpenRequest& request) const {
-    return ExpectedOpen{request.thread, writes(request.flags), state_.env.clock.now(), request.asked};
+    const SteadyTime asked = (request.flags & O_TRUNC) == 0 ? request.asked : SteadyTime{};
+    return ExpectedOpen{request.thread, writes(request.flags), state_.env.clock.now(), asked};
 }
 
 }  // namespace ckptfs::fs

@@ -229,8 +229,8 @@ void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<Uploaded
                             size};
     };
     if (lacks_part_copy(request.source_key)) {
-        done(failure(EOPNOTSUPP, request_name("UploadPartCopy", defaults_.bucket, request.upload.key) +
-                                     ": the store has no UploadPartCopy for " + escaped(request.source_key)));
+        done(failure(EOPNOTSUPP, request_name("UploadPartCopy", defaults_.bucket, request.upload.key) + ": parts of " +
+                                     escaped(request.source_key) + " are not copied"));
         return;
     }
     auto answered = [sender = sender_, done = std::move(done)](Result<UploadedPart> part) {
@@ -254,7 +254,7 @@ bool S3Store::lacks_part_copy(const std::string& source_key) const {
 
 // A part of an upload that does not exist: nothing comes of it, and only a store that copies parts says why.
 void S3Store::find_part_copy(std::string key, std::function<void()> found) {
-    if (lacks_part_copy(key) || sender_->habits().has(kPartCopy)) {
+    if (sender_->habits().has(kNoPartCopy) || sender_->habits().has(kPartCopy)) {
         found();
         return;
     }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/zeros.h"
 #include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
 #include "write/file_writer_impl.h"
 
 namespace ckptfs {
@@ -148,7 +149,10 @@ void FileWriterImpl::go_on_at(std::string key, Overwrite overwrite) {
 void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
     MutexLock lock(mutex_);
-    if (cycle_->upload() && !failure_) {
+    // Copies that were planned of the old name are not made of one that is not trusted with them.
+    const bool loses_copies =
+        cycle_->begun() && kept_size_ >= kMinPartSize && environment_.store.lacks_part_copy(key) && !sends_all_again();
+    if ((cycle_->upload() || loses_copies) && !failure_) {
         fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
                                  "write the file anew",
                                  escaped(key_), escaped(key)))
