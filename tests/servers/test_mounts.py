@@ -31,7 +31,7 @@ def store(request):
 def mount(store, request):
     request.node.mounts = []
     made = Mount(f"s3://{BUCKET}/{request.node.name}/", store.environment(), *store.options, "--compress",
-                 request.param)
+                 request.param, "--retry-for", "30s")
     request.node.mounts.append(made)
     yield made
     made.remove()

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <functional>
 #include <memory>
@@ -289,6 +290,46 @@ TEST_F(Store, WhatChangesTheStoreIsSentOnceAnAttempt) {
         EXPECT_FALSE(transport_.asked()[each].is_sent_once) << each;
     }
     EXPECT_EQ(transport_.asked().size(), 11U);
+}
+
+// Ceph's gateway decodes the source's key twice, and aborts where it cannot.
+TEST_F(Store, NoPartIsCopiedFromAKeyWithAPercentSign) {
+    transport_.answer_with([](const HttpRequest&) { return refusal(404, "NoSuchUpload"); });
+    UploadPartCopyRequest part;
+    part.upload = {"copy", "upload"};
+    part.source_key = "50%";
+    std::optional<Result<UploadedPart>> copied;
+    store_->upload_part_copy(part, [&copied](Result<UploadedPart> result) { copied = std::move(result); });
+    ASSERT_TRUE(copied && !*copied);
+    EXPECT_EQ(copied->error().errno_value, EOPNOTSUPP);
+    EXPECT_TRUE(transport_.asked().empty());
+    // Looking for the operation names no such source either.
+    bool found = false;
+    store_->find_part_copy("50%", [&found] { found = true; });
+    EXPECT_TRUE(found);
+    ASSERT_EQ(transport_.asked().size(), 1U);
+    const auto headers = transport_.asked()[0].headers;
+    const auto source = std::find_if(headers.begin(), headers.end(),
+                                     [](const auto& header) { return header.first == "x-amz-copy-source"; });
+    ASSERT_NE(source, headers.end());
+    EXPECT_EQ(source->second, "/bucket/50-");
+}
+
+// Which of them it is known by is found out by a second list.
+TEST_F(Store, UploadsAreListedAsTheyAreWhereTheStoreDoesNotSayHow) {
+    transport_.answer_with([](const HttpRequest& request) -> Result<HttpResponse> {
+        const bool encoded = request.url.find("encoding-type=url") != std::string::npos;
+        return HttpResponse{200,
+                            {},
+                            std::string("<ListMultipartUploadsResult><Upload><Key>") + (encoded ? "x%20y" : "x y") +
+                                "</Key><UploadId>u</UploadId></Upload></ListMultipartUploadsResult>"};
+    });
+    std::optional<Result<std::vector<OpenUpload>>> uploads;
+    store_->list_uploads("", [&uploads](auto listed) { uploads = std::move(listed); });
+    ASSERT_TRUE(uploads && *uploads);
+    ASSERT_EQ((*uploads)->size(), 1U);
+    EXPECT_EQ((*uploads)->front().upload.key, "x y");
+    EXPECT_EQ(transport_.asked().size(), 2U);
 }
 
 // A kept connection that ends without an answer costs a look, and is no error.
