@@ -192,8 +192,8 @@ class Bench:
     @contextlib.contextmanager
     def _fresh_mount(self, name: str) -> Iterator[Mount]:
         """A new daemon that has cached nothing of what is measured, and whose buffers have been touched."""
-        kind = type("MountOfAVersion", (Mount,), {"program": self.programs[name]})
-        mount = kind(f"s3://{BUCKET}/", self.simulator.environment(), *self.mount_options)
+        mount = Mount(f"s3://{BUCKET}/", self.simulator.environment(), *self.mount_options,
+                      program=self.programs[name])
         try:
             self._warm_up(mount)
             yield mount

@@ -226,7 +226,6 @@ Result<UploadPage> parse_upload_page(std::string_view body) {
     }
     const KeyDecoder decoded(root);
     UploadPage page;
-    page.are_keys_known = true;
     for (const pugi::xml_node& item : root.children("Upload")) {
         auto key = decoded(item, "Key");
         OpenUpload upload;

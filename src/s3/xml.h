@@ -41,8 +41,8 @@ struct WrittenObject {
 
 struct UploadPage {
     std::vector<OpenUpload> uploads;
-    // Keys are as the store holds them. Else it has not said whether they are encoded.
-    bool are_keys_known = false;
+    // False where the store has not said whether its keys are encoded, and one of them may be.
+    bool are_keys_known = true;
     bool truncated = false;
     std::string next_key_marker;
     std::string next_upload_id_marker;

@@ -16,10 +16,9 @@ class Mount:
 
     # Whether the daemon has a process group of its own, which can be killed.
     own_group = False
-    program = CKPTFS
 
     def __init__(self, source: str, environment: dict[str, str], *options: str, within: list[str] = (),
-                 at: pathlib.Path | None = None) -> None:
+                 at: pathlib.Path | None = None, program: pathlib.Path = CKPTFS) -> None:
         if not os.path.exists("/dev/fuse"):
             raise AssertionError("/dev/fuse is missing: the mount tests need FUSE")
         self._directory = tempfile.TemporaryDirectory(prefix="ckptfs-test-")
@@ -32,7 +31,7 @@ class Mount:
         self.source = source
         self._is_second = at is not None
         self.process = subprocess.Popen(
-            [*within, self.program, "mount", source, self.path, "-f", *options],
+            [*within, program, "mount", source, self.path, "-f", *options],
             env={**os.environ, **environment}, stdout=self._log.open("w"), stderr=subprocess.STDOUT,
             start_new_session=self.own_group)
         wait_until(lambda: self._answers() or self.process.poll() is not None, "the mount to answer", 30)

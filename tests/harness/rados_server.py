@@ -11,8 +11,9 @@ import pathlib
 import socket
 import subprocess
 import sys
-import time
 import uuid
+
+from programs import wait_until
 
 # Debian's packages leave these to systemd and to the manager, which nothing here needs. The intervals are those that a
 # start waits for: a second for each pool, and five until a client asks again whether the OSD is up.
@@ -106,10 +107,10 @@ def main() -> None:
     run("radosgw-admin", "user", "create", "--uid", "test", "--display-name", "test", "--access-key", sys.argv[2],
         "--secret-key", sys.argv[3])
     daemons.append(start("radosgw", "-c", str(settings), "-n", "client.rgw.a", "-f"))
-    while not answers(gateway):
-        if any(daemon.poll() is not None for daemon in daemons):
-            raise SystemExit("a daemon ended")
-        time.sleep(0.05)
+    wait_until(lambda: answers(gateway) or any(daemon.poll() is not None for daemon in daemons),
+               "the gateway to answer", 60)
+    if any(daemon.poll() is not None for daemon in daemons):
+        raise SystemExit("a daemon ended")
     print(f"listening on http://127.0.0.1:{gateway}", flush=True)
     daemons[-1].wait()
 

@@ -73,9 +73,10 @@ void FakeStore::lack_part_copy() {
     part_copy_lacking_ = true;
 }
 
-bool FakeStore::lacks_part_copy(const std::string& /*source_key*/) const {
+bool FakeStore::lacks_part_copy(const std::string& source_key) const {
     std::lock_guard lock(mutex_);
-    return part_copy_lacking_ && part_copy_sought_;
+    // As the S3 client.
+    return source_key.find('%') != std::string::npos || (part_copy_lacking_ && part_copy_sought_);
 }
 
 void FakeStore::find_part_copy(std::string /*key*/, std::function<void()> found) {

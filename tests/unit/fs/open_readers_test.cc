@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <future>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -167,6 +168,53 @@ TEST_F(OpenReadersTest, AnOpenByANodeThatHasLostItsNameAsksForWhatIsThereNow) {
     const Result<Entry> again = lookup("f");
     EXPECT_EQ(again->attributes.size, 9U);
     EXPECT_EQ(*read(open(again->node, O_RDONLY)->handle), "the third");
+}
+
+TEST_F(OpenReadersTest, WhatManyOpensFindAtOnceIsNotAskedForAgain) {
+    store.put_object("p/f", "one");
+    const NodeId first = lookup("f")->node;
+    const HandleId reader = open(first, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "one");
+    store.put_object("p/f", "second");
+    store.hold_answers(Operation::kHead);
+    std::map<pid_t, Result<OpenedFile>> opened;
+    for (const pid_t process : {kProcess, kProcess + 1}) {
+        clock.advance(Milliseconds(1));
+        fs->open(first, O_RDONLY, Caller{process, 0, 0},
+                 [&, process](Result<OpenedFile> file) { opened.emplace(process, std::move(file)); });
+    }
+    store.release(Operation::kHead);
+    ASSERT_EQ(opened.size(), 2U);
+    for (const auto& [process, file] : opened) {
+        EXPECT_EQ(errno_of(file), ESTALE);
+    }
+    store.reset_calls();
+    EXPECT_EQ(lookup("f")->attributes.size, 6U);
+    EXPECT_EQ(store.calls(), 0);
+}
+
+TEST_F(OpenReadersTest, AnOlderAnswerHidesNoCommitFromAnOpenThatLooksAgain) {
+    store.put_object("p/f", "one");
+    const NodeId first = lookup("f")->node;
+    const HandleId reader = open(first, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "one");
+    store.put_object("p/f", "second");
+    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
+    const NodeId second = lookup("f")->node;
+    EXPECT_TRUE(close(open(second, O_RDONLY)->handle));
+    clock.advance(Milliseconds(2000));
+    store.hold_answers(Operation::kHead);
+    std::optional<Result<Entry>> looked_up;
+    fs->lookup(kRootNode, "f", [&](Result<Entry> entry) { looked_up = std::move(entry); });
+    clock.advance(Milliseconds(1));
+    const HandleId writer = open(second, O_WRONLY | O_TRUNC)->handle;
+    EXPECT_TRUE(write(writer, 0, "the third"));
+    EXPECT_TRUE(close(writer));
+    clock.advance(Milliseconds(1));
+    EXPECT_EQ(errno_of(open(first, O_RDONLY)), ESTALE);
+    store.release(Operation::kHead);
+    ASSERT_TRUE(looked_up && *looked_up);
+    EXPECT_EQ((*looked_up)->attributes.size, 9U);
 }
 
 TEST_F(OpenReadersTest, AnAnswerIsAsOldAsItsQuestion) {

@@ -86,5 +86,21 @@ TEST_F(WriterMovesTest, GoesOnFromTheCopyOfWhatIsBeingFetched) {
     }
 }
 
+// What was planned to be copied of the old name would be copied of the new one.
+TEST_F(WriterMovesTest, FailsWhereItsCopiesArePlannedAndTheNewNameIsNotTrustedWithThem) {
+    const std::string content = pattern(20 * kMiB + 77);
+    const auto writer = open();
+    ASSERT_TRUE(write(*writer, 0, content));
+    ASSERT_TRUE(commit(*writer));
+    ASSERT_TRUE(append(*writer, "x"));
+    store.put_object("dir/50%", content);
+    writer->committed_moved("dir/50%", CommittedObject{store.info("dir/50%").etag, content.size(), content.size(), {}});
+    const auto committed = commit(*writer);
+    ASSERT_FALSE(committed);
+    EXPECT_EQ(committed.error().errno_value, EIO);
+    EXPECT_NE(committed.error().message.find("renamed to dir/50%"), std::string::npos) << committed.error().message;
+    EXPECT_TRUE(store.content("dir/50%") == content);
+}
+
 }  // namespace
 }  // namespace ckptfs
