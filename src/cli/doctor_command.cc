@@ -26,7 +26,6 @@
 #include "daemon/background.h"
 #include "daemon/control.h"
 #include "daemon/local_checks.h"
-#include "daemon/mount_journal.h"
 #include "daemon/mounted_daemon.h"
 #include "daemon/store_client.h"
 #include "doctor/diagnosis.h"
@@ -35,6 +34,7 @@
 #include "doctor/local_probes.h"
 #include "doctor/probes.h"
 #include "doctor/rules.h"
+#include "journal/mount_journal.h"
 
 namespace ckptfs {
 namespace {

@@ -23,9 +23,9 @@
 #include "daemon/control.h"
 #include "daemon/daemon.h"
 #include "daemon/local_checks.h"
-#include "daemon/mount_journal.h"
 #include "daemon/takeover.h"
 #include "fuse/mount_table.h"
+#include "journal/mount_journal.h"
 
 namespace ckptfs {
 namespace {

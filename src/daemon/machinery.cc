@@ -24,7 +24,7 @@
 #include "ckptfs/log.h"
 #include "codec/codecs.h"
 #include "daemon/bucket_check.h"
-#include "daemon/journaled_store.h"
+#include "journal/journaled_store.h"
 
 namespace ckptfs {
 namespace {

@@ -15,16 +15,18 @@ MODULES = {
     "aws": {"base", "aws"},
     "s3": {"base", "aws", "s3"},
     "credentials": {"base", "aws", "s3", "credentials"},
+    "journal": {"base", "s3", "journal"},
     "read": {"base", "read"},
     "write": {"base", "write"},
     "staged": {"base", "read", "write", "staged"},
     "fs": {"base", "read", "write", "staged", "fs"},
     "fuse": {"base", "fs", "fuse"},
     "config": {"base", "config"},
-    "daemon": {"base", "codec", "http", "aws", "s3", "credentials", "read", "write", "fs", "fuse", "config", "daemon"},
+    "daemon": {"base", "codec", "http", "aws", "s3", "credentials", "journal", "read", "write", "fs", "fuse", "config",
+               "daemon"},
     "tools": {"base", "codec", "fs", "daemon", "tools"},
     "doctor": {"base", "aws", "fuse", "config", "daemon", "tools", "doctor"},
-    "cli": {"base", "codec", "fuse", "config", "daemon", "tools", "doctor", "cli"},
+    "cli": {"base", "codec", "journal", "fuse", "config", "daemon", "tools", "doctor", "cli"},
 }
 
 

@@ -15,7 +15,7 @@
 
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
-#include "daemon/mount_journal.h"
+#include "journal/mount_journal.h"
 
 namespace ckptfs {
 

@@ -27,7 +27,7 @@
 #include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
-#include "daemon/mount_journal.h"
+#include "journal/mount_journal.h"
 #include "s3/attempt.h"
 
 namespace ckptfs {

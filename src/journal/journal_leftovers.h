@@ -13,8 +13,8 @@
 
 #include "base/file_descriptor.h"
 #include "ckptfs/object_store.h"
-#include "daemon/journal_text.h"
-#include "daemon/mount_journal.h"
+#include "journal/journal_text.h"
+#include "journal/mount_journal.h"
 
 namespace ckptfs {
 

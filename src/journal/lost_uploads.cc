@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/lost_uploads.h"
+#include "journal/lost_uploads.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/upload_aborts.h"
+#include "journal/upload_aborts.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/journal_file.h"
+#include "journal/journal_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

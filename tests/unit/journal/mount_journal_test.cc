@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/mount_journal.h"
+#include "journal/mount_journal.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@
 #include <map>
 #include <utility>
 
-#include "daemon/journal_leftovers.h"
-#include "daemon/journaled_store.h"
+#include "journal/journal_leftovers.h"
+#include "journal/journaled_store.h"
 #include "journal_fixture.h"
 #include "support/fake_store.h"
 #include "support/manual_clock.h"

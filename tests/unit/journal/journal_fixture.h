@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-#include "daemon/mount_journal.h"
+#include "journal/mount_journal.h"
 #include "support/temporary_directory.h"
 
 namespace ckptfs {

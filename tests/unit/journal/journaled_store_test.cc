@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/journaled_store.h"
+#include "journal/journaled_store.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/journal_leftovers.h"
+#include "journal/journal_leftovers.h"
 #include "journal_fixture.h"
 #include "support/fake_store.h"
 #include "support/manual_clock.h"

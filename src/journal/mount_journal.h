@@ -27,8 +27,8 @@
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
-#include "daemon/journal_file.h"
-#include "daemon/journal_text.h"
+#include "journal/journal_file.h"
+#include "journal/journal_text.h"
 
 namespace ckptfs {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/journal_text.h"
+#include "journal/journal_text.h"
 
 #include <charconv>
 #include <chrono>

@@ -13,9 +13,9 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/object_store.h"
-#include "daemon/lost_uploads.h"
-#include "daemon/mount_journal.h"
-#include "daemon/upload_aborts.h"
+#include "journal/lost_uploads.h"
+#include "journal/mount_journal.h"
+#include "journal/upload_aborts.h"
 
 namespace ckptfs {
 

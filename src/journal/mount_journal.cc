@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/mount_journal.h"
+#include "journal/mount_journal.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
