@@ -17,6 +17,15 @@ class Stuck(Exception):
 class MountSteps:
     """Of a Player."""
 
+    def has_differed(self) -> bool:
+        """Looks for mounts that are gone first: without them, calls go to the bare directory, and succeed."""
+        for index in range(self.model.points):
+            if index not in self.model.ending and not self.mounts[index].is_mounted():
+                # Ahead of what it led to. It is the tool's or the machine's doing unless the daemon ended by itself.
+                self.model.differences.insert(0, ("unmounted", f"mount {index} is gone, and no step has ended it"))
+                break
+        return bool(self.model.differences)
+
     def pause(self, step: dict) -> None:
         for call in self.calls.values():
             call.slowed = {"*"}

@@ -298,7 +298,7 @@ class Player(MountSteps):
         try:
             while (step := following()) is not None:
                 self.step(step)
-                if self.model.differences:
+                if self.has_differed():
                     return
             self.finish()
         except Stuck:
@@ -319,10 +319,10 @@ class Player(MountSteps):
         while slots := list(self.model.slots):
             if not self.step({"do": "close", "agent": slots[0][0], "slot": slots[0][1]}):
                 raise AssertionError(f"the model cannot close {slots[0]}")
-            if self.model.differences:
+            if self.has_differed():
                 return
         self.rest({"do": "rest"})
-        if self.model.differences:
+        if self.has_differed():
             return
         for process in self.agents.processes.values():
             if not process.ended():
