@@ -26,6 +26,7 @@
 #include "ckptfs/codec.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
+#include "read/part_table.h"
 
 namespace ckptfs {
 
@@ -107,6 +108,35 @@ struct SecondTable {
     std::vector<std::pair<std::uint64_t, Done>> waiting GUARDED_BY(mutex);
 };
 
+// Where the parts of a version begin, once what tells it was in memory: one table for all handles.
+class KnownParts {
+public:
+    // Null where none is known. `find` is called without a lock, until it returns some or has been called a few times.
+    [[nodiscard]] std::shared_ptr<const PartOffsets> get(const std::function<PartOffsets()>& find) {
+        {
+            const MutexLock lock(mutex_);
+            if (parts_ != nullptr || tries_ == kTries) {
+                return parts_;
+            }
+            ++tries_;
+        }
+        PartOffsets found = find();
+        const MutexLock lock(mutex_);
+        if (parts_ == nullptr && !found.empty()) {
+            parts_ = std::make_shared<const PartOffsets>(std::move(found));
+        }
+        return parts_;
+    }
+
+private:
+    // The pieces of a table may come one by one.
+    static constexpr int kTries = 4;
+
+    Mutex mutex_;
+    std::shared_ptr<const PartOffsets> parts_ GUARDED_BY(mutex_);
+    int tries_ GUARDED_BY(mutex_) = 0;
+};
+
 struct CachedVersion {
     CachedVersion(const ObjectInfo& object, std::shared_ptr<const FrameLayout> frames)
         : key(object.key),
@@ -144,6 +174,7 @@ struct CachedVersion {
     // The store no longer has it.
     std::optional<Error> gone;
     SecondTable second_table;
+    KnownParts parts;
 };
 
 }  // namespace ckptfs

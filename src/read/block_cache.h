@@ -129,6 +129,9 @@ public:
     DirectReads& direct_reads() { return direct_reads_; }
     // Stored bytes of the object that the first request brought, while they are kept; empty if any is missing.
     [[nodiscard]] Payload stored_tail(const CachedVersion& version, std::uint64_t offset, std::uint64_t size);
+    // What is in memory of the beginning of the file, and of its end, as far as it goes without a gap, to `most` bytes.
+    [[nodiscard]] Payload held_head(const CachedVersion& version, std::uint64_t most);
+    [[nodiscard]] Payload held_end(const CachedVersion& version, std::uint64_t most);
     // More of the block has been filled than some waiter needs, or all of it.
     void filled(std::shared_ptr<CachedBlock> block);
     // The fetch has ended; the blocks that are not full fail with `error`.
@@ -162,6 +165,8 @@ private:
     void forget(CachedBlock& block) REQUIRES(mutex_);
     void abandon_run(BlockRun& run) REQUIRES(mutex_);
     [[nodiscard]] std::shared_ptr<CachedBlock> find_block(const CachedVersion& version, std::uint64_t index) const
+        REQUIRES(mutex_);
+    [[nodiscard]] std::shared_ptr<CachedBlock> find_full(const CachedVersion& version, std::uint64_t index) const
         REQUIRES(mutex_);
     [[nodiscard]] std::shared_ptr<CachedBlock> create(CachedVersion& version, std::uint64_t index,
                                                       std::vector<Buffer>& spare) REQUIRES(mutex_);

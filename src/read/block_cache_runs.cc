@@ -112,6 +112,43 @@ Payload BlockCache::stored_tail(const CachedVersion& version, std::uint64_t offs
     return stored;
 }
 
+std::shared_ptr<CachedBlock> BlockCache::find_full(const CachedVersion& version, std::uint64_t index) const {
+    std::shared_ptr<CachedBlock> block = find_block(version, index);
+    return block != nullptr && block->filled.load() == block->size ? block : nullptr;
+}
+
+Payload BlockCache::held_head(const CachedVersion& version, std::uint64_t most) {
+    Payload head;
+    const MutexLock lock(mutex_);
+    for (std::uint64_t index = 0; head.size() < most; ++index) {
+        const std::shared_ptr<CachedBlock> block = find_full(version, index);
+        if (block == nullptr) {
+            break;
+        }
+        head.append(pin(block, 0, block->size));
+    }
+    return head;
+}
+
+Payload BlockCache::held_end(const CachedVersion& version, std::uint64_t most) {
+    Payload end;
+    const MutexLock lock(mutex_);
+    if (version.tail != nullptr && version.layout->identity()) {
+        end.append(pin(version.tail, 0, version.tail->size));
+        return end;
+    }
+    const std::uint64_t blocks = (version.size + kFrameSize - 1) / kFrameSize;
+    std::uint64_t first = blocks;
+    while (first > 0 && (blocks - first) * kFrameSize < most && find_full(version, first - 1) != nullptr) {
+        --first;
+    }
+    for (; first < blocks; ++first) {
+        const std::shared_ptr<CachedBlock> block = find_full(version, first);
+        end.append(pin(block, 0, block->size));
+    }
+    return end;
+}
+
 void BlockCache::filled(std::shared_ptr<CachedBlock> block) {
     std::vector<std::pair<CachedBlock::Waiter, Slice>> served;
     {

@@ -10,6 +10,7 @@
 #include "ckptfs/log.h"
 #include "read/block_cache.h"
 #include "read/block_fetch.h"
+#include "read/part_walk.h"
 #include "read/pending_read.h"
 #include "read/read_window.h"
 #include "read/tail_request.h"
@@ -22,10 +23,36 @@ std::uint64_t blocks_of(std::uint64_t size) {
     return (size + kFrameSize - 1) / kFrameSize;
 }
 
+// A header of safetensors takes some hundred bytes a tensor, a central directory of zip a hundred a record.
+constexpr std::uint64_t kMaxPartTable = std::uint64_t{1} << 20;
+
+// In what is in memory: a loader has read the table before it jumps. Null where there is none.
+std::shared_ptr<const PartOffsets> find_parts(BlockCache& cache, CachedVersion& version) {
+    const auto copy = [](const Payload& held) {
+        std::vector<std::byte> bytes(held.size());
+        static_cast<void>(held.copy_to(0, bytes));
+        return bytes;
+    };
+    return version.parts.get([&] {
+        PartOffsets records = zip_records(copy(cache.held_end(version, kMaxPartTable)), version.size);
+        return records.empty() ? safetensors_tensors(copy(cache.held_head(version, kMaxPartTable)), version.size)
+                               : records;
+    });
+}
+
+struct HandlePlan {
+    ReadPlan window;
+    // Where a walk over the file's parts goes on.
+    std::vector<BlockSpan> steps;
+};
+
 class HandleStream final : public ReadStream {
 public:
     HandleStream(BlockCache& cache, std::shared_ptr<CachedVersion> version)
-        : cache_(cache), version_(std::move(version)), window_(blocks_of(version_->size)) {}
+        : cache_(cache),
+          version_(std::move(version)),
+          window_(blocks_of(version_->size)),
+          walk_(blocks_of(version_->size)) {}
 
     ~HandleStream() override {
         cache_.shares().leave(this);
@@ -34,13 +61,33 @@ public:
         }
     }
 
-    ReadPlan on_read(std::uint64_t offset, std::size_t size, Found found, const ReadEnvironment& environment) {
-        const MutexLock lock(mutex_);
-        std::uint64_t limit = cache_.shares().share(this, window_.sequential_streams(), environment.clock.now());
-        if (environment.config.max_read_ahead > 0) {
-            limit = std::min(limit, blocks_of(environment.config.max_read_ahead));
+    HandlePlan on_read(std::uint64_t offset, std::size_t size, Found found, const ReadEnvironment& environment) {
+        HandlePlan plan;
+        std::uint64_t limit = 0;
+        {
+            const MutexLock lock(mutex_);
+            limit = cache_.shares().share(this, window_.sequential_streams(), environment.clock.now());
+            if (environment.config.max_read_ahead > 0) {
+                limit = std::min(limit, blocks_of(environment.config.max_read_ahead));
+            }
+            plan.window =
+                window_.on_read(offset, size, found, limit, {cache_.is_crowded(), environment.store.slowed_to()});
         }
-        return window_.on_read(offset, size, found, limit, {cache_.is_crowded(), environment.store.slowed_to()});
+        const std::shared_ptr<const PartOffsets> known = plan.window.jumps ? find_parts(cache_, *version_) : nullptr;
+        const MutexLock lock(mutex_);
+        parts_ = known != nullptr ? known : parts_;
+        // The streams before it keep the rest: with all of it a fifth more is fetched twice.
+        plan.steps = walk_.on_read(offset, size, plan.window.jumps, *parts_, limit / 2);
+        if (walk_.is_step(offset) && !plan.window.ahead.empty()) {
+            window_.not_fetched(plan.window, plan.window.ahead.begin, false);
+            plan.window.ahead = {};
+        }
+        return plan;
+    }
+
+    void steps_not_fetched() {
+        const MutexLock lock(mutex_);
+        walk_.not_fetched();
     }
 
     void not_fetched(const ReadPlan& plan, const BlockCache::Claim& claim) {
@@ -53,6 +100,8 @@ private:
     const std::shared_ptr<CachedVersion> version_;
     Mutex mutex_;
     ReadWindow window_ GUARDED_BY(mutex_);
+    PartWalk walk_ GUARDED_BY(mutex_);
+    std::shared_ptr<const PartOffsets> parts_ GUARDED_BY(mutex_) = std::make_shared<const PartOffsets>();
 };
 
 class VersionReader final : public FileReader, public std::enable_shared_from_this<VersionReader> {
@@ -77,14 +126,20 @@ public:
             return;
         }
         auto& handle = static_cast<HandleStream&>(*stream);
-        const ReadPlan plan = handle.on_read(offset, size, lookup.found, environment_);
+        const HandlePlan plan = handle.on_read(offset, size, lookup.found, environment_);
         if (lookup.payload) {
             done(std::move(*lookup.payload));
         } else {
             auto pending = std::make_shared<PendingRead>(environment_.executor, offset, size, std::move(done));
             environment_.cache.read(version_, std::move(pending), fetcher());
         }
-        follow(handle, plan);
+        follow(handle, plan.window);
+        for (const BlockSpan& step : plan.steps) {
+            if (fetch_ahead(step, std::min(step.count(), ReadWindow::kMaxBlocksPerRequest)).end < step.end) {
+                handle.steps_not_fetched();
+                break;
+            }
+        }
     }
 
     void is_there() override { environment_.cache.mark_there(*version_); }
@@ -109,13 +164,19 @@ private:
         if (plan.ahead.empty()) {
             return;
         }
-        BlockCache::Claim claim = environment_.cache.claim_ahead(*version_, plan.ahead, plan.blocks_per_request);
-        for (std::shared_ptr<BlockRun>& run : claim.runs) {
-            start_fetch(environment_, version_, std::move(run));
-        }
+        const BlockCache::Claim claim = fetch_ahead(plan.ahead, plan.blocks_per_request);
         if (claim.end < plan.ahead.end) {
             handle.not_fetched(plan, claim);
         }
+    }
+
+    BlockCache::Claim fetch_ahead(BlockSpan span, std::uint64_t blocks_per_request) {
+        BlockCache::Claim claim = environment_.cache.claim_ahead(*version_, span, blocks_per_request);
+        for (std::shared_ptr<BlockRun>& run : claim.runs) {
+            start_fetch(environment_, version_, std::move(run));
+        }
+        claim.runs.clear();
+        return claim;
     }
 
     ReadEnvironment& environment_;

@@ -52,6 +52,7 @@ ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found fou
 
     // A handle's first read at the head is nearly always the beginning of a walk through the file.
     const bool from_the_head = is_new && offset == 0;
+    plan.jumps = is_new && !from_the_head;
     const bool follows = !is_new && (stream->window > 0 || end > stream->position);
     if (!follows && !from_the_head) {
         plan_neighbourhood(read, found, limit, requests, plan);

@@ -48,6 +48,8 @@ struct ReadPlan {
     BlockSpan consumed;
     // Were read ahead of streams that have stopped or are forgotten now.
     std::vector<BlockSpan> abandoned;
+    // No stream comes by there: what is read first, in the middle of the file.
+    bool jumps = false;
     // For not_fetched().
     std::size_t stream = 0;
 };
