@@ -77,7 +77,9 @@ class MountSteps:
             # What was saved and lost its name meanwhile is not named.
             if file.path not in named or code == 0:
                 self.model.differ("exit", f"mount {index} ended with {code} and named {named}, not {file.path}")
-        if code != 0 and not self.model.unsaved_on(index, False) and not self.model.failures:
+        # "Until removals are made, acknowledged ones": one that the store has refused since is told by the exit code.
+        excused = self.model.failures or self.model.removals_refused
+        if code != 0 and not self.model.unsaved_on(index, False) and not excused:
             self.model.differ("exit", f"mount {index} ended with {code}")
         self.made_again(step)
 
