@@ -245,7 +245,9 @@ class Rules(OpenRules):
         elif file.path is None and (file.ordered or file.appended_to):
             pass  # "Writes and ftruncate(2) succeed but are never published."
         elif call.step["do"] == "map_read" and (self.shows_one_of_several(file) or file.write_only):
-            pass
+            if not description.writable:
+                # "A reader keeps the version" that it was shown.
+                description.seen.add(result["data"])
         elif call.step["do"] == "map_read" and file.path is not None and self.ghosts_of(file.mount, file.path) is not None:
             pass  # What a killed process appended: "A mapping shows zeros there" until it is committed.
         elif call.step["do"] == "map_read" and file.path is None and not file.writers():
