@@ -240,7 +240,10 @@ class NameRules(Rules):
 
     def unseen(self, path: str) -> bool:
         """"A version that another mount has committed within --metadata-ttl before may stay"."""
-        return self.mounts > 1 and time.monotonic() < self.names[path].changed_at + TTL
+        name = self.names[path]
+        # Saved while the removal was under way: before the removal of this name, or after it.
+        saved_beside = name.active > 0 and bool(name.outcomes - {ABSENT})
+        return self.mounts > 1 and (saved_beside or time.monotonic() < name.changed_at + TTL)
 
     def late(self, call, count: bool) -> bool:
         """Whether a removal may be acknowledged before it is made."""
@@ -306,8 +309,9 @@ class NameRules(Rules):
         if not result["ok"]:
             missing = ABSENT in self.names[path].before and (file is None or not file.changed_by)
             recent = time.monotonic() < self.renamed_at + TTL
-            # "A rename that has begun to publish the file under its new name is not interrupted", but before.
-            killed = file is not None and file.widowed and not file.writers()
+            # "A rename that has begun to publish the file under its new name is not interrupted", but before. Its answer
+            # may come before the end of the killed is noticed.
+            killed = file is not None and (file.widowed or file.writers()) and not file.writers() - self.dying
             self.refused(call, result, *(GONE if missing or recent else ()), *(["EIO"] if killed else ()),
                          *(self.may_conflict(file) if file else ()))
             if file is not None:

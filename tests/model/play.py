@@ -251,6 +251,9 @@ class Player(MountSteps):
         call = self.calls.get(who)
         if call is not None:
             call.excused = True
+        if who in self.model.agents:
+            # Until it is told that it has ended, others may be answered as its death demands.
+            self.model.dying.add(who)
         self.agents.signal(who, signal.SIGKILL)
         deadline = time.monotonic() + SLOW + 2 * RETRY_FOR
         while not self.agents.processes[who].ended():
