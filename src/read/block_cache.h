@@ -129,9 +129,9 @@ public:
     DirectReads& direct_reads() { return direct_reads_; }
     // Stored bytes of the object that the first request brought, while they are kept; empty if any is missing.
     [[nodiscard]] Payload stored_tail(const CachedVersion& version, std::uint64_t offset, std::uint64_t size);
-    // What is in memory of the beginning of the file, and of its end, as far as it goes without a gap, to `most` bytes.
-    [[nodiscard]] Payload held_head(const CachedVersion& version, std::uint64_t most);
-    [[nodiscard]] Payload held_end(const CachedVersion& version, std::uint64_t most);
+    // What is in memory of the first block, and of the last kFrameSize bytes of the file or more without a gap.
+    [[nodiscard]] Payload held_head(const CachedVersion& version);
+    [[nodiscard]] Payload held_end(const CachedVersion& version);
     // More of the block has been filled than some waiter needs, or all of it.
     void filled(std::shared_ptr<CachedBlock> block);
     // The fetch has ended; the blocks that are not full fail with `error`.

@@ -117,34 +117,30 @@ std::shared_ptr<CachedBlock> BlockCache::find_full(const CachedVersion& version,
     return block != nullptr && block->filled.load() == block->size ? block : nullptr;
 }
 
-Payload BlockCache::held_head(const CachedVersion& version, std::uint64_t most) {
+Payload BlockCache::held_head(const CachedVersion& version) {
     Payload head;
     const MutexLock lock(mutex_);
-    for (std::uint64_t index = 0; head.size() < most; ++index) {
-        const std::shared_ptr<CachedBlock> block = find_full(version, index);
-        if (block == nullptr) {
-            break;
-        }
-        head.append(pin(block, 0, block->size));
+    if (const std::shared_ptr<CachedBlock> first = find_full(version, 0)) {
+        head.append(pin(first, 0, first->size));
     }
     return head;
 }
 
-Payload BlockCache::held_end(const CachedVersion& version, std::uint64_t most) {
+Payload BlockCache::held_end(const CachedVersion& version) {
     Payload end;
     const MutexLock lock(mutex_);
     if (version.tail != nullptr && version.layout->identity()) {
         end.append(pin(version.tail, 0, version.tail->size));
         return end;
     }
-    const std::uint64_t blocks = (version.size + kFrameSize - 1) / kFrameSize;
-    std::uint64_t first = blocks;
-    while (first > 0 && (blocks - first) * kFrameSize < most && find_full(version, first - 1) != nullptr) {
-        --first;
-    }
-    for (; first < blocks; ++first) {
-        const std::shared_ptr<CachedBlock> block = find_full(version, first);
-        end.append(pin(block, 0, block->size));
+    // The last block may be short.
+    const std::uint64_t last = (version.size - 1) / kFrameSize;
+    const std::shared_ptr<CachedBlock> block = find_full(version, last);
+    const std::shared_ptr<CachedBlock> before = last > 0 && block != nullptr ? find_full(version, last - 1) : nullptr;
+    for (const std::shared_ptr<CachedBlock>& each : {before, block}) {
+        if (each != nullptr) {
+            end.append(pin(each, 0, each->size));
+        }
     }
     return end;
 }

@@ -23,20 +23,25 @@ std::uint64_t blocks_of(std::uint64_t size) {
     return (size + kFrameSize - 1) / kFrameSize;
 }
 
-// A header of safetensors takes some hundred bytes a tensor, a central directory of zip a hundred a record.
-constexpr std::uint64_t kMaxPartTable = std::uint64_t{1} << 20;
-
-// In what is in memory: a loader has read the table before it jumps. Null where there is none.
+// In what is in memory: a loader has read the table before it jumps. It takes a few hundred bytes a part. Null where
+// there is none.
 std::shared_ptr<const PartOffsets> find_parts(BlockCache& cache, CachedVersion& version) {
-    const auto copy = [](const Payload& held) {
-        std::vector<std::byte> bytes(held.size());
-        static_cast<void>(held.copy_to(0, bytes));
-        return bytes;
-    };
     return version.parts.get([&] {
-        PartOffsets records = zip_records(copy(cache.held_end(version, kMaxPartTable)), version.size);
-        return records.empty() ? safetensors_tensors(copy(cache.held_head(version, kMaxPartTable)), version.size)
-                               : records;
+        std::string copy;
+        const auto bytes_of = [&copy](const Payload& held) {
+            if (held.slices().size() == 1) {
+                return held.slices().front().bytes;
+            }
+            copy = held.to_string();
+            return as_bytes(copy);
+        };
+        const Payload end = cache.held_end(version);
+        PartOffsets records = zip_records(bytes_of(end), version.size);
+        if (!records.empty()) {
+            return records;
+        }
+        const Payload head = cache.held_head(version);
+        return safetensors_tensors(bytes_of(head), version.size);
     });
 }
 
@@ -78,9 +83,13 @@ public:
         parts_ = known != nullptr ? known : parts_;
         // The streams before it keep the rest: with all of it a fifth more is fetched twice.
         plan.steps = walk_.on_read(offset, size, plan.window.jumps, *parts_, limit / 2);
-        if (walk_.is_step(offset) && !plan.window.ahead.empty()) {
-            window_.not_fetched(plan.window, plan.window.ahead.begin, false);
-            plan.window.ahead = {};
+        if (const int slowed_to = environment.store.slowed_to(); slowed_to > 0) {
+            // One request each.
+            plan.steps.resize(std::min(plan.steps.size(), static_cast<std::size_t>(slowed_to)));
+        }
+        if (const std::uint64_t end = walk_.end_of_step(offset); end > 0 && plan.window.ahead.end > end) {
+            plan.window.ahead.end = std::max(plan.window.ahead.begin, end);
+            window_.not_fetched(plan.window, plan.window.ahead.end, false);
         }
         return plan;
     }
@@ -135,7 +144,9 @@ public:
         }
         follow(handle, plan.window);
         for (const BlockSpan& step : plan.steps) {
-            if (fetch_ahead(step, std::min(step.count(), ReadWindow::kMaxBlocksPerRequest)).end < step.end) {
+            const bool is_slowed = environment_.store.slowed_to() > 0;
+            const std::uint64_t at_once = is_slowed ? step.count() : ReadWindow::kMaxBlocksPerRequest;
+            if (fetch_ahead(step, at_once).end < step.end) {
                 handle.steps_not_fetched();
                 break;
             }

@@ -40,6 +40,10 @@ bool PartWalk::is_step(std::uint64_t offset) const {
     return taken_ > 0 && may_go_to_part(step_.begin) && offset >= step_.begin && offset < step_.begin + length_;
 }
 
+std::uint64_t PartWalk::end_of_step(std::uint64_t offset) const {
+    return is_step(offset) ? (step_.begin + length_ - 1) / kFrameSize + 1 : 0;
+}
+
 bool PartWalk::is_of_step(std::uint64_t offset) const {
     return offset >= before(step_.begin, kApart) && offset <= step_.end + kApart;
 }

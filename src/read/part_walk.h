@@ -38,6 +38,8 @@ public:
     void not_fetched() { is_behind_ = true; }
     // It is part of a step, behind which nothing will be read.
     [[nodiscard]] bool is_step(std::uint64_t offset) const;
+    // The block behind such a step; 0 where it is none.
+    [[nodiscard]] std::uint64_t end_of_step(std::uint64_t offset) const;
 
 private:
     struct Step {

@@ -7,8 +7,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/digest.h"
+#include "read/part_files.h"
 #include "read/reading.h"
 #include "read/tail_request.h"
 #include "support/held_executor.h"
@@ -123,6 +125,26 @@ TEST(FrameFetch, FramesInTheTailNeedNoFurtherRequest) {
     const auto reader = reading.open("k");
     EXPECT_EQ(Reading::read(*reader, reader->open_stream(), 0, content.size()).value(), content);
     EXPECT_EQ(reading.store.calls(), 1);
+}
+
+TEST(FrameFetch, ADirectoryThatBeginsInTheLastBlockButOneTellsWhereRecordsAre) {
+    EncodedReading reading;
+    // What is left of it for the last block is shorter than the directory.
+    std::vector<std::size_t> sizes(5, 12 * kMiB);
+    sizes.push_back(2 * kMiB - 6 * 31 - 100);
+    const ZipFile zip(sizes);
+    ASSERT_GT(zip.end_size(), zip.bytes.size() % kMiB);
+    reading.store.put_object("k", encoded(zip.bytes));
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream();
+    ASSERT_TRUE(Reading::read(*reader, stream, zip.bytes.size() - kMiB, kMiB));
+    for (const std::size_t record : {0U, 1U, 2U, 3U}) {
+        ASSERT_TRUE(Reading::read(*reader, stream, zip.records[record] / 4096 * 4096, kMiB));
+        ASSERT_TRUE(reading.comes_to_rest());
+    }
+    const std::uint64_t misses = reading.cache.statistics().misses;
+    ASSERT_TRUE(Reading::read(*reader, stream, zip.records[4] / 4096 * 4096, kMiB));
+    EXPECT_EQ(reading.cache.statistics().misses, misses);
 }
 
 TEST(FrameFetch, ADamagedFrameIsFetchedOnceMore) {

@@ -70,6 +70,40 @@ TEST(PartReads, TensorsAreThereBeforeTheyAreTouched) {
     EXPECT_LE(waited, 3);
 }
 
+TEST(PartReads, TheRestOfALongStepIsFetchedAheadAndNothingBehindIt) {
+    constexpr std::size_t kStep = 6 * kMiB;
+    const ZipFile zip(std::vector<std::size_t>(5, 2 * kRecordSize), ZipFile::Form::kZip64);
+    Loading loading(zip.bytes);
+    std::vector<int> waited;
+    for (std::size_t record = 0; record < 4; ++record) {
+        waited.push_back(0);
+        for (std::size_t piece = 0; piece < kStep; piece += kMiB) {
+            waited.back() += loading.is_there(zip.records[record] + piece) ? 0 : 1;
+        }
+    }
+    // The first of it, and the second, which makes a stream of them.
+    EXPECT_LE(waited[2], 2);
+    EXPECT_EQ(waited[3], 0);
+    const std::vector<ByteRange> ranges = loading.store.ranges();
+    const std::uint64_t behind = (zip.records[2] + kStep) / kMiB * kMiB + 2 * kMiB;
+    EXPECT_TRUE(std::none_of(ranges.begin(), ranges.end(), [&](const ByteRange& range) {
+        return range.offset >= behind && range.offset < zip.records[3] / kMiB * kMiB;
+    }));
+}
+
+TEST(PartReads, AStoreThatTakesFewRequestsIsAskedForFewStepsAtOnce) {
+    const ZipFile zip(std::vector<std::size_t>(kRecords, kRecordSize), ZipFile::Form::kZip64);
+    Loading loading(zip.bytes);
+    loading.store.slow_down_to(2);
+    for (const std::size_t record : {0U, 1U}) {
+        EXPECT_FALSE(loading.is_there(zip.records[record]));
+    }
+    loading.store.forget_ranges();
+    EXPECT_FALSE(loading.is_there(zip.records[2]));
+    // Its own, and two steps.
+    EXPECT_EQ(loading.store.ranges().size(), 3U);
+}
+
 TEST(PartReads, AFileWithoutPartsIsReadAsEver) {
     Loading loading(content_of(kRecords * kRecordSize));
     int waited = 0;
