@@ -217,6 +217,9 @@ private:
     void prepare_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     // Handles that this process opened on the same inode to write.
     [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;
+    void commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                          const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
+                          std::function<void()> ended);
     // The node's version is committed: it has cut away what earlier ones held when it was opened.
     void replace_earlier_versions(const NodePtr& node);
     void give_up_attempts(const std::vector<NodePtr>& versions);

@@ -217,6 +217,13 @@ bool OpenFiles::waits_for_others(const Closing& closing, const CloseFacts& facts
 // What gives a version up needs facts that still hold: to look them up took a while.
 bool OpenFiles::must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
                                 const CloseDecision& decision) {
+    if (decision.action == CloseAction::kGiveWay) {
+        const bool gives_way = closing->handle->version->fate.gives_way(facts.closing_process.value_or(kUnseenProcess));
+        if (!gives_way) {
+            decide_later(closing);
+        }
+        return !gives_way;
+    }
     const bool gives_up = decision.action == CloseAction::kAbort;
     if (!gives_up && decision.action != CloseAction::kLeave) {
         return false;
@@ -293,6 +300,7 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
                             });
             settle();
             return;
+        case CloseAction::kGiveWay:
         case CloseAction::kLeave:
         case CloseAction::kWait:
             settle();

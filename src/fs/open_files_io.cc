@@ -157,6 +157,10 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         ended();
         return;
     }
+    if (reason == CommitReason::kMade && version != nullptr && !writer->dirty() && !writer->failed()) {
+        commit_once_more(node, writer, version, std::move(reply), std::move(ended));
+        return;
+    }
     const VersionFate::Generation begun = version != nullptr ? version->fate.commit_begins() : 0;
     PublishPermits* const permits = permit.counts ? &state_.env.write.permits : nullptr;
     if (permits != nullptr) {

@@ -106,6 +106,7 @@ void OpenFiles::truncate_now(const OpenRequestPtr& request) {
             opened->has_only_truncated = true;
             if (is_joined) {
                 node->version->truncated_again(opened->truncated_at);
+                node->version->fate.truncated_again(request->opener);
             } else {
                 node->version->fate.made(request->opener);
                 note_believed_version(lock, *node);
@@ -306,6 +307,37 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
     // As if it had been closed: what others wrote to the version is theirs to publish.
     handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
     return own;
+}
+
+// Saved, empty, and truncated again since: that changes what another mount has saved meanwhile, and nothing else. To
+// ask costs less than to write, and leaves no version in the bucket for each of many that take turns at a lock file.
+void OpenFiles::commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                                 const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
+                                 std::function<void()> ended) {
+    if (!version->fate.state(kUnseenProcess, kUnseenProcess).unsaved) {
+        reply({});
+        ended();
+        return;
+    }
+    const VersionFate::Generation begun = version->fate.commit_begins();
+    state_.env.store.head(writer->key(), [this, node, writer, version, begun, reply = std::move(reply),
+                                          ended = std::move(ended)](const Result<ObjectInfo>& object) {
+        bool is_there = false;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            is_there = object && node->committed && node->committed->etag == object->etag;
+        }
+        if (is_there) {
+            static_cast<void>(version->fate.committed(begun));
+            reply({});
+            ended();
+            return;
+        }
+        // What it is to replace, or that the store does not answer, is the commit's to find out.
+        writer->begin_anew();
+        ended();
+        commit_in_order(node, writer, CommitReason::kMade, reply);
+    });
 }
 
 void OpenFiles::replace_earlier_versions(const NodePtr& node) {

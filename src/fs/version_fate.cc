@@ -8,19 +8,41 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr std::size_t kMostWriters = 128;
+constexpr std::size_t kMostMakers = 128;
 
 }  // namespace
 
 void VersionFate::made(pid_t opener) {
     const MutexLock lock(mutex_);
-    made_ = changed_inside_ = generation_;
-    maker_ = opener;
+    makers_ = {{opener, generation_}};
+    changed_inside_ = generation_;
+}
+
+void VersionFate::truncated_again(pid_t opener) {
+    const MutexLock lock(mutex_);
+    std::erase_if(makers_, [&](const Maker& maker) { return maker.opener == opener; });
+    // The earliest is the most likely to have closed it.
+    if (makers_.size() >= kMostMakers) {
+        makers_.erase(makers_.begin());
+    }
+    makers_.push_back({opener, generation_});
+    changed_inside_ = generation_;
+}
+
+bool VersionFate::gives_way(pid_t process) {
+    const MutexLock lock(mutex_);
+    if (is_written() || !is_made(process) || !is_made_by_others(process)) {
+        return false;
+    }
+    std::erase_if(makers_, [&](const Maker& maker) { return maker.opener == process; });
+    return true;
 }
 
 void VersionFate::resized(pid_t opener) {
     const MutexLock lock(mutex_);
-    made_ = resized_ = changed_inside_ = generation_;
-    maker_ = resizer_ = opener;
+    makers_ = {{opener, generation_}};
+    resized_ = changed_inside_ = generation_;
+    resizer_ = opener;
 }
 
 void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
@@ -71,6 +93,24 @@ bool VersionFate::left_by_killed_writer() const {
     return left_;
 }
 
+bool VersionFate::is_written() const {
+    return is_unsaved(mapped_) || is_unsaved(many_) ||
+           std::any_of(writers_.begin(), writers_.end(),
+                       [&](const Writer& writer) REQUIRES(mutex_) { return is_unsaved(writer.last_write); });
+}
+
+bool VersionFate::is_made(pid_t process) const {
+    return std::any_of(makers_.begin(), makers_.end(), [&](const Maker& maker) REQUIRES(mutex_) {
+        return maker.opener == process && is_unsaved(maker.made);
+    });
+}
+
+bool VersionFate::is_made_by_others(pid_t process) const {
+    return std::any_of(makers_.begin(), makers_.end(), [&](const Maker& maker) REQUIRES(mutex_) {
+        return maker.opener != process && is_unsaved(maker.made);
+    });
+}
+
 bool VersionFate::answers(pid_t process, bool unsaved_only) const {
     const Generation first = unsaved_only ? first_unsaved_ : 0;
     const auto counts = [first](std::optional<Generation> noted) { return noted && *noted >= first; };
@@ -78,8 +118,11 @@ bool VersionFate::answers(pid_t process, bool unsaved_only) const {
     const bool others_wrote = std::any_of(writers_.begin(), writers_.end(), [&](const Writer& writer) REQUIRES(mutex_) {
         return is_unsaved(writer.last_write);
     });
-    const bool made = maker_ == process && counts(made_) && (!others_wrote || resizer_ == process);
-    return made || counts(many_) || std::any_of(writers_.begin(), writers_.end(), [&](const Writer& writer) {
+    const bool is_maker = std::any_of(makers_.begin(), makers_.end(), [&](const Maker& maker) {
+        return maker.opener == process && counts(maker.made);
+    });
+    return (is_maker && (!others_wrote || resizer_ == process)) || counts(many_) ||
+           std::any_of(writers_.begin(), writers_.end(), [&](const Writer& writer) {
                return counts(writer.last_write) && (writer.process == process || writer.opener == process);
            });
 }
@@ -90,14 +133,13 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     const bool mapped = is_unsaved(mapped_);
     state.mapped = mapped;
     state.resized = is_unsaved(resized_);
-    state.written = mapped || is_unsaved(many_);
+    state.written = is_written();
     state.unseen_wrote = mapped && opener == kUnseenProcess;
     state.wrote = (mapped && process == opener) || is_unsaved(many_);
     for (const Writer& writer : writers_) {
         if (!is_unsaved(writer.last_write)) {
             continue;
         }
-        state.written = true;
         if (writer.process == kUnseenProcess) {
             state.unseen_wrote = true;
         }
@@ -110,8 +152,9 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     if (is_unsaved(resized_) && resizer_ != process && resizer_ != kUnseenProcess) {
         state.other_writers.push_back(resizer_);
     }
-    state.unsaved = state.written || is_unsaved(made_);
-    state.made = is_unsaved(made_) && maker_ == process;
+    state.made = is_made(process);
+    state.others_made = is_made_by_others(process);
+    state.unsaved = state.written || state.made || state.others_made;
     state.answers_for_it = state.wrote || answers(process, state.unsaved);
     state.only_appended = !writers_.empty() && !is_unsaved(written_inside_);
     state.left_by_killed_writer = left_;

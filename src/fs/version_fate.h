@@ -17,6 +17,8 @@
 //     what they wrote is lost; to others their close is a success. What revives it is a write that comes after the
 //     death: that program goes on and vouches for the file. A close or fsync of one that wrote before does not: it says
 //     nothing of the part that died.
+//   - Of several that truncated it while it was empty each answers for it, so that the death of one before anything was
+//     written harms none of the others.
 //   - Logs grow: what was only appended to since it was saved, or has a log's name, is kept as far as it was written.
 //   - Of a writer that /proc does not show (another PID namespace), every FLUSH after a write commits and is waited
 //     for, and RELEASE publishes nothing. A FLUSH that a signal interrupts as it comes is that of a killed process.
@@ -46,8 +48,10 @@ struct VersionState {
     bool written = false;
     // The process has unsaved bytes in it.
     bool wrote = false;
-    // It made the file, and no commit has followed.
+    // It made the file, or truncated it while it was empty, and no commit has followed.
     bool made = false;
+    // So has another.
+    bool others_made = false;
     // Its death leaves the version half.
     bool answers_for_it = false;
     // What is unsaved of it was written at its end.
@@ -73,8 +77,12 @@ public:
     static constexpr Generation kNever = std::numeric_limits<Generation>::max();
     enum class Place : std::uint8_t { kInside, kEnd };
 
-    // Created or truncated by this process, by open(2) or ftruncate(2).
+    // Created or truncated by this process, by open(2) or ftruncate(2): the others that have not answer for it no more.
     void made(pid_t opener);
+    // Truncated while it was empty, beside those that did so before.
+    void truncated_again(pid_t opener);
+    // A process is killed that `made` it, as others have: they answer for it now. False where that is not so any more.
+    [[nodiscard]] bool gives_way(pid_t process);
     // By ftruncate(2), to a size other than it had: it is at work on the version, as one that wrote.
     void resized(pid_t opener);
     // By a descriptor of that opener. noted_change.h says when.
@@ -99,11 +107,19 @@ private:
         Generation last_write = 0;
     };
 
+    struct Maker {
+        pid_t opener = 0;
+        Generation made = 0;
+    };
+
     [[nodiscard]] bool is_unsaved(Generation noted) const REQUIRES(mutex_) { return noted >= first_unsaved_; }
     [[nodiscard]] bool is_unsaved(std::optional<Generation> noted) const REQUIRES(mutex_) {
         return noted && is_unsaved(*noted);
     }
     [[nodiscard]] bool answers(pid_t process, bool unsaved_only) const REQUIRES(mutex_);
+    [[nodiscard]] bool is_written() const REQUIRES(mutex_);
+    [[nodiscard]] bool is_made(pid_t process) const REQUIRES(mutex_);
+    [[nodiscard]] bool is_made_by_others(pid_t process) const REQUIRES(mutex_);
 
     // Changed with the mutex held, and read without it, too.
     std::atomic<Generation> generation_ = 0;
@@ -113,10 +129,10 @@ private:
     std::vector<Writer> writers_ GUARDED_BY(mutex_);
     // More processes than are remembered: then each may have written.
     std::optional<Generation> many_ GUARDED_BY(mutex_);
-    std::optional<Generation> made_ GUARDED_BY(mutex_);
+    // One at least from the first on.
+    std::vector<Maker> makers_ GUARDED_BY(mutex_);
     std::optional<Generation> mapped_ GUARDED_BY(mutex_);
     std::optional<Generation> resized_ GUARDED_BY(mutex_);
-    pid_t maker_ GUARDED_BY(mutex_) = kUnseenProcess;
     pid_t resizer_ GUARDED_BY(mutex_) = kUnseenProcess;
     // What was not a write at the end: the last of it.
     std::optional<Generation> changed_inside_ GUARDED_BY(mutex_);

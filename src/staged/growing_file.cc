@@ -58,6 +58,7 @@ void GrowingFile::begin_anew() {
         starts_over_ = true;
         starts_over_next_ = commit_ != nullptr;
         overwrite_ = Overwrite::kAllowed;
+        dirty_ = true;
     }
 }
 

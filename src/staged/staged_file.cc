@@ -61,6 +61,7 @@ void StagedFile::truncate(std::uint64_t size, Done done) {
 void StagedFile::begin_anew() {
     const MutexLock lock(mutex_);
     overwrite_ = Overwrite::kAllowed;
+    dirty_ = dirty_ || content_.size() == 0;
 }
 
 void StagedFile::commit(CommitReason reason, CommitDone done) {

@@ -123,6 +123,7 @@ void FileWriterImpl::abort(Error why, Done done) {
 void FileWriterImpl::begin_anew() {
     const MutexLock lock(mutex_);
     overwrite_ = Overwrite::kAllowed;
+    dirty_ = dirty_ || size_ == 0;
 }
 
 bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {

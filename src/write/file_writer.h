@@ -113,8 +113,8 @@ public:
     virtual void append(WriteData data, WriteDone done) = 0;
     // Larger, before the first write: a size hint, and zeros for what is never written. To zero: starts over.
     virtual void truncate(std::uint64_t size, Done done) = 0;
-    // O_TRUNC has found it empty, and the next write is the first after that: whatever has the name by the next commit
-    // is replaced.
+    // O_TRUNC has found it empty: the next commit publishes it even if nothing was written since, and replaces whatever
+    // has the name by then. What is not empty any more is left as it is.
     virtual void begin_anew() = 0;
     // Waits for the writes handed over before it; later ones may have to wait for the commit. CommitReason::kFsync
     // before the first write publishes nothing and answers with an object without ETag. One that fails is the failure

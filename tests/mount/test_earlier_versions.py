@@ -238,6 +238,18 @@ def test_who_truncates_what_is_still_open_and_empty_replaces_what_another_mount_
     assert simulator.content(prefix + "train.log") == b"anew"
 
 
+@pytest.mark.parametrize("access", [os.O_WRONLY, os.O_RDWR, APPEND])
+def test_who_truncates_what_is_open_and_empty_empties_what_another_mount_has_saved(mount, simulator, prefix, access):
+    one, other = mount(), mount()
+    held = os.open(one / "run.lock", access | os.O_CREAT | os.O_TRUNC)
+    (one / "run.lock").write_bytes(b"")
+    assert simulator.content(prefix + "run.lock") == b""
+    (other / "run.lock").write_bytes(b"another mount")
+    (one / "run.lock").write_bytes(b"")
+    assert simulator.content(prefix + "run.lock") == b""
+    os.close(held)
+
+
 def test_a_leaked_log_is_not_published_over_a_later_one(step, simulator, prefix):
     leaked = begin(step / "train.log", b"half")
     (step / "train.log").write_bytes(b"whole")

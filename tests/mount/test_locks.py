@@ -121,6 +121,20 @@ def test_who_writes_is_not_harmed_by_the_death_of_one_that_only_truncated(mount,
     assert simulator.content(prefix + "file") == b"whole"
 
 
+def test_who_truncates_is_not_harmed_by_the_death_of_another_that_only_truncated(mount, simulator, prefix):
+    made = mount()
+    (made / "file").write_bytes(b"earlier")
+    script = "import sys; file = open(sys.argv[1], 'w'); print(flush=True); input()"
+    other = subprocess.Popen([sys.executable, "-c", script, made / "file"], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    other.stdout.readline()
+    with open(made / "file", "wb"):
+        other.kill()
+        other.communicate()
+        assert simulator.content(prefix + "file") == b"earlier"
+    assert simulator.content(prefix + "file") == b""
+
+
 @pytest.mark.parametrize("direct_io", ["auto", "never"])
 def test_each_of_those_that_truncated_one_file_sees_its_own_size_and_bytes(mount, direct_io):
     made = mount("--direct-io", direct_io)

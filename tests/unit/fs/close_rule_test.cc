@@ -128,6 +128,20 @@ TEST(CloseRule, AKilledWriterWhoseFileOthersHoldLeavesItHalf) {
     EXPECT_EQ(decide_close(facts), kWaits);
 }
 
+TEST(CloseRule, AKilledOneOfThoseThatOnlyTruncatedGivesWayToTheOthers) {
+    CloseFacts facts = killed(writer(kOpener));
+    facts.version.written = facts.version.wrote = false;
+    facts.version.made = facts.version.others_made = true;
+    const CloseDecision gives_way{CloseAction::kGiveWay, false};
+    EXPECT_EQ(decide_close(facts), gives_way);
+    facts.held_elsewhere = true;
+    EXPECT_EQ(decide_close(facts), gives_way);
+    facts.version.written = true;
+    EXPECT_EQ(decide_close(facts), kLeaves);
+    facts.version.written = facts.version.others_made = facts.held_elsewhere = false;
+    EXPECT_EQ(decide_close(facts), kAborts);
+}
+
 TEST(CloseRule, WhatAKilledWriterLeftIsNotPublishedByOthers) {
     CloseFacts facts = bystander(kOpener);
     facts.version.left_by_killed_writer = true;

@@ -33,6 +33,28 @@ TEST(VersionFate, WhoMadeItAnswersForIt) {
     EXPECT_FALSE(fate.state(kChild, kParent).answers_for_it);
 }
 
+TEST(VersionFate, OfThoseThatTruncatedItEachAnswersForIt) {
+    VersionFate fate;
+    fate.made(kParent);
+    EXPECT_FALSE(fate.gives_way(kParent)) << "the only one";
+    fate.truncated_again(kOther);
+    EXPECT_TRUE(fate.state(kParent, kParent).made && fate.state(kParent, kParent).others_made);
+    EXPECT_TRUE(fate.state(kOther, kOther).made && fate.state(kOther, kOther).answers_for_it);
+    EXPECT_FALSE(fate.gives_way(kChild));
+    EXPECT_TRUE(fate.gives_way(kParent));
+    EXPECT_FALSE(fate.state(kParent, kParent).answers_for_it);
+    EXPECT_FALSE(fate.state(kOther, kOther).others_made);
+    EXPECT_FALSE(fate.gives_way(kOther)) << "the only one left";
+    fate.truncated_again(kParent);
+    fate.wrote(kOther, kOther, kInside);
+    EXPECT_FALSE(fate.gives_way(kParent)) << "bytes may be lost";
+    const VersionFate::Generation begun = fate.commit_begins();
+    fate.truncated_again(kChild);
+    static_cast<void>(fate.committed(begun));
+    EXPECT_FALSE(fate.state(kParent, kParent).made);
+    EXPECT_TRUE(fate.state(kChild, kChild).made) << "while the commit was under way";
+}
+
 TEST(VersionFate, WhoOnlyMadeItDoesNotAnswerForWhatOthersWrote) {
     VersionFate fate;
     fate.made(kParent);

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// O_TRUNC of a file that is open and empty: it keeps its inode, and the truncation is one more all the same.
+#include <fcntl.h>
+
+#include <future>
+#include <string>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+constexpr pid_t kOther = 300;
+
+// With the writer of a checkpoint, of a file that is read and changed, and of a log.
+class TruncatedAgain : public FileSystemTest, public ::testing::WithParamInterface<int> {
+protected:
+    void TearDown() override {
+        store.release(Operation::kPut);
+        store.release(Operation::kHead);
+    }
+    HandleId make() { return create("f", GetParam() | O_TRUNC)->opened.handle; }
+    HandleId truncate_again(pid_t process = kProcess) {
+        const NodeId node = lookup("f")->node;
+        return answer<OpenedFile>([&](auto reply) {
+                   fs->open(node, GetParam() | O_TRUNC, Caller{process, 0, 0}, reply);
+               })
+            ->handle;
+    }
+};
+
+TEST_P(TruncatedAgain, ReplacesWhatAnotherMountHasSavedSinceTheCommit) {
+    const HandleId first = make();
+    const HandleId second = truncate_again();
+    EXPECT_TRUE(close(second));
+    store.put_object("p/f", "of another mount");
+    EXPECT_TRUE(close(truncate_again()));
+    EXPECT_EQ(store.content("p/f"), "");
+    EXPECT_TRUE(close(first));
+    EXPECT_EQ(store.content("p/f"), "");
+}
+
+TEST_P(TruncatedAgain, MakesAnewWhatAnotherMountHasRemovedSinceTheCommit) {
+    const HandleId first = make();
+    EXPECT_TRUE(close(truncate_again()));
+    ASSERT_TRUE(answer<void>([&](auto done) { store.remove({"p/f", {}}, done); }));
+    EXPECT_TRUE(close(truncate_again()));
+    EXPECT_EQ(store.keys(), std::vector<std::string>{"p/f"});
+    EXPECT_TRUE(close(first));
+}
+
+TEST_P(TruncatedAgain, ReplacesWhatAnotherMountHasSavedDuringTheCommit) {
+    const HandleId first = make();
+    store.hold_answers(Operation::kPut);
+    auto closed = std::async(std::launch::async, [&] { return flush(first); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    store.put_object("p/f", "of another mount");
+    const HandleId second = truncate_again();
+    auto truncated = std::async(std::launch::async, [&] { return close(second); });
+    EXPECT_EQ(truncated.wait_for(kForAWhile), std::future_status::timeout);
+    store.release(Operation::kPut);
+    EXPECT_TRUE(closed.get());
+    EXPECT_TRUE(truncated.get());
+    EXPECT_EQ(store.content("p/f"), "");
+    EXPECT_TRUE(release(first));
+}
+
+// As filelock does, many times a second, while another process has the lock.
+TEST_P(TruncatedAgain, WritesNothingWhereTheFileIsAsItWasSaved) {
+    const HandleId first = make();
+    EXPECT_TRUE(close(truncate_again()));
+    store.reset_calls();
+    for (int turn = 0; turn < 3; ++turn) {
+        EXPECT_TRUE(close(truncate_again()));
+    }
+    EXPECT_EQ(store.calls(Operation::kPut), 0);
+    EXPECT_EQ(store.calls(Operation::kHead), 3);
+    store.reset_calls();
+    EXPECT_TRUE(close(first));
+    EXPECT_EQ(store.calls(), 0) << "it truncated before the others saved it";
+}
+
+TEST_P(TruncatedAgain, FailsWhereTheStoreDoesNotAnswer) {
+    const HandleId first = make();
+    EXPECT_TRUE(close(truncate_again()));
+    Error down;
+    down.errno_value = EIO;
+    store.inject({Operation::kHead, "p/f", down});
+    store.inject({Operation::kPut, "p/f", down});
+    const HandleId second = truncate_again();
+    EXPECT_EQ(errno_of(close(second)), EIO);
+    store.clear_faults();
+    static_cast<void>(close(first));
+}
+
+TEST_P(TruncatedAgain, IsNotPublishedForAProcessThatIsKilled) {
+    const HandleId first = make();
+    EXPECT_TRUE(close(truncate_again()));
+    store.put_object("p/f", "of another mount");
+    const HandleId second = truncate_again(kOther);
+    processes.killed = kOther;
+    EXPECT_TRUE(flush(second, kOther));
+    EXPECT_TRUE(release(second));
+    processes.killed = 0;
+    static_cast<void>(close(first));
+    EXPECT_EQ(store.content("p/f"), "of another mount");
+}
+
+TEST_P(TruncatedAgain, IsPublishedForOneOfTwoWhereTheOtherIsKilled) {
+    store.put_object("p/f", "earlier");
+    const HandleId first = truncate_again(kOther);
+    const HandleId second = truncate_again();
+    processes.killed = kOther;
+    processes.others_write = true;
+    EXPECT_TRUE(flush(first, kOther));
+    EXPECT_TRUE(release(first));
+    processes.killed = 0;
+    processes.others_write = false;
+    EXPECT_EQ(store.content("p/f"), "earlier");
+    EXPECT_TRUE(close(second));
+    EXPECT_EQ(store.content("p/f"), "");
+}
+
+TEST_P(TruncatedAgain, IsNotPublishedWhereBothAreKilled) {
+    store.put_object("p/f", "earlier");
+    const HandleId first = truncate_again(kOther);
+    const HandleId second = truncate_again();
+    processes.others_write = true;
+    processes.killed = kOther;
+    EXPECT_TRUE(flush(first, kOther));
+    EXPECT_TRUE(release(first));
+    processes.others_write = false;
+    processes.killed = kProcess;
+    EXPECT_TRUE(flush(second));
+    EXPECT_TRUE(release(second));
+    EXPECT_EQ(store.content("p/f"), "earlier");
+}
+
+TEST_P(TruncatedAgain, IsLeftToWhoWritesMeanwhile) {
+    const HandleId first = make();
+    EXPECT_TRUE(close(truncate_again()));
+    store.put_object("p/f", "of another mount");
+    store.hold(Operation::kHead);
+    const HandleId second = truncate_again();
+    auto truncated = std::async(std::launch::async, [&] { return close(second); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kHead, 1));
+    ASSERT_TRUE(write(first, 0, "half"));
+    store.release(Operation::kHead);
+    EXPECT_TRUE(truncated.get());
+    EXPECT_EQ(store.content("p/f"), "of another mount");
+    EXPECT_TRUE(write(first, 4, " and half"));
+    EXPECT_TRUE(close(first));
+    EXPECT_EQ(store.content("p/f"), "half and half");
+}
+
+INSTANTIATE_TEST_SUITE_P(OfEachWriter, TruncatedAgain, ::testing::Values(O_WRONLY, O_RDWR, O_WRONLY | O_APPEND));
+
+}  // namespace
+}  // namespace ckptfs::fs
