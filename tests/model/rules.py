@@ -360,7 +360,9 @@ class Rules(OpenRules):
                       if not description.writable and each.path == file.path and each.mount == file.mount]
             # Made, and its maker was killed before it wrote: it has failed.
             made = ["EIO"] if file.abandoned else []
-            self.refused(call, result, *made, *(error for each in [file, *beside] for error in self.may_conflict(each)))
+            # Or the last who could save it is being killed.
+            dying = ["EIO"] if any(each.writers() and not each.writers() - self.dying for each in [file, *beside]) else []
+            self.refused(call, result, *made, *dying, *(error for each in [file, *beside] for error in self.may_conflict(each)))
             self.fail(file)
             file.doubtful = file.doubtful or call.excused or file.overtaken
             return self.perhaps(call)
