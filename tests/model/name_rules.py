@@ -309,9 +309,8 @@ class NameRules(Rules):
         if not result["ok"]:
             missing = ABSENT in self.names[path].before and (file is None or not file.changed_by)
             recent = time.monotonic() < self.renamed_at + TTL
-            # "A rename that has begun to publish the file under its new name is not interrupted", but before. Its answer
-            # may come before the end of the killed is noticed.
-            killed = file is not None and (file.widowed or file.writers()) and not file.writers() - self.dying
+            # "A rename that has begun to publish the file under its new name is not interrupted", but before.
+            killed = file is not None and ((file.widowed and not file.writers()) or self.is_left_by_all(file))
             self.refused(call, result, *(GONE if missing or recent else ()), *(["EIO"] if killed else ()),
                          *(self.may_conflict(file) if file else ()))
             if file is not None:

@@ -351,6 +351,10 @@ class Rules(OpenRules):
         path = file.path or file.lost
         return [each for each in self.files() if (each.mount, each.path) == (file.mount, path) and each.writers()]
 
+    def is_left_by_all(self, file) -> bool:
+        """The last who could save it are being killed. Others may be told of it before the model is."""
+        return bool(file.writers()) and not file.writers() - self.dying
+
     def fsync_ends(self, call, result, found):
         file = call.file
         description = self.slots[call.step["agent"], call.step["slot"]]
@@ -360,8 +364,7 @@ class Rules(OpenRules):
                       if not description.writable and each.path == file.path and each.mount == file.mount]
             # Made, and its maker was killed before it wrote: it has failed.
             made = ["EIO"] if file.abandoned else []
-            # Or the last who could save it is being killed.
-            dying = ["EIO"] if any(each.writers() and not each.writers() - self.dying for each in [file, *beside]) else []
+            dying = ["EIO"] if any(self.is_left_by_all(each) for each in [file, *beside]) else []
             self.refused(call, result, *made, *dying, *(error for each in [file, *beside] for error in self.may_conflict(each)))
             self.fail(file)
             file.doubtful = file.doubtful or call.excused or file.overtaken
