@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernel tells of the processes that call us, read from /proc.
 //
-// Only stat, status and fdinfo are read: cmdline, maps and environ take the caller's mmap lock and can deadlock with a
-// page fault on the mount.
-// Threads: all functions may be called from any thread; they block only on /proc.
+// Of /proc only stat, status, syscall and fdinfo are read: cmdline, maps and environ take the caller's mmap lock and
+// can deadlock with a page fault on the mount. Threads: all functions may be called from any thread; they block only on
+// /proc.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 namespace ckptfs {
 
@@ -37,6 +38,9 @@ public:
     // was handed over, as a child's standard output is, and not merely inherited by a fork.
     [[nodiscard]] virtual bool handed_down(std::uint64_t inode, pid_t process) const = 0;
     [[nodiscard]] virtual ExitState exit_state(pid_t thread) const = 0;
+    // The thread waits in an open(2) that makes a file of this name anew: O_CREAT and O_TRUNC without O_EXCL, by a path
+    // that ends in the name. False also where that cannot be told.
+    [[nodiscard]] virtual bool makes_anew(pid_t thread, std::string_view name) const = 0;
     // A SIGKILL is pending or the thread is exiting: an interrupt may be honoured.
     [[nodiscard]] virtual bool is_dying(pid_t thread) const = 0;
 };

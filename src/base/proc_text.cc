@@ -2,6 +2,7 @@
 #include "base/proc_text.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <csignal>
@@ -38,6 +39,11 @@ std::vector<std::string_view> words(std::string_view text) {
         found.push_back(text.substr(0, end));
         text.remove_prefix(end);
     }
+}
+
+// "0x…"
+std::optional<std::uint64_t> hexadecimal(std::string_view word) {
+    return word.starts_with("0x") ? whole_number<std::uint64_t>(word.substr(2), 16) : std::nullopt;
 }
 
 // The first word behind "NAME:" at the start of a line.
@@ -136,6 +142,42 @@ std::vector<pid_t> parse_children(std::string_view text) {
         }
     }
     return children;
+}
+
+std::optional<OpenCall> parse_open_call(std::string_view text) {
+    // NUMBER ARGUMENT… STACK INSTRUCTION; of a thread that does not wait: "running".
+    const auto fields = words(text);
+    const auto number = fields.size() > 4 ? whole_number<long>(fields[0]) : std::optional<long>();
+    std::size_t first = 0;
+    if (number == SYS_openat) {
+        first = 2;
+#ifdef SYS_open
+    } else if (number == SYS_open) {
+        first = 1;
+#endif
+    } else {
+        return std::nullopt;
+    }
+    const auto path = hexadecimal(fields[first]);
+    const auto flags = hexadecimal(fields[first + 1]);
+    // Registers hold 64 bits, and an int takes the lower half.
+    return path && flags ? std::optional(OpenCall{*path, static_cast<int>(*flags & 0x7FFFFFFF)}) : std::nullopt;
+}
+
+bool only_ends_in(std::string_view path, std::string_view name) {
+    const std::size_t last = path.rfind('/') + 1;
+    if (name.empty() || path.substr(last) != name) {
+        return false;
+    }
+    path = path.substr(0, last);
+    while (!path.empty()) {
+        const std::size_t end = std::min(path.find('/'), path.size());
+        if (path.substr(0, end) == name) {
+            return false;
+        }
+        path.remove_prefix(std::min(end + 1, path.size()));
+    }
+    return true;
 }
 
 std::optional<MountIdentity> find_mount_on(std::string_view mountinfo, std::string_view directory) {

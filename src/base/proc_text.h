@@ -34,6 +34,17 @@ struct TaskStatus {
 // /proc/TID/task/TID/children
 [[nodiscard]] std::vector<pid_t> parse_children(std::string_view text);
 
+// /proc/TID/syscall of a thread that waits in open(2) or openat(2)
+struct OpenCall {
+    // Where the path lies in the memory of its process.
+    std::uint64_t path = 0;
+    int flags = 0;
+};
+[[nodiscard]] std::optional<OpenCall> parse_open_call(std::string_view text);
+
+// Whether the last component of the path is this name, and no other is.
+[[nodiscard]] bool only_ends_in(std::string_view path, std::string_view name);
+
 // /proc/PID/fdinfo/FD
 struct DescriptorInfo {
     std::uint64_t inode = 0;

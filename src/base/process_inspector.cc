@@ -3,9 +3,16 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <climits>
 #include <csignal>
+#include <future>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -61,6 +68,33 @@ bool is_on_mount(pid_t process, const DescriptorInfo& descriptor, const std::opt
     const auto mountinfo = read_of_task(process, "mountinfo");
     const auto found = mountinfo ? find_mount_by_id(*mountinfo, descriptor.mount_id) : std::nullopt;
     return found && found->device == mount->device;
+}
+
+// A lookup waits for it, and costs a round trip to the store where it is not told in time.
+constexpr std::chrono::milliseconds kStringIsReadWithin{5};
+constexpr int kMostStringsAtOnce = 8;
+
+std::optional<std::string> read_string(pid_t thread, std::uint64_t address) {
+    std::array<char, PATH_MAX> piece{};
+    std::string text;
+    while (text.size() < PATH_MAX) {
+        // Behind the end of its page may be nothing.
+        const std::size_t size = piece.size() - (address % piece.size());
+        const iovec here{piece.data(), size};
+        const iovec there{std::bit_cast<void*>(address), size};
+        const ssize_t count = process_vm_readv(thread, &here, 1, &there, 1, 0);
+        if (count <= 0) {
+            return std::nullopt;
+        }
+        const auto* const begin = piece.begin();
+        const auto* const end = std::find(begin, begin + count, '\0');
+        text.append(begin, end);
+        if (end != begin + count) {
+            return text;
+        }
+        address += static_cast<std::uint64_t>(count);
+    }
+    return std::nullopt;
 }
 
 struct DescriptorCount {
@@ -196,6 +230,30 @@ ExitState ProcInspector::exit_state(pid_t thread) const {
         return ExitState::kKilledBySignal;
     }
     return open_directory(format("/proc/{}/fdinfo", thread)) ? ExitState::kExiting : ExitState::kUnknown;
+}
+
+bool ProcInspector::makes_anew(pid_t thread, std::string_view name) const {
+    const auto text = thread > 0 ? read_of_task(thread, "syscall") : std::nullopt;
+    const auto call = text ? parse_open_call(*text) : std::nullopt;
+    constexpr int kAnew = O_CREAT | O_TRUNC;
+    if (!call || (call->flags & (kAnew | O_EXCL)) != kAnew) {
+        return false;
+    }
+    const auto path = string_of(thread, call->path);
+    return path && only_ends_in(*path, name);
+}
+
+// Reading it takes the mmap lock of the process, which another thread of it may hold while it waits for us: in
+// munmap(2) of a file of this mount, say.
+std::optional<std::string> ProcInspector::string_of(pid_t thread, std::uint64_t address) const {
+    const std::shared_ptr<void> reading(nullptr, [count = reading_](void*) { --*count; });
+    if (++*reading_ > kMostStringsAtOnce) {
+        return std::nullopt;
+    }
+    const auto answer = std::make_shared<std::promise<std::optional<std::string>>>();
+    readers_->post([thread, address, answer, reading] { answer->set_value(read_string(thread, address)); });
+    std::future<std::optional<std::string>> text = answer->get_future();
+    return text.wait_for(kStringIsReadWithin) == std::future_status::ready ? text.get() : std::nullopt;
 }
 
 bool ProcInspector::is_dying(pid_t thread) const {

@@ -9,8 +9,12 @@
 // kExiting where it opens, kUnknown where it is refused.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <string>
+#include <string_view>
 
+#include "base/executors.h"
 #include "base/mutex.h"
 #include "base/proc_text.h"
 #include "ckptfs/processes.h"
@@ -38,10 +42,19 @@ public:
     // Looks at 4,096 descendants at most.
     [[nodiscard]] bool handed_down(std::uint64_t inode, pid_t process) const override;
     [[nodiscard]] ExitState exit_state(pid_t thread) const override;
+    // Needs the right to attach to the process (ptrace(2), PTRACE_MODE_ATTACH_FSCREDS): CAP_SYS_PTRACE, or one's own
+    // user where Yama allows that.
+    [[nodiscard]] bool makes_anew(pid_t thread, std::string_view name) const override;
     [[nodiscard]] bool is_dying(pid_t thread) const override;
 
 private:
     [[nodiscard]] std::optional<MountIdentity> mount() const;
+    [[nodiscard]] std::optional<std::string> string_of(pid_t thread, std::uint64_t address) const;
+
+    // Of strings that are being read, each on a thread of its own.
+    using Reading = std::shared_ptr<std::atomic<int>>;
+    const Reading reading_ = std::make_shared<std::atomic<int>>(0);
+    const std::unique_ptr<Executor> readers_ = make_detached_executor("ckptfs-peek");
 
     mutable Mutex mutex_;
     std::optional<MountIdentity> mount_ GUARDED_BY(mutex_);

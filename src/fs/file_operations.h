@@ -112,7 +112,7 @@ class FileOperations {
 public:
     virtual ~FileOperations() = default;
 
-    virtual void lookup(NodeId parent, std::string name, Reply<Entry> reply) = 0;
+    virtual void lookup(NodeId parent, std::string name, const Caller& caller, Reply<Entry> reply) = 0;
     virtual void forget(NodeId node, std::uint64_t lookups) = 0;
     virtual void getattr(NodeId node, std::optional<HandleId> handle, Reply<Attributes> reply) = 0;
     virtual void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change,

@@ -61,8 +61,8 @@ public:
           names_(state_, gate_, open_files_, renames_, links_, directories_, specials_),
           unfinished_(state_) {}
 
-    void lookup(NodeId parent, std::string name, Reply<Entry> reply) override {
-        lookups_.lookup(parent, std::move(name), logged(std::move(reply)));
+    void lookup(NodeId parent, std::string name, const Caller& caller, Reply<Entry> reply) override {
+        lookups_.lookup(parent, std::move(name), caller.thread, logged(std::move(reply)));
     }
 
     void forget(NodeId id, std::uint64_t lookups) override {

@@ -49,7 +49,7 @@ Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& n
             state_.note_names_changed(lock, **parent);
         }
     }
-    return wait_for<Entry>([&](auto done) { lookups_.lookup(new_parent, new_name, done); });
+    return wait_for<Entry>([&](auto done) { lookups_.lookup(new_parent, new_name, 0, done); });
 }
 
 Result<std::pair<std::string, std::string>> Links::keys(NodeId id, NodeId new_parent,

@@ -18,6 +18,10 @@ constexpr std::size_t kMaxReportedKeys = 1000;
 constexpr std::chrono::minutes kBelievedInRun{1};
 // After ESTALE the kernel does at once.
 constexpr std::chrono::seconds kLooksAgainWithin{1};
+// Saves of many files gain next to nothing by more, and within it a directory that another mount makes goes unnoticed.
+constexpr std::chrono::seconds kListAnswersFor{1};
+// Of a directory of more than a thousand names each one is asked for, which costs less than all of them.
+constexpr std::chrono::minutes kTooLargeFor{1};
 
 // Joins the two requests of one inquiry.
 struct Inquiry {
@@ -69,9 +73,36 @@ bool is_no_name(const Error& error, const std::string& key) {
     return error.errno_value == EINVAL && !is_utf8(key);
 }
 
+void ask_for_object(ObjectStore& store, const std::string& key, const std::shared_ptr<Inquiry>& inquiry) {
+    store.head(key, [inquiry, key](Result<ObjectInfo> object) {
+        inquiry->answered([&](Inquiry& joined) REQUIRES(joined.mutex) {
+            if (object) {
+                joined.found.object = std::move(*object);
+                joined.found.object->key = key;
+            } else if (object.error().errno_value != ENOENT && !is_no_name(object.error(), key)) {
+                joined.failed = std::move(object.error());
+            }
+        });
+    });
+}
+
+// Of what is in a directory whose keys begin with so many bytes.
+std::vector<std::string> names_of(const ListResponse& page, std::size_t prefix) {
+    std::vector<std::string> names;
+    names.reserve(page.objects.size() + page.common_prefixes.size());
+    for (const ObjectInfo& object : page.objects) {
+        names.push_back(object.key.substr(prefix));
+    }
+    for (const std::string& key : page.common_prefixes) {
+        names.push_back(key.substr(prefix, key.size() - prefix - 1));
+    }
+    return names;
+}
+
 }  // namespace
 
-void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Entry> reply) {
+void Lookups::lookup(const Question& question, Reply<Entry> reply) {
+    const auto& [parent_id, name, thread, attempts] = question;
     Asked asked;
     {
         // Before it is asked whether the name is being removed.
@@ -79,7 +110,7 @@ void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Ent
         asked.removal = state_.nodes.last_removal(lock);
     }
     if (batches_.removes(parent_id, name)) {
-        batches_.when_settled(parent_id, [=, this] { lookup(parent_id, name, attempts, reply); });
+        batches_.when_settled(parent_id, [=, this] { lookup(question, reply); });
         return;
     }
     asked.when = state_.env.clock.now();
@@ -87,15 +118,23 @@ void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Ent
         reply(std::move(*known));
         return;
     }
+    const bool is_absent = asked.is_unknown && believes_absent(parent_id, name);
+    const bool by_listing = asked.is_unknown && (is_absent || may_list(parent_id));
+    const bool makes_anew = by_listing && state_.env.processes.makes_anew(thread, name);
+    if (makes_anew && is_absent) {
+        reply(failure(ENOENT, name + ": no such file"));
+        return;
+    }
     const auto answer = [=, this](const FoundName& found, ObjectContent content) {
-        std::optional<Result<Entry>> entry = apply(parent_id, name, found, content, asked, attempts > 1);
-        if (!entry && attempts > 1) {
-            lookup(parent_id, name, attempts - 1, reply);
+        std::optional<Result<Entry>> entry =
+            apply(question.parent, question.name, found, content, asked, question.attempts > 1);
+        if (!entry && question.attempts > 1) {
+            lookup(question.again(), reply);
         } else {
-            reply(entry ? std::move(*entry) : failure(ENOENT, name + ": removed"));
+            reply(entry ? std::move(*entry) : failure(ENOENT, question.name + ": removed"));
         }
     };
-    find(asked.key, [this, parent_id, name, attempts, answer, reply](Result<FoundName> found) {
+    const auto take = [=, this](Result<FoundName> found) {
         if (!found) {
             reply(failure(std::move(found.error())));
             return;
@@ -108,14 +147,19 @@ void Lookups::lookup(NodeId parent_id, std::string name, int attempts, Reply<Ent
         state_.contents.find_described(object, [=, this, found = std::move(*found)](Result<ObjectContent> content) {
             if (content) {
                 answer(found, *content);
-            } else if (attempts > 1 &&
+            } else if (question.attempts > 1 &&
                        (content.error().errno_value == ENOENT || content.error().errno_value == ESTALE)) {
-                lookup(parent_id, name, attempts - 1, reply);
+                lookup(question.again(), reply);
             } else {
                 reply(failure(std::move(content.error())));
             }
         });
-    });
+    };
+    if (makes_anew) {
+        find_among(parent_id, asked.key, take);
+    } else {
+        find(asked.key, take);
+    }
 }
 
 std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::string& name, Asked& asked) {
@@ -143,7 +187,59 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return entry;
     }
     asked.key = state_.env.prefix + parent_path + name;
+    asked.is_unknown = state_.nodes.child(lock, *parent, name) == nullptr &&
+                       !state_.failed.can_be_unlinked(asked.key) && !hidden_.has(asked.key, now);
     return std::nullopt;
+}
+
+bool Lookups::believes_absent(NodeId directory, const std::string& name) const {
+    const Milliseconds believed = std::min<Milliseconds>(state_.env.names.metadata_ttl, kListAnswersFor);
+    return absent_.has_not(directory, name, state_.env.clock.now() - believed);
+}
+
+bool Lookups::may_list(NodeId directory) const {
+    return state_.env.names.metadata_ttl > Milliseconds(0) &&
+           !absent_.was_too_large(directory, state_.env.clock.now() - kTooLargeFor);
+}
+
+void Lookups::find_among(NodeId directory, const std::string& key, Reply<FoundName> reply) {
+    const SteadyTime asked = state_.env.clock.now();
+    const auto inquiry = std::make_shared<Inquiry>(
+        [this, key, asked, reply = std::move(reply)](Result<FoundName> found) {
+            if (found && found->is_directory) {
+                // Its marker says whether it is hidden.
+                find(key, reply);
+                return;
+            }
+            if (found) {
+                hidden_.found(key, false, asked, state_.env.clock.now());
+            }
+            reply(std::move(found));
+        },
+        2);
+    ask_for_object(state_.env.store, key, inquiry);
+    ListRequest list;
+    list.prefix = key.substr(0, key.rfind('/') + 1);
+    list.delimiter = "/";
+    const AbsentNames::ListingPointer listing = absent_.listing_begins(directory, asked);
+    state_.env.store.list(list, [this, inquiry, key, list, listing](Result<ListResponse> page) {
+        // Of one that is too large this page need not tell.
+        bool may_be_directory = false;
+        if (page && !page->next_continuation_token.empty()) {
+            absent_.is_too_large(listing);
+            may_be_directory = true;
+        } else if (page) {
+            may_be_directory = std::ranges::find(page->common_prefixes, key + "/") != page->common_prefixes.end();
+            absent_.listed(listing, names_of(*page, list.prefix.size()));
+        }
+        inquiry->answered([&](Inquiry& joined) REQUIRES(joined.mutex) {
+            if (!page) {
+                joined.failed = std::move(page.error());
+            } else {
+                joined.found.is_directory = may_be_directory;
+            }
+        });
+    });
 }
 
 void Lookups::find(std::string key, Reply<FoundName> reply) {
@@ -160,16 +256,7 @@ void Lookups::find(std::string key, Reply<FoundName> reply) {
     ListRequest list;
     list.prefix = key + "/";
     list.max_keys = 1;
-    state_.env.store.head(key, [inquiry, key](Result<ObjectInfo> object) {
-        inquiry->answered([&](Inquiry& joined) REQUIRES(joined.mutex) {
-            if (object) {
-                joined.found.object = std::move(*object);
-                joined.found.object->key = key;
-            } else if (object.error().errno_value != ENOENT && !is_no_name(object.error(), key)) {
-                joined.failed = std::move(object.error());
-            }
-        });
-    });
+    ask_for_object(state_.env.store, key, inquiry);
     if (!may_be_directory) {
         return;
     }
@@ -271,13 +358,14 @@ NodePtr Lookups::found_directory(const NodeTable::Lock& lock, const NodePtr& par
     }
     node->has_marker = has_marker;
     node->checked = checked;
+    absent_.taken(parent->id, name);
     return node;
 }
 
 void Lookups::found_nothing(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name) {
     state_.nodes.expect_no_more(lock, *parent, name);
     state_.nodes.note_removal(lock, *parent, name);
-    forget_listed(parent->id, name);
+    batches_.listed().forget(parent->id, name);
     if (const NodePtr node = state_.nodes.child(lock, parent, name)) {
         state_.nodes.unlink(lock, node);
     }
@@ -302,6 +390,12 @@ void Lookups::forget_listed_below(const NodeTable::Lock& lock, const Node& direc
         const NodePtr node = state_.nodes.find(lock, id);
         if (node != nullptr && (node.get() == &directory || state_.nodes.is_below(lock, *node, directory))) {
             batches_.listed().forget_all(id);
+        }
+    }
+    for (const NodeId id : absent_.directories()) {
+        const NodePtr node = state_.nodes.find(lock, id);
+        if (node == nullptr || node.get() == &directory || state_.nodes.is_below(lock, *node, directory)) {
+            absent_.forget(id);
         }
     }
 }

@@ -4,7 +4,9 @@
 // A name is asked for as an object and as a directory at once. Where it is both, the directory wins, because what lies
 // below it could not be reached otherwise; the object is hidden and reported once. Positive answers live for the
 // metadata TTL; for a minute where names are removed one after the other. A directory that a rename hides does not
-// exist. Negative ones are not cached, except inside a directory that this mount made or listed within the TTL.
+// exist. Negative ones are not cached, except for a process that is about to make the file anew: what another mount has
+// put there meanwhile is cut away by it all the same. For those one list of the directory answers for a second,
+// or the TTL where that is less.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -13,6 +15,7 @@
 #include <unordered_set>
 
 #include "base/mutex.h"
+#include "fs/absent_names.h"
 #include "fs/hidden_names.h"
 #include "fs/rename_repairs.h"
 #include "fs/shared_state.h"
@@ -34,8 +37,9 @@ public:
     Lookups(SharedState& state, RenameRepairs& repairs, UnlinkBatches& batches)
         : state_(state), repairs_(repairs), batches_(batches) {}
 
-    void lookup(NodeId parent, std::string name, Reply<Entry> reply) {
-        lookup(parent, std::move(name), kAttempts, std::move(reply));
+    // `thread`: that asks; 0 where it is not known.
+    void lookup(NodeId parent, std::string name, pid_t thread, Reply<Entry> reply) {
+        lookup(Question{parent, std::move(name), thread}, std::move(reply));
     }
     // Asks the bucket; `key` without a trailing '/'.
     void find(std::string key, Reply<FoundName> reply);
@@ -62,7 +66,10 @@ public:
     }
     // Else the version from before is unlinked, and another one stays: for each commit, and whatever gives the name to
     // something else.
-    void forget_listed(NodeId directory, const std::string& name) { batches_.listed().forget(directory, name); }
+    void forget_listed(NodeId directory, const std::string& name) {
+        batches_.listed().forget(directory, name);
+        absent_.taken(directory, name);
+    }
     // The directory was renamed: what it and those below hold are copies by now.
     void forget_listed_below(const NodeTable::Lock& lock, const Node& directory) REQUIRES(node_table);
     // The marker object of a directory, as a list shows it.
@@ -72,15 +79,29 @@ private:
     // How often to go on to the next version where one is replaced before its size is known.
     static constexpr int kAttempts = 5;
 
-    void lookup(NodeId parent, std::string name, int attempts, Reply<Entry> reply);
+    struct Question {
+        NodeId parent = 0;
+        std::string name;
+        pid_t thread = 0;
+        int attempts = kAttempts;
+
+        [[nodiscard]] Question again() const { return {parent, name, thread, attempts - 1}; }
+    };
     struct Asked {
         std::string key;
         SteadyTime when{};
         // The last removal before.
         std::uint64_t removal = 0;
+        // The table has no node of the name, and nothing else is to be known of it here.
+        bool is_unknown = false;
     };
+    void lookup(const Question& question, Reply<Entry> reply);
     // An answer that needs no request; else empty, and `asked` is what to ask for.
     std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, Asked& asked);
+    // Of who makes it anew: by the list of its directory, which answers for the names beside it as well.
+    void find_among(NodeId directory, const std::string& key, Reply<FoundName> reply);
+    [[nodiscard]] bool believes_absent(NodeId directory, const std::string& name) const;
+    [[nodiscard]] bool may_list(NodeId directory) const;
     // ENOENT, or the name of a file that failed and may be unlinked.
     Result<Entry> nothing_there(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name)
         REQUIRES(node_table);
@@ -92,6 +113,7 @@ private:
     RenameRepairs& repairs_;
     UnlinkBatches& batches_;
     HiddenNames hidden_;
+    AbsentNames absent_;
 
     Mutex reported_mutex_;
     // Bounded: beyond it keys go unreported.

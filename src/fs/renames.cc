@@ -75,7 +75,7 @@ void Renames::forget_listed(const Move& move) {
 
 Result<Renames::Move> Renames::resolve(NodeId parent, const std::string& name, NodeId new_parent,
                                        const std::string& new_name) {
-    const Result<Entry> source = wait_for<Entry>([&](auto done) { lookups_.lookup(parent, name, done); });
+    const Result<Entry> source = wait_for<Entry>([&](auto done) { lookups_.lookup(parent, name, 0, done); });
     if (!source) {
         return failure(source.error());
     }

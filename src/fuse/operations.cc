@@ -95,7 +95,7 @@ void op_init(void* /*userdata*/, fuse_conn_info* connection) {
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
     if (Begun begun = begin(req)) {
         fs::FileOperations& fs = begun.files();
-        fs.lookup(parent, name, entry_reply(fs, std::move(begun.request)));
+        fs.lookup(parent, name, begun.caller, entry_reply(fs, std::move(begun.request)));
     }
 }
 

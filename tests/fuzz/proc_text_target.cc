@@ -15,6 +15,11 @@ void check(std::string_view text) {
     }
     static_cast<void>(may_trace_everyone(text));
     static_cast<void>(parse_descriptor_info(text));
+    static_cast<void>(parse_open_call(text));
+    const std::string_view name = text.substr(0, text.find('\n'));
+    if (only_ends_in(text, name)) {
+        CKPTFS_REQUIRE(text.ends_with(name));
+    }
     static_cast<void>(find_mount_on(text, "/mnt"));
     if (const auto mount = find_mount_by_id(text, 30)) {
         CKPTFS_REQUIRE(mount->mount_id == 30);

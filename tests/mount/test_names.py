@@ -259,7 +259,7 @@ def test_a_read_only_mount_refuses_every_change(mount):
         assert refused.value.errno == errno.EROFS
 
 
-def test_small_files_cost_their_lookup_and_one_request_each(mount, simulator, prefix):
+def test_small_files_cost_one_request_each_and_one_list_a_second(mount, simulator, prefix):
     made = mount()
     (made / "dir").mkdir()
     simulator.reset_counters()
@@ -268,7 +268,8 @@ def test_small_files_cost_their_lookup_and_one_request_each(mount, simulator, pr
     # A request is noted behind its answer.
     wait_until(lambda: sum(request["op"] == "PutObject" for request in simulator.requests()) == 20, "the last request")
     asked = collections.Counter(request["op"] for request in simulator.requests())
-    assert asked == {"HeadObject": 20, "ListObjectsV2": 20, "PutObject": 20}
+    assert asked["PutObject"] == 20
+    assert 1 <= asked["ListObjectsV2"] == asked["HeadObject"] <= 10
 
 
 def test_append_and_fsync_cycles(mount, simulator, prefix):

@@ -148,7 +148,7 @@ HandleId MemoryFileSystem::open_handle(NodePointer node) {
     return next_handle_++;
 }
 
-void MemoryFileSystem::lookup(NodeId parent, std::string name, Reply<Entry> reply) {
+void MemoryFileSystem::lookup(NodeId parent, std::string name, const Caller& /*caller*/, Reply<Entry> reply) {
     const auto look = [&]() -> Result<Entry> {
         const std::lock_guard lock(mutex_);
         const auto directory = find_directory(parent);

@@ -54,7 +54,7 @@ public:
     // Where in its buffer the data of the latest write began.
     [[nodiscard]] std::ptrdiff_t data_offset_of_write() const;
 
-    void lookup(NodeId parent, std::string name, Reply<Entry> reply) override;
+    void lookup(NodeId parent, std::string name, const Caller& caller, Reply<Entry> reply) override;
     void forget(NodeId node, std::uint64_t lookups) override;
     void getattr(NodeId node, std::optional<HandleId> handle, Reply<Attributes> reply) override;
     void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change, Reply<Attributes> reply) override;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/proc_text.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+
+#include <string>
 
 namespace ckptfs {
 namespace {
@@ -97,6 +101,32 @@ TEST(ParseDescriptorInfo, TellsWhoCanWrite) {
 
 TEST(ParseDescriptorInfo, CannotTellWithoutTheInode) {
     EXPECT_FALSE(parse_descriptor_info("pos:\t0\nflags:\t0100002\nmnt_id:\t24\n"));
+}
+
+TEST(ParseOpenCall, OfAThreadThatWaitsInOpen) {
+    const std::string arguments = " 0xffffffffffffff9c 0x7ffd10 0x80241 0x1b6 0x0 0x0 0x7ffc00 0x7f0000\n";
+    const auto call = parse_open_call(std::to_string(SYS_openat) + arguments);
+    ASSERT_TRUE(call);
+    EXPECT_EQ(call->path, 0x7FFD10U);
+    EXPECT_EQ(call->flags, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
+    EXPECT_FALSE(parse_open_call(std::to_string(SYS_mkdirat) + arguments));
+    EXPECT_FALSE(parse_open_call("running\n"));
+    EXPECT_FALSE(parse_open_call("-1 0x7ffc00 0x7f0000\n"));
+    EXPECT_FALSE(parse_open_call(std::to_string(SYS_openat) + " 1 2 3 4\n"));
+    EXPECT_FALSE(parse_open_call(""));
+}
+
+TEST(OnlyEndsIn, TheLastComponentCountsIfNoOtherHasItsName) {
+    EXPECT_TRUE(only_ends_in("/mnt/step_5/shard", "shard"));
+    EXPECT_TRUE(only_ends_in("shard", "shard"));
+    EXPECT_TRUE(only_ends_in("a//./../shard", "shard"));
+    EXPECT_FALSE(only_ends_in("/mnt/step_5/shard", "step_5"));
+    EXPECT_FALSE(only_ends_in("/mnt/shard/shard", "shard"));
+    EXPECT_FALSE(only_ends_in("shard/../shard", "shard"));
+    EXPECT_FALSE(only_ends_in("/mnt/shard/", "shard"));
+    EXPECT_FALSE(only_ends_in("/mnt/a_shard", "shard"));
+    EXPECT_FALSE(only_ends_in("/mnt/", ""));
+    EXPECT_FALSE(only_ends_in("", "shard"));
 }
 
 constexpr std::string_view kMountinfo =

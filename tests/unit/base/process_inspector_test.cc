@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <functional>
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -189,6 +190,65 @@ TEST(ProcInspector, CountsThroughAThreadWhenTheMainThreadIsGone) {
     }
     EXPECT_EQ(inspector.writable_descriptors(child.pid(), file.inode(), ProcInspector::kAnyAccess), 1);
     EXPECT_TRUE(inspector.written_by_others(file.inode(), getpid()));
+}
+
+// A pipe: who opens it to write waits for one who reads.
+class OpenOfAPipe {
+public:
+    OpenOfAPipe(int flags, const std::string& way) {
+        EXPECT_NE(mkdtemp(directory_), nullptr);
+        pipe_ = std::string(directory_) + "/pipe";
+        EXPECT_EQ(mkfifo(pipe_.c_str(), 0600), 0);
+        const std::string path = directory_ + way + "/pipe";
+        child_.emplace([] {}, [path, flags] { static_cast<void>(open(path.c_str(), flags, 0600)); });
+        const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+        while (!is_waiting() && std::chrono::steady_clock::now() < deadline) {
+            std::this_thread::yield();
+        }
+        EXPECT_TRUE(is_waiting());
+    }
+    ~OpenOfAPipe() {
+        child_.reset();
+        unlink(pipe_.c_str());
+        rmdir(directory_);
+    }
+    OpenOfAPipe(const OpenOfAPipe&) = delete;
+    OpenOfAPipe& operator=(const OpenOfAPipe&) = delete;
+
+    [[nodiscard]] pid_t pid() const { return child_->pid(); }
+
+private:
+    [[nodiscard]] bool is_waiting() const {
+        const auto text = read_text_file(AT_FDCWD, ("/proc/" + std::to_string(pid()) + "/syscall").c_str());
+        return text && parse_open_call(*text);
+    }
+
+    char directory_[32] = "/tmp/ckptfs_inspect_XXXXXX";
+    std::string pipe_;
+    std::optional<Child> child_;
+};
+
+TEST(ProcInspector, SeesWhoMakesAFileAnew) {
+    const ProcInspector inspector;
+    const OpenOfAPipe made(O_WRONLY | O_CREAT | O_TRUNC, "");
+    EXPECT_TRUE(inspector.makes_anew(made.pid(), "pipe"));
+    EXPECT_FALSE(inspector.makes_anew(made.pid(), "ipe"));
+    EXPECT_FALSE(inspector.makes_anew(made.pid(), "tmp"));
+    const OpenOfAPipe opened(O_WRONLY | O_CREAT, "");
+    EXPECT_FALSE(inspector.makes_anew(opened.pid(), "pipe"));
+    EXPECT_FALSE(inspector.makes_anew(getpid(), "pipe"));
+    EXPECT_FALSE(inspector.makes_anew(kNobodysPid, "pipe"));
+    EXPECT_FALSE(inspector.makes_anew(0, "pipe"));
+}
+
+TEST(ProcInspector, ReadsPathsThatCrossPages) {
+    const ProcInspector inspector;
+    std::string way;
+    while (way.size() < 4000) {
+        way += "/.";
+    }
+    const OpenOfAPipe made(O_WRONLY | O_CREAT | O_TRUNC, way);
+    EXPECT_TRUE(inspector.makes_anew(made.pid(), "pipe"));
 }
 
 TEST(ProcInspector, TellsARunningProcessFromADeadOne) {

@@ -97,7 +97,7 @@ struct Parts {
 TEST_F(FileSystemTest, AReleaseLooksForNoWritersWhereNoUnmountWaits) {
     store.put_object("p/f", "text");
     Parts parts(environment("here", store));
-    const auto entry = answer<Entry>([&](auto reply) { parts.lookups.lookup(kRootNode, "f", reply); });
+    const auto entry = answer<Entry>([&](auto reply) { parts.lookups.lookup(kRootNode, "f", 0, reply); });
     const auto opened = answer<OpenedFile>([&](auto reply) {
         parts.files.open(entry->node, O_RDONLY, Caller{kProcess, 0, 0}, reply);
     });

@@ -130,8 +130,11 @@ public:
         }
         return thread == killed ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
+    [[nodiscard]] bool makes_anew(pid_t, std::string_view) const override { return make_anew; }
     [[nodiscard]] bool is_dying(pid_t) const override { return false; }
 
+    // Who looks a name up is about to open it with O_CREAT and O_TRUNC.
+    bool make_anew = false;
     std::map<pid_t, int> descriptors;
     // All of them.
     int opened_with = kAnyAccess;
@@ -254,7 +257,7 @@ protected:
     static int errno_of(const auto& result) { return result ? 0 : result.error().errno_value; }
 
     Result<Entry> lookup(const std::string& name, NodeId parent = kRootNode) {
-        return answer<Entry>([&](auto reply) { fs->lookup(parent, name, reply); });
+        return answer<Entry>([&](auto reply) { fs->lookup(parent, name, Caller{kProcess, 0, 0}, reply); });
     }
     Result<CreatedFile> create(const std::string& name, int flags = O_WRONLY, NodeId parent = kRootNode) {
         return answer<CreatedFile>([&](auto reply) {

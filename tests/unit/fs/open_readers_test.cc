@@ -205,7 +205,7 @@ TEST_F(OpenReadersTest, AnOlderAnswerHidesNoCommitFromAnOpenThatLooksAgain) {
     clock.advance(Milliseconds(2000));
     store.hold_answers(Operation::kHead);
     std::optional<Result<Entry>> looked_up;
-    fs->lookup(kRootNode, "f", [&](Result<Entry> entry) { looked_up = std::move(entry); });
+    fs->lookup(kRootNode, "f", {}, [&](Result<Entry> entry) { looked_up = std::move(entry); });
     clock.advance(Milliseconds(1));
     const HandleId writer = open(second, O_WRONLY | O_TRUNC)->handle;
     EXPECT_TRUE(write(writer, 0, "the third"));
@@ -222,10 +222,10 @@ TEST_F(OpenReadersTest, AnAnswerIsAsOldAsItsQuestion) {
     store.hold_answers(Operation::kHead);
     std::optional<Result<Entry>> earlier;
     std::optional<Result<Entry>> later;
-    fs->lookup(kRootNode, "f", [&](Result<Entry> entry) { earlier = std::move(entry); });
+    fs->lookup(kRootNode, "f", {}, [&](Result<Entry> entry) { earlier = std::move(entry); });
     clock.advance(Milliseconds(1));
     store.put_object("p/f", "second");
-    fs->lookup(kRootNode, "f", [&](Result<Entry> entry) { later = std::move(entry); });
+    fs->lookup(kRootNode, "f", {}, [&](Result<Entry> entry) { later = std::move(entry); });
     clock.advance(Milliseconds(1));
     store.release(Operation::kHead);
     ASSERT_TRUE(earlier && later);

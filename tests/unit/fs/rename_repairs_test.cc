@@ -43,7 +43,7 @@ protected:
             stood.set_value();
         });
         other_mount = make_mount("there", its_store);
-        static_cast<void>(answer<Entry>([&](auto reply) { other_mount->lookup(kRootNode, "new", reply); }));
+        static_cast<void>(answer<Entry>([&](auto reply) { other_mount->lookup(kRootNode, "new", {}, reply); }));
         ASSERT_EQ(stood.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
         // Until it has gone on to its end.
         blocking.reset();

@@ -45,6 +45,7 @@ public:
         const std::lock_guard lock(mutex_);
         return crashed_.contains(thread) ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
+    [[nodiscard]] bool makes_anew(pid_t, std::string_view) const override { return false; }
     [[nodiscard]] bool is_dying(pid_t thread) const override {
         ++asked_;
         const std::lock_guard lock(mutex_);
