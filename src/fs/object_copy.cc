@@ -277,8 +277,28 @@ Result<Copied> copy_large(ObjectStore& store, const ObjectInfo& source, const st
     return copy_without_parts(store, source, destination, options);
 }
 
-Result<ObjectInfo> describe(ObjectStore& store, const std::string& key) {
-    return wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });
+Result<Copied> copy_latest(ObjectStore& store, const std::string& source, const std::string& destination,
+                           const CopyOptions& options) {
+    const auto info = wait_for<ObjectInfo>([&](auto done) { store.head(source, done); });
+    if (!info) {
+        return failure(info.error());
+    }
+    return copy_in_parts(info->size) ? copy_large(store, *info, destination, options)
+                                     : copy_by_request(store, *info, destination, options);
+}
+
+// It is small.
+Result<Copied> copy_known(ObjectStore& store, const ObjectInfo& known, const std::string& destination,
+                          const CopyOptions& options) {
+    Result<Copied> copied = copy_by_request(store, known, destination, options);
+    if (copied && copied->copy.etag != known.etag) {
+        // With SSE-KMS, say. Of a store that passes the condition over it may be the copy of another version.
+        const auto seen = wait_for<ObjectInfo>([&](auto done) { store.head(destination, done); });
+        if (seen && seen->etag == copied->copy.etag) {
+            copied->copy.size = copied->copy.stored_size = seen->size;
+        }
+    }
+    return copied;
 }
 
 }  // namespace
@@ -299,21 +319,21 @@ bool is_copy_by_request(const ObjectInfo& object, const ObjectInfo& source) {
 
 Result<Copied> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                            const CopyOptions& options) {
-    if (!copy_in_parts(source.size)) {
-        return copy_by_request(store, source, destination, options);
-    }
     // A listing carries no metadata.
-    return copy_object(store, source.key, destination, options);
+    return copy_in_parts(source.size) ? copy_latest(store, source.key, destination, options)
+                                      : copy_by_request(store, source, destination, options);
 }
 
 Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
                            const CopyOptions& options) {
-    const Result<ObjectInfo> info = describe(store, source);
-    if (!info) {
-        return failure(info.error());
+    if (options.known && !options.no_replace && !copy_in_parts(options.known->size)) {
+        Result<Copied> copied = copy_known(store, *options.known, destination, options);
+        // Else another mount has replaced it meanwhile.
+        if (copied || (copied.error().errno_value != ESTALE && copied.error().errno_value != ENOENT)) {
+            return copied;
+        }
     }
-    return copy_in_parts(info->size) ? copy_large(store, *info, destination, options)
-                                     : copy_by_request(store, *info, destination, options);
+    return copy_latest(store, source, destination, options);
 }
 
 }  // namespace ckptfs::fs

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,9 @@ struct CopyOptions {
     std::function<bool()> may_go_on = nullptr;
     // A copy that gets a `ckptfs-write` of its own is marked there as that of this rename of a directory.
     std::string rename_id = {};
+    // The source as this mount last knew it: a small one is copied without a look at it before. The same ETag of the
+    // copy, on S3 the MD5 of its bytes, says that it was this version.
+    std::optional<ObjectInfo> known = std::nullopt;
 };
 
 // Empty where it has none.

@@ -163,11 +163,19 @@ Status Renames::rename_file(const Move& move) {
     if (!done || *done) {
         return done ? Status{} : failure(done.error());
     }
-    const Result<Copied> copied = gate_.copy(move.old_key, move.new_key, CopyOptions{move.no_replace, move.counts});
+    const std::optional<ObjectVersion> before = committed_version(*move.node);
+    CopyOptions options{move.no_replace, move.counts};
+    if (before && !before->etag.empty()) {
+        options.known.emplace();
+        options.known->key = move.old_key;
+        options.known->etag = before->etag;
+        options.known->size = before->stored_size;
+        options.known->last_modified = before->modified;
+    }
+    const Result<Copied> copied = gate_.copy(move.old_key, move.new_key, options);
     if (!copied) {
         return failure(copied.error());
     }
-    const std::optional<ObjectVersion> before = committed_version(*move.node);
     note_new_place(move.node, move.new_parent, move.new_name, *copied);
     Status removed = remove_version(state_.env.store, {move.old_key, copied->source_etag});
     if (removed) {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rename of a small file asks of the store: every program that writes atomically waits for it.
+#include <fcntl.h>
+
+#include <string>
+
+#include "file_system_fixture.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+class RenamedFiles : public FileSystemTest {
+protected:
+    NodeId save(const std::string& name, const std::string& text) {
+        const Result<CreatedFile> file = create(name);
+        EXPECT_TRUE(write(file->opened.handle, 0, text));
+        EXPECT_TRUE(close(file->opened.handle));
+        store.reset_calls();
+        return file->entry.node;
+    }
+    [[nodiscard]] std::string read_back(const std::string& name) {
+        const Result<OpenedFile> opened = open(lookup(name)->node, O_RDONLY);
+        const Result<std::string> text = read(opened->handle);
+        EXPECT_TRUE(release(opened->handle));
+        return text ? *text : "";
+    }
+};
+
+TEST_F(RenamedFiles, AreCopiedWithoutALookAtThem) {
+    store.make_etags_of_content();
+    save("f.tmp", "text");
+    EXPECT_TRUE(rename("f.tmp", "f"));
+    EXPECT_EQ(store.calls(Operation::kCopy), 1);
+    EXPECT_EQ(store.calls(Operation::kRemove), 1);
+    EXPECT_EQ(store.calls(), 2);
+    EXPECT_EQ(store.content("p/f"), "text");
+    EXPECT_FALSE(store.exists("p/f.tmp"));
+    EXPECT_EQ(read_back("f"), "text");
+}
+
+TEST_F(RenamedFiles, AreTheVersionThatAnotherMountHasSavedSince) {
+    store.make_etags_of_content();
+    save("f.tmp", "text");
+    store.put_object("p/f.tmp", "of another mount");
+    EXPECT_TRUE(rename("f.tmp", "f"));
+    EXPECT_EQ(store.content("p/f"), "of another mount");
+    EXPECT_FALSE(store.exists("p/f.tmp"));
+    EXPECT_EQ(read_back("f"), "of another mount");
+}
+
+TEST_F(RenamedFiles, AreNotThereWhereAnotherMountHasRemovedThem) {
+    store.make_etags_of_content();
+    save("f.tmp", "text");
+    ASSERT_TRUE(answer<void>([&](auto done) { store.remove({"p/f.tmp", {}}, done); }));
+    EXPECT_EQ(errno_of(rename("f.tmp", "f")), ENOENT);
+    EXPECT_FALSE(store.exists("p/f"));
+}
+
+// With SSE-KMS an ETag says nothing of the bytes, so that a store which passes the condition over would go unnoticed.
+TEST_F(RenamedFiles, AreLookedAtAfterwardsWhereTheirCopiesHaveOtherETags) {
+    save("f.tmp", "text");
+    EXPECT_TRUE(rename("f.tmp", "f"));
+    EXPECT_EQ(store.calls(Operation::kHead), 1);
+    EXPECT_EQ(store.calls(Operation::kCopy), 1);
+    EXPECT_EQ(store.content("p/f"), "text");
+    EXPECT_EQ(read_back("f"), "text");
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
