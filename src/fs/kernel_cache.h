@@ -14,9 +14,15 @@ class KernelCache {
 public:
     virtual ~KernelCache() = default;
     virtual void invalidate_entry(std::uint64_t parent, std::string name) = 0;
-    // Its pages and its attributes. `done`, if there is one, is called once they are gone, on any thread; not at all
-    // where the notice is dropped.
-    virtual void invalidate_inode(std::uint64_t node, std::function<void()> done) = 0;
+    struct InodeNotice {
+        // Called right before the kernel is told, on any thread. Where it says no, the notice is dropped, and the
+        // caller will give it again.
+        std::function<bool()> is_due{};
+        // Called once its pages are gone, on any thread; not at all where the notice is dropped.
+        std::function<void()> done{};
+    };
+    // Its pages and its attributes.
+    virtual void invalidate_inode(std::uint64_t node, InodeNotice notice) = 0;
     void invalidate_inode(std::uint64_t node) { invalidate_inode(node, {}); }
     // Its attributes only.
     virtual void invalidate_attributes(std::uint64_t node) = 0;

@@ -116,6 +116,9 @@ public:
     // What was written and given up had another size, which the kernel may believe for a moment: then it fills up with
     // zeros when it reads ahead, or takes the file for shorter.
     bool has_uncertain_size GUARDED_BY(node_table) = false;
+    // Not answered yet. What was written and given up is dropped from the page cache after them.
+    int reads_across_end GUARDED_BY(node_table) = 0;
+    bool drops_pages_after_reads GUARDED_BY(node_table) = false;
     // Present from the first open for writing until its last writable handle is closed and all is committed.
     std::shared_ptr<FileWriter> writer GUARDED_BY(node_table);
     // Made with each `writer`; stays until the next.

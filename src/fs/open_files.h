@@ -318,7 +318,10 @@ private:
     // From its first failure on, commit markers have to wait for the file.
     void watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener,
                EndOfFile end = EndOfFile::kFailed);
-    void drop_written_pages(Node& node, const FileWriter& writer);
+    void drop_written_pages(const NodePtr& node, const FileWriter& writer);
+    void drop_pages_between_reads(const NodePtr& node);
+    // The answer to a read that may go beyond the end, by which the kernel learns it.
+    [[nodiscard]] Reply<Payload> noted_across_end(const NodePtr& node, std::uint64_t end, Reply<Payload> reply);
     [[nodiscard]] bool has_lost_its_name(const NodeTable::Lock& lock, const Node& node) const REQUIRES(node_table);
     // Under which other mounts look for the file.
     [[nodiscard]] std::string key_of_failure(const Node& node, const FileWriter& writer) const;

@@ -20,7 +20,7 @@ void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& wr
             const NodePtr failed = weak.lock();
             const std::shared_ptr<FileWriter> its_writer = weak_writer.lock();
             if (failed != nullptr && its_writer != nullptr) {
-                drop_written_pages(*failed, *its_writer);
+                drop_written_pages(failed, *its_writer);
                 note_failed(*failed, *its_writer, opener, error);
             }
         });
@@ -45,13 +45,46 @@ std::string OpenFiles::key_of_failure(const Node& node, const FileWriter& writer
 }
 
 // The page cache has taken them on their way here. From now on reads get the version before.
-void OpenFiles::drop_written_pages(Node& node, const FileWriter& writer) {
+void OpenFiles::drop_written_pages(const NodePtr& node, const FileWriter& writer) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        node.forget_pages();
-        node.has_uncertain_size = node.has_uncertain_size || (node.committed && writer.size() != node.committed->size);
+        node->forget_pages();
+        node->has_uncertain_size =
+            node->has_uncertain_size || (node->committed && writer.size() != node->committed->size);
     }
-    state_.env.kernel_cache.invalidate_inode(node.id);
+    drop_pages_between_reads(node);
+}
+
+// An answer that is overtaken by a notice does not teach the kernel the end of the file: up to the size of what was
+// given up it would fill up with zeros, and show them.
+void OpenFiles::drop_pages_between_reads(const NodePtr& node) {
+    const auto is_due = [this, node] {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        node->drops_pages_after_reads = node->reads_across_end > 0;
+        return !node->drops_pages_after_reads;
+    };
+    state_.env.kernel_cache.invalidate_inode(node->id, {.is_due = is_due});
+}
+
+Reply<Payload> OpenFiles::noted_across_end(const NodePtr& node, std::uint64_t end, Reply<Payload> reply) {
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (!node->committed || end <= node->committed->size) {
+            return reply;
+        }
+        ++node->reads_across_end;
+    }
+    return [this, node, reply = std::move(reply)](Result<Payload> data) {
+        reply(std::move(data));
+        bool drops_pages = false;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            drops_pages = --node->reads_across_end == 0 && std::exchange(node->drops_pages_after_reads, false);
+        }
+        if (drops_pages) {
+            drop_pages_between_reads(node);
+        }
+    };
 }
 
 // What has the name by now was written on this mount, or the file can no longer get it. Not where an open with O_TRUNC

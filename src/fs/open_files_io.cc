@@ -281,6 +281,21 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     }
 }
 
+void OpenFiles::show_growth(const NodePtr& follower, const ObjectVersion& shown) {
+    const auto show = [this, follower, shown] {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (follower->grown) {
+            follower->committed = shown;
+            follower->reader = nullptr;
+            // Else a notice of what has been added since is on its way, and shows that.
+            if (follower->grown->etag == shown.etag) {
+                follower->grown.reset();
+            }
+        }
+    };
+    state_.env.kernel_cache.invalidate_inode(follower->id, {.done = show});
+}
+
 void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
     const HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
     if (handle != nullptr && handle->writer != nullptr) {

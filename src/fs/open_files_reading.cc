@@ -42,7 +42,8 @@ void OpenFiles::read(HandleId id, std::uint64_t offset, std::size_t size, Reply<
     } else if (is_unreadable(*handle)) {
         handle->writer->size() == 0 ? reply(Payload()) : reply(cannot_read_back());
     } else {
-        read_what_is_seen(std::make_shared<Reading>(Reading{handle, offset, size, 0, std::move(reply)}));
+        Reply<Payload> noted = noted_across_end(handle->node, offset + size, std::move(reply));
+        read_what_is_seen(std::make_shared<Reading>(Reading{handle, offset, size, 0, std::move(noted)}));
     }
 }
 
@@ -311,20 +312,6 @@ void OpenFiles::read_after_commit(const std::shared_ptr<Reading>& reading, const
         if (!reopen_and_read(reading, reader)) {
             log_error(escaped(error.message));
             reading->reply(failure(error));
-        }
-    });
-}
-
-void OpenFiles::show_growth(const NodePtr& follower, const ObjectVersion& shown) {
-    state_.env.kernel_cache.invalidate_inode(follower->id, [this, follower, shown] {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        if (follower->grown) {
-            follower->committed = shown;
-            follower->reader = nullptr;
-            // Else a notice of what has been added since is on its way, and shows that.
-            if (follower->grown->etag == shown.etag) {
-                follower->grown.reset();
-            }
         }
     });
 }

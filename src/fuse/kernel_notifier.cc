@@ -41,8 +41,8 @@ void KernelNotifier::invalidate_entry(std::uint64_t parent, std::string name) {
     enqueue({What::kEntry, parent, std::move(name), {}});
 }
 
-void KernelNotifier::invalidate_inode(std::uint64_t node, std::function<void()> done) {
-    enqueue({What::kInode, node, {}, std::move(done)});
+void KernelNotifier::invalidate_inode(std::uint64_t node, InodeNotice notice) {
+    enqueue({What::kInode, node, {}, std::move(notice)});
 }
 
 void KernelNotifier::invalidate_attributes(std::uint64_t node) {
@@ -94,6 +94,9 @@ std::optional<KernelNotifier::Notice> KernelNotifier::next() {
 }
 
 void KernelNotifier::deliver(Sink& sink, const Notice& notice) {
+    if (notice.of_inode.is_due && !notice.of_inode.is_due()) {
+        return;
+    }
     switch (notice.what) {
         case What::kEntry:
             sink.invalidate_entry(notice.node, notice.name);
@@ -105,8 +108,8 @@ void KernelNotifier::deliver(Sink& sink, const Notice& notice) {
             sink.invalidate_attributes(notice.node);
             break;
     }
-    if (notice.done) {
-        notice.done();
+    if (notice.of_inode.done) {
+        notice.of_inode.done();
     }
 }
 

@@ -52,7 +52,7 @@ public:
 
     using fs::KernelCache::invalidate_inode;
     void invalidate_entry(std::uint64_t parent, std::string name) override;
-    void invalidate_inode(std::uint64_t node, std::function<void()> done) override;
+    void invalidate_inode(std::uint64_t node, InodeNotice notice) override;
     void invalidate_attributes(std::uint64_t node) override;
 
 private:
@@ -61,8 +61,8 @@ private:
         What what = What::kInode;
         // The parent of an entry.
         std::uint64_t node = 0;
-        std::string name;
-        std::function<void()> done;
+        std::string name{};
+        InodeNotice of_inode{};
     };
 
     void enqueue(Notice notice);

@@ -151,9 +151,9 @@ class NotedKernelCache final : public KernelCache {
 public:
     void invalidate_entry(std::uint64_t, std::string name) override { entries.push_back(std::move(name)); }
     using KernelCache::invalidate_inode;
-    void invalidate_inode(std::uint64_t node, std::function<void()> done) override {
+    void invalidate_inode(std::uint64_t node, InodeNotice notice) override {
         inodes.push_back(node);
-        waiting_.push_back(std::move(done));
+        waiting_.push_back(std::move(notice));
         if (!is_held) {
             deliver();
         }
@@ -163,10 +163,12 @@ public:
         if (before_done) {
             before_done();
         }
-        const std::function<void()> done = std::move(waiting_.front());
+        const InodeNotice notice = std::move(waiting_.front());
         waiting_.pop_front();
-        if (done) {
-            done();
+        if (notice.is_due && !notice.is_due()) {
+            inodes.pop_back();
+        } else if (notice.done) {
+            notice.done();
         }
     }
     void invalidate_attributes(std::uint64_t node) override { attributes.push_back(node); }
@@ -180,7 +182,7 @@ public:
     bool is_held = false;
 
 private:
-    std::deque<std::function<void()>> waiting_;
+    std::deque<InodeNotice> waiting_;
 };
 
 class FileSystemTest : public ::testing::Test {
@@ -197,8 +199,8 @@ protected:
     explicit FileSystemTest(std::uint64_t table_memory = std::numeric_limits<std::uint64_t>::max())
         : codec(std::move(*make_codec({"none", {}}, table_memory))), fs(make_mount("here")) {}
 
-    // Ends the mount at a moment when no thread is in it: a task that has answered may go on, and give others.
-    void end_mount() {
+    // What has been answered may still go on on a thread, and give others work.
+    void wait_for_threads() {
         for (int round = 0; round < 4; ++round) {
             for (const auto& [pool_of_threads, threads] :
                  {std::pair{executor.get(), processor_count()}, {staging.get(), 1}, {blocking.get(), 4}}) {
@@ -209,6 +211,10 @@ protected:
                 all->arrive_and_wait();
             }
         }
+    }
+    // Ends the mount at a moment when no thread is in it.
+    void end_mount() {
+        wait_for_threads();
         fs.reset();
     }
     std::unique_ptr<FileSystem> make_mount(const std::string& host, FailureNotes notes = {}) {

@@ -264,6 +264,35 @@ TEST_F(OpenReadersTest, AVersionOfAnotherMountIsNotTakenForOneThatHasGrown) {
     EXPECT_EQ(errno_of(read(reader)), ESTALE);
 }
 
+// The kernel learns the end by its answer, but not from one that a notice has overtaken: then it would fill up with
+// zeros to the size of what was given up.
+TEST_F(OpenReadersTest, WhatWasGivenUpIsDroppedAfterAReadAcrossTheEnd) {
+    const std::string content(3 << 20, 'x');
+    store.put_object("p/f", content);
+    const NodeId node = lookup("f")->node;
+    const HandleId writer = open(node, O_RDWR)->handle;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    ASSERT_TRUE(write(writer, content.size(), " and more"));
+    kernel_cache.is_held = true;
+    processes.killed = kProcess;
+    static_cast<void>(flush(writer));
+    processes.killed = 0;
+    // It is given up behind the answer.
+    wait_for_threads();
+    ASSERT_EQ(kernel_cache.inodes, std::vector<NodeId>{node});
+    store.hold(Operation::kGet);
+    std::promise<std::string> bytes;
+    fs->read(reader, 0, content.size() + 1, [&](Result<Payload> data) { bytes.set_value(data->to_string()); });
+    kernel_cache.deliver();
+    EXPECT_EQ(kernel_cache.inodes, std::vector<NodeId>{});
+    store.release(Operation::kGet);
+    EXPECT_EQ(bytes.get_future().get(), content);
+    wait_for_threads();
+    EXPECT_EQ(kernel_cache.inodes, std::vector<NodeId>{node});
+    kernel_cache.deliver();
+    EXPECT_EQ(kernel_cache.inodes, std::vector<NodeId>{node});
+}
+
 TEST_F(OpenReadersTest, ANewFileThatLostItsNameUnsavedDoesNotLookEmpty) {
     for (const bool is_killed : {false, true}) {
         SCOPED_TRACE(is_killed);

@@ -74,7 +74,7 @@ TEST(KernelNotifier, OneLockedPageHoldsUpItsOwnInodeOnly) {
     KernelNotifier notifier;
     notifier.connect(sink);
     std::atomic<bool> done = false;
-    notifier.invalidate_inode(RecordingSink::kLocked, [&] { done = true; });
+    notifier.invalidate_inode(RecordingSink::kLocked, {.done = [&] { done = true; }});
     notifier.invalidate_attributes(RecordingSink::kLocked);
     notifier.invalidate_inode(7);
     notifier.invalidate_entry(1, "name");
@@ -87,6 +87,19 @@ TEST(KernelNotifier, OneLockedPageHoldsUpItsOwnInodeOnly) {
     EXPECT_EQ(seen[2], "99");
     EXPECT_EQ(seen[3], "attributes of 99");
     EXPECT_TRUE(done);
+    notifier.disconnect();
+}
+
+TEST(KernelNotifier, ANoticeThatIsNotDueYetIsDropped) {
+    RecordingSink sink;
+    KernelNotifier notifier;
+    notifier.connect(sink);
+    bool done = false;
+    notifier.invalidate_inode(7, {.is_due = [] { return false; }, .done = [&] { done = true; }});
+    notifier.invalidate_inode(7, {.is_due = [] { return true; }});
+    notifier.invalidate_attributes(7);
+    EXPECT_EQ(sink.wait_for(2), (std::vector<std::string>{"7", "attributes of 7"}));
+    EXPECT_FALSE(done);
     notifier.disconnect();
 }
 
