@@ -87,6 +87,14 @@ struct ReadConfig {
     int max_requests_ahead = 48;
 };
 
+// Files that are kept on a local disk.
+struct DiskConfig {
+    // Empty: none are.
+    std::string directory;
+    // 0: half of the disk.
+    std::uint64_t size = 0;
+};
+
 struct NameConfig {
     Milliseconds metadata_ttl{1000};
     uid_t uid = 0;
@@ -132,6 +140,7 @@ struct Config {
     StoreConfig store;
     WriteConfig write;
     ReadConfig read;
+    DiskConfig disk;
     NameConfig names;
     CodecConfig codec;
 };

@@ -36,4 +36,16 @@ std::uint64_t xxh3_long(ByteSpan bytes) {
 #endif
 }
 
+std::uint64_t xxh3_long(const Payload& payload) {
+    if (payload.slices().size() == 1) {
+        return xxh3_long(payload.slices().front().bytes);
+    }
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    for (const Slice& slice : payload.slices()) {
+        XXH3_64bits_update(&state, slice.bytes.data(), slice.bytes.size());
+    }
+    return XXH3_64bits_digest(&state);
+}
+
 }  // namespace ckptfs

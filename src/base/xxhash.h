@@ -16,5 +16,6 @@ namespace ckptfs {
 [[nodiscard]] std::uint64_t xxh3(std::string_view text);
 // The same function for KiBs, by the widest vectors that this processor has.
 [[nodiscard]] std::uint64_t xxh3_long(ByteSpan bytes);
+[[nodiscard]] std::uint64_t xxh3_long(const Payload& payload);
 
 }  // namespace ckptfs

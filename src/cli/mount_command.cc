@@ -81,8 +81,8 @@ Status check_this_machine(Config& config) {
     }
     config.mount.mount_point = *mount_point;
     for (std::string* path :
-         {&config.mount.log_file, &config.mount.metrics_file, &config.write.staging_dir, &config.store.ca_bundle,
-          &config.store.credentials_file, &config.store.access_log, &config.mount.state_dir}) {
+         {&config.mount.log_file, &config.mount.metrics_file, &config.write.staging_dir, &config.disk.directory,
+          &config.store.ca_bundle, &config.store.credentials_file, &config.store.access_log, &config.mount.state_dir}) {
         std::error_code problem;
         if (!path->empty()) {
             *path = std::filesystem::absolute(*path, problem).string();
@@ -90,13 +90,16 @@ Status check_this_machine(Config& config) {
     }
     const auto state = state_directory(config.mount.state_dir, getuid(), process_environment());
     for (const std::string& path : {config.mount.log_file, config.mount.metrics_file, config.store.access_log,
-                                    config.write.staging_dir, state.value_or("")}) {
+                                    config.write.staging_dir, config.disk.directory, state.value_or("")}) {
         if (auto outside = check_outside(path, config.mount.mount_point); !outside) {
             return outside;
         }
     }
     if (auto staging = check_staging_directory(config.write.staging_dir, *table); !staging) {
         return staging;
+    }
+    if (auto cache = check_cache_directory(config.disk.directory, *table); !cache) {
+        return cache;
     }
     return check_fuse("/dev/fuse", geteuid() == 0, search_path(process_environment()));
 }

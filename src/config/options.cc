@@ -231,6 +231,14 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "Files opened with O_TRUNC always bypass it.", set_direct_io},
     {kReading, "max-read-ahead", "", "SIZE", "by memory", "maximum amount of data fetched ahead of one reader", "",
      [](Config& c, std::string_view v) { return set(c.read.max_read_ahead, parse_size(v)); }},
+    {kReading, "cache-dir", "", "DIR", "", "directory on a local disk that keeps the files this node reads and writes",
+     "They are read from there the next time, also by later mounts, if the bucket still has the same version. What is "
+     "damaged or missing is fetched from the store. The directory is created if it is missing; no other user may enter "
+     "it, and the files in it are not encrypted. Several mounts may share it.",
+     [](Config& c, std::string_view v) { return set_text(c.disk.directory, v); }},
+    {kReading, "cache-size", "", "SIZE", "half of the disk", "maximum size of --cache-dir",
+     "What was used longest ago is removed first. Files in use stay.",
+     [](Config& c, std::string_view v) { return set(c.disk.size, parse_size(v)); }},
 
     {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G to 4G by processors",
      "memory for data, at least 64M",

@@ -190,6 +190,9 @@ MountStatus Daemon::status(const fs::FileSystem& fs) const {
     }
     set_store(status, machinery_->client().store().statistics());
     set_cache(status, machinery_->cache().statistics());
+    if (machinery_->disk() != nullptr) {
+        set_disk(status, *machinery_->disk());
+    }
     set_memory(status, machinery_->pool().usage());
     status.problems = recent_problems();
     return status;

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/file_descriptor.h"
+#include "base/private_directory.h"
 #include "base/process_inspector.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
@@ -133,21 +134,48 @@ Status check_outside(const std::string& path, const std::string& mount_point) {
     return {};
 }
 
+namespace {
+
+Status check_local(const char* option, const std::string& directory, const std::vector<MountEntry>& table) {
+    if (const auto holding = mount_holding(table, directory); holding && is_fuse(*holding)) {
+        return failure(EINVAL, format("{} {} lies on a FUSE mount ({}); choose a directory on a local disk", option,
+                                      escaped(directory), escaped(holding->mount_point)));
+    }
+    return {};
+}
+
+}  // namespace
+
 Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table) {
     std::error_code problem;
     const fs::path resolved = fs::canonical(directory, problem);
     if (problem || !fs::is_directory(resolved, problem)) {
         return failure(ENOTDIR, format("--staging-dir {} is not a directory", escaped(directory)));
     }
-    if (const auto holding = mount_holding(table, resolved.string()); holding && is_fuse(*holding)) {
-        return failure(EINVAL, format("--staging-dir {} lies on a FUSE mount ({}); choose a directory on a local disk",
-                                      escaped(directory), escaped(holding->mount_point)));
+    if (Status local = check_local("--staging-dir", resolved.string(), table); !local) {
+        return local;
     }
     if (access(resolved.c_str(), W_OK | X_OK) != 0) {
         return failure(errno,
                        format("--staging-dir {} cannot be written: {}", escaped(directory), std::strerror(errno)));
     }
     return {};
+}
+
+Status check_cache_directory(const std::string& directory, const std::vector<MountEntry>& table) {
+    if (directory.empty()) {
+        return {};
+    }
+    std::error_code problem;
+    const fs::path resolved = fs::weakly_canonical(directory, problem);
+    if (problem) {
+        return failure(problem.value(), format("--cache-dir {}: {}", escaped(directory), problem.message()));
+    }
+    if (Status local = check_local("--cache-dir", resolved.string(), table); !local) {
+        return local;
+    }
+    Status made = make_private_directory(resolved.string());
+    return made ? Status() : failure(made.error().errno_value, "--cache-dir: " + made.error().message);
 }
 
 void say_what_cannot_be_told() {

@@ -30,6 +30,9 @@ Status check_outside(const std::string& path, const std::string& mount_point);
 // daemon wait for itself.
 Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table);
 
+// Where one is named. It may be missing as yet.
+Status check_cache_directory(const std::string& directory, const std::vector<MountEntry>& table);
+
 // To the log: which killed writers cannot be told from those that ended. Forks, so that it comes before the first
 // thread.
 void say_what_cannot_be_told();

@@ -215,16 +215,35 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers) {
     }
 }
 
+Status Machinery::start_disk_cache() {
+    if (config_.disk.directory.empty()) {
+        return {};
+    }
+    DiskCacheConfig disk;
+    disk.directory = config_.disk.directory;
+    disk.size = config_.disk.size;
+    disk.store = format("{}/{}", client_->store().server(), config_.store.bucket);
+    auto cache = DiskCache::create(std::move(disk), clock_);
+    if (!cache) {
+        return failure(std::move(cache.error()));
+    }
+    disk_ = std::move(*cache);
+    return {};
+}
+
 Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cache) {
     if (auto found = processes_.set_mount_point(config_.mount.mount_point); !found) {
         return failure(found.error());
     }
-    cache_ =
-        std::make_unique<BlockCache>(*pool_, clock_, BlockCache::Limits::for_requests(config_.read.max_requests_ahead));
+    if (Status kept = start_disk_cache(); !kept) {
+        return failure(std::move(kept.error()));
+    }
+    cache_ = std::make_unique<BlockCache>(
+        *pool_, clock_, BlockCache::Limits::for_requests(config_.read.max_requests_ahead), disk_.get());
     ObjectStore& store = journaled_store();
     write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write,
-                                      config_.store.retry_for});
-    read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read});
+                                      config_.store.retry_for, disk_.get()});
+    read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read, disk_.get()});
     fs::FailureNotes notes;
     if (journal_ != nullptr) {
         notes.begun = [this](const std::string& key, const std::string& record) {
@@ -279,6 +298,10 @@ Machinery::~Machinery() {
         if (executor != nullptr) {
             executor->stop();
         }
+    }
+    // Blocks that wait to be written belong to the block cache.
+    if (disk_ != nullptr) {
+        disk_->stop();
     }
 }
 

@@ -25,6 +25,7 @@
 #include "ckptfs/status.h"
 #include "daemon/heartbeat.h"
 #include "daemon/store_client.h"
+#include "disk/disk_cache.h"
 #include "fs/file_system.h"
 #include "fuse/session.h"
 #include "journal/journal_leftovers.h"
@@ -61,6 +62,8 @@ public:
     [[nodiscard]] const StoreClient& client() const { return *client_; }
     // Only once the file system has been started.
     [[nodiscard]] const BlockCache& cache() const { return *cache_; }
+    // Null without --cache-dir.
+    [[nodiscard]] const DiskCache* disk() const { return disk_.get(); }
     [[nodiscard]] Executor& executor() { return *executor_; }
     // For tasks that wait for the disk.
     [[nodiscard]] Executor& staging() { return *staging_; }
@@ -69,6 +72,7 @@ public:
 private:
     explicit Machinery(const Config& config) : config_(config) {}
     Status start();
+    Status start_disk_cache();
     ObjectStore& journaled_store();
     void watch_for_leftovers(const std::string& directory, const std::string& place);
     void say_goodbye();
@@ -95,6 +99,8 @@ private:
     std::unique_ptr<UploadAborts> aborts_;
     std::unique_ptr<ObjectStore> journaled_;
     std::unique_ptr<Codec> codec_;
+    // Null without --cache-dir.
+    std::unique_ptr<DiskCache> disk_;
     std::unique_ptr<BlockCache> cache_;
     std::unique_ptr<WriteEnvironment> write_;
     std::unique_ptr<ReadEnvironment> read_;

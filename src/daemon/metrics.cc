@@ -101,6 +101,20 @@ void add_reading(Families& families, const ReadStatistics& reading) {
     families.counter("read_wasted_bytes_total", "Bytes fetched ahead and given up unread.", reading.bytes_wasted);
 }
 
+void add_disk(Families& families, const DiskActivity& disk) {
+    if (disk.directory.empty()) {
+        return;
+    }
+    families.counter("disk_read_bytes_total", "Bytes of files read from --cache-dir.", disk.bytes_read);
+    families.counter("disk_written_bytes_total", "Bytes of files kept in --cache-dir.", disk.bytes_written);
+    families.counter("disk_left_out_total", "MiB not kept because the disk is too slow.", disk.frames_left_out);
+    families.counter("disk_damaged_total", "MiB found damaged on the disk, and fetched again.", disk.frames_damaged);
+    families.gauge("disk_held_bytes", "What the files in --cache-dir take, of all mounts.", disk.bytes_held);
+    families.gauge("disk_limit_bytes", "What they may take.", disk.size);
+    families.gauge("disk_usable", "Whether the disk is used; 0 after it failed, or was full.",
+                   disk.failure.empty() ? 1.0 : 0.0);
+}
+
 void add_memory(Families& families, const PoolUsage& memory) {
     static constexpr std::array<const char*, kMemoryUses> kNames{"receive", "write", "read", "commit", "encode"};
     families.gauge("memory_limit_bytes", "Memory for data.",
@@ -159,6 +173,7 @@ std::vector<prometheus::MetricFamily> metric_families(const MountFigures& figure
     add_mount(families, figures);
     add_files(families, figures);
     add_reading(families, figures.reading);
+    add_disk(families, figures.status.disk);
     add_memory(families, figures.memory);
     add_store(families, figures);
     add_operations(families, figures.operations);

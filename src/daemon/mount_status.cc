@@ -100,6 +100,23 @@ std::string cache_text(const MountStatus& status) {
                       : format("; {} % of {} came from it", status.cache_hits * 100 / reads, counted(reads, "read"));
 }
 
+std::string disk_line(const DiskActivity& disk) {
+    if (disk.directory.empty()) {
+        return "";
+    }
+    std::string text = format("disk: {} of {} MiB in {}; {} MiB read from it, {} written", mebibytes(disk.bytes_held),
+                              mebibytes(disk.size), escaped(disk.directory), mebibytes(disk.bytes_read),
+                              mebibytes(disk.bytes_written));
+    if (disk.frames_left_out > 0) {
+        text += format(", {} MiB left out because it is too slow", disk.frames_left_out);
+    }
+    if (disk.frames_damaged > 0) {
+        text += format(", {} MiB damaged", disk.frames_damaged);
+    }
+    return text + (disk.failure.empty() ? "" : format("; not all of it is used for now: {}", escaped(disk.failure))) +
+           "\n";
+}
+
 std::string read_line(const FileBeingRead& read) {
     return format("  {}: {} of {} MiB\n", escaped(read.key), mebibytes(read.position), mebibytes(read.size));
 }
@@ -158,6 +175,12 @@ void set_cache(MountStatus& status, const ReadStatistics& cache) {
     status.cache_misses = cache.misses;
 }
 
+void set_disk(MountStatus& status, const DiskCache& disk) {
+    const DiskCacheStatistics counts = disk.statistics();
+    status.disk = {disk.config().directory, counts.bytes_read,      counts.bytes_written,  counts.bytes_held,
+                   disk.config().size,      counts.frames_left_out, counts.frames_damaged, counts.failure};
+}
+
 void set_memory(MountStatus& status, const PoolUsage& usage) {
     status.memory_total = usage.total_buffers * BufferPool::kBufferSize;
     status.memory_resident = usage.touched_buffers * BufferPool::kBufferSize;
@@ -174,6 +197,7 @@ std::string status_text(const MountStatus& status) {
     text += format("memory: {} of {} MiB ({} resident), {} MiB of it read ahead or cached{}\n",
                    mebibytes(status.memory_used), mebibytes(status.memory_total), mebibytes(status.memory_resident),
                    mebibytes(status.memory_for_reading), cache_text(status));
+    text += disk_line(status.disk);
     if (status.files_open > 0) {
         text += format("open for writing: {}\n", counted(status.files_open, "file"));
     }

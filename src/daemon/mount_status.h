@@ -9,6 +9,7 @@
 
 #include "ckptfs/buffer_pool.h"
 #include "daemon/traffic.h"
+#include "disk/disk_cache.h"
 #include "fs/file_system.h"
 #include "read/block_cache.h"
 #include "s3/request_sender.h"
@@ -64,6 +65,22 @@ struct StoreActivity {
     friend bool operator==(const StoreActivity&, const StoreActivity&) = default;
 };
 
+// The files that this node keeps on a local disk.
+struct DiskActivity {
+    // Empty where none are.
+    std::string directory;
+    std::uint64_t bytes_read = 0;
+    std::uint64_t bytes_written = 0;
+    std::uint64_t bytes_held = 0;
+    std::uint64_t size = 0;
+    std::uint64_t frames_left_out = 0;
+    std::uint64_t frames_damaged = 0;
+    // Why it is not used for now; empty while it is.
+    std::string failure;
+
+    friend bool operator==(const DiskActivity&, const DiskActivity&) = default;
+};
+
 struct MountStatus {
     // Of the largest, or the last that failed, where there are more.
     static constexpr std::size_t kMostFiles = 50;
@@ -97,6 +114,7 @@ struct MountStatus {
     Traffic totals;
     Traffic rates;
     StoreActivity store;
+    DiskActivity disk;
     // Reads answered from memory, and those that had to wait.
     std::uint64_t cache_hits = 0;
     std::uint64_t cache_misses = 0;
@@ -121,6 +139,7 @@ struct MountStatus {
 void set_files(MountStatus& status, const fs::FileSystem& fs);
 void set_store(MountStatus& status, const s3::S3Statistics& store);
 void set_cache(MountStatus& status, const ReadStatistics& cache);
+void set_disk(MountStatus& status, const DiskCache& disk);
 void set_memory(MountStatus& status, const PoolUsage& usage);
 
 // Several lines.

@@ -35,6 +35,22 @@ StoreActivity activity_of(const Json& json) {
             json.at("in_flight"), json.at("waiting"), json.at("limit")};
 }
 
+Json object_of(const DiskActivity& disk) {
+    return {{"directory", disk.directory},
+            {"bytes_read", disk.bytes_read},
+            {"bytes_written", disk.bytes_written},
+            {"bytes_held", disk.bytes_held},
+            {"size", disk.size},
+            {"frames_left_out", disk.frames_left_out},
+            {"frames_damaged", disk.frames_damaged},
+            {"failure", disk.failure}};
+}
+
+DiskActivity disk_of(const Json& json) {
+    return {json.at("directory"), json.at("bytes_read"),      json.at("bytes_written"),  json.at("bytes_held"),
+            json.at("size"),      json.at("frames_left_out"), json.at("frames_damaged"), json.at("failure")};
+}
+
 }  // namespace
 
 std::string json_of(const MountStatus& status) {
@@ -79,6 +95,7 @@ std::string json_of(const MountStatus& status) {
                       {"totals", object_of(status.totals)},
                       {"rates", object_of(status.rates)},
                       {"store", object_of(status.store)},
+                      {"disk", object_of(status.disk)},
                       {"cache_hits", status.cache_hits},
                       {"cache_misses", status.cache_misses},
                       {"memory_used", status.memory_used},
@@ -142,6 +159,7 @@ Result<MountStatus> parse_status(std::string_view text) {
         status.totals = traffic_of(json.at("totals"));
         status.rates = traffic_of(json.at("rates"));
         status.store = activity_of(json.at("store"));
+        status.disk = json.contains("disk") ? disk_of(json.at("disk")) : DiskActivity{};
         json.at("cache_hits").get_to(status.cache_hits);
         json.at("cache_misses").get_to(status.cache_misses);
         json.at("memory_used").get_to(status.memory_used);

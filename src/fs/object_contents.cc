@@ -51,7 +51,19 @@ void ObjectContents::find_described(const ObjectInfo& object, Found done) {
         done(content);
         return;
     }
-    find(object, std::move(done));
+    if (files_ == nullptr || known(object) || !files_->may_have(object.etag)) {
+        find(object, std::move(done));
+        return;
+    }
+    files_->reads().post_urgent([this, object, done = std::move(done)] {
+        if (const std::optional<std::uint64_t> size = files_->whole_size(object, true)) {
+            const ObjectContent content = content_of(object, *size);
+            remember(object.key, object.etag, content);
+            done(content);
+        } else {
+            find(object, done);
+        }
+    });
 }
 
 void ObjectContents::find(const ObjectInfo& object, Found done) {

@@ -20,6 +20,7 @@
 #include "base/mutex.h"
 #include "base/range_fetch.h"
 #include "ckptfs/codec.h"
+#include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 #include "fs/file_operations.h"
 
@@ -40,7 +41,9 @@ class ObjectContents {
 public:
     using Found = std::function<void(Result<ObjectContent>)>;
 
-    ObjectContents(ObjectStore& store, const Codec& codec) : store_(store), codec_(codec) {}
+    // `files`: what this node keeps, if anything, and may know the sizes of.
+    ObjectContents(ObjectStore& store, const Codec& codec, FileCache* files)
+        : store_(store), codec_(codec), files_(files) {}
 
     // Without a request; empty where one is needed.
     [[nodiscard]] std::optional<ObjectContent> known(const ObjectInfo& object) const;
@@ -62,6 +65,7 @@ private:
 
     ObjectStore& store_;
     const Codec& codec_;
+    FileCache* const files_;
 
     mutable Mutex mutex_;
     // By hash of key and ETag.

@@ -283,8 +283,19 @@ Result<Copied> copy_latest(ObjectStore& store, const std::string& source, const 
     if (!info) {
         return failure(info.error());
     }
-    return copy_in_parts(info->size) ? copy_large(store, *info, destination, options)
-                                     : copy_by_request(store, *info, destination, options);
+    Result<Copied> copied = copy_in_parts(info->size) ? copy_large(store, *info, destination, options)
+                                                      : copy_by_request(store, *info, destination, options);
+    if (copied && options.files != nullptr) {
+        ObjectInfo copy = *info;
+        copy.key = destination;
+        copy.etag = copied->copy.etag;
+        copy.last_modified = copied->copy.modified;
+        if (!copied->write_id.empty()) {
+            copy.metadata[kWriteIdMetadata] = copied->write_id;
+        }
+        options.files->renamed(*info, copy);
+    }
+    return copied;
 }
 
 // It is small.
@@ -299,6 +310,10 @@ Result<Copied> copy_known(ObjectStore& store, const ObjectInfo& known, const std
         }
     }
     return copied;
+}
+
+bool is_kept(const ObjectInfo& source, const CopyOptions& options) {
+    return options.files != nullptr && options.files->may_have(source.etag);
 }
 
 }  // namespace
@@ -320,13 +335,15 @@ bool is_copy_by_request(const ObjectInfo& object, const ObjectInfo& source) {
 Result<Copied> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                            const CopyOptions& options) {
     // A listing carries no metadata.
-    return copy_in_parts(source.size) ? copy_latest(store, source.key, destination, options)
-                                      : copy_by_request(store, source, destination, options);
+    return copy_in_parts(source.size) || is_kept(source, options)
+               ? copy_latest(store, source.key, destination, options)
+               : copy_by_request(store, source, destination, options);
 }
 
 Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
                            const CopyOptions& options) {
-    if (options.known && !options.no_replace && !copy_in_parts(options.known->size)) {
+    if (options.known && !options.no_replace && !copy_in_parts(options.known->size) &&
+        !is_kept(*options.known, options)) {
         Result<Copied> copied = copy_known(store, *options.known, destination, options);
         // Else another mount has replaced it meanwhile.
         if (copied || (copied.error().errno_value != ESTALE && copied.error().errno_value != ENOENT)) {

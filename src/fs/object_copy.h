@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 #include "fs/nodes.h"
 
@@ -28,6 +29,8 @@ struct CopyOptions {
     // The source as this mount last knew it: a small one is copied without a look at it before. The same ETag of the
     // copy, on S3 the MD5 of its bytes, says that it was this version.
     std::optional<ObjectInfo> known = std::nullopt;
+    // The source goes once it is copied: to be told, where there is one.
+    FileCache* files = nullptr;
 };
 
 // Empty where it has none.

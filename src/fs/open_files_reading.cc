@@ -384,8 +384,8 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
             }
         });
     } else {
-        FileReader::open(state_.env.read, key, etag, false,
-                         [this, request](auto reader) { reader_opened(request, std::move(reader)); });
+        FileReader::open_latest(state_.env.read, key, request->etag,
+                                [this, request](auto reader) { reader_opened(request, std::move(reader)); });
     }
 }
 

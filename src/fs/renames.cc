@@ -172,6 +172,7 @@ Status Renames::rename_file(const Move& move) {
         options.known->size = before->stored_size;
         options.known->last_modified = before->modified;
     }
+    options.files = state_.env.read.files;
     const Result<Copied> copied = gate_.copy(move.old_key, move.new_key, options);
     if (!copied) {
         return failure(copied.error());

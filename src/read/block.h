@@ -24,6 +24,7 @@
 #include "ckptfs/bytes.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/codec.h"
+#include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 #include "read/part_table.h"
@@ -90,6 +91,8 @@ struct BlockRun {
     bool read_ahead = false;
     // Another frame refers to these. Set before the fetch begins.
     bool referenced = false;
+    // No request was needed. Set before it is finished.
+    bool is_kept = false;
     // Some read waits for it, or several streams want it (cache's mutex).
     bool wanted = false;
     // No longer wanted: the fetch may end early.
@@ -175,6 +178,8 @@ struct CachedVersion {
     std::optional<Error> gone;
     SecondTable second_table;
     KnownParts parts;
+    // What this node keeps of it; null where it keeps nothing. Set before the version is shared.
+    std::shared_ptr<KeptFile> kept;
 };
 
 }  // namespace ckptfs

@@ -50,9 +50,10 @@ BlockCache::Limits BlockCache::Limits::for_requests(int requests_ahead) {
     return limits;
 }
 
-BlockCache::BlockCache(BufferPool& pool, Clock& clock, Limits limits)
+BlockCache::BlockCache(BufferPool& pool, Clock& clock, Limits limits, FileCache* files)
     : pool_(pool),
       clock_(clock),
+      files_(files),
       max_blocks_(std::max<std::size_t>(
           std::min(limits.blocks, pool.usage().cap[static_cast<std::size_t>(MemoryUse::kRead)]), 1)),
       max_requests_ahead_(limits.requests_ahead),
@@ -79,6 +80,7 @@ std::shared_ptr<CachedVersion> BlockCache::version(const ObjectInfo& object,
     std::shared_ptr<CachedVersion>& known = versions_[version_name(object, *layout)];
     if (known == nullptr) {
         known = std::make_shared<CachedVersion>(object, std::move(layout));
+        known->kept = files_ != nullptr ? files_->file(object, !known->layout->identity(), known->size) : nullptr;
     }
     // The same bytes may have been put back.
     known->gone.reset();
@@ -135,6 +137,7 @@ void BlockCache::forget_closed() {
 void BlockCache::keep_tail(CachedVersion& version, std::uint64_t offset, std::uint32_t bytes, Buffer buffer) {
     auto block = std::make_shared<CachedBlock>(offset, bytes, std::move(buffer), held_);
     block->filled.store(bytes);
+    keep_last_frame(version, block);
     const MutexLock lock(mutex_);
     const bool is_whole_file = offset == 0 && version.layout->identity();
     std::shared_ptr<CachedBlock>& slot = is_whole_file ? version.blocks[0] : version.tail;

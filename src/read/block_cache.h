@@ -33,6 +33,7 @@
 #include "ckptfs/bytes.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/codec.h"
+#include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 #include "read/block.h"
@@ -69,7 +70,8 @@ public:
         static Limits for_requests(int requests_ahead);
     };
 
-    BlockCache(BufferPool& pool, Clock& clock, Limits limits);
+    // `files`: what this node keeps, if anything; outlives the cache.
+    BlockCache(BufferPool& pool, Clock& clock, Limits limits, FileCache* files = nullptr);
     BlockCache(BufferPool& pool, Clock& clock) : BlockCache(pool, clock, Limits()) {}
     ~BlockCache();
     BlockCache(const BlockCache&) = delete;
@@ -171,6 +173,7 @@ private:
     [[nodiscard]] std::shared_ptr<CachedBlock> create(CachedVersion& version, std::uint64_t index,
                                                       std::vector<Buffer>& spare) REQUIRES(mutex_);
     void forget_empty_versions() REQUIRES(mutex_);
+    static void keep_last_frame(const CachedVersion& version, const std::shared_ptr<CachedBlock>& end);
 
     // Takes what the read still needs, as far as there is memory; true when it has been attached.
     [[nodiscard]] bool attach_now(Wanted& wanted);
@@ -180,6 +183,7 @@ private:
 
     BufferPool& pool_;
     Clock& clock_;
+    FileCache* const files_;
     const std::size_t max_blocks_;
     const std::size_t max_requests_ahead_;
 

@@ -100,6 +100,14 @@ void BlockCache::abandon_run(BlockRun& run) {
 
 // --- fetches
 
+// What came with the first request is fetched by no other.
+void BlockCache::keep_last_frame(const CachedVersion& version, const std::shared_ptr<CachedBlock>& end) {
+    const std::uint64_t last = (version.size - 1) / kFrameSize;
+    if (version.kept != nullptr && version.layout->identity() && last * kFrameSize >= end->offset) {
+        version.kept->keep(last, Slice{end, end->bytes().subspan(last * kFrameSize - end->offset)});
+    }
+}
+
 Payload BlockCache::stored_tail(const CachedVersion& version, std::uint64_t offset, std::uint64_t size) {
     Payload stored;
     const MutexLock lock(mutex_);
@@ -196,7 +204,7 @@ void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
         }
         run.blocks.clear();
         requests_in_flight_.fetch_sub(1, std::memory_order_relaxed);
-        requests_.fetch_add(1, std::memory_order_relaxed);
+        requests_.fetch_add(run.is_kept ? 0 : 1, std::memory_order_relaxed);
         if (run.read_ahead) {
             requests_ahead_.fetch_sub(1);
         }

@@ -15,6 +15,12 @@ bool version_is_gone(const Error& error) {
            error.http_status == 404;
 }
 
+void keep_on_disk(const CachedVersion& version, const std::shared_ptr<CachedBlock>& block) {
+    if (version.kept != nullptr) {
+        version.kept->keep(block->offset / kFrameSize, Slice{block, block->bytes()});
+    }
+}
+
 Error read_error(Error error, const std::string& key) {
     if (version_is_gone(error)) {
         error.errno_value = ESTALE;
@@ -23,13 +29,46 @@ Error read_error(Error error, const std::string& key) {
     return error;
 }
 
-void start_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run) {
-    if (run->abandoned.load()) {
-        environment.cache.finish(*run, std::nullopt);
-    } else if (version->layout->identity()) {
+namespace {
+
+// What of it is not there yet.
+void fetch_from_store(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
+                      std::shared_ptr<BlockRun> run) {
+    if (version->layout->identity()) {
         BlockFetch::start(environment, std::move(version), std::move(run));
     } else {
         start_frame_fetch(environment, std::move(version), std::move(run));
+    }
+}
+
+// As far as this node has it, from the front on.
+void read_kept(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& version,
+               const std::shared_ptr<BlockRun>& run) {
+    for (std::size_t next = 0; next < run->blocks.size() && !run->abandoned.load(); ++next) {
+        const std::shared_ptr<CachedBlock> block = run->blocks[next];
+        if (!version->kept->read(block->offset / kFrameSize, block->bytes())) {
+            fetch_from_store(environment, version, run);
+            return;
+        }
+        block->stored.reset();
+        block->filled.store(block->size);
+        environment.cache.filled(block);
+    }
+    run->is_kept = true;
+    environment.cache.finish(*run, std::nullopt);
+}
+
+}  // namespace
+
+void start_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run) {
+    if (run->abandoned.load()) {
+        environment.cache.finish(*run, std::nullopt);
+    } else if (version->kept != nullptr && version->kept->may_have(run->blocks.front()->offset / kFrameSize)) {
+        environment.files->reads().post_urgent([&environment, version = std::move(version), run = std::move(run)] {
+            read_kept(environment, version, run);
+        });
+    } else {
+        fetch_from_store(environment, std::move(version), std::move(run));
     }
 }
 
@@ -43,12 +82,14 @@ void BlockFetch::start(ReadEnvironment& environment, std::shared_ptr<CachedVersi
 
 BlockFetch::BlockFetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
                        std::shared_ptr<BlockRun> run)
-    : environment_(environment),
-      version_(std::move(version)),
-      run_(std::move(run)),
-      offset_(run_->blocks.front()->offset) {
-    for (const std::shared_ptr<CachedBlock>& block : run_->blocks) {
-        length_ += block->size;
+    : environment_(environment), version_(std::move(version)), run_(std::move(run)) {
+    // Those at the front may have been filled.
+    while (run_->blocks[current_] == nullptr) {
+        ++current_;
+    }
+    offset_ = run_->blocks[current_]->offset;
+    for (std::size_t next = current_; next < run_->blocks.size(); ++next) {
+        length_ += run_->blocks[next]->size;
     }
 }
 
@@ -69,6 +110,9 @@ bool BlockFetch::take(ByteSpan bytes) {
         const auto now_filled = static_cast<std::uint32_t>(filled + size);
         block.filled.store(now_filled);
         const bool full = now_filled == block.size;
+        if (full) {
+            keep_on_disk(*version_, run_->blocks[current_]);
+        }
         if (full || now_filled >= block.wake_at.load()) {
             environment_.cache.filled(run_->blocks[current_]);
         }

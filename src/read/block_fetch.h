@@ -36,15 +36,18 @@ private:
     ReadEnvironment& environment_;
     const std::shared_ptr<CachedVersion> version_;
     const std::shared_ptr<BlockRun> run_;
-    const std::uint64_t offset_;
+    std::uint64_t offset_ = 0;
     std::uint64_t length_ = 0;
     // Being filled.
     std::size_t current_ = 0;
     std::uint64_t received_ = 0;
 };
 
-// By ranged GETs, whatever the version's layout is.
+// From what this node keeps of the version, and by ranged GETs, whatever its layout is.
 void start_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run);
+
+// A block that a fetch has filled.
+void keep_on_disk(const CachedVersion& version, const std::shared_ptr<CachedBlock>& block);
 
 // What a reader sees of a failed request: a version that was replaced or removed is stale.
 Error read_error(Error error, const std::string& key);

@@ -14,6 +14,7 @@
 #include "read/pending_read.h"
 #include "read/read_window.h"
 #include "read/tail_request.h"
+#include "read/unknown_layout.h"
 
 namespace ckptfs {
 
@@ -56,6 +57,7 @@ public:
     HandleStream(BlockCache& cache, std::shared_ptr<CachedVersion> version)
         : cache_(cache),
           version_(std::move(version)),
+          held_(version_->kept != nullptr ? version_->kept->hold() : nullptr),
           window_(blocks_of(version_->size)),
           walk_(blocks_of(version_->size)) {}
 
@@ -107,6 +109,7 @@ public:
 private:
     BlockCache& cache_;
     const std::shared_ptr<CachedVersion> version_;
+    const std::shared_ptr<void> held_;
     Mutex mutex_;
     ReadWindow window_ GUARDED_BY(mutex_);
     PartWalk walk_ GUARDED_BY(mutex_);
@@ -294,6 +297,33 @@ void open_from_tail(ReadEnvironment& environment, const std::string& key, const 
                  });
 }
 
+// Its frames lie on a disk: what tells where they lie in the object is fetched only for those that turn out to be
+// damaged there.
+void open_kept(ReadEnvironment& environment, const std::string& key, FileReader::Opened done) {
+    environment.store.head(key, [&environment, key, done = std::move(done)](Result<ObjectInfo> object) {
+        if (!object) {
+            done(failure(std::move(object.error())));
+            return;
+        }
+        object->key = key;
+        environment.files->reads().post_urgent([&environment, object = std::move(*object), done] {
+            const bool is_encoded = environment.codec.format_name(object) != "plain";
+            const std::optional<std::uint64_t> size = environment.files->whole_size(object, is_encoded);
+            Result<std::shared_ptr<const FrameLayout>> layout = std::make_shared<const UnknownLayout>(size.value_or(0));
+            if (!is_encoded) {
+                layout = environment.codec.layout(object, Payload());
+            }
+            if (!size || !layout) {
+                open_from_tail(environment, object.key, "", false, done);
+                return;
+            }
+            ObjectTail none;
+            none.object = object;
+            done(make_reader(environment, std::move(none), environment.cache.version(object, std::move(*layout))));
+        });
+    });
+}
+
 }  // namespace
 
 void FileReader::open(ReadEnvironment& environment, std::string key, std::string etag, bool known_empty, Opened done) {
@@ -305,6 +335,15 @@ void FileReader::open(ReadEnvironment& environment, std::string key, std::string
         return;
     }
     open_from_tail(environment, key, etag, false, std::move(done));
+}
+
+void FileReader::open_latest(ReadEnvironment& environment, const std::string& key, const std::string& likely_etag,
+                             Opened done) {
+    if (environment.files != nullptr && environment.files->may_have(likely_etag)) {
+        open_kept(environment, key, std::move(done));
+    } else {
+        open_from_tail(environment, key, "", false, std::move(done));
+    }
 }
 
 }  // namespace ckptfs

@@ -23,6 +23,7 @@
 #include "ckptfs/codec.h"
 #include "ckptfs/config.h"
 #include "ckptfs/executor.h"
+#include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 
@@ -39,6 +40,8 @@ struct ReadEnvironment {
     const Codec& codec;
     BlockCache& cache;
     ReadConfig config;
+    // That of the block cache.
+    FileCache* files = nullptr;
 };
 
 // What one open file handle has read so far; made by FileReader::open_stream, one per handle.
@@ -55,6 +58,9 @@ public:
     // The version that is under the key now, or, with `etag`, that one (ESTALE if it is gone). ENOENT where there is
     // no object. `known_empty` saves the request for an object that a listing has shown to be empty.
     static void open(ReadEnvironment& environment, std::string key, std::string etag, bool known_empty, Opened done);
+    // The version that is under the key now; most likely that with the ETag, which this node may keep.
+    static void open_latest(ReadEnvironment& environment, const std::string& key, const std::string& likely_etag,
+                            Opened done);
     virtual ~FileReader() = default;
 
     [[nodiscard]] virtual std::shared_ptr<ReadStream> open_stream() = 0;

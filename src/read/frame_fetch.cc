@@ -225,6 +225,7 @@ private:
         if (decoded) {
             wanted.block->stored.reset();
             wanted.block->filled.store(wanted.block->size);
+            keep_on_disk(run_->version(), wanted.block);
             run_->environment().cache.filled(std::move(wanted.block));
             return;
         }
@@ -285,6 +286,10 @@ void start_frame_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersi
     std::vector<std::vector<WantedFrame>> groups;
     std::vector<std::shared_ptr<CachedBlock>> misfits;
     for (const std::shared_ptr<CachedBlock>& block : run->blocks) {
+        // It may have been filled.
+        if (block == nullptr) {
+            continue;
+        }
         WantedFrame wanted{block, version->layout->frame_at(block->offset)};
         if (!fits(wanted)) {
             misfits.push_back(block);

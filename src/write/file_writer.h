@@ -32,6 +32,7 @@
 #include "ckptfs/codec.h"
 #include "ckptfs/config.h"
 #include "ckptfs/executor.h"
+#include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 #include "write/lazy_writer_group.h"
@@ -51,6 +52,8 @@ struct WriteEnvironment {
     WriteConfig config;
     // How long the store tries a request without progress.
     Milliseconds retry_for = StoreConfig().retry_for;
+    // What this node keeps of what is written; null: nothing.
+    FileCache* files = nullptr;
     // Made by the first writer.
     LazyWriterGroup writers{};
     PublishPermits permits{clock, retry_for};

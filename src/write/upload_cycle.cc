@@ -16,6 +16,7 @@ void UploadCycle::begin(CycleStart start) {
     copy_ = std::move(start.copy);
     records_ = std::move(start.records);
     history_ = encoder_->new_history(group_->history_memory());
+    kept_ = environment_.files != nullptr ? environment_.files->begin() : nullptr;
     sequencer_ = FrameSequencer(copy_.fetch_from);
     assembler_.emplace(group_->plan(), static_cast<int>(copy_.pieces.size()), copy_.fetch_from, start.stored_begin,
                        !encoder_->identity());

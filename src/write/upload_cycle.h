@@ -24,6 +24,7 @@
 
 #include "base/outbox.h"
 #include "ckptfs/codec.h"
+#include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 #include "write/buffer_rooms.h"
 #include "write/file_writer.h"
@@ -191,6 +192,7 @@ private:
     void look_for_waiters();
 
     // --- upload_cycle_encoding.cc
+    void keep_on_disk(const FrameSequencer::RawFrame& frame);
     void encode(FrameSequencer::RawFrame frame);
     void encode_into(FrameSequencer::RawFrame frame, Buffer output);
     // What a completion brings and is of no use any more is left to its caller, which frees it without the mutex.
@@ -224,6 +226,7 @@ private:
     void put_prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& whole);
     void complete();
     void published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result);
+    void finish_on_disk(const Upload& upload, const PutResponse& object);
 
     // --- upload_cycle_shortage.cc
     void send_early();
@@ -241,6 +244,8 @@ private:
     std::shared_ptr<const FrameEncoder> encoder_;
     // What frames may refer to; none where they never do.
     std::shared_ptr<FrameHistory> history_;
+    // What this node keeps of it; null where it keeps nothing.
+    std::shared_ptr<FileBeingKept> kept_;
     CopyPlan copy_;
     FrameSequencer sequencer_;
     // Absent before it begins.

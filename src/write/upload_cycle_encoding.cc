@@ -62,7 +62,16 @@ void UploadCycle::accept(Slice slice) {
     }
 }
 
+// Pieces of a block are kept nowhere: they come of a lack of memory. The first of them alone is no whole frame.
+void UploadCycle::keep_on_disk(const FrameSequencer::RawFrame& frame) {
+    if (kept_ != nullptr && frame.offset % kFrameSize == 0 && frame.offset + frame.raw.size() > kSmallestKept) {
+        owner_.outbox().add(
+            [kept = kept_, index = frame.offset / kFrameSize, raw = frame.raw] { kept->add(index, raw); });
+    }
+}
+
 void UploadCycle::encode(FrameSequencer::RawFrame frame) {
+    keep_on_disk(frame);
     // Pieces of a block are encoded together when their part leaves; a file of less than one block stays plain.
     const bool ends_file = commit_ && frame.offset > 0;
     const bool whole_block = frame.offset % kFrameSize == 0 && (frame.raw.size() == kFrameSize || ends_file);

@@ -27,6 +27,9 @@ void UploadCycle::patch(std::uint64_t offset, const Slice& slice) {
     if (history_) {
         history_->forget(offset, offset + bytes.size());
     }
+    if (kept_) {
+        owner_.outbox().add([kept = kept_, offset, end = offset + bytes.size()] { kept->forget(offset, end); });
+    }
     if (offset < open) {
         assembler_->patch(offset, bytes.subrange(0, open - offset));
     }
@@ -69,6 +72,9 @@ bool UploadCycle::cut(std::uint64_t size) {
     }
     if (history_) {
         history_->forget(size, std::numeric_limits<std::uint64_t>::max());
+    }
+    if (kept_) {
+        owner_.outbox().add([kept = kept_, size] { kept->forget(size, std::numeric_limits<std::uint64_t>::max()); });
     }
     Payload open = assembler_->cut(size);
     const std::uint64_t open_offset = size - open.size();

@@ -199,8 +199,20 @@ void UploadCycle::put_prepared(const std::shared_ptr<Upload>& upload, Result<Par
 
 void UploadCycle::published(const std::shared_ptr<Upload>& upload, Result<PutResponse> result) {
     if (upload == upload_) {
+        if (result && kept_) {
+            finish_on_disk(*upload, *result);
+        }
         owner_.published(std::move(result));
     }
+}
+
+void UploadCycle::finish_on_disk(const Upload& upload, const PutResponse& object) {
+    ObjectInfo info;
+    info.etag = object.etag;
+    info.size = commit_->stored_size;
+    info.metadata[kWriteIdMetadata] = upload.write_id();
+    owner_.outbox().add([kept = kept_, info = std::move(info), is_encoded = !encoder_->identity(),
+                         size = commit_->size] { kept->finish(info, is_encoded, size); });
 }
 
 }  // namespace ckptfs

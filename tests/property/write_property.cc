@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/memory_file_cache.h"
 #include "unit/write/writer_fixture.h"
 #include "write/writer_group.h"
 
@@ -90,6 +91,7 @@ class Pair : private WriterFixture {
 public:
     Pair(const std::string& compress, bool threads, std::uint64_t existing, bool existing_is_plain)
         : WriterFixture(64 * kMiB, {}, compress) {
+        environment.files = &kept_;
         if (threads) {
             store.answer_from_threads(2);
         }
@@ -194,11 +196,17 @@ private:
             RC_ASSERT(object->stored_size == store.info("dir/file").size);
             published_ = expected_;
             RC_ASSERT(file("dir/file") == published_);
+            const auto frames = kept_.frames(object->etag);
+            for (const auto& [frame, bytes] : frames) {
+                RC_ASSERT(bytes == published_.substr(frame * kFrameSize, kFrameSize));
+            }
+            RC_TAG(frames.empty() ? "nothing kept" : "kept");
         }
         RC_ASSERT(writer_->size() == expected_.size());
         return true;
     }
 
+    MemoryFileCache kept_;
     std::shared_ptr<FileWriter> writer_;
     std::string expected_;
     std::string published_;

@@ -38,6 +38,7 @@ MountStatus busy() {
     status.memory_for_reading = 100 << 20;
     status.memory_total = 1000 << 20;
     status.memory_resident = 640 << 20;
+    status.disk = {"/nvme/kept", 5 << 20, 6 << 20, 7 << 20, 8 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"};
     status.problems = {"2026-01-01T00:00:00 warning: slow"};
     return status;
 }
@@ -87,9 +88,12 @@ TEST(MountStatus, SaysWhatTheFileSystemCounts) {
 
 TEST(MountStatus, ADaemonOfBeforeAnUpgradeIsUnderstood) {
     std::string earlier = json_of(MountStatus());
-    for (const std::string& field : {std::string(R"("files_unwritten":0,)"), std::string(R"("unwritten":[],)"),
-                                     std::string(R"("memory_resident":0,)"), std::string(R"("late_reads":0,)"),
-                                     std::string(R"("names_known":0,)"), std::string(R"("failures_untold":0,)")}) {
+    const std::size_t begin = earlier.find(R"("disk":{)");
+    const std::string disk = earlier.substr(begin, earlier.find('}', begin) + 2 - begin);
+    for (const std::string& field :
+         {std::string(R"("files_unwritten":0,)"), std::string(R"("unwritten":[],)"),
+          std::string(R"("memory_resident":0,)"), std::string(R"("late_reads":0,)"), std::string(R"("names_known":0,)"),
+          std::string(R"("failures_untold":0,)"), disk}) {
         ASSERT_NE(earlier.find(field), std::string::npos) << earlier;
         earlier.erase(earlier.find(field), field.size());
     }
@@ -110,6 +114,8 @@ TEST(MountStatus, IsToldInWords) {
         "store: 9 requests in flight of 64 at most, 2 waiting; 70 so far, 3 tried again, 1 late read asked again\n"
         "memory: 300.0 of 1000.0 MiB (640.0 resident), 100.0 MiB of it read ahead or cached; 75 % of 4 reads "
         "came from it\n"
+        "disk: 7.0 of 8.0 MiB in /nvme/kept; 5.0 MiB read from it, 6.0 written, 3 MiB left out because it is too slow, "
+        "2 MiB damaged; not all of it is used for now: cannot read /nvme/kept/a: EIO\n"
         "open for writing: 3 files\n"
         "  run/model.pt: 3.0 MiB written, 1.0 MiB in the store, 4 parts in flight\n"
         "  run/bad.pt: failed: AccessDenied\n"

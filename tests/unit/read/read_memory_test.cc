@@ -157,7 +157,7 @@ TEST(ReadMemory, GivesUpWhatNoReadHasAskedForLately) {
     Awaited<Payload> held;
     reader->read(stream, 3 * kMiB, kMiB, held.callback());
     const Payload payload = held.get().value();
-    reading.clock.advance(std::chrono::seconds(10));
+    reading.clock.move(std::chrono::seconds(10));
     ASSERT_EQ(Reading::read(*reader, stream, 11 * kMiB, kMiB).value(), content.substr(11 * kMiB, kMiB));
     EXPECT_GT(reading.cache.statistics().blocks_held, 10U);
     reading.cache.forget_unused(then);
@@ -217,7 +217,7 @@ TEST_F(SeekTables, OfOpenFilesLeaveRoomForNoneButTheirOwn) {
 TEST_F(SeekTables, AreGivenUpWhenNobodyHasReadLately) {
     for (const char* key : {"a", "b", "c"}) {
         ASSERT_TRUE(open(key)) << key;
-        reading.clock.advance(std::chrono::seconds(60));
+        reading.clock.move(std::chrono::seconds(60));
         reading.cache.forget_unused(reading.clock.now() - std::chrono::seconds(30));
     }
 }

@@ -30,6 +30,7 @@
 #include "support/eventually.h"
 #include "support/fake_store.h"
 #include "support/inline_executor.h"
+#include "support/manual_clock.h"
 
 namespace ckptfs::testing {
 
@@ -95,16 +96,6 @@ private:
     mutable std::mutex mutex_;
     std::vector<ByteRange> ranges_;
     int for_open_ = 0;
-};
-
-class ManualClock : public Clock {
-public:
-    [[nodiscard]] SteadyTime now() const override { return SteadyTime(std::chrono::nanoseconds(nanoseconds_.load())); }
-    [[nodiscard]] WallTime wall_now() const override { return WallTime{}; }
-    void advance(std::chrono::nanoseconds by) { nanoseconds_ += by.count(); }
-
-private:
-    std::atomic<std::int64_t> nanoseconds_{1'000'000'000};
 };
 
 class PlainCodec : public Codec {
@@ -177,8 +168,13 @@ struct Reading {
     explicit Reading(std::size_t buffers = 300, std::size_t max_blocks = BlockCache::Limits().blocks)
         : Reading(equal_pool(buffers), max_blocks) {}
     explicit Reading(std::unique_ptr<MemoryPool> memory, std::size_t max_blocks = BlockCache::Limits().blocks,
-                     std::size_t requests_ahead = BlockCache::Limits().requests_ahead)
-        : memory_(std::move(memory)), pool(*memory_), cache(pool, clock, {max_blocks, requests_ahead}) {}
+                     std::size_t requests_ahead = BlockCache::Limits().requests_ahead, FileCache* files = nullptr)
+        : memory_(std::move(memory)), pool(*memory_), cache(pool, clock, {max_blocks, requests_ahead}, files) {
+        environment.files = files;
+    }
+    // What this node keeps is read, and filled.
+    explicit Reading(FileCache& files)
+        : Reading(equal_pool(300), BlockCache::Limits().blocks, BlockCache::Limits().requests_ahead, &files) {}
 
     Result<std::shared_ptr<FileReader>> try_open(const std::string& key, const std::string& etag = "",
                                                  bool known_empty = false) {

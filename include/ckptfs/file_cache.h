@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// File data that this node keeps beside the bucket, by version.
+//
+// What is kept are the file's bytes, decoded, in frames of kFrameSize. None of it is needed: a frame that is missing or
+// damaged, or lies on a disk that fails, is fetched from the store as if it had never been kept.
+//
+// Ownership: the cache outlives its files.
+// Threads: all functions may be called from any thread; only read() and whole_size() wait for the disk.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ckptfs/bytes.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/object_store.h"
+
+namespace ckptfs {
+
+// In bytes: what the first request of an open brings along is not worth a file of its own.
+inline constexpr std::uint64_t kSmallestKept = std::uint64_t{256} << 10;
+
+// One version of one file.
+class KeptFile {
+public:
+    virtual ~KeptFile() = default;
+    // Whether it is worth a read(); what only the disk knows may be there.
+    [[nodiscard]] virtual bool may_have(std::uint64_t frame) const = 0;
+    // Fills `target`, which is as large as the frame. False where it is not there as it was kept.
+    [[nodiscard]] virtual bool read(std::uint64_t frame, MutableByteSpan target) = 0;
+    // While it is held it is not removed to make room.
+    [[nodiscard]] virtual std::shared_ptr<void> hold() = 0;
+    // Later, and only while the disk keeps up. `bytes` are all of the frame.
+    virtual void keep(std::uint64_t frame, Slice bytes) = 0;
+};
+
+// A version that is being written. What is kept of it is dropped unless it is finished.
+class FileBeingKept {
+public:
+    virtual ~FileBeingKept() = default;
+    // All bytes of the frame, as far as is known: replaces what was added of it before. As KeptFile::keep().
+    virtual void add(std::uint64_t frame, Payload bytes) = 0;
+    // The frames that hold bytes of this range have changed.
+    virtual void forget(std::uint64_t begin, std::uint64_t end) = 0;
+    // It is in the bucket. Later, once what was added is on the disk.
+    virtual void finish(const ObjectInfo& object, bool is_encoded, std::uint64_t size) = 0;
+};
+
+class FileCache {
+public:
+    virtual ~FileCache() = default;
+    [[nodiscard]] virtual std::shared_ptr<FileBeingKept> begin() = 0;
+    // Whether it is worth a whole_size().
+    [[nodiscard]] virtual bool may_have(const std::string& etag) const = 0;
+    // Of the file, where all of its frames are kept. Waits for the disk.
+    [[nodiscard]] virtual std::optional<std::uint64_t> whole_size(const ObjectInfo& object, bool is_encoded) = 0;
+    // The object was renamed: what is kept of it is that of its copy from now on. Later.
+    virtual void renamed(const ObjectInfo& object, const ObjectInfo& copy) = 0;
+    // `size`: of the file. Null where versions of the object cannot be told apart.
+    [[nodiscard]] virtual std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
+                                                         std::uint64_t size) = 0;
+    // For what waits for the disk.
+    [[nodiscard]] virtual Executor& reads() = 0;
+};
+
+}  // namespace ckptfs

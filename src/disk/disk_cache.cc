@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk/disk_cache.h"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/executors.h"
+#include "base/private_directory.h"
+#include "base/text.h"
+#include "base/unlinked_file.h"
+#include "ckptfs/log.h"
+#include "disk/disk_space.h"
+#include "disk/file_being_kept.h"
+
+namespace ckptfs {
+
+namespace {
+
+// Enough to have an NVMe disk read ahead, and few enough to leave the processors to the job.
+constexpr int kReaders = 8;
+// In the order in which it was kept.
+constexpr int kWriters = 1;
+// Of the size: mounts that share the directory go beyond it by as much, each.
+constexpr std::uint64_t kLooksPerSize = 64;
+
+std::optional<std::uint64_t> size_on_disk(const std::string& directory, const KeptVersion& version) {
+    const FileDescriptor index(
+        ::open(index_path(directory, version.file_name()).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    std::string header(kIndexHeaderSize, '\0');
+    if (!index || read_all(index.get(), std::as_writable_bytes(std::span(header)), 0) != 0) {
+        return std::nullopt;
+    }
+    return version.size_in(header);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DiskCache>> DiskCache::create(DiskCacheConfig config, const Clock& clock) {
+    if (Status made = make_private_directory(config.directory); !made) {
+        return failure(std::move(made.error()));
+    }
+    if (config.size == 0) {
+        struct statvfs disk {};
+        if (statvfs(config.directory.c_str(), &disk) != 0) {
+            return failure(errno, format("cannot look at {}: {}", escaped(config.directory), std::strerror(errno)));
+        }
+        config.size = static_cast<std::uint64_t>(disk.f_blocks) * disk.f_frsize / 2;
+    }
+    return std::unique_ptr<DiskCache>(new DiskCache(std::move(config), clock));
+}
+
+DiskCache::DiskCache(DiskCacheConfig config, const Clock& clock)
+    : config_(std::move(config)),
+      clock_(clock),
+      look_after_(config_.size / kLooksPerSize),
+      reads_(make_blocking_executor(kReaders)),
+      writes_(make_blocking_executor(kWriters)) {
+    note_what_is_there();
+    // It may have been larger.
+    writes_->post([this] { make_room_now(config_.size); });
+}
+
+DiskCache::~DiskCache() {
+    stop();
+}
+
+void DiskCache::stop() {
+    reads_->stop();
+    writes_->stop();
+}
+
+std::shared_ptr<KeptFile> DiskCache::file(const ObjectInfo& object, bool is_encoded, std::uint64_t size) {
+    const std::optional<KeptVersion> version = kept_version(config_.store, object, is_encoded);
+    KeptFileOwner& owner = *this;
+    return version ? std::make_shared<KeptFileOnDisk>(owner, *version, size) : nullptr;
+}
+
+bool DiskCache::may_have(const std::string& etag) const {
+    const std::string begin = file_name_prefix(config_.store, etag);
+    const MutexLock lock(mutex_);
+    return known_.contains(begin);
+}
+
+void DiskCache::has_made(const std::string& name) {
+    const MutexLock lock(mutex_);
+    known_.insert(name.substr(0, name.find('-') + 1));
+}
+
+std::optional<std::uint64_t> DiskCache::whole_size(const ObjectInfo& object, bool is_encoded) {
+    const std::optional<KeptVersion> version = kept_version(config_.store, object, is_encoded);
+    if (!version || is_failing()) {
+        return std::nullopt;
+    }
+    const std::optional<std::uint64_t> size = size_on_disk(config_.directory, *version);
+    KeptFileOwner& owner = *this;
+    return size && std::make_shared<KeptFileOnDisk>(owner, *version, *size)->is_whole() ? size : std::nullopt;
+}
+
+// Behind what was written of it before: one thread writes.
+void DiskCache::renamed(const ObjectInfo& object, const ObjectInfo& copy) {
+    for (const bool is_encoded : {false, true}) {
+        const auto from = kept_version(config_.store, object, is_encoded);
+        const auto to = kept_version(config_.store, copy, is_encoded);
+        if (!from || !to || from->identity == to->identity) {
+            continue;
+        }
+        writes_->post([this, from = *from, to = *to] {
+            const auto size = is_failing() ? std::nullopt : size_on_disk(config_.directory, from);
+            KeptFileOwner& owner = *this;
+            if (size && std::make_shared<KeptFileOnDisk>(owner, from, *size)
+                            ->copy_to(*std::make_shared<KeptFileOnDisk>(owner, to, *size))) {
+                remove_kept(config_.directory, from.file_name());
+            }
+        });
+    }
+}
+
+std::shared_ptr<FileBeingKept> DiskCache::begin() {
+    KeptFileOwner& owner = *this;
+    return std::make_shared<FileBeingKeptOnDisk>(owner,
+                                                 [store = config_.store](const ObjectInfo& object, bool is_encoded) {
+                                                     return kept_version(store, object, is_encoded);
+                                                 });
+}
+
+bool DiskCache::write_later(std::function<void()> write) {
+    if (waiting_.fetch_add(1) >= config_.most_waiting) {
+        waiting_.fetch_sub(1);
+        left_out_.fetch_add(1, std::memory_order_relaxed);
+        return false;
+    }
+    writes_->post([this, write = std::move(write)] {
+        write();
+        waiting_.fetch_sub(1);
+    });
+    return true;
+}
+
+bool DiskCache::is_before(const std::atomic<SteadyTime::rep>& time) const {
+    const SteadyTime::rep until = time.load();
+    return until != 0 && clock_.now().time_since_epoch().count() < until;
+}
+
+void DiskCache::failed(const char* action, const std::string& path, int errno_value) {
+    const bool is_full = errno_value == ENOSPC || errno_value == EDQUOT;
+    (is_full ? full_until_ : left_alone_until_).store((clock_.now() + kLeftAlone).time_since_epoch().count());
+    const std::string what = format("cannot {} {}: {}", action, escaped(path), std::strerror(errno_value));
+    {
+        const MutexLock lock(mutex_);
+        if (!std::exchange(failure_, what).empty()) {
+            return;
+        }
+    }
+    if (is_full && bytes_held_.load() <= config_.size) {
+        // Others have filled the disk.
+        writes_->post([this] { make_room_now(bytes_held_.load() / 8 * 7); });
+    }
+    log_warning(format("--cache-dir {} {} for now: {}", escaped(config_.directory),
+                       is_full ? "takes nothing" : "is not used", what));
+}
+
+void DiskCache::has_opened(std::weak_ptr<KeptFileOnDisk> file) {
+    std::shared_ptr<KeptFileOnDisk> closes;
+    {
+        const MutexLock lock(mutex_);
+        open_.push_back(std::move(file));
+        while (open_.size() > kMostOpen && closes == nullptr) {
+            closes = open_.front().lock();
+            open_.pop_front();
+        }
+    }
+    if (closes != nullptr) {
+        closes->close();
+    }
+}
+
+void DiskCache::found_damage(const std::string& path) {
+    if (damaged_.fetch_add(1) == 0) {
+        log_warning(format("{} is damaged; what is, is fetched again", escaped(path)));
+    }
+}
+
+void DiskCache::count_written(std::uint64_t bytes) {
+    bytes_written_.fetch_add(bytes, std::memory_order_relaxed);
+    const MutexLock lock(mutex_);
+    failure_.clear();
+}
+
+void DiskCache::takes_room(std::uint64_t named, std::int64_t unnamed) {
+    unnamed_ += unnamed;
+    const std::uint64_t more = named + static_cast<std::uint64_t>(std::max<std::int64_t>(unnamed, 0));
+    bytes_held_.fetch_add(more, std::memory_order_relaxed);
+    if (unlooked_.fetch_add(more) + more > look_after_) {
+        make_room_now(config_.size);
+    }
+}
+
+void DiskCache::note_what_is_there() {
+    for (const KeptOnDisk& each : list_kept(config_.directory)) {
+        has_made(each.name);
+    }
+}
+
+void DiskCache::make_room_now(std::uint64_t size) {
+    unlooked_.store(0);
+    std::deque<std::weak_ptr<KeptFileOnDisk>> open;
+    {
+        const MutexLock lock(mutex_);
+        open = open_;
+    }
+    // What is open only because it has been read is removed as well.
+    for (const auto& each : open) {
+        if (const std::shared_ptr<KeptFileOnDisk> file = each.lock()) {
+            file->close_if_idle();
+        }
+    }
+    const auto unnamed = static_cast<std::uint64_t>(std::max<std::int64_t>(unnamed_.load(), 0));
+    const std::uint64_t held = make_room(config_.directory, size - std::min(size, unnamed)) + unnamed;
+    bytes_held_.store(held);
+    note_what_is_there();
+    if (held > config_.size) {
+        failed("make room in", config_.directory, ENOSPC);
+    }
+}
+
+DiskCacheStatistics DiskCache::statistics() const {
+    DiskCacheStatistics counts;
+    counts.bytes_read = bytes_read_.load();
+    counts.bytes_written = bytes_written_.load();
+    counts.bytes_held = bytes_held_.load();
+    counts.frames_left_out = left_out_.load();
+    counts.frames_damaged = damaged_.load();
+    if (is_full()) {
+        const MutexLock lock(mutex_);
+        counts.failure = failure_;
+    }
+    return counts;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files that this node keeps on a local disk (--cache-dir), for all mounts that name the directory.
+//
+// What is read or written is kept in the background; where the disk does not keep up, frames are left out. What was
+// used longest ago goes first, but nothing that is open. A disk that fails is left alone for a while, and one that is
+// full takes nothing for as long; that is logged once, and the mount goes on without it.
+//
+// Ownership: outlives its files.
+// Threads: all functions may be called from any thread. Only create() and stop() wait for the disk.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "base/mutex.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/file_cache.h"
+#include "ckptfs/status.h"
+#include "disk/kept_file.h"
+
+namespace ckptfs {
+
+struct DiskCacheConfig {
+    std::string directory;
+    // Of all files in it, those of other mounts too. 0: half of the disk.
+    std::uint64_t size = 0;
+    // Endpoint and bucket: keys are told apart by them.
+    std::string store;
+    // Frames that wait to be written, and stay in memory until then.
+    int most_waiting = 32;
+};
+
+struct DiskCacheStatistics {
+    std::uint64_t bytes_read = 0;
+    std::uint64_t bytes_written = 0;
+    // As it was counted last, by all mounts together.
+    std::uint64_t bytes_held = 0;
+    std::uint64_t frames_left_out = 0;
+    std::uint64_t frames_damaged = 0;
+    // Why it is left alone; empty while it is not.
+    std::string failure;
+};
+
+class DiskCache final : public FileCache, private KeptFileOwner {
+public:
+    // Two descriptors each. A file that others have pushed out is opened again when it is read on.
+    static constexpr std::size_t kMostOpen = 256;
+    // How long a disk that failed, or was full, is left alone.
+    static constexpr std::chrono::seconds kLeftAlone{60};
+
+    // Makes the directory, which only this user may enter.
+    static Result<std::unique_ptr<DiskCache>> create(DiskCacheConfig config, const Clock& clock);
+    ~DiskCache() override;
+
+    [[nodiscard]] std::shared_ptr<FileBeingKept> begin() override;
+    [[nodiscard]] bool may_have(const std::string& etag) const override;
+    [[nodiscard]] std::optional<std::uint64_t> whole_size(const ObjectInfo& object, bool is_encoded) override;
+    void renamed(const ObjectInfo& object, const ObjectInfo& copy) override;
+    [[nodiscard]] std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
+                                                 std::uint64_t size) override;
+    [[nodiscard]] Executor& reads() override { return *reads_; }
+
+    // Writes what waits, and nothing after it.
+    void stop();
+    [[nodiscard]] const DiskCacheConfig& config() const { return config_; }
+    [[nodiscard]] DiskCacheStatistics statistics() const;
+
+private:
+    DiskCache(DiskCacheConfig config, const Clock& clock);
+
+    [[nodiscard]] const std::string& directory() const override { return config_.directory; }
+    [[nodiscard]] bool write_later(std::function<void()> write) override;
+    void post_write(std::function<void()> write) override { writes_->post(std::move(write)); }
+    [[nodiscard]] bool is_failing() const override { return is_before(left_alone_until_); }
+    [[nodiscard]] bool is_full() const override { return is_failing() || is_before(full_until_); }
+    [[nodiscard]] bool is_before(const std::atomic<SteadyTime::rep>& time) const;
+    void failed(const char* action, const std::string& path, int errno_value) override;
+    void found_damage(const std::string& path) override;
+    void has_made(const std::string& name) override;
+    void has_opened(std::weak_ptr<KeptFileOnDisk> file) override;
+    void count_read(std::uint64_t bytes) override { bytes_read_.fetch_add(bytes, std::memory_order_relaxed); }
+    void count_written(std::uint64_t bytes) override;
+    void takes_room(std::uint64_t named, std::int64_t unnamed) override;
+    // What was used longest ago goes. Nothing more is kept for a while where that is not enough.
+    void make_room_now(std::uint64_t size);
+    void note_what_is_there();
+
+    const DiskCacheConfig config_;
+    const Clock& clock_;
+    // How much is written before the directory is looked at again.
+    const std::uint64_t look_after_;
+    const std::unique_ptr<Executor> reads_;
+    const std::unique_ptr<Executor> writes_;
+
+    std::atomic<int> waiting_{0};
+    std::atomic<std::uint64_t> bytes_read_{0};
+    std::atomic<std::uint64_t> bytes_written_{0};
+    std::atomic<std::uint64_t> bytes_held_{0};
+    std::atomic<std::uint64_t> unlooked_{0};
+    std::atomic<std::int64_t> unnamed_{0};
+    std::atomic<std::uint64_t> left_out_{0};
+    std::atomic<std::uint64_t> damaged_{0};
+    // Of the steady clock; 0 while all is well.
+    std::atomic<SteadyTime::rep> left_alone_until_{0};
+    std::atomic<SteadyTime::rep> full_until_{0};
+
+    mutable Mutex mutex_;
+    std::string failure_ GUARDED_BY(mutex_);
+    // What the names of files begin with that are in the directory, or were. What other mounts add is known once it is
+    // looked at.
+    std::unordered_set<std::string> known_ GUARDED_BY(mutex_);
+    // As they were opened.
+    std::deque<std::weak_ptr<KeptFileOnDisk>> open_ GUARDED_BY(mutex_);
+};
+
+}  // namespace ckptfs

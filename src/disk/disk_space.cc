@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk/disk_space.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+
+namespace ckptfs {
+
+namespace {
+
+constexpr std::string_view kData = ".data";
+constexpr std::string_view kIndex = ".index";
+// POSIX: st_blocks counts blocks of so many bytes, on Linux.
+constexpr std::uint64_t kStatBlock = 512;
+
+struct CloseDirectory {
+    void operator()(DIR* directory) const { closedir(directory); }
+};
+
+WallTime time_of(const timespec& time) {
+    return WallTime(std::chrono::duration_cast<WallTime::duration>(std::chrono::seconds(time.tv_sec) +
+                                                                   std::chrono::nanoseconds(time.tv_nsec)));
+}
+
+}  // namespace
+
+std::string data_path(const std::string& directory, const std::string& name) {
+    return directory + "/" + name + std::string(kData);
+}
+
+std::string index_path(const std::string& directory, const std::string& name) {
+    return directory + "/" + name + std::string(kIndex);
+}
+
+std::vector<KeptOnDisk> list_kept(const std::string& directory) {
+    std::vector<KeptOnDisk> kept;
+    const std::unique_ptr<DIR, CloseDirectory> entries(opendir(directory.c_str()));
+    if (entries == nullptr) {
+        return kept;
+    }
+    while (const dirent* entry = readdir(entries.get())) {
+        const std::string_view file = entry->d_name;
+        if (!file.ends_with(kIndex)) {
+            continue;
+        }
+        KeptOnDisk found;
+        found.name = file.substr(0, file.size() - kIndex.size());
+        struct stat index {};
+        if (fstatat(dirfd(entries.get()), entry->d_name, &index, AT_SYMLINK_NOFOLLOW) != 0) {
+            continue;
+        }
+        found.bytes = static_cast<std::uint64_t>(index.st_blocks) * kStatBlock;
+        found.used = time_of(index.st_mtim);
+        struct stat data {};
+        if (lstat(data_path(directory, found.name).c_str(), &data) == 0) {
+            found.bytes += static_cast<std::uint64_t>(data.st_blocks) * kStatBlock;
+        }
+        kept.push_back(std::move(found));
+    }
+    return kept;
+}
+
+std::uint64_t make_room(const std::string& directory, std::uint64_t limit) {
+    std::vector<KeptOnDisk> kept = list_kept(directory);
+    std::uint64_t bytes = 0;
+    for (const KeptOnDisk& each : kept) {
+        bytes += each.bytes;
+    }
+    std::sort(kept.begin(), kept.end(), [](const KeptOnDisk& a, const KeptOnDisk& b) { return a.used < b.used; });
+    for (const KeptOnDisk& each : kept) {
+        if (bytes <= limit) {
+            break;
+        }
+        if (remove_kept(directory, each.name)) {
+            bytes -= each.bytes;
+        }
+    }
+    return bytes;
+}
+
+bool remove_kept(const std::string& directory, const std::string& name) {
+    const std::string index = index_path(directory, name);
+    const FileDescriptor file(::open(index.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+        return false;
+    }
+    // The data first: what is left of it without an index would never be found again.
+    const int removed = ::unlink(data_path(directory, name).c_str());
+    return (removed == 0 || errno == ENOENT) && ::unlink(index.c_str()) == 0;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk/file_being_kept.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/unlinked_file.h"
+#include "base/xxhash.h"
+#include "ckptfs/codec.h"
+
+namespace ckptfs {
+
+void FileBeingKeptOnDisk::add(std::uint64_t frame, Payload bytes) {
+    std::uint64_t number = 0;
+    {
+        const MutexLock lock(mutex_);
+        number = ++last_number_;
+        frames_[frame] = Frame{number, bytes.size(), {}};
+        ++waiting_;
+    }
+    const bool is_queued =
+        !owner_.is_full() && owner_.write_later([self = shared_from_this(), frame, number, bytes = std::move(bytes)] {
+            self->write(frame, number, bytes);
+            self->one_less();
+        });
+    if (!is_queued) {
+        {
+            const MutexLock lock(mutex_);
+            frames_.erase(frame);
+        }
+        one_less();
+    }
+}
+
+void FileBeingKeptOnDisk::forget(std::uint64_t begin, std::uint64_t end) {
+    const MutexLock lock(mutex_);
+    const std::uint64_t last = end > std::numeric_limits<std::uint64_t>::max() - kFrameSize
+                                   ? std::numeric_limits<std::uint64_t>::max()
+                                   : (end + kFrameSize - 1) / kFrameSize;
+    frames_.erase(frames_.lower_bound(begin / kFrameSize), frames_.lower_bound(last));
+}
+
+void FileBeingKeptOnDisk::finish(const ObjectInfo& object, bool is_encoded, std::uint64_t size) {
+    bool is_written = false;
+    {
+        const MutexLock lock(mutex_);
+        version_ = name_version_(object, is_encoded);
+        size_ = size;
+        is_written = waiting_ == 0 && version_;
+    }
+    if (is_written) {
+        owner_.post_write([self = shared_from_this()] { self->give_name(); });
+    }
+}
+
+void FileBeingKeptOnDisk::one_less() {
+    bool is_last = false;
+    {
+        const MutexLock lock(mutex_);
+        is_last = --waiting_ == 0 && version_.has_value();
+    }
+    // At once, before a rename that waits behind it.
+    if (is_last) {
+        give_name();
+    }
+}
+
+int FileBeingKeptOnDisk::file() {
+    const MutexLock lock(mutex_);
+    if (!file_) {
+        file_ = FileDescriptor(::open(owner_.directory().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+        // Not every file system has files without a name.
+        if (!file_ && errno != EOPNOTSUPP && errno != EISDIR) {
+            owner_.failed("make a file in", owner_.directory(), errno);
+        }
+    }
+    return file_.get();
+}
+
+void FileBeingKeptOnDisk::write(std::uint64_t frame, std::uint64_t number, const Payload& bytes) {
+    const auto is_the_latest = [&]() REQUIRES(mutex_) {
+        const auto found = frames_.find(frame);
+        return found != frames_.end() && found->second.number == number;
+    };
+    {
+        const MutexLock lock(mutex_);
+        if (!is_the_latest()) {
+            return;
+        }
+    }
+    const int to = owner_.is_full() ? -1 : file();
+    const int error = to < 0 ? EBADF : write_all(to, bytes, frame * kFrameSize);
+    if (to >= 0 && error != 0) {
+        owner_.failed("write", owner_.directory(), error);
+    }
+    const std::uint64_t hash = error == 0 ? xxh3_long(bytes) : 0;
+    if (error == 0) {
+        owner_.count_written(bytes.size());
+        taken_ += static_cast<std::int64_t>(bytes.size());
+        owner_.takes_room(0, static_cast<std::int64_t>(bytes.size()));
+    }
+    const MutexLock lock(mutex_);
+    if (is_the_latest()) {
+        if (error == 0) {
+            frames_[frame].hash = hash;
+        } else {
+            frames_.erase(frame);
+        }
+    }
+}
+
+// Those that are whole in a file of this size.
+std::map<std::uint64_t, std::uint64_t> FileBeingKeptOnDisk::hashes_of(std::uint64_t size) const {
+    std::map<std::uint64_t, std::uint64_t> hashes;
+    const MutexLock lock(mutex_);
+    for (const auto& [frame, written] : frames_) {
+        const std::uint64_t begin = frame * kFrameSize;
+        if (written.hash && begin < size && written.size == std::min<std::uint64_t>(kFrameSize, size - begin)) {
+            hashes.emplace(frame, *written.hash);
+        }
+    }
+    return hashes;
+}
+
+void FileBeingKeptOnDisk::give_name() {
+    std::optional<KeptVersion> version;
+    std::uint64_t size = 0;
+    FileDescriptor data;
+    {
+        const MutexLock lock(mutex_);
+        version = version_;
+        size = size_;
+        data = std::move(file_);
+    }
+    const auto hashes = hashes_of(size);
+    if (!data || hashes.empty()) {
+        return;
+    }
+    if (std::make_shared<KeptFileOnDisk>(owner_, *version, size)->make_of(data.get(), hashes)) {
+        const std::int64_t taken = taken_.exchange(0);
+        owner_.takes_room(static_cast<std::uint64_t>(taken), -taken);
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk/kept_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "base/unlinked_file.h"
+#include "base/xxhash.h"
+#include "ckptfs/codec.h"
+#include "disk/disk_space.h"
+
+namespace ckptfs {
+
+namespace {
+
+std::uint64_t record_offset(std::uint64_t frame) {
+    return kIndexHeaderSize + frame * kRecordSize;
+}
+
+std::uint64_t frames_of(std::uint64_t size) {
+    return (size + kFrameSize - 1) / kFrameSize;
+}
+
+Payload payload_of(ByteSpan bytes) {
+    Payload payload;
+    payload.append(Slice{nullptr, bytes});
+    return payload;
+}
+
+}  // namespace
+
+KeptFileOnDisk::KeptFileOnDisk(KeptFileOwner& owner, const KeptVersion& version, std::uint64_t size)
+    : owner_(owner), name_(version.file_name()), header_(version.header(size)), size_(size) {}
+
+bool KeptFileOnDisk::may_have(std::uint64_t frame) const {
+    if (owner_.is_failing()) {
+        return false;
+    }
+    const MutexLock lock(mutex_);
+    return state_ == State::kUnknown || records_.contains(frame);
+}
+
+bool KeptFileOnDisk::read(std::uint64_t frame, MutableByteSpan target) {
+    const FilesPointer files = owner_.is_failing() ? nullptr : open(false);
+    std::optional<std::uint64_t> hash;
+    {
+        const MutexLock lock(mutex_);
+        if (const auto record = records_.find(frame); record != records_.end()) {
+            hash = record->second;
+        }
+    }
+    if (files == nullptr || !hash) {
+        return false;
+    }
+    if (const int error = read_all(files->data.get(), target, frame * kFrameSize); error != 0) {
+        forget(*files, frame);
+        owner_.failed("read", data_path(owner_.directory(), name_), error);
+        return false;
+    }
+    if (xxh3_long(target) != *hash) {
+        forget(*files, frame);
+        owner_.found_damage(data_path(owner_.directory(), name_));
+        return false;
+    }
+    owner_.count_read(target.size());
+    return true;
+}
+
+std::shared_ptr<void> KeptFileOnDisk::hold() {
+    ++holders_;
+    return {nullptr, [self = shared_from_this()](void*) { --self->holders_; }};
+}
+
+void KeptFileOnDisk::keep(std::uint64_t frame, Slice bytes) {
+    {
+        const MutexLock lock(mutex_);
+        if (records_.contains(frame) || owner_.is_full() || !being_written_.insert(frame).second) {
+            return;
+        }
+    }
+    const bool is_queued = owner_.write_later(
+        [self = shared_from_this(), frame, bytes = std::move(bytes)] { self->write(frame, bytes.bytes); });
+    if (!is_queued) {
+        const MutexLock lock(mutex_);
+        being_written_.erase(frame);
+    }
+}
+
+void KeptFileOnDisk::write(std::uint64_t frame, ByteSpan bytes) {
+    const FilesPointer files = owner_.is_full() ? nullptr : open(true);
+    bool is_there = false;
+    {
+        // An earlier process may have kept it.
+        const MutexLock lock(mutex_);
+        is_there = records_.contains(frame);
+    }
+    std::optional<std::uint64_t> hash;
+    if (files != nullptr && !is_there) {
+        hash = xxh3_long(bytes);
+        const auto record = encode_record(frame, *hash);
+        int error = write_all(files->data.get(), payload_of(bytes), frame * kFrameSize);
+        error = error != 0 ? error : write_all(files->index.get(), payload_of(record), record_offset(frame));
+        if (error != 0) {
+            hash.reset();
+            owner_.failed("write", data_path(owner_.directory(), name_), error);
+        }
+    }
+    {
+        const MutexLock lock(mutex_);
+        being_written_.erase(frame);
+        if (hash) {
+            records_.emplace(frame, *hash);
+        }
+    }
+    if (hash) {
+        owner_.count_written(bytes.size());
+        owner_.takes_room(bytes.size(), 0);
+    }
+}
+
+bool KeptFileOnDisk::is_whole() {
+    if (owner_.is_failing() || open(false) == nullptr) {
+        return false;
+    }
+    const MutexLock lock(mutex_);
+    return records_.size() == frames_of(size_);
+}
+
+bool KeptFileOnDisk::copy_to(KeptFileOnDisk& copy) {
+    const FilesPointer files = open(false);
+    std::map<std::uint64_t, std::uint64_t> hashes;
+    {
+        const MutexLock lock(mutex_);
+        hashes.insert(records_.begin(), records_.end());
+    }
+    return files != nullptr && !hashes.empty() && copy.make_of(files->data.get(), hashes);
+}
+
+bool KeptFileOnDisk::make_of(int data, const std::map<std::uint64_t, std::uint64_t>& hashes) {
+    const MutexLock one_at_a_time(opening_);
+    const FileDescriptor index = header_.empty() ? FileDescriptor() : open_index(true);
+    if (!index) {
+        return false;
+    }
+    const std::string path = data_path(owner_.directory(), name_);
+    const std::string from = format("/proc/self/fd/{}", data);
+    bool is_new = false;
+    if (::ftruncate(data, static_cast<off_t>(size_)) != 0 ||
+        ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0 ||
+        !check_header(index.get(), is_new)) {
+        if (errno != EEXIST) {
+            owner_.failed("make", path, errno);
+        }
+        return false;
+    }
+    for (const auto& [frame, hash] : hashes) {
+        const auto record = encode_record(frame, hash);
+        if (const int error = write_all(index.get(), payload_of(record), record_offset(frame)); error != 0) {
+            owner_.failed("write", index_path(owner_.directory(), name_), error);
+            return false;
+        }
+    }
+    owner_.has_made(name_);
+    return true;
+}
+
+void KeptFileOnDisk::forget(const Files& files, std::uint64_t frame) {
+    const std::vector<std::byte> nothing(kRecordSize);
+    static_cast<void>(write_all(files.index.get(), payload_of(nothing), record_offset(frame)));
+    const MutexLock lock(mutex_);
+    records_.erase(frame);
+}
+
+void KeptFileOnDisk::close() {
+    // Closed without the mutex.
+    FilesPointer files;
+    const MutexLock lock(mutex_);
+    files.swap(files_);
+    records_.clear();
+    state_ = State::kUnknown;
+}
+
+KeptFileOnDisk::FilesPointer KeptFileOnDisk::open(bool for_writing) {
+    const MutexLock one_at_a_time(opening_);
+    {
+        const MutexLock lock(mutex_);
+        if (state_ == State::kOpen || (state_ == State::kAbsent && !for_writing)) {
+            return files_;
+        }
+    }
+    FilesPointer files = header_.empty() ? nullptr : open_now(for_writing);
+    {
+        const MutexLock lock(mutex_);
+        files_ = files;
+        state_ = files != nullptr ? State::kOpen : State::kAbsent;
+    }
+    if (files != nullptr) {
+        owner_.has_opened(weak_from_this());
+    }
+    return files;
+}
+
+KeptFileOnDisk::FilesPointer KeptFileOnDisk::open_now(bool for_writing) {
+    auto files = std::make_shared<Files>();
+    files->index = open_index(for_writing);
+    if (!files->index) {
+        return nullptr;
+    }
+    const std::string path = data_path(owner_.directory(), name_);
+    files->data = FileDescriptor(
+        ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | (for_writing ? O_CREAT : 0), S_IRUSR | S_IWUSR));
+    bool is_new = false;
+    if (!files->data || !check_header(files->index.get(), is_new) ||
+        (for_writing && ::ftruncate(files->data.get(), static_cast<off_t>(size_)) != 0)) {
+        if (errno != ENOENT || for_writing) {
+            owner_.failed("open", path, errno);
+        }
+        return nullptr;
+    }
+    if (!is_new) {
+        load_records(files->index.get());
+    }
+    // It was used now.
+    static_cast<void>(::futimens(files->index.get(), nullptr));
+    if (for_writing) {
+        owner_.has_made(name_);
+    }
+    return files;
+}
+
+// With a lock that keeps it from being removed.
+FileDescriptor KeptFileOnDisk::open_index(bool for_writing) const {
+    const std::string path = index_path(owner_.directory(), name_);
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (for_writing ? O_CREAT : 0);
+    // It may be removed in between.
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        FileDescriptor index(::open(path.c_str(), flags, S_IRUSR | S_IWUSR));
+        if (!index) {
+            if (errno != ENOENT || for_writing) {
+                owner_.failed("open", path, errno);
+            }
+            return {};
+        }
+        struct stat status {};
+        if (flock(index.get(), LOCK_SH | LOCK_NB) == 0 && fstat(index.get(), &status) == 0 && status.st_nlink > 0) {
+            return index;
+        }
+    }
+    return {};
+}
+
+// What does not begin as this version's index does was damaged, or cut off as it was made: it has no records.
+bool KeptFileOnDisk::check_header(int index, bool& is_new) const {
+    std::string found(kIndexHeaderSize, '\0');
+    const auto bytes = std::as_writable_bytes(std::span(found));
+    is_new = read_all(index, bytes, 0) != 0 || found != header_;
+    return !is_new || (::ftruncate(index, 0) == 0 && write_all(index, payload_of(as_bytes(header_)), 0) == 0);
+}
+
+void KeptFileOnDisk::load_records(int index) {
+    std::vector<std::byte> records(frames_of(size_) * kRecordSize);
+    struct stat status {};
+    if (fstat(index, &status) != 0) {
+        return;
+    }
+    const auto there = static_cast<std::uint64_t>(status.st_size);
+    records.resize(std::min<std::uint64_t>(records.size(), there > kIndexHeaderSize ? there - kIndexHeaderSize : 0));
+    if (read_all(index, records, kIndexHeaderSize) != 0) {
+        return;
+    }
+    const MutexLock lock(mutex_);
+    for (std::uint64_t frame = 0; (frame + 1) * kRecordSize <= records.size(); ++frame) {
+        const ByteSpan record = ByteSpan(records).subspan(frame * kRecordSize, kRecordSize);
+        if (const auto hash = decode_record(frame, record)) {
+            records_.emplace(frame, *hash);
+        }
+    }
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// One version of one file in the cache directory (disk_space.h): its data, and the index that says which frames are
+// there.
+//
+// The files are opened when they are needed first, and made by the first frame that is kept. While they are open they
+// are not removed. What another process keeps of the version meanwhile is seen once they are opened anew.
+//
+// Ownership: shared; a frame that waits to be written holds its file. The disk it tells of failures outlives it.
+// Threads: may_have() and keep() return at once; read() and write() wait for the disk.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/file_descriptor.h"
+#include "base/mutex.h"
+#include "ckptfs/file_cache.h"
+#include "disk/kept_index.h"
+
+namespace ckptfs {
+
+// What a kept file tells, and asks of, the cache it belongs to.
+class KeptFileOwner {
+public:
+    virtual ~KeptFileOwner() = default;
+    [[nodiscard]] virtual const std::string& directory() const = 0;
+    // False where as much waits as may.
+    [[nodiscard]] virtual bool write_later(std::function<void()> write) = 0;
+    // Behind those, and always.
+    virtual void post_write(std::function<void()> write) = 0;
+    // It is not used for now.
+    [[nodiscard]] virtual bool is_failing() const = 0;
+    // It takes nothing for now.
+    [[nodiscard]] virtual bool is_full() const = 0;
+    // `action`: "read", …
+    virtual void failed(const char* action, const std::string& path, int errno_value) = 0;
+    virtual void found_damage(const std::string& path) = 0;
+    virtual void has_made(const std::string& name) = 0;
+    virtual void has_opened(std::weak_ptr<class KeptFileOnDisk> file) = 0;
+    virtual void count_read(std::uint64_t bytes) = 0;
+    virtual void count_written(std::uint64_t bytes) = 0;
+    // Of files with a name, and of those that have none: more, or less. May make room.
+    virtual void takes_room(std::uint64_t named, std::int64_t unnamed) = 0;
+};
+
+class KeptFileOnDisk final : public KeptFile, public std::enable_shared_from_this<KeptFileOnDisk> {
+public:
+    // `size`: of the file.
+    KeptFileOnDisk(KeptFileOwner& owner, const KeptVersion& version, std::uint64_t size);
+
+    [[nodiscard]] bool may_have(std::uint64_t frame) const override;
+    [[nodiscard]] bool read(std::uint64_t frame, MutableByteSpan target) override;
+    void keep(std::uint64_t frame, Slice bytes) override;
+    [[nodiscard]] std::shared_ptr<void> hold() override;
+
+    // The files are opened again when they are needed.
+    void close();
+    // Nor is it held.
+    void close_if_idle() {
+        if (holders_.load() == 0) {
+            close();
+        }
+    }
+    // All frames are there. Waits for the disk.
+    [[nodiscard]] bool is_whole();
+    // Both have the same bytes. False where there are none, or the other one has some already. Waits for the disk.
+    bool copy_to(KeptFileOnDisk& copy);
+    // Makes it of a file without a name, or of another name, that has these frames, each with what it hashes to. False
+    // where some of the version is kept already. Waits for the disk.
+    bool make_of(int data, const std::map<std::uint64_t, std::uint64_t>& hashes);
+
+private:
+    struct Files {
+        FileDescriptor data;
+        FileDescriptor index;
+    };
+    using FilesPointer = std::shared_ptr<const Files>;
+    enum class State : std::uint8_t { kUnknown, kAbsent, kOpen };
+
+    // Opens the files, and makes them where they are to be written. Null where they are not there.
+    [[nodiscard]] FilesPointer open(bool for_writing) EXCLUDES(mutex_);
+    [[nodiscard]] FilesPointer open_now(bool for_writing) EXCLUDES(mutex_);
+    [[nodiscard]] FileDescriptor open_index(bool for_writing) const;
+    [[nodiscard]] bool check_header(int index, bool& is_new) const;
+    void load_records(int index) EXCLUDES(mutex_);
+    void write(std::uint64_t frame, ByteSpan bytes);
+    void forget(const Files& files, std::uint64_t frame);
+
+    KeptFileOwner& owner_;
+    const std::string name_;
+    const std::string header_;
+    const std::uint64_t size_;
+
+    std::atomic<int> holders_{0};
+
+    // One thread at a time opens; it waits for the disk.
+    Mutex opening_;
+
+    mutable Mutex mutex_;
+    State state_ GUARDED_BY(mutex_) = State::kUnknown;
+    // With kOpen.
+    FilesPointer files_ GUARDED_BY(mutex_);
+    // By frame: what it hashes to.
+    std::unordered_map<std::uint64_t, std::uint64_t> records_ GUARDED_BY(mutex_);
+    std::unordered_set<std::uint64_t> being_written_ GUARDED_BY(mutex_);
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are kept on a local disk (--cache-dir)."""
+
+import json
+import os
+import random
+import subprocess
+import threading
+
+import pytest
+from harness.mounts import Mount
+from harness.programs import CKPTFS, wait_until
+from harness.simulator import BUCKET
+
+pytestmark = pytest.mark.sanitized
+
+CONTENT = random.Random(1).randbytes(9 << 20) + b"end"
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.fixture(params=["none", "auto"])
+def compress(request):
+    return request.param
+
+
+@pytest.fixture
+def content(compress):
+    """With --compress auto it is stored as frames, some of them smaller than they are."""
+    return CONTENT if compress == "none" else CONTENT[:5 << 20] + b"text " * (1 << 20) + CONTENT[5 << 20:]
+
+
+@pytest.fixture
+def make(mount, directory, compress):
+    return lambda *options: mount("--cache-dir", str(directory), "--compress", compress, *options)
+
+
+def status(made: Mount) -> dict:
+    answer = subprocess.run([CKPTFS, "status", made.path, "--json"], capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)["disk"]
+
+
+def wait_until_written(made: Mount, size: int) -> None:
+    wait_until(lambda: status(made)["bytes_written"] >= size, "the file to be kept")
+
+
+def gets(simulator) -> int:
+    return simulator.counters()["operations"].get("GetObject", {"requests": 0})["requests"]
+
+
+def flip_bits(directory, ending: str, every: int, begin: int = 0) -> None:
+    for path in directory.iterdir():
+        if path.suffix == ending:
+            with path.open("r+b") as file:
+                for offset in range(begin, path.stat().st_size, every):
+                    file.seek(offset)
+                    byte = file.read(1)[0]
+                    file.seek(offset)
+                    file.write(bytes([byte ^ 4]))
+
+
+def test_a_restart_fetches_nothing_of_what_was_written(make, simulator, content):
+    made = make()
+    (made / "shard").write_bytes(content)
+    wait_until_written(made, len(content))
+    assert made.unmount() == 0
+    made = make()
+    simulator.reset_counters()
+    assert (made / "shard").read_bytes() == content
+    assert gets(simulator) == 0
+    assert status(made)["bytes_read"] == len(content)
+
+
+def test_a_restart_fetches_nothing_of_what_was_read(make, mount, simulator, compress, content):
+    (mount("--compress", compress) / "shard").write_bytes(content)
+    made = make()
+    assert (made / "shard").read_bytes() == content
+    wait_until_written(made, len(content))
+    made.process.kill()
+    made.process.wait()
+    made.remove()
+    made = make()
+    (made / "shard").stat()
+    simulator.reset_counters()
+    assert (made / "shard").read_bytes() == content
+    assert gets(simulator) == 0
+
+
+def test_what_another_mount_has_saved_since_is_read(make, mount, simulator, compress, content):
+    made = make()
+    (made / "shard").write_bytes(content)
+    wait_until_written(made, len(content))
+    made.unmount()
+    other = bytes(reversed(content))
+    (mount("--compress", compress) / "shard").write_bytes(other)
+    made = make()
+    assert (made / "shard").read_bytes() == other
+    (mount() / "shard").unlink()
+    with pytest.raises(FileNotFoundError):
+        (made / "shard").read_bytes()
+
+
+def test_a_renamed_file_is_still_kept(make, simulator, content):
+    made = make()
+    (made / "shard.tmp").write_bytes(content)
+    wait_until_written(made, len(content))
+    (made / "shard.tmp").rename(made / "shard")
+    made.unmount()
+    made = make()
+    (made / "shard").stat()
+    simulator.reset_counters()
+    assert (made / "shard").read_bytes() == content
+    assert gets(simulator) == 0
+
+
+def test_changes_of_a_file_that_is_kept_are_read(make, content):
+    made = make()
+    (made / "shard").write_bytes(content)
+    wait_until_written(made, len(content))
+    with (made / "shard").open("r+b") as file:
+        file.seek(3 << 20)
+        file.write(b"changed")
+    with (made / "shard").open("ab") as file:
+        file.write(b"and more")
+    expected = content[:3 << 20] + b"changed" + content[(3 << 20) + 7:] + b"and more"
+    assert (made / "shard").read_bytes() == expected
+    made.unmount()
+    assert (make() / "shard").read_bytes() == expected
+
+
+@pytest.mark.parametrize("ending, begin", [(".data", 0), (".index", 0), (".index", 4096)])
+def test_what_is_damaged_is_fetched_again(make, simulator, directory, content, ending, begin):
+    made = make()
+    (made / "shard").write_bytes(content)
+    wait_until_written(made, len(content))
+    made.unmount()
+    flip_bits(directory, ending, 300_000 if ending == ".data" else 16, begin)
+    made = make()
+    assert (made / "shard").read_bytes() == content
+    assert gets(simulator) > 0
+    # The end is too short to be hit.
+    wait_until_written(made, len(content) - (3 if ending == ".data" else 0))
+    made.unmount()
+    made = make()
+    (made / "shard").stat()
+    simulator.reset_counters()
+    assert (made / "shard").read_bytes() == content
+    assert gets(simulator) == 0
+
+
+def test_files_that_are_taken_away_are_fetched_again(make, directory, content):
+    made = make("--direct-io", "always", "--max-memory", "64M")
+    (made / "shard").write_bytes(content)
+    wait_until_written(made, len(content))
+    with (made / "shard").open("rb") as file:
+        assert file.read(1 << 20) == content[:1 << 20]
+        for path in directory.iterdir():
+            path.unlink()
+        assert file.read() == content[1 << 20:]
+    directory.rmdir()
+    assert (made / "shard").read_bytes() == content
+    (made / "other").write_bytes(content)
+    assert (made / "other").read_bytes() == content
+
+
+def test_two_mounts_share_it(make, simulator, content):
+    one, other = make(), make()
+    (one / "shard").write_bytes(content)
+    wait_until_written(one, len(content))
+    simulator.reset_counters()
+    readers = [threading.Thread(target=(each / "shard").read_bytes) for each in (one, other, one, other)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert (other / "shard").read_bytes() == content
+    # The end, which the other one fetches as it opens the file.
+    assert sum(each["bytes_out"] for each in simulator.requests() if each["op"] == "GetObject") < 1 << 20
+
+
+def test_it_stays_within_its_size(make, directory, content):
+    made = make("--cache-size", "30M", "--max-memory", "64M")
+    for number in range(8):
+        (made / f"shard_{number}").write_bytes(content)
+        (made / f"shard_{number}").read_bytes()
+    assert made.unmount() == 0
+    assert 0 < sum(path.stat().st_blocks * 512 for path in directory.iterdir()) <= 30 << 20
+
+
+def test_a_full_disk_is_left_alone(mount, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4M", "tmpfs", disk], check=True)
+    try:
+        made = mount("--cache-dir", str(disk / "cache"), "--cache-size", "1G", "--compress", "none")
+        (made / "shard").write_bytes(CONTENT)
+        assert (made / "shard").read_bytes() == CONTENT
+        wait_until(lambda: status(made)["failure"], "the failure to be told")
+        assert "No space left on device" in status(made)["failure"]
+        assert made.log().count("takes nothing for now: cannot") == 1
+        told = subprocess.run([CKPTFS, "status", made.path], capture_output=True, text=True, check=True).stdout
+        assert "for now: cannot write" in told
+        assert made.unmount() == 0
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_directory_that_others_may_enter_is_refused(simulator, tmp_path, directory):
+    directory.mkdir()
+    directory.chmod(0o755)
+    place = tmp_path / "mnt"
+    place.mkdir()
+    refused = subprocess.run([CKPTFS, "mount", f"s3://{BUCKET}/x/", place, "--cache-dir", directory],
+                             env={**os.environ, **simulator.environment()}, capture_output=True, text=True)
+    assert refused.returncode != 0
+    assert f"--cache-dir: {directory} is not a directory that only this user can enter" in refused.stderr
+
+
+def test_files_of_another_prefix_share_the_directory(make, mount, directory, content, simulator, compress):
+    made = make()
+    (made / "shard").write_bytes(content)
+    wait_until_written(made, len(content))
+    far = Mount(f"s3://{BUCKET}/far/", simulator.environment(), "--cache-dir", str(directory), "--compress", compress)
+    try:
+        (far / "shard").write_bytes(content[::-1])
+        assert (far / "shard").read_bytes() == content[::-1]
+        assert (made / "shard").read_bytes() == content
+    finally:
+        far.remove()

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk/disk_cache.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "ckptfs/codec.h"
+#include "disk/disk_space.h"
+#include "support/eventually.h"
+#include "support/manual_clock.h"
+#include "support/temporary_directory.h"
+
+namespace ckptfs {
+
+using namespace testing;
+namespace {
+
+class DiskCacheTest : public ::testing::Test {
+protected:
+    std::unique_ptr<DiskCache> make_cache(std::uint64_t size = 1 << 30, int most_waiting = 32) {
+        return DiskCache::create({directory(), size, "store/bucket", most_waiting}, clock).value();
+    }
+    [[nodiscard]] std::string directory() const { return (temporary.path() / "cache").string(); }
+
+    static ObjectInfo object(const std::string& key) { return object(key, '"' + key + '"'); }
+    static ObjectInfo object(const std::string& key, const std::string& etag) {
+        ObjectInfo info;
+        info.key = key;
+        info.etag = etag;
+        info.size = 100;
+        info.metadata[kWriteIdMetadata] = "id of " + etag;
+        return info;
+    }
+    static Slice frame_of(char fill, std::size_t size = kFrameSize) {
+        auto text = std::make_shared<std::string>(size, fill);
+        return Slice{text, as_bytes(*text)};
+    }
+    static Payload payload_of(Slice slice) {
+        Payload payload;
+        payload.append(std::move(slice));
+        return payload;
+    }
+    // Whole frames.
+    static std::shared_ptr<KeptFile> keep(DiskCache& cache, const std::string& key, int frames) {
+        auto file = cache.file(object(key), false, static_cast<std::uint64_t>(frames) * kFrameSize);
+        for (int frame = 0; frame < frames; ++frame) {
+            file->keep(static_cast<std::uint64_t>(frame), frame_of('x'));
+        }
+        return file;
+    }
+    static bool has(KeptFile& file, std::uint64_t frame, char fill, std::size_t size = kFrameSize) {
+        std::string bytes(size, '\0');
+        return file.read(frame, std::as_writable_bytes(std::span(bytes))) && bytes == std::string(size, fill);
+    }
+    [[nodiscard]] std::vector<std::filesystem::path> files() const {
+        std::vector<std::filesystem::path> paths;
+        for (const auto& entry : std::filesystem::directory_iterator(directory())) {
+            paths.push_back(entry.path());
+        }
+        return paths;
+    }
+    void flip_a_bit(const std::string& ending, std::streamoff offset) const {
+        for (const auto& path : files()) {
+            if (path.extension() == ending) {
+                std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+                file.seekg(offset);
+                const auto byte = static_cast<char>(file.get() ^ 1);
+                file.seekp(offset);
+                file.put(byte);
+            }
+        }
+    }
+
+    TemporaryDirectory temporary;
+    ManualClock clock;
+};
+
+TEST_F(DiskCacheTest, WhatIsKeptIsThereForTheNextMount) {
+    {
+        const auto cache = make_cache();
+        const auto file = cache->file(object("k"), false, kFrameSize + 10);
+        EXPECT_TRUE(file->may_have(0));
+        EXPECT_FALSE(has(*file, 0, 'a'));
+        file->keep(0, frame_of('a'));
+        file->keep(1, frame_of('b', 10));
+        cache->stop();
+        EXPECT_TRUE(has(*file, 0, 'a'));
+    }
+    const auto cache = make_cache();
+    const auto file = cache->file(object("k"), false, kFrameSize + 10);
+    EXPECT_TRUE(has(*file, 0, 'a'));
+    EXPECT_TRUE(has(*file, 1, 'b', 10));
+    EXPECT_FALSE(file->may_have(2));
+    EXPECT_EQ(cache->statistics().bytes_read, kFrameSize + 10);
+    EXPECT_EQ(cache->statistics().frames_damaged, 0U);
+}
+
+TEST_F(DiskCacheTest, AFileIsKnownToBeWholeOnceAllOfItIsKept) {
+    {
+        const auto cache = make_cache();
+        EXPECT_FALSE(cache->may_have("\"k\""));
+        const auto file = cache->file(object("k"), true, 2 * kFrameSize + 1);
+        file->keep(0, frame_of('x'));
+        file->keep(2, frame_of('x', 1));
+        ASSERT_TRUE(eventually([&] { return cache->may_have("\"k\""); }));
+        EXPECT_FALSE(cache->whole_size(object("k"), true));
+        file->keep(1, frame_of('x'));
+        cache->stop();
+        EXPECT_EQ(cache->whole_size(object("k"), true), 2 * kFrameSize + 1);
+        EXPECT_FALSE(cache->whole_size(object("k"), false));
+        EXPECT_FALSE(cache->whole_size(object("k", "\"f\""), true));
+    }
+    const auto cache = make_cache();
+    ASSERT_TRUE(eventually([&] { return cache->may_have("\"k\""); }));
+    EXPECT_EQ(cache->whole_size(object("k"), true), 2 * kFrameSize + 1);
+    EXPECT_FALSE(cache->may_have("\"f\""));
+}
+
+TEST_F(DiskCacheTest, OnlyThisUserCanReadIt) {
+    const auto cache = make_cache();
+    keep(*cache, "k", 1);
+    cache->stop();
+    struct stat status {};
+    ASSERT_EQ(stat(directory().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0700U);
+    EXPECT_EQ(files().size(), 2U);
+    for (const auto& path : files()) {
+        ASSERT_EQ(stat(path.c_str(), &status), 0);
+        EXPECT_EQ(status.st_mode & 0777, 0600U);
+    }
+}
+
+TEST_F(DiskCacheTest, ADirectoryThatOthersMayEnterIsRefused) {
+    std::filesystem::create_directory(directory());
+    std::filesystem::permissions(directory(), std::filesystem::perms::all);
+    EXPECT_EQ(DiskCache::create({directory(), 1 << 30, "s"}, clock).error().errno_value, EPERM);
+}
+
+TEST_F(DiskCacheTest, AnotherVersionFindsNothing) {
+    const auto cache = make_cache();
+    keep(*cache, "k", 1);
+    cache->stop();
+    EXPECT_FALSE(has(*cache->file(object("k", "\"f\""), false, kFrameSize), 0, 'x'));
+    EXPECT_FALSE(has(*cache->file(object("k"), true, kFrameSize), 0, 'x'));
+    EXPECT_TRUE(has(*cache->file(object("k"), false, kFrameSize), 0, 'x'));
+}
+
+TEST_F(DiskCacheTest, AFlippedBitIsFoundAndKeptAnew) {
+    make_cache()->stop();
+    for (const auto& [ending, offset] : {std::pair{".data", std::streamoff{1000}},
+                                         {".index", std::streamoff{kIndexHeaderSize + 3}},
+                                         {".index", std::streamoff{20}}}) {
+        SCOPED_TRACE(ending + std::to_string(offset));
+        {
+            const auto cache = make_cache();
+            keep(*cache, "k", 1);
+        }
+        flip_a_bit(ending, offset);
+        const auto cache = make_cache();
+        const auto file = cache->file(object("k"), false, kFrameSize);
+        EXPECT_FALSE(has(*file, 0, 'x'));
+        EXPECT_FALSE(file->may_have(0));
+        file->keep(0, frame_of('x'));
+        cache->stop();
+        EXPECT_TRUE(has(*file, 0, 'x'));
+    }
+}
+
+// A power cut may leave the index of what never reached the disk.
+TEST_F(DiskCacheTest, ARecordWithoutItsBytesCountsForNothing) {
+    {
+        const auto cache = make_cache();
+        keep(*cache, "k", 2);
+    }
+    for (const auto& path : files()) {
+        if (path.extension() == ".data") {
+            std::filesystem::resize_file(path, kFrameSize + 5);
+            std::filesystem::resize_file(path, 2 * kFrameSize);
+        }
+    }
+    {
+        const auto cache = make_cache();
+        const auto file = cache->file(object("k"), false, 2 * kFrameSize);
+        EXPECT_TRUE(has(*file, 0, 'x'));
+        EXPECT_FALSE(has(*file, 1, 'x'));
+        EXPECT_EQ(cache->statistics().frames_damaged, 1U);
+    }
+    for (const auto& path : files()) {
+        if (path.extension() == ".data") {
+            std::filesystem::remove(path);
+        }
+    }
+    const auto cache = make_cache();
+    EXPECT_FALSE(has(*cache->file(object("k"), false, 2 * kFrameSize), 0, 'x'));
+}
+
+TEST_F(DiskCacheTest, WhatWasUsedLongestAgoGoesFirstAndNothingThatIsOpen) {
+    const std::uint64_t room = 7 * kFrameSize;
+    const auto cache = make_cache(room);
+    keep(*cache, "first", 2);
+    keep(*cache, "second", 2);
+    keep(*cache, "later", 1);
+    ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == 5 * kFrameSize; }));
+    // From the last use on.
+    const auto now = std::filesystem::file_time_type::clock::now();
+    const auto path_of = [&](const std::string& key) {
+        return index_path(directory(), kept_version("store/bucket", object(key), false)->file_name());
+    };
+    std::filesystem::last_write_time(path_of("first"), now - std::chrono::hours(1));
+    std::filesystem::last_write_time(path_of("second"), now - std::chrono::hours(2));
+    std::filesystem::last_write_time(path_of("later"), now - std::chrono::hours(1));
+    const auto open = cache->file(object("first"), false, 2 * kFrameSize);
+    const auto held = open->hold();
+    ASSERT_TRUE(has(*open, 0, 'x'));
+    std::filesystem::last_write_time(path_of("first"), now - std::chrono::hours(3));
+    keep(*cache, "third", 3);
+    cache->stop();
+    EXPECT_TRUE(std::filesystem::exists(path_of("first")));
+    EXPECT_FALSE(std::filesystem::exists(path_of("second")));
+    EXPECT_TRUE(std::filesystem::exists(path_of("later")));
+    EXPECT_LE(cache->statistics().bytes_held, room);
+    EXPECT_EQ(cache->statistics().failure, "");
+}
+
+TEST_F(DiskCacheTest, WhereAllIsOpenNoMoreIsKeptForAWhile) {
+    const auto cache = make_cache(2 * kFrameSize);
+    const auto file = cache->file(object("k"), false, 4 * kFrameSize);
+    const auto held = file->hold();
+    for (std::uint64_t frame = 0; frame < 4; ++frame) {
+        file->keep(frame, frame_of('x'));
+    }
+    ASSERT_TRUE(eventually([&] { return !cache->statistics().failure.empty(); }));
+    EXPECT_NE(cache->statistics().failure.find("No space left"), std::string::npos);
+    const auto other = keep(*cache, "other", 1);
+    EXPECT_FALSE(has(*other, 0, 'x'));
+    // It is read all the same.
+    EXPECT_TRUE(has(*file, 0, 'x'));
+}
+
+TEST_F(DiskCacheTest, OnlySoManyFilesAreOpenAtOnce) {
+    const auto cache = make_cache();
+    std::vector<std::shared_ptr<KeptFile>> kept;
+    const auto descriptors = [] {
+        const std::filesystem::directory_iterator all("/proc/self/fd");
+        return std::distance(begin(all), end(all));
+    };
+    const auto before = descriptors();
+    for (std::size_t i = 0; i < DiskCache::kMostOpen + 20; ++i) {
+        kept.push_back(cache->file(object("k", format("\"{}\"", i)), false, 10));
+        kept.back()->keep(0, frame_of('x', 10));
+        ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == (i + 1) * 10; }));
+    }
+    EXPECT_LE(descriptors() - before, 2 * static_cast<std::ptrdiff_t>(DiskCache::kMostOpen));
+    EXPECT_TRUE(has(*kept.front(), 0, 'x', 10));
+    EXPECT_TRUE(has(*kept.back(), 0, 'x', 10));
+}
+
+TEST_F(DiskCacheTest, FramesThatTheDiskIsTooSlowForAreLeftOut) {
+    const auto cache = make_cache(1 << 30, 0);
+    const auto file = keep(*cache, "k", 3);
+    EXPECT_EQ(cache->statistics().frames_left_out, 3U);
+    EXPECT_FALSE(has(*file, 0, 'x'));
+}
+
+TEST_F(DiskCacheTest, WhatIsWrittenIsThereOnceItIsInTheBucket) {
+    const auto cache = make_cache();
+    const auto being_kept = cache->begin();
+    for (std::uint64_t frame = 0; frame < 3; ++frame) {
+        being_kept->add(frame, payload_of(frame_of('x')));
+    }
+    being_kept->add(3, payload_of(frame_of('x', 10)));
+    being_kept->add(1, payload_of(frame_of('y')));
+    being_kept->forget(2 * kFrameSize + 5, 2 * kFrameSize + 6);
+    EXPECT_TRUE(files().empty());
+    being_kept->finish(object("k"), false, 3 * kFrameSize + 10);
+    cache->stop();
+    const auto file = cache->file(object("k"), false, 3 * kFrameSize + 10);
+    EXPECT_TRUE(has(*file, 0, 'x'));
+    EXPECT_TRUE(has(*file, 1, 'y'));
+    EXPECT_FALSE(file->may_have(2));
+    EXPECT_TRUE(has(*file, 3, 'x', 10));
+    EXPECT_EQ(cache->statistics().frames_damaged, 0U);
+    EXPECT_EQ(cache->statistics().failure, "");
+}
+
+TEST_F(DiskCacheTest, OfWhatWasNotPublishedNothingIsLeft) {
+    const auto cache = make_cache();
+    cache->begin()->add(0, payload_of(frame_of('x')));
+    ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == kFrameSize; }));
+    cache->stop();
+    EXPECT_TRUE(files().empty());
+}
+
+TEST_F(DiskCacheTest, WhatWasKeptBeforeStays) {
+    const auto cache = make_cache();
+    keep(*cache, "k", 1);
+    ASSERT_TRUE(eventually([&] { return files().size() == 2; }));
+    const auto being_kept = cache->begin();
+    being_kept->add(0, payload_of(frame_of('y')));
+    being_kept->finish(object("k"), false, kFrameSize);
+    cache->stop();
+    EXPECT_TRUE(has(*cache->file(object("k"), false, kFrameSize), 0, 'x'));
+    EXPECT_EQ(cache->statistics().frames_damaged, 0U);
+}
+
+TEST_F(DiskCacheTest, ADirectoryThatIsTakenAwayIsLeftAlone) {
+    const auto cache = make_cache();
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory()); }));
+    cache->file(object("a"), false, kFrameSize)->keep(0, frame_of('x'));
+    ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == kFrameSize; }));
+    std::filesystem::remove_all(directory());
+    const auto file = keep(*cache, "k", 1);
+    ASSERT_TRUE(eventually([&] { return !cache->statistics().failure.empty(); }));
+    EXPECT_FALSE(has(*file, 0, 'x'));
+    std::filesystem::create_directory(directory());
+    clock.move(DiskCache::kLeftAlone);
+    EXPECT_EQ(cache->statistics().failure, "");
+    file->keep(0, frame_of('x'));
+    EXPECT_TRUE(eventually([&] { return has(*file, 0, 'x'); }));
+}
+
+}  // namespace
+}  // namespace ckptfs
