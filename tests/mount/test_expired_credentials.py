@@ -35,15 +35,6 @@ def remove_all(directory: pathlib.Path) -> None:
     directory.rmdir()
 
 
-def begin_anew(file: pathlib.Path) -> None:
-    """The upload of what was written first is ended."""
-    with file.open("wb", buffering=0) as stream:
-        stream.write(LARGE)
-        stream.truncate(0)
-        stream.seek(0)
-        stream.write(SMALL)
-
-
 def requests_of(simulator: Simulator, operation: str) -> int:
     return simulator.counters()["operations"].get(operation, {"requests": 0})["requests"]
 
@@ -58,7 +49,6 @@ OPERATIONS: list[tuple[str, str, Callable[[pathlib.Path], object]]] = [
     ("replace", "UploadPart", lambda place: save_anew(place / "large")),
     ("probe", "UploadPartCopy", lambda place: append(place / "large")),
     ("append", "UploadPartCopy", lambda place: append(place / "large")),
-    ("abort", "AbortMultipartUpload", lambda place: begin_anew(place / "new")),
     ("read", "GetObject", lambda place: (place / "small").read_bytes()),
     ("stat", "HeadObject", lambda place: (place / "small").stat()),
     ("stat of an empty file", "HeadObject", lambda place: (place / "empty").stat()),
@@ -69,7 +59,7 @@ OPERATIONS: list[tuple[str, str, Callable[[pathlib.Path], object]]] = [
     ("rm", "DeleteObject*", lambda place: remove_all(place / "many")),
     ("a marker", "ListMultipartUploads", commit)]
 # What sends or changes frames.
-WITH_FRAMES = ["begin", "part", "complete", "replace", "probe", "append", "abort"]
+WITH_FRAMES = ["begin", "part", "complete", "replace", "probe", "append"]
 OF_THE_BUCKET = ["ListObjectsV2", "DeleteObject*", "ListMultipartUploads"]
 
 
@@ -88,11 +78,26 @@ def test_one_refusal_of_each_operation_is_outlived(mount, simulator, prefix, com
                       # The first finds out whether parts can be copied.
                       "nth": 2 if name == "append" else 1})
     act(made.path)
-    # The end of an upload is not waited for.
     wait_until(lambda: simulator.fault_hits() == 1, "the operation to be refused once")
-    wait_until(lambda: simulator.open_uploads(prefix) == [], "the uploads to be ended")
     if name in WITH_FRAMES:
         assert simulator.content(prefix + "large") == (LARGE + SMALL if operation == "UploadPartCopy" else LARGE)
+    assert "expired" not in made.log()
+
+
+@pytest.mark.parametrize("compress", ["none", "auto"])
+def test_one_refusal_of_an_abort_is_outlived(mount, simulator, prefix, compress):
+    made = mount("--compress", compress)
+    simulator.inject({"op": "AbortMultipartUpload", "key": prefix + "*", "nth": 1, "action": "expired-token"})
+    with (made / "new").open("wb", buffering=0) as stream:
+        stream.write(LARGE)
+        wait_until(lambda: simulator.open_uploads(prefix), "the upload to begin")
+        stream.truncate(0)
+        stream.seek(0)
+        stream.write(SMALL)
+    # The end of an upload is not waited for.
+    wait_until(lambda: simulator.fault_hits() == 1, "the abort to be refused once")
+    wait_until(lambda: simulator.open_uploads(prefix) == [], "the uploads to be ended")
+    assert simulator.content(prefix + "new") == SMALL
     assert "expired" not in made.log()
 
 
