@@ -217,6 +217,8 @@ private:
     void prepare_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     // Handles that this process opened on the same inode to write.
     [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;
+    // Since all of it was saved, as the last handle that can write goes.
+    [[nodiscard]] bool is_truncated_again(const Handle& handle) const;
     void commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
                           const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
                           std::function<void()> ended);

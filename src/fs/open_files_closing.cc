@@ -401,31 +401,25 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
         last_writer = --handle->node->writable_handles == 0;
     }
     const std::shared_ptr<FileWriter>& writer = handle->writer;
-    if (last_writer && handle->node->removed && !writer->failed()) {
+    const auto finish = [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); };
+    const auto end = [&](Error why) { writer->abort(std::move(why), [finish](const Status&) { finish({}); }); };
+    const bool is_removed = handle->node->removed;
+    if (last_writer && is_removed && !writer->failed()) {
         // It may still have left something in the store.
-        writer->abort(removed_error(*writer),
-                      [this, handle, reply](const Status&) { finish_release(handle, {}, reply); });
-        return;
-    }
-    if (!last_writer || writer->failed() || !writer->dirty() || handle->node->removed) {
-        finish_release(handle, {}, reply);
-        return;
-    }
-    if (handle->version->is_truncated_away()) {
-        writer->abort(replaced_error(*writer),
-                      [this, handle, reply](const Status&) { finish_release(handle, {}, reply); });
-        return;
-    }
-    if (handle->is_cut_off) {
+        end(removed_error(*writer));
+    } else if (!last_writer || is_removed || writer->failed()) {
+        finish({});
+    } else if (!writer->dirty()) {
+        is_truncated_again(*handle) ? commit_in_order(handle->node, writer, CommitReason::kMade, finish) : finish({});
+    } else if (handle->version->is_truncated_away()) {
+        end(replaced_error(*writer));
+    } else if (handle->is_cut_off) {
         release_cut_off(handle, reply);
-        return;
+    } else if (decide_last_release(*handle) == ReleaseAction::kAbort) {
+        abort_killed(*handle, [finish] { finish({}); });
+    } else {
+        commit_in_order(handle->node, writer, CommitReason::kRelease, finish);
     }
-    if (decide_last_release(*handle) == ReleaseAction::kAbort) {
-        abort_killed(*handle, [this, handle, reply] { finish_release(handle, {}, reply); });
-        return;
-    }
-    commit_in_order(handle->node, writer, CommitReason::kRelease,
-                    [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); });
 }
 
 void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply) {

@@ -309,6 +309,12 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
     return own;
 }
 
+// By a process that /proc does not show, of which no close has published it.
+bool OpenFiles::is_truncated_again(const Handle& handle) const {
+    return handle.version->fate.state(kUnseenProcess, handle.opener).unsaved && !handle.is_cut_off &&
+           !handle.version->is_truncated_away() && decide_last_release(handle) == ReleaseAction::kCommit;
+}
+
 // Saved, empty, and truncated again since: that changes what another mount has saved meanwhile, and nothing else. To
 // ask costs less than to write, and leaves no version in the bucket for each of many that take turns at a lock file.
 void OpenFiles::commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,

@@ -155,6 +155,22 @@ TEST_P(TruncatedAgain, IsLeftToWhoWritesMeanwhile) {
     EXPECT_EQ(store.content("p/f"), "half and half");
 }
 
+// Their closes publish only what they have written.
+TEST_P(TruncatedAgain, IsPublishedForThoseThatAreNotSeenOnceTheyLetItGo) {
+    constexpr pid_t kUnseen = 0;
+    store.put_object("p/f", "earlier");
+    const HandleId first = truncate_again(kUnseen);
+    EXPECT_TRUE(close(truncate_again()));
+    store.put_object("p/f", "of another mount");
+    const HandleId second = truncate_again(kUnseen);
+    EXPECT_TRUE(flush(second, kUnseen));
+    EXPECT_TRUE(release(second));
+    EXPECT_EQ(store.content("p/f"), "of another mount") << "the other may write yet";
+    EXPECT_TRUE(flush(first, kUnseen));
+    EXPECT_TRUE(release(first));
+    EXPECT_EQ(store.content("p/f"), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(OfEachWriter, TruncatedAgain, ::testing::Values(O_WRONLY, O_RDWR, O_WRONLY | O_APPEND));
 
 }  // namespace
