@@ -36,7 +36,8 @@ class NameRules(Rules):
             return Call(step, {step["path"]: {data, bytes(step["size"])}})
         if step["flags"] not in ("a", "a+"):
             return Call(step, {step["path"]: {data}})
-        return Call(step, {step["path"]: {(content or b"") + data for content in self.names[step["path"]].may}})
+        found = self.names[step["path"]].may | self.may_have_returned(step["path"], step["mount"])
+        return Call(step, {step["path"]: {(content or b"") + data for content in found}})
 
     def save_ends(self, call, result, found):
         step = call.step
@@ -65,7 +66,8 @@ class NameRules(Rules):
                                             or time.monotonic() < self.names[step["path"]].changed_at + TTL):
             allowed += ["EEXIST"]
         if step["flags"] in ("a", "a+"):
-            allowed += ["ESTALE"] if self.names[step["path"]].mixed else []
+            replaced = self.names[step["path"]].mixed or self.logs_beside(step["path"], step["mount"])
+            allowed += ["ESTALE"] if replaced else []
         elif call.removed_beside:
             # What it truncated was empty and lost its name, and another file may have it by now.
             allowed += ["ESTALE"]

@@ -66,6 +66,15 @@ class OpenRules(Calls):
         return set().union(*(file.contents | file.states for file in self.files()
                              if file.path == path and (file.kept or file.perhaps_kept)))
 
+    def logs_beside(self, path: str, mount: int) -> list[File]:
+        """Of other mounts, not saved: they are published by themselves, also over what was saved meanwhile."""
+        return [file for file in self.files() if file.path == path and file.mount != mount and file.changed_by
+                and (file.kept or file.perhaps_kept) and file.writers()]
+
+    def may_have_returned(self, path: str, mount: int) -> set:
+        """What those may have put in the place of what had overtaken them."""
+        return set().union(*(file.contents | file.states for file in self.logs_beside(path, mount) if file.overtaken))
+
     def open_ends(self, call, result, found):
         step, path, flags, mount = call.step, call.step["path"], call.step["flags"], call.step["mount"]
         file = self.live(mount, path)
@@ -217,5 +226,6 @@ class OpenRules(Calls):
     def changed(self, mount: int, path: str, flags: str) -> File:
         """Of what is in the bucket."""
         file = self.version(mount, path, flags, "")
-        file.contents, file.fresh, file.ordered = set(self.names[path].may), False, False
+        file.contents = self.names[path].may | self.may_have_returned(path, mount)
+        file.fresh = file.ordered = False
         return file
