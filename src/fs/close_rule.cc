@@ -33,7 +33,8 @@ CloseDecision decide_killed(const CloseFacts& facts, bool is_sure) {
     if (!facts.version.answers_for_it && (facts.held_elsewhere || !facts.version.unsaved)) {
         return {CloseAction::kWait};
     }
-    if (facts.version.made && facts.version.others_made && !facts.version.written) {
+    const bool is_undone = facts.version.only_truncated_again && facts.held_elsewhere;
+    if (is_undone || (facts.version.made && facts.version.others_made && !facts.version.written)) {
         return {CloseAction::kGiveWay};
     }
     if (is_kept_when_killed(facts.version, facts.has_log_name)) {

@@ -47,7 +47,8 @@ enum class CloseAction : std::uint8_t {
     kCommit,
     // Not the end, or not to be told here: report a kept error, else succeed. RELEASE commits what is left.
     kWait,
-    // Killed before anything was written, where another process truncated the file too: that one answers for it.
+    // Killed before anything was written, where another process truncated the file too, and answers for it, or where
+    // all was saved before it truncated.
     kGiveWay,
     // The writer was killed in the middle, but others hold the file and may write on.
     kLeave,

@@ -58,7 +58,7 @@ bool OpenFiles::keeps_its_node(const Node& node) {
     if (node.writer == nullptr) {
         return !node.committed || node.committed->size == 0;
     }
-    return node.writer->size() == 0 && !node.writer->failed() && !node.version->fate.left_by_killed_writer();
+    return node.writer->size() == 0 && !node.writer->failed() && !node.version->fate.left_half();
 }
 
 // All is saved, so its last descriptor may have been closed: then the file keeps its inode.

@@ -15,11 +15,16 @@ constexpr std::size_t kMostMakers = 128;
 void VersionFate::made(pid_t opener) {
     const MutexLock lock(mutex_);
     makers_ = {{opener, generation_}};
-    changed_inside_ = generation_;
+    begun_ = changed_inside_ = generation_;
 }
 
 void VersionFate::truncated_again(pid_t opener) {
     const MutexLock lock(mutex_);
+    if (left_ && !is_written()) {
+        left_ = false;
+        // Those that were killed answer for nothing.
+        makers_.clear();
+    }
     std::erase_if(makers_, [&](const Maker& maker) { return maker.opener == opener; });
     // The earliest is the most likely to have closed it.
     if (makers_.size() >= kMostMakers) {
@@ -31,7 +36,7 @@ void VersionFate::truncated_again(pid_t opener) {
 
 bool VersionFate::gives_way(pid_t process) {
     const MutexLock lock(mutex_);
-    if (is_written() || !is_made(process) || !is_made_by_others(process)) {
+    if (is_written() || !is_made(process) || (!is_made_by_others(process) && is_unsaved(begun_))) {
         return false;
     }
     std::erase_if(makers_, [&](const Maker& maker) { return maker.opener == process; });
@@ -41,7 +46,7 @@ bool VersionFate::gives_way(pid_t process) {
 void VersionFate::resized(pid_t opener) {
     const MutexLock lock(mutex_);
     makers_ = {{opener, generation_}};
-    resized_ = changed_inside_ = generation_;
+    begun_ = resized_ = changed_inside_ = generation_;
     resizer_ = opener;
 }
 
@@ -91,6 +96,11 @@ void VersionFate::leave_by_killed_writer() {
 bool VersionFate::left_by_killed_writer() const {
     const MutexLock lock(mutex_);
     return left_;
+}
+
+bool VersionFate::left_half() const {
+    const MutexLock lock(mutex_);
+    return left_ && is_written();
 }
 
 bool VersionFate::is_written() const {
@@ -154,6 +164,7 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     }
     state.made = is_made(process);
     state.others_made = is_made_by_others(process);
+    state.only_truncated_again = state.made && !state.written && !is_unsaved(begun_);
     state.unsaved = state.written || state.made || state.others_made;
     state.answers_for_it = state.wrote || answers(process, state.unsaved);
     state.only_appended = !writers_.empty() && !is_unsaved(written_inside_);

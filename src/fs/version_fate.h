@@ -18,7 +18,7 @@
 //     death: that program goes on and vouches for the file. A close or fsync of one that wrote before does not: it says
 //     nothing of the part that died.
 //   - Of several that truncated it while it was empty each answers for it, so that the death of one before anything was
-//     written harms none of the others.
+//     written harms none of the others. Nor does it harm those that hold what was saved before.
 //   - Logs grow: what was only appended to since it was saved, or has a log's name, is kept as far as it was written.
 //   - Of a writer that /proc does not show (another PID namespace), every FLUSH after a write commits and is waited
 //     for, and RELEASE publishes nothing. A FLUSH that a signal interrupts as it comes is that of a killed process.
@@ -52,6 +52,8 @@ struct VersionState {
     bool made = false;
     // So has another.
     bool others_made = false;
+    // It truncated what was empty and saved: but for that, nothing is unsaved.
+    bool only_truncated_again = false;
     // Its death leaves the version half.
     bool answers_for_it = false;
     // What is unsaved of it was written at its end.
@@ -79,9 +81,10 @@ public:
 
     // Created or truncated by this process, by open(2) or ftruncate(2): the others that have not answer for it no more.
     void made(pid_t opener);
-    // Truncated while it was empty, beside those that did so before.
+    // Truncated while it was empty, beside those that did so before. It vouches for what one that was killed has left.
     void truncated_again(pid_t opener);
-    // A process is killed that `made` it, as others have: they answer for it now. False where that is not so any more.
+    // A process is killed that `made` it, as others have, who answer for it now, or that only truncated it again: it is
+    // as if it had not. False where that is not so any more.
     [[nodiscard]] bool gives_way(pid_t process);
     // By ftruncate(2), to a size other than it had: it is at work on the version, as one that wrote.
     void resized(pid_t opener);
@@ -98,6 +101,8 @@ public:
 
     void leave_by_killed_writer();
     [[nodiscard]] bool left_by_killed_writer() const;
+    // And written before.
+    [[nodiscard]] bool left_half() const;
     [[nodiscard]] VersionState state(pid_t process, pid_t opener) const;
 
 private:
@@ -131,6 +136,8 @@ private:
     std::optional<Generation> many_ GUARDED_BY(mutex_);
     // One at least from the first on.
     std::vector<Maker> makers_ GUARDED_BY(mutex_);
+    // It was made, or cut, to be other than what is saved.
+    std::optional<Generation> begun_ GUARDED_BY(mutex_);
     std::optional<Generation> mapped_ GUARDED_BY(mutex_);
     std::optional<Generation> resized_ GUARDED_BY(mutex_);
     pid_t resizer_ GUARDED_BY(mutex_) = kUnseenProcess;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks within one node: files that programs open anew, truncating them, to lock them."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -53,6 +54,36 @@ def test_the_lock_is_kept_from_one_that_truncates(mount):
             subprocess.run(["flock", "--nonblock", "--conflict-exit-code", "7", made / "lock", "true"], check=True)
         assert refused.value.returncode == 7
     subprocess.run(["flock", "--nonblock", made / "lock", "true"], check=True)
+
+
+def waiter(path) -> subprocess.Popen:
+    """Opens it, as a process does that goes on to wait for its lock."""
+    script = "import sys; file = open(sys.argv[1], 'w'); print(flush=True); input()"
+    process = subprocess.Popen([sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("how", ["w", "r+", "a"])
+@pytest.mark.parametrize("before", ["nothing", "a file", "a maker that is killed", "one that had the lock"])
+def test_the_lock_outlives_the_death_of_one_that_waits_for_it(mount, before, how):
+    made = mount()
+    if before == "a file" or (before == "nothing" and how == "r+"):
+        (made / "lock").touch()
+    first = waiter(made / "lock") if before in ("a maker that is killed", "one that had the lock") else None
+    with open(made / "lock", how) as held:
+        if first is not None:
+            if before == "a maker that is killed":
+                first.kill()
+            first.communicate(b"\n")
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waits = waiter(made / "lock")
+        waits.kill()
+        waits.communicate()
+        with open(made / "lock", "w") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # No file failed.
+    (made / ".metadata").write_bytes(b"whole")
 
 
 def test_flock_of_the_shell(mount):
@@ -110,10 +141,7 @@ def test_a_close_without_a_write_leaves_a_size_that_another_process_has_set_to_i
 
 def test_who_writes_is_not_harmed_by_the_death_of_one_that_only_truncated(mount, simulator, prefix):
     made = mount()
-    script = "import sys; file = open(sys.argv[1], 'w'); print(flush=True); input()"
-    other = subprocess.Popen([sys.executable, "-c", script, made / "file"], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE)
-    other.stdout.readline()
+    other = waiter(made / "file")
     with open(made / "file", "wb", buffering=0) as file:
         file.write(b"whole")
         other.kill()
@@ -124,10 +152,7 @@ def test_who_writes_is_not_harmed_by_the_death_of_one_that_only_truncated(mount,
 def test_who_truncates_is_not_harmed_by_the_death_of_another_that_only_truncated(mount, simulator, prefix):
     made = mount()
     (made / "file").write_bytes(b"earlier")
-    script = "import sys; file = open(sys.argv[1], 'w'); print(flush=True); input()"
-    other = subprocess.Popen([sys.executable, "-c", script, made / "file"], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE)
-    other.stdout.readline()
+    other = waiter(made / "file")
     with open(made / "file", "wb"):
         other.kill()
         other.communicate()

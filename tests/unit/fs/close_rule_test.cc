@@ -142,6 +142,16 @@ TEST(CloseRule, AKilledOneOfThoseThatOnlyTruncatedGivesWayToTheOthers) {
     EXPECT_EQ(decide_close(facts), kAborts);
 }
 
+TEST(CloseRule, ATruncationOfWhatWasSavedEndsWithItsProcessWhereOthersHoldTheFile) {
+    CloseFacts facts = killed(writer(kOpener));
+    facts.version.written = facts.version.wrote = false;
+    facts.version.made = facts.version.only_truncated_again = true;
+    EXPECT_EQ(decide_close(facts), kAborts);
+    facts.held_elsewhere = true;
+    const CloseDecision gives_way{CloseAction::kGiveWay, false};
+    EXPECT_EQ(decide_close(facts), gives_way);
+}
+
 TEST(CloseRule, WhatAKilledWriterLeftIsNotPublishedByOthers) {
     CloseFacts facts = bystander(kOpener);
     facts.version.left_by_killed_writer = true;

@@ -108,6 +108,48 @@ TEST_P(TruncatedAgain, IsNotPublishedForAProcessThatIsKilled) {
     EXPECT_EQ(store.content("p/f"), "of another mount");
 }
 
+// As one does that waits for a lock.
+TEST_P(TruncatedAgain, HarmsNoneThatHoldTheFileWhereItsProcessIsKilled) {
+    const HandleId first = make();
+    EXPECT_TRUE(close(truncate_again()));
+    const NodeId node = lookup("f")->node;
+    store.reset_calls();
+    const HandleId second = truncate_again(kOther);
+    processes.killed = kOther;
+    processes.others_write = true;
+    EXPECT_TRUE(flush(second, kOther));
+    EXPECT_TRUE(release(second));
+    processes.killed = 0;
+    processes.others_write = false;
+    EXPECT_TRUE(fsync(first));
+    const HandleId third = truncate_again();
+    EXPECT_EQ(lookup("f")->node, node);
+    EXPECT_TRUE(close(third));
+    EXPECT_TRUE(close(first));
+    EXPECT_EQ(store.calls(Operation::kPut), 0);
+}
+
+TEST_P(TruncatedAgain, TakesTheFileOverFromOneThatWasKilledBeforeItWroteAnything) {
+    store.put_object("p/f", "earlier");
+    const HandleId first = truncate_again(kOther);
+    const NodeId node = lookup("f")->node;
+    const HandleId holder = answer<OpenedFile>([&](auto reply) {
+                                fs->open(node, O_RDWR, Caller{kProcess, 0, 0}, reply);
+                            })->handle;
+    processes.killed = kOther;
+    processes.others_write = true;
+    EXPECT_TRUE(flush(first, kOther));
+    EXPECT_TRUE(release(first));
+    processes.killed = 0;
+    processes.others_write = false;
+    EXPECT_EQ(errno_of(fsync(holder)), EIO);
+    const HandleId second = truncate_again();
+    EXPECT_EQ(lookup("f")->node, node);
+    EXPECT_TRUE(close(second));
+    EXPECT_EQ(store.content("p/f"), "");
+    EXPECT_TRUE(close(holder));
+}
+
 TEST_P(TruncatedAgain, IsPublishedForOneOfTwoWhereTheOtherIsKilled) {
     store.put_object("p/f", "earlier");
     const HandleId first = truncate_again(kOther);

@@ -55,6 +55,40 @@ TEST(VersionFate, OfThoseThatTruncatedItEachAnswersForIt) {
     EXPECT_TRUE(fate.state(kChild, kChild).made) << "while the commit was under way";
 }
 
+TEST(VersionFate, WhoTruncatedWhatWasSavedTakesThatBack) {
+    VersionFate fate;
+    fate.made(kParent);
+    static_cast<void>(fate.committed(fate.commit_begins()));
+    fate.truncated_again(kOther);
+    EXPECT_TRUE(fate.state(kOther, kOther).only_truncated_again);
+    EXPECT_TRUE(fate.gives_way(kOther));
+    EXPECT_FALSE(fate.state(kParent, kParent).unsaved);
+    fate.truncated_again(kOther);
+    fate.wrote(kParent, kParent, kInside);
+    EXPECT_FALSE(fate.state(kOther, kOther).only_truncated_again);
+    EXPECT_FALSE(fate.gives_way(kOther));
+    static_cast<void>(fate.committed(fate.commit_begins()));
+    fate.resized(kParent);
+    fate.truncated_again(kOther);
+    EXPECT_FALSE(fate.state(kOther, kOther).only_truncated_again) << "it had bytes before";
+}
+
+TEST(VersionFate, WhoTruncatesAfterADeathVouchesForTheFile) {
+    VersionFate fate;
+    fate.made(kParent);
+    fate.leave_by_killed_writer();
+    EXPECT_FALSE(fate.left_half());
+    fate.truncated_again(kOther);
+    EXPECT_FALSE(fate.left_by_killed_writer());
+    EXPECT_FALSE(fate.gives_way(kOther)) << "to one that is dead";
+    EXPECT_FALSE(fate.state(kOther, kOther).only_truncated_again);
+    fate.wrote(kOther, kOther, kInside);
+    fate.leave_by_killed_writer();
+    EXPECT_TRUE(fate.left_half());
+    fate.truncated_again(kChild);
+    EXPECT_TRUE(fate.left_by_killed_writer()) << "bytes were lost";
+}
+
 TEST(VersionFate, WhoOnlyMadeItDoesNotAnswerForWhatOthersWrote) {
     VersionFate fate;
     fate.made(kParent);
