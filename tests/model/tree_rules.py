@@ -265,8 +265,16 @@ class Model(MarkerRules):
             # Of those who are killed at once none is left to the others.
             return
         left, self.left_by_killed = self.left_by_killed, {}
-        for file, killed in left.items():
-            self.writer_killed(min(killed, key=lambda who: (who not in file.answering, who != file.maker, who)), file)
+        # Of versions of one name the last is the one that has cut away the others.
+        for file, killed in sorted(left.items(), key=lambda each: each[0].truncated):
+            self.writer_killed(min(killed, key=lambda who: (who not in file.answering, who != file.maker, who)), file,
+                               [each for each in left if self.may_replace(each, file)])
+
+    @staticmethod
+    def may_replace(one, other) -> bool:
+        """As a log, where the writers of both are killed at once: what another has discarded is not published."""
+        return bool(one is not other and one.path == other.path and (one.kept or one.perhaps_kept) and one.changed_by
+                    and (one.mount != other.mount or one.changed > other.truncated))
 
     def kill_group_ready(self, step):
         return all(self.kill_ready({"who": who}) for who in step["who"])
@@ -274,7 +282,7 @@ class Model(MarkerRules):
     def kill_group_ends(self, call, result, found):
         self.dying = set(call.step["who"])
 
-    def writer_killed(self, agent, file) -> None:
+    def writer_killed(self, agent, file, beside) -> None:
         file.widowed = True
         if file.path is None:
             return
@@ -314,7 +322,8 @@ class Model(MarkerRules):
                 # "A file of these that was truncated and not written keeps its version."
                 if file.written and not file.overtaken and not self.trouble and not name.active:
                     # What was written may have been published before it was cut or stretched.
-                    name.at_rest = file.contents | (file.states if file.resized else set())
+                    name.at_rest = set().union(*(each.contents | (each.states if each.resized else set())
+                                                 for each in (file, *beside)))
         elif agent in file.answering:
             # Without writers it ends: readers of it hold nothing that could be saved.
             file.half = bool(others)
