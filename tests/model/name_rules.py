@@ -132,6 +132,7 @@ class NameRules(Rules):
             file.contents, file.first, call.joined = set(saved), call, file
             file.states |= saved
             file.truncated = max(file.truncated, call.number)
+            file.openers.add(agent)
             if inherited:
                 file.changed_by.add(agent)
             else:
