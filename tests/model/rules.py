@@ -356,6 +356,11 @@ class Rules(OpenRules):
         """The last who could save it are being killed. Others may be told of it before the model is."""
         return bool(file.writers()) and not file.writers() - self.dying
 
+    def was_left_by_all(self, file) -> bool:
+        """They were killed, or it failed, and no call has saved the name since: the mount may not have given it up yet."""
+        _, until, mount = self.going_on.get(file.path, (set(), 0.0, None))
+        return file.path in self.failures and mount in (file.mount, None) and time.monotonic() < until
+
     def fsync_ends(self, call, result, found):
         file = call.file
         description = self.slots[call.step["agent"], call.step["slot"]]
@@ -365,10 +370,12 @@ class Rules(OpenRules):
                       if not description.writable and each.path == file.path and each.mount == file.mount]
             # Made, and its maker was killed before it wrote: it has failed.
             made = ["EIO"] if file.abandoned else []
-            dying = ["EIO"] if any(self.is_left_by_all(each) for each in [file, *beside]) else []
+            # Who opens it after that, and before the mount has given it up, cannot have it saved either.
+            left = not description.writable and self.was_left_by_all(file)
+            dying = ["EIO"] if left or any(self.is_left_by_all(each) for each in [file, *beside]) else []
             self.refused(call, result, *made, *dying, *(error for each in [file, *beside] for error in self.may_conflict(each)))
             self.fail(file)
-            file.doubtful = file.doubtful or call.excused or file.overtaken
+            file.doubtful = file.doubtful or call.excused or file.overtaken or left
             return self.perhaps(call)
         self.sticky(call, file)
         if file.path is None:
