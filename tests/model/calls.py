@@ -87,6 +87,15 @@ class Calls(State):
             if each.step["do"] == "save" and each.step["flags"] in ("a", "a+") and each.step["path"] == path:
                 self.may_become(each, path, {(content or b"") + bytes_of(each.step) for content in contents})
 
+    def cut_away_as_well(self, log: File) -> None:
+        """By a log, once it is published by itself: versions that it has truncated, and that were not changed since."""
+        for file in self.files():
+            if (file.mount, file.path) == (log.mount, log.path) and file is not log and file.changed < log.truncated:
+                file.cut_away = file.cut_away or None
+                if file.busy and any(each.appends for each in file.descriptions):
+                    # What is being added to it may go behind the log, too.
+                    self.cannot_judge(log.path)
+
     def cut_as_well(self, path: str, contents: set) -> None:
         """By a truncate(2) under way, which may find the name only now."""
         for each in self.calls.values():

@@ -76,6 +76,7 @@ class Rules(OpenRules):
             name.before |= contents
             self.moved_as_well(call.file.path, contents)
             self.appended_to_as_well(call.file.path, contents)
+            self.cut_away_as_well(call.file)
         if description.syncs and step["do"] != "truncate" and call.file.path is not None:
             anew = {put(b"", step["at"], bytes_of(step))} if description.unwritten else set()
             call.touched[call.file.path] = self.being_written(call) | call.file.contents | anew
