@@ -5,16 +5,17 @@
 // damaged, or lies on a disk that fails, is fetched from the store as if it had never been kept.
 //
 // Ownership: the cache outlives its files.
-// Threads: all functions may be called from any thread; only read() and whole_size() wait for the disk.
+// Threads: all functions may be called from any thread, and return at once. What is called back is so once, on any
+// thread, also before the call returns, and must not wait.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "ckptfs/bytes.h"
-#include "ckptfs/executor.h"
 #include "ckptfs/object_store.h"
 
 namespace ckptfs {
@@ -28,8 +29,9 @@ public:
     virtual ~KeptFile() = default;
     // Whether it is worth a read(); what only the disk knows may be there.
     [[nodiscard]] virtual bool may_have(std::uint64_t frame) const = 0;
-    // Fills `target`, which is as large as the frame. False where it is not there as it was kept.
-    [[nodiscard]] virtual bool read(std::uint64_t frame, MutableByteSpan target) = 0;
+    // Fills `target`, which is as large as the frame and stays until `done` is called: with false where the frame is
+    // not there as it was kept, or the disk does not answer in time. Then nothing is written to `target`, also later.
+    virtual void read(std::uint64_t frame, MutableByteSpan target, std::function<void(bool)> done) = 0;
     // While it is held it is not removed to make room.
     [[nodiscard]] virtual std::shared_ptr<void> hold() = 0;
     // Later, and only while the disk keeps up. `bytes` are all of the frame.
@@ -54,15 +56,14 @@ public:
     [[nodiscard]] virtual std::shared_ptr<FileBeingKept> begin() = 0;
     // Whether it is worth a whole_size().
     [[nodiscard]] virtual bool may_have(const std::string& etag) const = 0;
-    // Of the file, where all of its frames are kept. Waits for the disk.
-    [[nodiscard]] virtual std::optional<std::uint64_t> whole_size(const ObjectInfo& object, bool is_encoded) = 0;
+    // Of the file, where all of its frames are kept.
+    using Size = std::function<void(std::optional<std::uint64_t>)>;
+    virtual void whole_size(const ObjectInfo& object, bool is_encoded, Size done) = 0;
     // The object was renamed: what is kept of it is that of its copy from now on. Later.
     virtual void renamed(const ObjectInfo& object, const ObjectInfo& copy) = 0;
     // `size`: of the file. Null where versions of the object cannot be told apart.
     [[nodiscard]] virtual std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
                                                          std::uint64_t size) = 0;
-    // For what waits for the disk.
-    [[nodiscard]] virtual Executor& reads() = 0;
 };
 
 }  // namespace ckptfs

@@ -223,7 +223,7 @@ Status Machinery::start_disk_cache() {
     disk.directory = config_.disk.directory;
     disk.size = config_.disk.size;
     disk.store = format("{}/{}", client_->store().server(), config_.store.bucket);
-    auto cache = DiskCache::create(std::move(disk), clock_);
+    auto cache = DiskCache::create(std::move(disk), clock_, *timer_);
     if (!cache) {
         return failure(std::move(cache.error()));
     }
@@ -300,8 +300,11 @@ Machinery::~Machinery() {
         }
     }
     // Blocks that wait to be written belong to the block cache.
-    if (disk_ != nullptr) {
-        disk_->stop();
+    if (disk_ != nullptr && !disk_->stop()) {
+        log_warning(format("--cache-dir {} does not answer; what was to be written to it is left out",
+                           escaped(config_.disk.directory)));
+        // A thread hangs in it for as long as the process lives.
+        static_cast<void>(disk_.release());
     }
 }
 

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/executors.h"
 #include "base/private_directory.h"
 #include "base/text.h"
 #include "base/unlinked_file.h"
@@ -25,6 +24,8 @@ namespace {
 constexpr int kReaders = 8;
 // In the order in which it was kept.
 constexpr int kWriters = 1;
+// What waits for the writer without data: names of files that are in the bucket, and renames.
+constexpr int kMostWaitingBehind = 4096;
 // Of the size: mounts that share the directory go beyond it by as much, each.
 constexpr std::uint64_t kLooksPerSize = 64;
 
@@ -40,7 +41,7 @@ std::optional<std::uint64_t> size_on_disk(const std::string& directory, const Ke
 
 }  // namespace
 
-Result<std::unique_ptr<DiskCache>> DiskCache::create(DiskCacheConfig config, const Clock& clock) {
+Result<std::unique_ptr<DiskCache>> DiskCache::create(DiskCacheConfig config, const Clock& clock, Timer& timer) {
     if (Status made = make_private_directory(config.directory); !made) {
         return failure(std::move(made.error()));
     }
@@ -51,27 +52,29 @@ Result<std::unique_ptr<DiskCache>> DiskCache::create(DiskCacheConfig config, con
         }
         config.size = static_cast<std::uint64_t>(disk.f_blocks) * disk.f_frsize / 2;
     }
-    return std::unique_ptr<DiskCache>(new DiskCache(std::move(config), clock));
+    return std::unique_ptr<DiskCache>(new DiskCache(std::move(config), clock, timer));
 }
 
-DiskCache::DiskCache(DiskCacheConfig config, const Clock& clock)
+DiskCache::DiskCache(DiskCacheConfig config, const Clock& clock, Timer& timer)
     : config_(std::move(config)),
       clock_(clock),
       look_after_(config_.size / kLooksPerSize),
-      reads_(make_blocking_executor(kReaders)),
-      writes_(make_blocking_executor(kWriters)) {
+      reads_(kReaders, timer),
+      writes_(kWriters, timer) {
     note_what_is_there();
     // It may have been larger.
-    writes_->post([this] { make_room_now(config_.size); });
+    post_write([this] { make_room_now(config_.size); });
 }
 
 DiskCache::~DiskCache() {
-    stop();
+    static_cast<void>(stop());
 }
 
-void DiskCache::stop() {
-    reads_->stop();
-    writes_->stop();
+bool DiskCache::stop() {
+    // It has been waited for already.
+    const Milliseconds patience = reads_.hangs() ? Milliseconds(0) : config_.answers_within;
+    const bool reads_ended = reads_.stop(patience);
+    return writes_.stop(patience) && reads_ended;
 }
 
 std::shared_ptr<KeptFile> DiskCache::file(const ObjectInfo& object, bool is_encoded, std::uint64_t size) {
@@ -91,14 +94,39 @@ void DiskCache::has_made(const std::string& name) {
     known_.insert(name.substr(0, name.find('-') + 1));
 }
 
-std::optional<std::uint64_t> DiskCache::whole_size(const ObjectInfo& object, bool is_encoded) {
+void DiskCache::whole_size(const ObjectInfo& object, bool is_encoded, Size done) {
     const std::optional<KeptVersion> version = kept_version(config_.store, object, is_encoded);
     if (!version || is_failing()) {
-        return std::nullopt;
+        done(std::nullopt);
+        return;
     }
-    const std::optional<std::uint64_t> size = size_on_disk(config_.directory, *version);
+    read_in_time([this, version = *version,
+                  done]() -> DiskThreads::Deliver { return [size = whole_size_now(version), done] { done(size); }; },
+                 [done] { done(std::nullopt); });
+}
+
+std::optional<std::uint64_t> DiskCache::whole_size_now(const KeptVersion& version) {
+    const std::optional<std::uint64_t> size = size_on_disk(config_.directory, version);
     KeptFileOwner& owner = *this;
-    return size && std::make_shared<KeptFileOnDisk>(owner, *version, *size)->is_whole() ? size : std::nullopt;
+    return size && std::make_shared<KeptFileOnDisk>(owner, version, *size)->is_whole() ? size : std::nullopt;
+}
+
+void DiskCache::read_in_time(std::function<DiskThreads::Deliver()> read, std::function<void()> late) {
+    reads_.within(config_.answers_within, std::move(read), [this, late = std::move(late)] {
+        failed("read", config_.directory, ETIMEDOUT);
+        late();
+    });
+}
+
+void DiskCache::post_write(std::function<void()> write) {
+    if (waiting_behind_.fetch_add(1) >= kMostWaitingBehind) {
+        waiting_behind_.fetch_sub(1);
+        return;
+    }
+    writes_.post([this, write = std::move(write)] {
+        write();
+        waiting_behind_.fetch_sub(1);
+    });
 }
 
 // Behind what was written of it before: one thread writes.
@@ -109,7 +137,7 @@ void DiskCache::renamed(const ObjectInfo& object, const ObjectInfo& copy) {
         if (!from || !to || from->identity == to->identity) {
             continue;
         }
-        writes_->post([this, from = *from, to = *to] {
+        post_write([this, from = *from, to = *to] {
             const auto size = is_failing() ? std::nullopt : size_on_disk(config_.directory, from);
             KeptFileOwner& owner = *this;
             if (size && std::make_shared<KeptFileOnDisk>(owner, from, *size)
@@ -134,7 +162,7 @@ bool DiskCache::write_later(std::function<void()> write) {
         left_out_.fetch_add(1, std::memory_order_relaxed);
         return false;
     }
-    writes_->post([this, write = std::move(write)] {
+    writes_.post([this, write = std::move(write)] {
         write();
         waiting_.fetch_sub(1);
     });
@@ -149,7 +177,8 @@ bool DiskCache::is_before(const std::atomic<SteadyTime::rep>& time) const {
 void DiskCache::failed(const char* action, const std::string& path, int errno_value) {
     const bool is_full = errno_value == ENOSPC || errno_value == EDQUOT;
     (is_full ? full_until_ : left_alone_until_).store((clock_.now() + kLeftAlone).time_since_epoch().count());
-    const std::string what = format("cannot {} {}: {}", action, escaped(path), std::strerror(errno_value));
+    const std::string what = format("cannot {} {}: {}", action, escaped(path),
+                                    errno_value == ETIMEDOUT ? "the disk does not answer" : std::strerror(errno_value));
     {
         const MutexLock lock(mutex_);
         if (!std::exchange(failure_, what).empty()) {
@@ -158,7 +187,7 @@ void DiskCache::failed(const char* action, const std::string& path, int errno_va
     }
     if (is_full && bytes_held_.load() <= config_.size) {
         // Others have filled the disk.
-        writes_->post([this] { make_room_now(bytes_held_.load() / 8 * 7); });
+        post_write([this] { make_room_now(bytes_held_.load() / 8 * 7); });
     }
     log_warning(format("--cache-dir {} {} for now: {}", escaped(config_.directory),
                        is_full ? "takes nothing" : "is not used", what));

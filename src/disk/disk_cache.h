@@ -2,11 +2,11 @@
 // The files that this node keeps on a local disk (--cache-dir), for all mounts that name the directory.
 //
 // What is read or written is kept in the background; where the disk does not keep up, frames are left out. What was
-// used longest ago goes first, but nothing that is open. A disk that fails is left alone for a while, and one that is
-// full takes nothing for as long; that is logged once, and the mount goes on without it.
+// used longest ago goes first, but nothing that is open. A disk that fails or does not answer is left alone for a
+// while, and one that is full takes nothing for as long; that is logged once, and the mount goes on without it.
 //
 // Ownership: outlives its files.
-// Threads: all functions may be called from any thread. Only create() and stop() wait for the disk.
+// Threads: all functions may be called from any thread. Only create() waits for the disk, and stop(), for a while.
 #pragma once
 
 #include <atomic>
@@ -20,9 +20,9 @@
 
 #include "base/mutex.h"
 #include "ckptfs/clock.h"
-#include "ckptfs/executor.h"
 #include "ckptfs/file_cache.h"
 #include "ckptfs/status.h"
+#include "disk/disk_threads.h"
 #include "disk/kept_file.h"
 
 namespace ckptfs {
@@ -35,6 +35,9 @@ struct DiskCacheConfig {
     std::string store;
     // Frames that wait to be written, and stay in memory until then.
     int most_waiting = 32;
+    // What a read takes longer than is fetched from the store. Far above what a busy disk takes, and below what
+    // programs are given up after.
+    Milliseconds answers_within = std::chrono::seconds(10);
 };
 
 struct DiskCacheStatistics {
@@ -56,29 +59,30 @@ public:
     static constexpr std::chrono::seconds kLeftAlone{60};
 
     // Makes the directory, which only this user may enter.
-    static Result<std::unique_ptr<DiskCache>> create(DiskCacheConfig config, const Clock& clock);
+    static Result<std::unique_ptr<DiskCache>> create(DiskCacheConfig config, const Clock& clock, Timer& timer);
     ~DiskCache() override;
 
     [[nodiscard]] std::shared_ptr<FileBeingKept> begin() override;
     [[nodiscard]] bool may_have(const std::string& etag) const override;
-    [[nodiscard]] std::optional<std::uint64_t> whole_size(const ObjectInfo& object, bool is_encoded) override;
+    void whole_size(const ObjectInfo& object, bool is_encoded, Size done) override;
     void renamed(const ObjectInfo& object, const ObjectInfo& copy) override;
     [[nodiscard]] std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
                                                  std::uint64_t size) override;
-    [[nodiscard]] Executor& reads() override { return *reads_; }
 
-    // Writes what waits, and nothing after it.
-    void stop();
+    // Writes what waits, and nothing after it. False where the disk hangs: then a thread may use this for as long as
+    // the process lives.
+    [[nodiscard]] bool stop();
     [[nodiscard]] const DiskCacheConfig& config() const { return config_; }
     [[nodiscard]] DiskCacheStatistics statistics() const;
 
 private:
-    DiskCache(DiskCacheConfig config, const Clock& clock);
+    DiskCache(DiskCacheConfig config, const Clock& clock, Timer& timer);
 
     [[nodiscard]] const std::string& directory() const override { return config_.directory; }
     [[nodiscard]] bool write_later(std::function<void()> write) override;
-    void post_write(std::function<void()> write) override { writes_->post(std::move(write)); }
-    [[nodiscard]] bool is_failing() const override { return is_before(left_alone_until_); }
+    void post_write(std::function<void()> write) override;
+    void read_in_time(std::function<DiskThreads::Deliver()> read, std::function<void()> late) override;
+    [[nodiscard]] bool is_failing() const override { return reads_.hangs() || is_before(left_alone_until_); }
     [[nodiscard]] bool is_full() const override { return is_failing() || is_before(full_until_); }
     [[nodiscard]] bool is_before(const std::atomic<SteadyTime::rep>& time) const;
     void failed(const char* action, const std::string& path, int errno_value) override;
@@ -90,16 +94,19 @@ private:
     void takes_room(std::uint64_t named, std::int64_t unnamed) override;
     // What was used longest ago goes. Nothing more is kept for a while where that is not enough.
     void make_room_now(std::uint64_t size);
+    [[nodiscard]] std::optional<std::uint64_t> whole_size_now(const KeptVersion& version);
     void note_what_is_there();
 
     const DiskCacheConfig config_;
     const Clock& clock_;
     // How much is written before the directory is looked at again.
     const std::uint64_t look_after_;
-    const std::unique_ptr<Executor> reads_;
-    const std::unique_ptr<Executor> writes_;
+    DiskThreads reads_;
+    DiskThreads writes_;
 
     std::atomic<int> waiting_{0};
+    // Of those behind them.
+    std::atomic<int> waiting_behind_{0};
     std::atomic<std::uint64_t> bytes_read_{0};
     std::atomic<std::uint64_t> bytes_written_{0};
     std::atomic<std::uint64_t> bytes_held_{0};

@@ -17,6 +17,14 @@
 
 namespace ckptfs {
 
+// To give back what it takes can last.
+FileBeingKeptOnDisk::~FileBeingKeptOnDisk() {
+    owner_.takes_room(0, -taken_.load());
+    if (file_) {
+        owner_.post_write([file = std::make_shared<FileDescriptor>(std::move(file_))] { file->reset(); });
+    }
+}
+
 void FileBeingKeptOnDisk::add(std::uint64_t frame, Payload bytes) {
     std::uint64_t number = 0;
     {

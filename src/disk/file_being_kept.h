@@ -26,7 +26,7 @@ public:
 
     FileBeingKeptOnDisk(KeptFileOwner& owner, NameVersion name_version)
         : owner_(owner), name_version_(std::move(name_version)) {}
-    ~FileBeingKeptOnDisk() override { owner_.takes_room(0, -taken_.load()); }
+    ~FileBeingKeptOnDisk() override;
 
     void add(std::uint64_t frame, Payload bytes) override;
     void forget(std::uint64_t begin, std::uint64_t end) override;

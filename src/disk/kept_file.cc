@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -49,7 +50,24 @@ bool KeptFileOnDisk::may_have(std::uint64_t frame) const {
     return state_ == State::kUnknown || records_.contains(frame);
 }
 
-bool KeptFileOnDisk::read(std::uint64_t frame, MutableByteSpan target) {
+// By way of the thread's own memory: what comes too late must not be written where something else may be by then.
+void KeptFileOnDisk::read(std::uint64_t frame, MutableByteSpan target, std::function<void(bool)> done) {
+    owner_.read_in_time(
+        [self = shared_from_this(), frame, target, done]() -> DiskThreads::Deliver {
+            thread_local std::vector<std::byte> own(kFrameSize);
+            const MutableByteSpan bytes(own.data(), target.size());
+            if (!self->read_now(frame, bytes)) {
+                return [done] { done(false); };
+            }
+            return [bytes, target, done] {
+                std::memcpy(target.data(), bytes.data(), bytes.size());
+                done(true);
+            };
+        },
+        [done] { done(false); });
+}
+
+bool KeptFileOnDisk::read_now(std::uint64_t frame, MutableByteSpan target) {
     const FilesPointer files = owner_.is_failing() ? nullptr : open(false);
     std::optional<std::uint64_t> hash;
     {

@@ -6,7 +6,7 @@
 // are not removed. What another process keeps of the version meanwhile is seen once they are opened anew.
 //
 // Ownership: shared; a frame that waits to be written holds its file. The disk it tells of failures outlives it.
-// Threads: may_have() and keep() return at once; read() and write() wait for the disk.
+// Threads: all functions may be called from any thread. Those of KeptFile return at once.
 #pragma once
 
 #include <atomic>
@@ -21,6 +21,7 @@
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "ckptfs/file_cache.h"
+#include "disk/disk_threads.h"
 #include "disk/kept_index.h"
 
 namespace ckptfs {
@@ -32,8 +33,10 @@ public:
     [[nodiscard]] virtual const std::string& directory() const = 0;
     // False where as much waits as may.
     [[nodiscard]] virtual bool write_later(std::function<void()> write) = 0;
-    // Behind those, and always.
+    // Behind those.
     virtual void post_write(std::function<void()> write) = 0;
+    // As DiskThreads::within().
+    virtual void read_in_time(std::function<DiskThreads::Deliver()> read, std::function<void()> late) = 0;
     // It is not used for now.
     [[nodiscard]] virtual bool is_failing() const = 0;
     // It takes nothing for now.
@@ -55,7 +58,7 @@ public:
     KeptFileOnDisk(KeptFileOwner& owner, const KeptVersion& version, std::uint64_t size);
 
     [[nodiscard]] bool may_have(std::uint64_t frame) const override;
-    [[nodiscard]] bool read(std::uint64_t frame, MutableByteSpan target) override;
+    void read(std::uint64_t frame, MutableByteSpan target, std::function<void(bool)> done) override;
     void keep(std::uint64_t frame, Slice bytes) override;
     [[nodiscard]] std::shared_ptr<void> hold() override;
 
@@ -89,6 +92,8 @@ private:
     [[nodiscard]] FileDescriptor open_index(bool for_writing) const;
     [[nodiscard]] bool check_header(int index, bool& is_new) const;
     void load_records(int index) EXCLUDES(mutex_);
+    // False where it is not there as it was kept.
+    [[nodiscard]] bool read_now(std::uint64_t frame, MutableByteSpan target);
     void write(std::uint64_t frame, ByteSpan bytes);
     void forget(const Files& files, std::uint64_t frame);
 

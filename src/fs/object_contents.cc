@@ -55,8 +55,8 @@ void ObjectContents::find_described(const ObjectInfo& object, Found done) {
         find(object, std::move(done));
         return;
     }
-    files_->reads().post_urgent([this, object, done = std::move(done)] {
-        if (const std::optional<std::uint64_t> size = files_->whole_size(object, true)) {
+    files_->whole_size(object, true, [this, object, done = std::move(done)](std::optional<std::uint64_t> size) {
+        if (size) {
             const ObjectContent content = content_of(object, *size);
             remember(object.key, object.etag, content);
             done(content);

@@ -41,22 +41,41 @@ void fetch_from_store(ReadEnvironment& environment, std::shared_ptr<CachedVersio
     }
 }
 
-// As far as this node has it, from the front on.
-void read_kept(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& version,
-               const std::shared_ptr<BlockRun>& run) {
-    for (std::size_t next = 0; next < run->blocks.size() && !run->abandoned.load(); ++next) {
-        const std::shared_ptr<CachedBlock> block = run->blocks[next];
-        if (!version->kept->read(block->offset / kFrameSize, block->bytes())) {
-            fetch_from_store(environment, version, run);
+// What this node has of a run, from the front on; the rest is fetched.
+class KeptRun final : public std::enable_shared_from_this<KeptRun> {
+public:
+    KeptRun(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run)
+        : environment_(environment), version_(std::move(version)), run_(std::move(run)) {}
+
+    void read_next() {
+        if (next_ == run_->blocks.size() || run_->abandoned.load()) {
+            run_->is_kept = true;
+            environment_.cache.finish(*run_, std::nullopt);
             return;
         }
+        const CachedBlock& block = *run_->blocks[next_];
+        version_->kept->read(block.offset / kFrameSize, block.bytes(),
+                             [self = shared_from_this()](bool is_there) { self->answered(is_there); });
+    }
+
+private:
+    void answered(bool is_there) {
+        if (!is_there) {
+            fetch_from_store(environment_, version_, run_);
+            return;
+        }
+        const std::shared_ptr<CachedBlock> block = run_->blocks[next_++];
         block->stored.reset();
         block->filled.store(block->size);
-        environment.cache.filled(block);
+        environment_.cache.filled(block);
+        read_next();
     }
-    run->is_kept = true;
-    environment.cache.finish(*run, std::nullopt);
-}
+
+    ReadEnvironment& environment_;
+    const std::shared_ptr<CachedVersion> version_;
+    const std::shared_ptr<BlockRun> run_;
+    std::size_t next_ = 0;
+};
 
 }  // namespace
 
@@ -64,9 +83,7 @@ void start_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> ve
     if (run->abandoned.load()) {
         environment.cache.finish(*run, std::nullopt);
     } else if (version->kept != nullptr && version->kept->may_have(run->blocks.front()->offset / kFrameSize)) {
-        environment.files->reads().post_urgent([&environment, version = std::move(version), run = std::move(run)] {
-            read_kept(environment, version, run);
-        });
+        std::make_shared<KeptRun>(environment, std::move(version), std::move(run))->read_next();
     } else {
         fetch_from_store(environment, std::move(version), std::move(run));
     }

@@ -306,21 +306,22 @@ void open_kept(ReadEnvironment& environment, const std::string& key, FileReader:
             return;
         }
         object->key = key;
-        environment.files->reads().post_urgent([&environment, object = std::move(*object), done] {
-            const bool is_encoded = environment.codec.format_name(object) != "plain";
-            const std::optional<std::uint64_t> size = environment.files->whole_size(object, is_encoded);
-            Result<std::shared_ptr<const FrameLayout>> layout = std::make_shared<const UnknownLayout>(size.value_or(0));
-            if (!is_encoded) {
-                layout = environment.codec.layout(object, Payload());
-            }
-            if (!size || !layout) {
-                open_from_tail(environment, object.key, "", false, done);
-                return;
-            }
-            ObjectTail none;
-            none.object = object;
-            done(make_reader(environment, std::move(none), environment.cache.version(object, std::move(*layout))));
-        });
+        const bool is_encoded = environment.codec.format_name(*object) != "plain";
+        environment.files->whole_size(
+            *object, is_encoded, [&environment, is_encoded, object = *object, done](std::optional<std::uint64_t> size) {
+                Result<std::shared_ptr<const FrameLayout>> layout =
+                    std::make_shared<const UnknownLayout>(size.value_or(0));
+                if (!is_encoded) {
+                    layout = environment.codec.layout(object, Payload());
+                }
+                if (!size || !layout) {
+                    open_from_tail(environment, object.key, "", false, done);
+                    return;
+                }
+                ObjectTail none;
+                none.object = object;
+                done(make_reader(environment, std::move(none), environment.cache.version(object, std::move(*layout))));
+            });
     });
 }
 

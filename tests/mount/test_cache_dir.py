@@ -208,6 +208,23 @@ def test_a_full_disk_is_left_alone(mount, tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
+def test_a_disk_that_hangs_is_not_waited_for(mount, directory):
+    made = mount("--cache-dir", str(directory))
+    (made / "shard").write_bytes(CONTENT)
+    wait_until_written(made, len(CONTENT))
+    assert made.unmount() == 0
+    for index in list(directory.glob("*.index")):
+        index.unlink()
+        # To open it waits for one that writes.
+        os.mkfifo(index)
+    made = mount("--cache-dir", str(directory))
+    assert (made / "shard").read_bytes() == CONTENT
+    assert "does not answer" in status(made)["failure"]
+    (made / "other").write_bytes(CONTENT)
+    assert (made / "other").read_bytes() == CONTENT
+    assert made.unmount() == 0
+
+
 def test_a_directory_that_others_may_enter_is_refused(simulator, tmp_path, directory):
     directory.mkdir()
     directory.chmod(0o755)

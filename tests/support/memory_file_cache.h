@@ -14,7 +14,6 @@
 
 #include "ckptfs/codec.h"
 #include "ckptfs/file_cache.h"
-#include "support/inline_executor.h"
 
 namespace ckptfs::testing {
 
@@ -26,9 +25,8 @@ public:
     std::shared_ptr<FileBeingKept> begin() override { return std::make_shared<File>(*this); }
     std::shared_ptr<KeptFile> file(const ObjectInfo&, bool, std::uint64_t) override { return nullptr; }
     bool may_have(const std::string&) const override { return false; }
-    std::optional<std::uint64_t> whole_size(const ObjectInfo&, bool) override { return std::nullopt; }
+    void whole_size(const ObjectInfo&, bool, Size done) override { done(std::nullopt); }
     void renamed(const ObjectInfo&, const ObjectInfo&) override {}
-    Executor& reads() override { return executor_; }
 
     // Of the version with this ETag, as far as its frames are whole.
     [[nodiscard]] Frames frames(const std::string& etag) const {
@@ -71,7 +69,6 @@ private:
         Frames frames_;
     };
 
-    InlineExecutor executor_;
     mutable std::mutex mutex_;
     std::map<std::string, Frames> finished_;
 };

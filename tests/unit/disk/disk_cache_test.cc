@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "disk/disk_cache.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -8,14 +9,18 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/text.h"
 #include "ckptfs/codec.h"
 #include "disk/disk_space.h"
 #include "support/eventually.h"
+#include "support/hand_timer.h"
 #include "support/manual_clock.h"
 #include "support/temporary_directory.h"
 
@@ -27,7 +32,7 @@ namespace {
 class DiskCacheTest : public ::testing::Test {
 protected:
     std::unique_ptr<DiskCache> make_cache(std::uint64_t size = 1 << 30, int most_waiting = 32) {
-        return DiskCache::create({directory(), size, "store/bucket", most_waiting}, clock).value();
+        return DiskCache::create({directory(), size, "store/bucket", most_waiting}, clock, timer).value();
     }
     [[nodiscard]] std::string directory() const { return (temporary.path() / "cache").string(); }
 
@@ -59,7 +64,15 @@ protected:
     }
     static bool has(KeptFile& file, std::uint64_t frame, char fill, std::size_t size = kFrameSize) {
         std::string bytes(size, '\0');
-        return file.read(frame, std::as_writable_bytes(std::span(bytes))) && bytes == std::string(size, fill);
+        std::promise<bool> answered;
+        file.read(frame, std::as_writable_bytes(std::span(bytes)),
+                  [&](bool is_there) { answered.set_value(is_there); });
+        return answered.get_future().get() && bytes == std::string(size, fill);
+    }
+    static std::optional<std::uint64_t> whole_size(DiskCache& cache, const ObjectInfo& object, bool is_encoded) {
+        std::promise<std::optional<std::uint64_t>> answered;
+        cache.whole_size(object, is_encoded, [&](std::optional<std::uint64_t> size) { answered.set_value(size); });
+        return answered.get_future().get();
     }
     [[nodiscard]] std::vector<std::filesystem::path> files() const {
         std::vector<std::filesystem::path> paths;
@@ -82,6 +95,7 @@ protected:
 
     TemporaryDirectory temporary;
     ManualClock clock;
+    HandTimer timer;
 };
 
 TEST_F(DiskCacheTest, WhatIsKeptIsThereForTheNextMount) {
@@ -92,11 +106,12 @@ TEST_F(DiskCacheTest, WhatIsKeptIsThereForTheNextMount) {
         EXPECT_FALSE(has(*file, 0, 'a'));
         file->keep(0, frame_of('a'));
         file->keep(1, frame_of('b', 10));
-        cache->stop();
+        EXPECT_TRUE(cache->stop());
         EXPECT_TRUE(has(*file, 0, 'a'));
     }
     const auto cache = make_cache();
     const auto file = cache->file(object("k"), false, kFrameSize + 10);
+    const auto held = file->hold();
     EXPECT_TRUE(has(*file, 0, 'a'));
     EXPECT_TRUE(has(*file, 1, 'b', 10));
     EXPECT_FALSE(file->may_have(2));
@@ -112,23 +127,23 @@ TEST_F(DiskCacheTest, AFileIsKnownToBeWholeOnceAllOfItIsKept) {
         file->keep(0, frame_of('x'));
         file->keep(2, frame_of('x', 1));
         ASSERT_TRUE(eventually([&] { return cache->may_have("\"k\""); }));
-        EXPECT_FALSE(cache->whole_size(object("k"), true));
+        EXPECT_FALSE(whole_size(*cache, object("k"), true));
         file->keep(1, frame_of('x'));
-        cache->stop();
-        EXPECT_EQ(cache->whole_size(object("k"), true), 2 * kFrameSize + 1);
-        EXPECT_FALSE(cache->whole_size(object("k"), false));
-        EXPECT_FALSE(cache->whole_size(object("k", "\"f\""), true));
+        EXPECT_TRUE(cache->stop());
+        EXPECT_EQ(whole_size(*cache, object("k"), true), 2 * kFrameSize + 1);
+        EXPECT_FALSE(whole_size(*cache, object("k"), false));
+        EXPECT_FALSE(whole_size(*cache, object("k", "\"f\""), true));
     }
     const auto cache = make_cache();
     ASSERT_TRUE(eventually([&] { return cache->may_have("\"k\""); }));
-    EXPECT_EQ(cache->whole_size(object("k"), true), 2 * kFrameSize + 1);
+    EXPECT_EQ(whole_size(*cache, object("k"), true), 2 * kFrameSize + 1);
     EXPECT_FALSE(cache->may_have("\"f\""));
 }
 
 TEST_F(DiskCacheTest, OnlyThisUserCanReadIt) {
     const auto cache = make_cache();
     keep(*cache, "k", 1);
-    cache->stop();
+    EXPECT_TRUE(cache->stop());
     struct stat status {};
     ASSERT_EQ(stat(directory().c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, 0700U);
@@ -142,20 +157,20 @@ TEST_F(DiskCacheTest, OnlyThisUserCanReadIt) {
 TEST_F(DiskCacheTest, ADirectoryThatOthersMayEnterIsRefused) {
     std::filesystem::create_directory(directory());
     std::filesystem::permissions(directory(), std::filesystem::perms::all);
-    EXPECT_EQ(DiskCache::create({directory(), 1 << 30, "s"}, clock).error().errno_value, EPERM);
+    EXPECT_EQ(DiskCache::create({directory(), 1 << 30, "s"}, clock, timer).error().errno_value, EPERM);
 }
 
 TEST_F(DiskCacheTest, AnotherVersionFindsNothing) {
     const auto cache = make_cache();
     keep(*cache, "k", 1);
-    cache->stop();
+    EXPECT_TRUE(cache->stop());
     EXPECT_FALSE(has(*cache->file(object("k", "\"f\""), false, kFrameSize), 0, 'x'));
     EXPECT_FALSE(has(*cache->file(object("k"), true, kFrameSize), 0, 'x'));
     EXPECT_TRUE(has(*cache->file(object("k"), false, kFrameSize), 0, 'x'));
 }
 
 TEST_F(DiskCacheTest, AFlippedBitIsFoundAndKeptAnew) {
-    make_cache()->stop();
+    EXPECT_TRUE(make_cache()->stop());
     for (const auto& [ending, offset] : {std::pair{".data", std::streamoff{1000}},
                                          {".index", std::streamoff{kIndexHeaderSize + 3}},
                                          {".index", std::streamoff{20}}}) {
@@ -167,10 +182,12 @@ TEST_F(DiskCacheTest, AFlippedBitIsFoundAndKeptAnew) {
         flip_a_bit(ending, offset);
         const auto cache = make_cache();
         const auto file = cache->file(object("k"), false, kFrameSize);
+        // Else it is closed where room is made, and what it has is not known.
+        const auto held = file->hold();
         EXPECT_FALSE(has(*file, 0, 'x'));
         EXPECT_FALSE(file->may_have(0));
         file->keep(0, frame_of('x'));
-        cache->stop();
+        EXPECT_TRUE(cache->stop());
         EXPECT_TRUE(has(*file, 0, 'x'));
     }
 }
@@ -223,7 +240,7 @@ TEST_F(DiskCacheTest, WhatWasUsedLongestAgoGoesFirstAndNothingThatIsOpen) {
     ASSERT_TRUE(has(*open, 0, 'x'));
     std::filesystem::last_write_time(path_of("first"), now - std::chrono::hours(3));
     keep(*cache, "third", 3);
-    cache->stop();
+    EXPECT_TRUE(cache->stop());
     EXPECT_TRUE(std::filesystem::exists(path_of("first")));
     EXPECT_FALSE(std::filesystem::exists(path_of("second")));
     EXPECT_TRUE(std::filesystem::exists(path_of("later")));
@@ -282,7 +299,7 @@ TEST_F(DiskCacheTest, WhatIsWrittenIsThereOnceItIsInTheBucket) {
     being_kept->forget(2 * kFrameSize + 5, 2 * kFrameSize + 6);
     EXPECT_TRUE(files().empty());
     being_kept->finish(object("k"), false, 3 * kFrameSize + 10);
-    cache->stop();
+    EXPECT_TRUE(cache->stop());
     const auto file = cache->file(object("k"), false, 3 * kFrameSize + 10);
     EXPECT_TRUE(has(*file, 0, 'x'));
     EXPECT_TRUE(has(*file, 1, 'y'));
@@ -296,7 +313,7 @@ TEST_F(DiskCacheTest, OfWhatWasNotPublishedNothingIsLeft) {
     const auto cache = make_cache();
     cache->begin()->add(0, payload_of(frame_of('x')));
     ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == kFrameSize; }));
-    cache->stop();
+    EXPECT_TRUE(cache->stop());
     EXPECT_TRUE(files().empty());
 }
 
@@ -307,9 +324,29 @@ TEST_F(DiskCacheTest, WhatWasKeptBeforeStays) {
     const auto being_kept = cache->begin();
     being_kept->add(0, payload_of(frame_of('y')));
     being_kept->finish(object("k"), false, kFrameSize);
-    cache->stop();
+    EXPECT_TRUE(cache->stop());
     EXPECT_TRUE(has(*cache->file(object("k"), false, kFrameSize), 0, 'x'));
     EXPECT_EQ(cache->statistics().frames_damaged, 0U);
+}
+
+TEST_F(DiskCacheTest, ADiskThatHangsIsNotWaitedFor) {
+    const std::string index = index_path(directory(), kept_version("store/bucket", object("k"), false)->file_name());
+    const auto cache = make_cache();
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory()); }));
+    // To open it waits for one that writes.
+    ASSERT_EQ(mkfifo(index.c_str(), S_IRUSR | S_IWUSR), 0);
+    std::promise<std::optional<std::uint64_t>> size;
+    cache->whole_size(object("k"), false, [&](std::optional<std::uint64_t> found) { size.set_value(found); });
+    const Milliseconds limit = cache->config().answers_within;
+    ASSERT_EQ(timer.waiting(limit), 1U);
+    timer.run(limit);
+    EXPECT_EQ(size.get_future().get(), std::nullopt);
+    EXPECT_NE(cache->statistics().failure.find("does not answer"), std::string::npos);
+    EXPECT_FALSE(cache->file(object("other"), false, kFrameSize)->may_have(0));
+    clock.move(DiskCache::kLeftAlone);
+    const FileDescriptor writer(::open(index.c_str(), O_RDWR | O_CLOEXEC));
+    std::filesystem::remove(index);
+    EXPECT_TRUE(eventually([&] { return cache->file(object("other"), false, kFrameSize)->may_have(0); }));
 }
 
 TEST_F(DiskCacheTest, ADirectoryThatIsTakenAwayIsLeftAlone) {

@@ -9,6 +9,7 @@
 
 #include "disk/disk_cache.h"
 #include "read/reading.h"
+#include "support/hand_timer.h"
 #include "support/temporary_directory.h"
 
 namespace ckptfs::testing {
@@ -16,7 +17,9 @@ namespace {
 
 class KeptReads : public ::testing::Test {
 protected:
-    std::unique_ptr<DiskCache> make_cache() { return DiskCache::create({directory(), 1 << 30, "s"}, clock).value(); }
+    std::unique_ptr<DiskCache> make_cache() {
+        return DiskCache::create({directory(), 1 << 30, "s"}, clock, timer).value();
+    }
     [[nodiscard]] std::string directory() const { return (temporary.path() / "cache").string(); }
     // By a mount of its own; returns the ranges that it has asked for, the open's aside.
     std::vector<ByteRange> ranges_of_read(const std::string& content, std::uint64_t offset, std::size_t size) {
@@ -32,7 +35,7 @@ protected:
             EXPECT_EQ(Reading::read(*reader, stream, at, piece).value(), content.substr(at, piece));
         }
         EXPECT_TRUE(reading.comes_to_rest());
-        files->stop();
+        EXPECT_TRUE(files->stop());
         std::vector<ByteRange> ranges = reading.store.ranges();
         std::erase_if(ranges, [](const ByteRange& range) { return range.suffix; });
         return ranges;
@@ -40,6 +43,7 @@ protected:
 
     TemporaryDirectory temporary;
     ManualClock clock;
+    HandTimer timer;
 };
 
 TEST_F(KeptReads, ARestartFetchesNothing) {

@@ -29,6 +29,7 @@
 #include "read/block_cache.h"
 #include "support/eventually.h"
 #include "support/fake_store.h"
+#include "support/hand_timer.h"
 
 namespace ckptfs::fs {
 
@@ -48,57 +49,6 @@ public:
 private:
     std::atomic<std::int64_t> wall_seconds_ = 1'700'000'000;
     std::atomic<std::int64_t> nanoseconds_ = std::chrono::nanoseconds(std::chrono::hours(1)).count();
-};
-
-// Runs nothing before the test says so.
-class HandTimer final : public Timer {
-public:
-    Id after(Milliseconds delay, std::function<void()> run) override {
-        std::lock_guard lock(mutex_);
-        waiting_.emplace(++last_id_, Waiting{delay, std::move(run)});
-        return last_id_;
-    }
-    void cancel(Id id) override {
-        std::lock_guard lock(mutex_);
-        waiting_.erase(id);
-    }
-    // What was asked for with exactly this delay, until now.
-    void run(Milliseconds delay) {
-        std::vector<std::function<void()>> due;
-        {
-            std::lock_guard lock(mutex_);
-            for (auto each = waiting_.begin(); each != waiting_.end();) {
-                if (each->second.delay == delay) {
-                    due.push_back(std::move(each->second.run));
-                    each = waiting_.erase(each);
-                } else {
-                    ++each;
-                }
-            }
-        }
-        for (const std::function<void()>& run : due) {
-            run();
-        }
-    }
-    [[nodiscard]] std::size_t waiting(Milliseconds delay) const {
-        std::lock_guard lock(mutex_);
-        return static_cast<std::size_t>(std::count_if(waiting_.begin(), waiting_.end(),
-                                                      [&](const auto& each) { return each.second.delay == delay; }));
-    }
-    [[nodiscard]] bool waits_longer_than(Milliseconds delay) const {
-        std::lock_guard lock(mutex_);
-        return std::any_of(waiting_.begin(), waiting_.end(),
-                           [&](const auto& each) { return each.second.delay > delay; });
-    }
-
-private:
-    struct Waiting {
-        Milliseconds delay;
-        std::function<void()> run;
-    };
-    mutable std::mutex mutex_;
-    std::map<Id, Waiting> waiting_;
-    Id last_id_ = 0;
 };
 
 // Every thread id is its own process; what is not told is one that runs and has no other descriptors.

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk/disk_threads.h"
+
+#include <atomic>
+#include <deque>
+#include <utility>
+
+#include "base/thread.h"
+
+namespace ckptfs {
+
+// Shared with the threads, which may hang for longer than their owner lives.
+class DiskThreads::State {
+public:
+    void run() EXCLUDES(mutex_);
+    // False where the disk hangs, after stop().
+    [[nodiscard]] bool post(std::function<void()> task) EXCLUDES(mutex_);
+    [[nodiscard]] bool stop(Milliseconds patience) EXCLUDES(mutex_);
+    void thread_begins() {
+        const MutexLock lock(mutex_);
+        ++threads_;
+    }
+
+    // Below 0 for the moment in which one comes back as it is given up.
+    std::atomic<int> hanging{0};
+
+private:
+    Mutex mutex_;
+    Condition posted_;
+    // While it is being stopped.
+    Condition came_back_;
+    std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
+    int threads_ GUARDED_BY(mutex_) = 0;
+    std::uint64_t ended_ GUARDED_BY(mutex_) = 0;
+    bool is_stopping_ GUARDED_BY(mutex_) = false;
+    bool is_given_up_ GUARDED_BY(mutex_) = false;
+};
+
+void DiskThreads::State::run() {
+    MutexLock lock(mutex_);
+    for (;;) {
+        posted_.wait(lock, [this]() REQUIRES(mutex_) { return is_stopping_ || !tasks_.empty(); });
+        if (tasks_.empty()) {
+            break;
+        }
+        std::function<void()> task = std::move(tasks_.front());
+        tasks_.pop_front();
+        lock.unlock();
+        task();
+        // Its captures may be the last owners of something that posts.
+        task = nullptr;
+        lock.lock();
+        ++ended_;
+        if (is_stopping_) {
+            came_back_.notify_all();
+        }
+    }
+    --threads_;
+    came_back_.notify_all();
+}
+
+bool DiskThreads::State::post(std::function<void()> task) {
+    {
+        const MutexLock lock(mutex_);
+        if (is_given_up_) {
+            return false;
+        }
+        if (!is_stopping_) {
+            tasks_.push_back(std::move(task));
+            posted_.notify_one();
+            return true;
+        }
+    }
+    task();
+    return true;
+}
+
+bool DiskThreads::State::stop(Milliseconds patience) {
+    std::deque<std::function<void()>> dropped;
+    MutexLock lock(mutex_);
+    is_stopping_ = true;
+    posted_.notify_all();
+    while (threads_ > 0) {
+        const std::uint64_t before = ended_;
+        const auto goes_on = [&]() REQUIRES(mutex_) { return threads_ == 0 || ended_ != before; };
+        if (!came_back_.wait_for(lock, patience, goes_on)) {
+            is_given_up_ = true;
+            // Those that come back find nothing more to do.
+            dropped.swap(tasks_);
+            lock.unlock();
+            return false;
+        }
+    }
+    return true;
+}
+
+DiskThreads::DiskThreads(int threads, Timer& timer) : state_(std::make_shared<State>()), timer_(timer) {
+    for (int index = 0; index < threads; ++index) {
+        state_->thread_begins();
+        start_thread("ckptfs-disk", [state = state_] { state->run(); }).detach();
+    }
+}
+
+DiskThreads::~DiskThreads() {
+    static_cast<void>(state_->stop(Milliseconds(0)));
+}
+
+void DiskThreads::post(std::function<void()> task) {
+    static_cast<void>(state_->post(std::move(task)));
+}
+
+void DiskThreads::within(Milliseconds limit, std::function<Deliver()> work, std::function<void()> late) {
+    const auto is_answered = std::make_shared<std::atomic<bool>>(false);
+    const auto gives_up = std::make_shared<std::function<void()>>(std::move(late));
+    const Timer::Id timeout = timer_.after(limit, [state = state_, is_answered, gives_up] {
+        if (!is_answered->exchange(true)) {
+            ++state->hanging;
+            (*gives_up)();
+        }
+    });
+    const bool is_posted =
+        state_->post([state = state_, &timer = timer_, timeout, is_answered, work = std::move(work)] {
+            // It may have waited for too long.
+            const Deliver deliver = is_answered->load() ? nullptr : work();
+            if (is_answered->exchange(true)) {
+                --state->hanging;
+                return;
+            }
+            timer.cancel(timeout);
+            deliver();
+        });
+    if (!is_posted && !is_answered->exchange(true)) {
+        timer_.cancel(timeout);
+        (*gives_up)();
+    }
+}
+
+bool DiskThreads::hangs() const {
+    return state_->hanging.load() > 0;
+}
+
+bool DiskThreads::stop(Milliseconds patience) {
+    return state_->stop(patience);
+}
+
+}  // namespace ckptfs

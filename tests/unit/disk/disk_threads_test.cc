@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk/disk_threads.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <vector>
+
+#include "support/eventually.h"
+#include "support/hand_timer.h"
+
+namespace ckptfs {
+
+using namespace testing;
+namespace {
+
+constexpr Milliseconds kLimit{1000};
+
+class DiskThreadsTest : public ::testing::Test {
+protected:
+    // What it returns is kept until it is told to come back.
+    DiskThreads::Deliver hang() {
+        begun.set_value();
+        comes_back.get_future().wait();
+        return [this] { ++delivered; };
+    }
+
+    HandTimer timer;
+    std::promise<void> begun;
+    std::promise<void> comes_back;
+    std::atomic<int> delivered = 0;
+    std::atomic<int> late = 0;
+};
+
+TEST_F(DiskThreadsTest, WhatComesInTimeIsDelivered) {
+    DiskThreads threads(2, timer);
+    threads.within(
+        kLimit, [this] { return [this] { ++delivered; }; }, [this] { ++late; });
+    EXPECT_TRUE(threads.stop(kLimit));
+    EXPECT_EQ(timer.waiting(kLimit), 0U);
+    EXPECT_EQ(delivered, 1);
+    EXPECT_EQ(late, 0);
+}
+
+TEST_F(DiskThreadsTest, WhatComesLateIsNot) {
+    DiskThreads threads(1, timer);
+    threads.within(
+        kLimit, [this] { return hang(); }, [this] { ++late; });
+    begun.get_future().wait();
+    EXPECT_FALSE(threads.hangs());
+    timer.run(kLimit);
+    EXPECT_EQ(late, 1);
+    EXPECT_TRUE(threads.hangs());
+    // What waits behind it for too long is not even begun.
+    std::atomic<int> begun_late = 0;
+    threads.within(
+        kLimit, [&] { return [&] { ++begun_late; }; }, [this] { ++late; });
+    timer.run(kLimit);
+    EXPECT_EQ(late, 2);
+    comes_back.set_value();
+    EXPECT_TRUE(eventually([&] { return !threads.hangs(); }));
+    EXPECT_TRUE(threads.stop(kLimit));
+    EXPECT_EQ(delivered + begun_late, 0);
+}
+
+TEST_F(DiskThreadsTest, AreLeftToADiskThatHangs) {
+    {
+        DiskThreads threads(2, timer);
+        threads.within(
+            kLimit, [this] { return hang(); }, [this] { ++late; });
+        begun.get_future().wait();
+        EXPECT_FALSE(threads.stop(Milliseconds(1)));
+        std::atomic<int> run = 0;
+        threads.post([&] { ++run; });
+        threads.within(
+            kLimit, [&] { return [&] { ++run; }; }, [this] { ++late; });
+        EXPECT_EQ(late, 1);
+        EXPECT_EQ(run, 0);
+    }
+    comes_back.set_value();
+    EXPECT_TRUE(eventually([&] { return delivered == 1; }));
+}
+
+TEST_F(DiskThreadsTest, OneRunsWhatItIsGivenInOrderToTheEnd) {
+    DiskThreads threads(1, timer);
+    std::vector<int> order;
+    for (int number = 0; number < 100; ++number) {
+        threads.post([&order, number] { order.push_back(number); });
+    }
+    EXPECT_TRUE(threads.stop(kLimit));
+    threads.post([&order] { order.push_back(100); });
+    ASSERT_EQ(order.size(), 101U);
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+}  // namespace
+}  // namespace ckptfs
