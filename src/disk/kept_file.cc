@@ -79,14 +79,13 @@ bool KeptFileOnDisk::read_now(std::uint64_t frame, MutableByteSpan target) {
     if (files == nullptr || !hash) {
         return false;
     }
-    if (const int error = read_all(files->data.get(), target, frame * kFrameSize); error != 0) {
+    const int error = read_all(files->data.get(), target, frame * kFrameSize);
+    // A power cut may have taken its end.
+    const bool is_damaged = error == ENODATA || (error == 0 && xxh3_long(target) != *hash);
+    if (error != 0 || is_damaged) {
         forget(*files, frame);
-        owner_.failed("read", data_path(owner_.directory(), name_), error);
-        return false;
-    }
-    if (xxh3_long(target) != *hash) {
-        forget(*files, frame);
-        owner_.found_damage(data_path(owner_.directory(), name_));
+        const std::string path = data_path(owner_.directory(), name_);
+        is_damaged ? owner_.found_damage(path) : owner_.failed("read", path, error);
         return false;
     }
     owner_.count_read(target.size());
