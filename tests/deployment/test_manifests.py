@@ -178,6 +178,23 @@ def test_metrics_are_open_to_monitoring_only_and_only_on_request(tmp_path):
     assert [rule["ports"] for rule in policy["spec"]["ingress"]] == [[{"port": port["name"]}]]
 
 
+def test_a_nodes_disk_is_used_on_request(tmp_path):
+    assert "CKPTFS_CACHE_DIR" not in environment(daemon_of(overlay("irsa")), overlay("irsa"))
+    place = os.path.relpath(KUBERNETES, tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{place}/overlays/irsa]\ncomponents: [{place}/components/cache-dir]\n")
+    documents = applied(tmp_path)
+    for document in documents:
+        kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
+    container, (pod,) = daemon_of(documents), pod_specs(documents)
+    directory = environment(container, documents)["CKPTFS_CACHE_DIR"]
+    mounted, = [each for each in container["volumeMounts"] if directory.startswith(each["mountPath"] + "/")]
+    volume, = [each for each in pod["volumes"] if each["name"] == mounted["name"]]
+    # What is kept outlives the pod.
+    assert volume["hostPath"]["type"] == "DirectoryOrCreate"
+    assert not mounted.get("readOnly", False)
+
+
 def test_kustomize_uses_every_file():
     used = {path for path in KUBERNETES.rglob("kustomization.yaml")}
     for kustomization in list(used):
