@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <utility>
 
 #include "base/thread.h"
@@ -20,6 +21,9 @@ public:
         const MutexLock lock(mutex_);
         ++threads_;
     }
+    // What a task is given up by; until it has been answered.
+    std::uint64_t awaits(std::function<void()> give_up) EXCLUDES(mutex_);
+    void answered(std::uint64_t number) EXCLUDES(mutex_);
 
     // Below 0 for the moment in which one comes back as it is given up.
     std::atomic<int> hanging{0};
@@ -30,6 +34,8 @@ private:
     // While it is being stopped.
     Condition came_back_;
     std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
+    std::map<std::uint64_t, std::function<void()>> unanswered_ GUARDED_BY(mutex_);
+    std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
     int threads_ GUARDED_BY(mutex_) = 0;
     std::uint64_t ended_ GUARDED_BY(mutex_) = 0;
     bool is_stopping_ GUARDED_BY(mutex_) = false;
@@ -77,6 +83,7 @@ bool DiskThreads::State::post(std::function<void()> task) {
 
 bool DiskThreads::State::stop(Milliseconds patience) {
     std::deque<std::function<void()>> dropped;
+    std::map<std::uint64_t, std::function<void()>> unanswered;
     MutexLock lock(mutex_);
     is_stopping_ = true;
     posted_.notify_all();
@@ -87,11 +94,31 @@ bool DiskThreads::State::stop(Milliseconds patience) {
             is_given_up_ = true;
             // Those that come back find nothing more to do.
             dropped.swap(tasks_);
+            unanswered.swap(unanswered_);
             lock.unlock();
+            // While what they use still exists.
+            for (const auto& [number, give_up] : unanswered) {
+                give_up();
+            }
             return false;
         }
     }
     return true;
+}
+
+std::uint64_t DiskThreads::State::awaits(std::function<void()> give_up) {
+    const MutexLock lock(mutex_);
+    unanswered_.emplace(++last_number_, std::move(give_up));
+    return last_number_;
+}
+
+void DiskThreads::State::answered(std::uint64_t number) {
+    std::function<void()> give_up;
+    const MutexLock lock(mutex_);
+    if (const auto found = unanswered_.find(number); found != unanswered_.end()) {
+        give_up.swap(found->second);
+        unanswered_.erase(found);
+    }
 }
 
 DiskThreads::DiskThreads(int threads, Timer& timer) : state_(std::make_shared<State>()), timer_(timer) {
@@ -111,27 +138,30 @@ void DiskThreads::post(std::function<void()> task) {
 
 void DiskThreads::within(Milliseconds limit, std::function<Deliver()> work, std::function<void()> late) {
     const auto is_answered = std::make_shared<std::atomic<bool>>(false);
-    const auto gives_up = std::make_shared<std::function<void()>>(std::move(late));
-    const Timer::Id timeout = timer_.after(limit, [state = state_, is_answered, gives_up] {
+    const auto give_up = [&hanging = state_->hanging, keeps = state_, is_answered, late = std::move(late)] {
         if (!is_answered->exchange(true)) {
-            ++state->hanging;
-            (*gives_up)();
+            ++hanging;
+            late();
         }
-    });
+    };
+    const std::uint64_t number = state_->awaits(give_up);
+    const Timer::Id timeout = timer_.after(limit, give_up);
     const bool is_posted =
-        state_->post([state = state_, &timer = timer_, timeout, is_answered, work = std::move(work)] {
+        state_->post([state = state_, &timer = timer_, timeout, number, is_answered, work = std::move(work)] {
             // It may have waited for too long.
             const Deliver deliver = is_answered->load() ? nullptr : work();
             if (is_answered->exchange(true)) {
                 --state->hanging;
-                return;
+            } else {
+                timer.cancel(timeout);
+                deliver();
             }
-            timer.cancel(timeout);
-            deliver();
+            state->answered(number);
         });
-    if (!is_posted && !is_answered->exchange(true)) {
+    if (!is_posted) {
         timer_.cancel(timeout);
-        (*gives_up)();
+        state_->answered(number);
+        give_up();
     }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <memory>
 #include <vector>
 
 #include "support/eventually.h"
@@ -23,13 +24,14 @@ protected:
     // What it returns is kept until it is told to come back.
     DiskThreads::Deliver hang() {
         begun.set_value();
-        comes_back.get_future().wait();
+        is_back.wait();
         return [this] { ++delivered; };
     }
 
     HandTimer timer;
     std::promise<void> begun;
     std::promise<void> comes_back;
+    std::shared_future<void> is_back = comes_back.get_future().share();
     std::atomic<int> delivered = 0;
     std::atomic<int> late = 0;
 };
@@ -66,21 +68,26 @@ TEST_F(DiskThreadsTest, WhatComesLateIsNot) {
 }
 
 TEST_F(DiskThreadsTest, AreLeftToADiskThatHangs) {
+    const auto task = std::make_shared<int>();
     {
         DiskThreads threads(2, timer);
         threads.within(
-            kLimit, [this] { return hang(); }, [this] { ++late; });
+            kLimit, [this, task] { return hang(); }, [this] { ++late; });
         begun.get_future().wait();
         EXPECT_FALSE(threads.stop(Milliseconds(1)));
+        EXPECT_EQ(late, 1) << "while all that it uses exists";
         std::atomic<int> run = 0;
         threads.post([&] { ++run; });
         threads.within(
             kLimit, [&] { return [&] { ++run; }; }, [this] { ++late; });
-        EXPECT_EQ(late, 1);
+        EXPECT_EQ(late, 2);
         EXPECT_EQ(run, 0);
+        timer.run(kLimit);
+        EXPECT_EQ(late, 2);
     }
     comes_back.set_value();
-    EXPECT_TRUE(eventually([&] { return delivered == 1; }));
+    EXPECT_TRUE(eventually([&] { return task.use_count() == 1; }));
+    EXPECT_EQ(delivered, 0);
 }
 
 TEST_F(DiskThreadsTest, OneRunsWhatItIsGivenInOrderToTheEnd) {
