@@ -25,12 +25,21 @@ class Call:
     crossed: bool = False
     # The name was removed meanwhile.
     removed_beside: bool = False
+    # A read: saves of what it reads, on any mount.
+    saves: list = dataclasses.field(default_factory=list)
     # Operations of the store that were slow or hung meanwhile.
     slowed: set = dataclasses.field(default_factory=set)
     # Removals: how many came before in a row.
     row: int = 0
     number: int = dataclasses.field(default_factory=changes.__next__)
     began: float = dataclasses.field(default_factory=time.monotonic)
+
+
+def is_filled_in(whole: bytes, data: bytes) -> bool:
+    """Some of it is still zeros."""
+    pieces = ((data[at:at + 4096], whole[at:at + 4096]) for at in range(0, len(whole), 4096))
+    return len(data) == len(whole) and all(
+        piece == filled or all(byte in (0, new) for byte, new in zip(piece, filled)) for piece, filled in pieces)
 
 
 class Calls(State):
@@ -134,6 +143,9 @@ class Calls(State):
             if (syncing.step["do"] == "fsync" and changing.step["do"] in ("write", "pwrite", "truncate")
                     and changing.file.path in syncing.touched):
                 self.may_become(syncing, changing.file.path, self.being_written(changing))
+        for reading, saving in ((one, other), (other, one)):
+            if saving.step["do"] in SAVES and self.read_by(reading)[1] == saving.step["path"]:
+                reading.saves.append(saving)
         for reading, changing in ((one, other), (other, one)):
             # As on a local disk, a read beside a write of the same file may find a part of it.
             if (reading.step["do"] in ("read", "map_read")
@@ -160,6 +172,19 @@ class Calls(State):
         step = call.step
         looks = step["do"] == "load" or (step["do"] == "open" and step["flags"] == "r")
         return (step["mount"], step["path"]) if looks else None
+
+    def read_by(self, call: Call) -> tuple:
+        """The mount and the name."""
+        description = self.slots.get((call.step["agent"], call.step.get("slot")))
+        reads = call.step["do"] in ("read", "map_read") and description is not None
+        return (description.file.mount, description.file.path) if reads else self.looked_at(call) or (None, None)
+
+    def is_part(self, call: Call, data: bytes) -> bool:
+        """Of a save beside which it was read: of one that grows, or as on a local disk, where a mapping comes by pages."""
+        mount, _ = self.read_by(call)
+        return any(self.is_grown_part(saving, data)
+                   or (saving.step.get("mapped") and saving.step["mount"] == mount and is_filled_in(bytes_of(saving.step), data))
+                   for saving in call.saves)
 
     def is_unjudged(self, call: Call) -> bool:
         description = self.slots.get((call.step.get("agent"), call.step.get("slot")))
@@ -202,7 +227,7 @@ class Calls(State):
             if step["do"] == "open" and self.looked_at(call) is None:
                 self.cannot_judge(step["path"])
             self.half_written(call)
-            if step["do"] in SAVES and (step.get("flags") in ("a", "a+") or step["path"].endswith((*KEPT, *PERHAPS_KEPT))):
+            if self.grows(step):
                 self.cut_short[step["path"]] |= call.touched[step["path"]]
             if step["do"] in SAVES and self.names[step["path"]].before == {ABSENT}:
                 # An empty log harms nobody.
@@ -243,6 +268,20 @@ class Calls(State):
                 self.lost_directories.add(path)
             for path in call.touched:
                 self.cannot_judge(path)
+
+    @staticmethod
+    def grows(step: dict) -> bool:
+        """A save of what is published while it grows: "that all its writers have opened for appending", or of a log."""
+        return step["do"] in SAVES and (step.get("flags") in ("a", "a+") or step["path"].endswith((*KEPT, *PERHAPS_KEPT)))
+
+    def grows_to(self, path: str, content: bytes) -> bool:
+        """By a save under way, which takes nothing from what was there."""
+        return any(call.step.get("path") == path and self.is_grown_part(call, content) for call in self.calls.values())
+
+    def is_grown_part(self, saving: Call, content: bytes) -> bool:
+        return self.grows(saving.step) and any(
+            whole.startswith(content) and len(content) >= len(whole) - saving.step["size"]
+            for whole in saving.touched[saving.step["path"]] - {ABSENT})
 
     def half_written(self, call: Call) -> None:
         """What grows may be published with what was being written, and others may save it."""

@@ -113,10 +113,9 @@ class NameRules(Rules):
         return {path: Outcome({bytes_of(step)}, True), **gone}
 
     def saved_in_part(self, call) -> None:
-        """A log is published while it grows, also by a save that fails in the end."""
-        path = call.step["path"]
-        if path.endswith((*KEPT, *PERHAPS_KEPT)):
-            self.cut_short[path] |= call.touched[path]
+        """What grows is published meanwhile, also by a save that fails in the end."""
+        if self.grows(call.step):
+            self.cut_short[call.step["path"]] |= call.touched[call.step["path"]]
 
     def saved_over(self, call, file, ok) -> bool:
         """What it truncated was open: where that was empty, it is written now.

@@ -221,6 +221,8 @@ class OpenRules(Calls):
             # The name stays with it; what another mount has put there may be what is read.
             return File(mount, path, seen | file.contents, doubtful=True)
         fresh = self.nodes[mount][path] = File(mount, path, set(seen))
+        # It may have been opened before that.
+        fresh.overtaken = self.names[path].changed_at > call.began
         return fresh
 
     def changed(self, mount: int, path: str, flags: str) -> File:

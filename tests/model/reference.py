@@ -460,17 +460,13 @@ class State:
                     path in file.perhaps_at and content in file.contents for file in self.wandering):
                 name.may.add(content)
                 name.before.add(content)
-            if content and any(whole and whole.startswith(content) for whole in self.cut_short[path] | self.growing(path)):
+            if content and (any(whole and whole.startswith(content) for whole in self.cut_short[path])
+                            or self.grows_to(path, content)):
                 name.may.add(content)
                 name.before.add(content)
             if content not in name.may and not self.grown(path, content):
                 kind = "lost" if content is ABSENT else "bytes"
                 self.differ(kind, f"{path} in the bucket is {explain(content, self.tags)}, not {self.show(name.may)}")
-
-    def growing(self, path: str) -> set:
-        """What saves under way are to make of a log, which is published while it grows."""
-        return set().union(*(call.touched[path] for call in self.calls.values() if call.step["do"] in SAVES
-                             and call.step["path"] == path and path.endswith((*KEPT, *PERHAPS_KEPT))))
 
     def comes_late(self, path: str, found: dict[str, bytes]) -> bool:
         name = self.names[path]

@@ -293,7 +293,7 @@ class Rules(OpenRules):
         return set().union(*saving) if file.path is not None and file.contents == {b""} else set()
 
     def check_read(self, call, data, allowed, file):
-        if data not in allowed and not self.flipped and not (file is not None and file.vague()):
+        if not (data in allowed or self.flipped or (file is not None and file.vague()) or self.is_part(call, data)):
             self.differ("read", f"{call.step} read {self.show([data])}, not {self.show(allowed - {ABSENT})}")
 
     def load_ready(self, step):
@@ -442,7 +442,7 @@ class Rules(OpenRules):
         if not call.touched or description.holders[agent]:
             # "A duplicate of the descriptor that is closed before or between writes publishes nothing".
             return None
-        if not last or self.held_otherwise(agent, description, file):
+        if path is None or not last or self.held_otherwise(agent, description, file):
             # A close is durable "when the closing process has no other writable descriptor of the file".
             file.perhaps_saved = True
             return self.perhaps(call)
