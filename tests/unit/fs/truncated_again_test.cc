@@ -29,6 +29,15 @@ protected:
                })
             ->handle;
     }
+    // Of the process kOther.
+    void kill_while_others_hold_it(HandleId handle) {
+        processes.killed = kOther;
+        processes.others_write = true;
+        EXPECT_TRUE(flush(handle, kOther));
+        EXPECT_TRUE(release(handle));
+        processes.killed = 0;
+        processes.others_write = false;
+    }
 };
 
 TEST_P(TruncatedAgain, ReplacesWhatAnotherMountHasSavedSinceTheCommit) {
@@ -115,12 +124,7 @@ TEST_P(TruncatedAgain, HarmsNoneThatHoldTheFileWhereItsProcessIsKilled) {
     const NodeId node = lookup("f")->node;
     store.reset_calls();
     const HandleId second = truncate_again(kOther);
-    processes.killed = kOther;
-    processes.others_write = true;
-    EXPECT_TRUE(flush(second, kOther));
-    EXPECT_TRUE(release(second));
-    processes.killed = 0;
-    processes.others_write = false;
+    kill_while_others_hold_it(second);
     EXPECT_TRUE(fsync(first));
     const HandleId third = truncate_again();
     EXPECT_EQ(lookup("f")->node, node);
@@ -136,12 +140,7 @@ TEST_P(TruncatedAgain, TakesTheFileOverFromOneThatWasKilledBeforeItWroteAnything
     const HandleId holder = answer<OpenedFile>([&](auto reply) {
                                 fs->open(node, O_RDWR, Caller{kProcess, 0, 0}, reply);
                             })->handle;
-    processes.killed = kOther;
-    processes.others_write = true;
-    EXPECT_TRUE(flush(first, kOther));
-    EXPECT_TRUE(release(first));
-    processes.killed = 0;
-    processes.others_write = false;
+    kill_while_others_hold_it(first);
     EXPECT_EQ(errno_of(fsync(holder)), EIO);
     const HandleId second = truncate_again();
     EXPECT_EQ(lookup("f")->node, node);
@@ -154,12 +153,7 @@ TEST_P(TruncatedAgain, IsPublishedForOneOfTwoWhereTheOtherIsKilled) {
     store.put_object("p/f", "earlier");
     const HandleId first = truncate_again(kOther);
     const HandleId second = truncate_again();
-    processes.killed = kOther;
-    processes.others_write = true;
-    EXPECT_TRUE(flush(first, kOther));
-    EXPECT_TRUE(release(first));
-    processes.killed = 0;
-    processes.others_write = false;
+    kill_while_others_hold_it(first);
     EXPECT_EQ(store.content("p/f"), "earlier");
     EXPECT_TRUE(close(second));
     EXPECT_EQ(store.content("p/f"), "");
