@@ -218,6 +218,7 @@ void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_p
     node->name = new_name;
     node->linked = true;
     new_parent->children[new_name] = node.get();
+    take_expected_names(lock, *node);
     // The renaming request may be its last holder: a child that the table does not own would dangle.
     own(node);
     drop_if_unused(lock, old_parent);

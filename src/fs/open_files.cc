@@ -202,7 +202,8 @@ void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile
             // The kernel took the name for a file: it is to look again.
             found = failure(ESTALE, "a symbolic link, a socket or a FIFO");
         } else {
-            request->expected = take_expected(lock, *request->node, request->thread, writes(flags));
+            // A truncation may wait yet, and keeps readers from the page cache until it is made.
+            request->expected = !is_truncated && take_expected(lock, *request->node, request->thread, writes(flags));
         }
     }
     if (found && writes(flags)) {

@@ -87,6 +87,7 @@ void OpenFiles::truncate_now(const OpenRequestPtr& request) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr& node = request->node;
+        static_cast<void>(take_expected(lock, *node, request->thread, true));
         const bool is_shared = node->open_handles > 0 || node->writer != nullptr;
         if (node->linked && (!is_shared || keeps_its_node(*node))) {
             std::shared_ptr<FileWriter> writer = node->writer;
@@ -158,7 +159,8 @@ void OpenFiles::prepare_second_try(const NodeTable::Lock& lock, const OpenReques
         static_cast<void>(
             give_new_node(lock, named, named->committed.value_or(ObjectVersion{}), nullptr, expectation(request)));
     } else {
-        expect_again(lock, request);
+        // Also where what it opened was renamed over.
+        state_.nodes.expect(lock, node.parent, node.name, expectation(request));
     }
 }
 

@@ -231,10 +231,16 @@ void Renames::note_new_place(const NodePtr& node, const NodePtr& parent, const s
 std::vector<std::shared_ptr<FileWriter>> Renames::take_name(const NodeTable::Lock& lock, const NodePtr& node,
                                                             const NodePtr& parent, const std::string& name) {
     std::vector<std::shared_ptr<FileWriter>> replaced;
-    if (state_.nodes.child(lock, parent, name) != node) {
+    std::vector<ExpectedOpen> expected;
+    if (const NodePtr old = state_.nodes.child(lock, parent, name); old != node) {
+        // Those that come back for the name find this one.
+        expected = old != nullptr ? std::exchange(old->expected, {}) : expected;
         replaced = state_.nodes.remove(lock, parent, name);
     }
     state_.nodes.move(lock, node, parent, name);
+    for (const ExpectedOpen& each : expected) {
+        state_.nodes.expect(lock, *node, each);
+    }
     return replaced;
 }
 

@@ -160,6 +160,40 @@ def test_who_truncates_is_not_harmed_by_the_death_of_another_that_only_truncated
     assert simulator.content(prefix + "file") == b""
 
 
+RENAMES_AND_READS = """
+    import os, sys, time
+    path, end = sys.argv[1], time.monotonic() + 3
+    while time.monotonic() < end:
+        try:
+            with open(path + ".tmp", "wb") as file:
+                file.write(b"early" * 1000)
+            os.rename(path + ".tmp", path)
+            open(path, "rb", buffering=0).read(10000)
+        except OSError:
+            pass
+"""
+TRUNCATES = """
+    import sys, time
+    path, end, rounds = sys.argv[1], time.monotonic() + 3, 0
+    while time.monotonic() < end:
+        with open(path, "wb", buffering=0) as file:
+            file.write(b"late" * 30)
+        rounds += 1
+    print(rounds)
+"""
+
+
+@pytest.mark.parametrize("direct_io", ["auto", "never"])
+def test_who_truncates_beside_renames_and_readers_succeeds(mount, direct_io):
+    made = mount("--direct-io", direct_io)
+    renames, truncates = (subprocess.Popen([sys.executable, "-c", textwrap.dedent(script), made / "file"],
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                          for script in (RENAMES_AND_READS, TRUNCATES))
+    output, failure = truncates.communicate(timeout=60)
+    assert (renames.wait(60), truncates.returncode, failure) == (0, 0, "")
+    assert int(output) > 10
+
+
 @pytest.mark.parametrize("direct_io", ["auto", "never"])
 def test_each_of_those_that_truncated_one_file_sees_its_own_size_and_bytes(mount, direct_io):
     made = mount("--direct-io", direct_io)

@@ -258,6 +258,39 @@ TEST_F(FileSystemTest, WhoTruncatesWhatWasRenamedOverSucceedsAtItsSecondTry) {
     ASSERT_TRUE(close(reader));
 }
 
+// A reader in between, whose pages the truncation would empty, reads past the page cache.
+TEST_F(FileSystemTest, WhoReadsWhatWasRenamedOverDoesNotStopOneThatTruncatesIt) {
+    const NodeId stale = save("f", "first");
+    save("g", "second");
+    ASSERT_TRUE(rename("g", "f"));
+    EXPECT_EQ(errno_of(open(stale, O_WRONLY | O_TRUNC)), ESTALE);
+    const Result<OpenedFile> reader = answer<OpenedFile>([&](auto reply) {
+        fs->open(lookup("f")->node, O_RDONLY, Caller{kProcess + 1, 0, 0}, reply);
+    });
+    ASSERT_TRUE(reader);
+    EXPECT_TRUE(reader->direct_io);
+    const Result<OpenedFile> writer = open(lookup("f")->node, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(writer) << writer.error().message;
+    EXPECT_EQ(*read(reader->handle), "second");
+    ASSERT_TRUE(close(writer->handle) && close(reader->handle));
+}
+
+TEST_F(FileSystemTest, WhoIsToComeBackForANameIsExpectedByWhatIsRenamedToIt) {
+    const NodeId first = save("f", "first");
+    const HandleId held = open(first, O_RDONLY)->handle;
+    EXPECT_EQ(errno_of(open(first, O_WRONLY | O_TRUNC)), ESTALE);
+    save("g", "second");
+    ASSERT_TRUE(rename("g", "f"));
+    const Result<OpenedFile> reader = answer<OpenedFile>([&](auto reply) {
+        fs->open(lookup("f")->node, O_RDONLY, Caller{kProcess + 1, 0, 0}, reply);
+    });
+    ASSERT_TRUE(reader);
+    EXPECT_TRUE(reader->direct_io);
+    const Result<OpenedFile> writer = open(lookup("f")->node, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(writer) << writer.error().message;
+    ASSERT_TRUE(close(writer->handle) && close(reader->handle) && close(held));
+}
+
 // Two that truncated one empty file have versions of their own, behind one inode of the kernel's.
 TEST_F(FileSystemTest, AnInodeThatSeveralVersionsShareIsNotReadThroughThePageCache) {
     const Result<CreatedFile> first = create("f");
