@@ -327,14 +327,19 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
 // POSIX: fsync flushes what the file holds, by any writer and any descriptor.
 OpenFiles::Written OpenFiles::written_behind(const Handle& handle) const {
     const NodeTable::Lock lock = state_.nodes.lock();
-    if (handle.writer != nullptr || handle.node->writer != nullptr) {
-        return {handle.node, handle.writer != nullptr ? handle.writer : handle.node->writer};
+    const NodePtr& node = handle.node;
+    if (handle.writer != nullptr) {
+        return {node, handle.writer};
     }
-    // A reader of an earlier version: the name is written by another node.
-    const NodePtr current = handle.node->linked || handle.node->parent == nullptr
-                                ? nullptr
-                                : state_.nodes.child(lock, handle.node->parent, handle.node->name);
-    return current == nullptr ? Written{} : Written{current, current->writer};
+    // A reader of an earlier version, which is saved, though its writers may have it open yet: the name is written by
+    // another node.
+    const bool is_saved = node->writer == nullptr || (node->version != nullptr && node->version->is_truncated_away()) ||
+                          (!node->writer->dirty() && !node->writer->failed());
+    const NodePtr current = is_saved && !node->linked && node->parent != nullptr
+                                ? state_.nodes.child(lock, node->parent, node->name)
+                                : nullptr;
+    return current != nullptr && current->writer != nullptr ? Written{current, current->writer}
+                                                            : Written{node, node->writer};
 }
 
 void OpenFiles::fsync(HandleId id, Reply<void> reply) {

@@ -312,6 +312,19 @@ def test_a_sync_by_a_descriptor_that_cannot_write_saves_what_others_wrote(mount,
             writer.close()
 
 
+def test_a_sync_by_a_reader_of_an_earlier_version_saves_the_later_one(mount, simulator, prefix):
+    made = mount()
+    with open(made / "file", "wb", buffering=0) as earlier:
+        earlier.write(OLD)
+        os.fsync(earlier.fileno())
+        reader = os.open(made / "file", os.O_RDONLY)
+        with open(made / "file", "wb", buffering=0) as later:
+            later.write(b"new")
+            os.fsync(reader)
+            assert simulator.content(prefix + "file") == b"new"
+    os.close(reader)
+
+
 # --- what grows, and what does not
 
 
