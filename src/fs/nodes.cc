@@ -143,8 +143,13 @@ void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
         return;
     }
     node->linked = false;
+    for (const NodePtr& earlier : overtaken(lock, node->parent, node->name)) {
+        // What has it from now on, if anything, is none that they were replaced by.
+        earlier->version->replaced_by.reset();
+    }
     if (node->writer != nullptr && !node->removed) {
         overtaken_.push_back(node);
+        node->version->has_later = true;
     }
     const NodePtr parent = node->parent;
     const auto found = parent->children.find(node->name);

@@ -203,11 +203,6 @@ private:
     [[nodiscard]] HandlePtr own_version(const NodeTable::Lock& lock, const Handle& opened) REQUIRES(node_table);
     // The handle by which the write is made: the one that the kernel calls `id` may get another version for it.
     [[nodiscard]] Result<HandlePtr> before_writing(HandleId id, HandlePtr handle, bool may_append = true);
-    // Another version of the name was saved after the handle was opened, and is to have what it appends.
-    [[nodiscard]] static bool appends_to_what_is_cut_away(const Handle& handle);
-    [[nodiscard]] Result<HandlePtr> open_what_has_the_name(const NodeTable::Lock& lock, const Handle& earlier)
-        REQUIRES(node_table);
-    [[nodiscard]] Result<HandlePtr> append_to_what_has_the_name(HandleId id, const HandlePtr& handle);
     // The kernel looks up the name and asks once more after ESTALE, and then gives up.
     [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, pid_t thread, NodeId parent, std::string_view name)
         REQUIRES(node_table);
@@ -223,8 +218,21 @@ private:
                           const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
                           std::function<void()> ended);
     // The node's version is committed: it has cut away what earlier ones held when it was opened.
-    void replace_earlier_versions(const NodePtr& node);
+    void replace_earlier_versions(const NodePtr& node, const CommittedObject& object);
     void give_up_attempts(const std::vector<NodePtr>& versions);
+
+    // --- open_files_appending.cc
+    // Another version of the name was saved after the handle was opened, and is to have what it appends.
+    [[nodiscard]] static bool appends_to_what_is_cut_away(const Handle& handle);
+    [[nodiscard]] Result<HandlePtr> open_what_has_the_name(const NodeTable::Lock& lock, const Handle& earlier)
+        REQUIRES(node_table);
+    [[nodiscard]] Result<HandlePtr> append_to_what_has_the_name(HandleId id, const HandlePtr& handle);
+    // Or is being written, and may have it.
+    [[nodiscard]] bool appends_to_a_later_version(const Handle& handle) const;
+    [[nodiscard]] bool may_be_joined(const NodeTable::Lock& lock, const Node& later, const Node& earlier) const
+        REQUIRES(node_table);
+    // And nothing of that is saved.
+    [[nodiscard]] static bool is_only_truncated(const Node& node) REQUIRES(node_table);
 
     // --- open_files_reading.cc
     void open_for_reading(const OpenRequestPtr& request);

@@ -182,7 +182,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
             bool only_appended = false;
             if (version != nullptr && !object->etag.empty()) {
                 only_appended = version->fate.committed(begun);
-                replace_earlier_versions(node);
+                replace_earlier_versions(node, *object);
             }
             state_.contents.remember(writer->key(), object->etag, {FileType::kFile, object->size});
             if (!object->etag.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening a file with O_TRUNC while others have it open.
+// Opening a file with O_TRUNC while others have it open. What those append then is open_files_appending.cc's.
 //
 // Three goals: readers and writers keep what they have, and of several commits the last wins as a whole; locks
 // hold, which the kernel keeps with its inode, our node; and open(2) succeeds. So:
@@ -8,8 +8,6 @@
 //     version of its own then, which takes the name, while the kernel's inode stays.
 //   - Otherwise the name gets a new node, and ESTALE makes the kernel look it up. It does that once. If another open
 //     was faster again, the second try gets a version of its own in the same way.
-//   - Who appends to a version that was cut away since appends to the one that has the name: `: > train.log` beside
-//     a program that logs with O_APPEND. Publishing what it held would undo that, and fail a writer of the later one.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -26,6 +24,8 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr std::size_t kMostRetries = 1024;
+// Far below what the first part holds, within which a file may be written out of order.
+constexpr std::uint64_t kMostOverwritten = std::uint64_t{1} << 20;
 // The kernel looks again at once, which may take it a look into the bucket.
 constexpr std::chrono::seconds kSecondTryWithin{10};
 
@@ -201,67 +201,8 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
     return handle;
 }
 
-bool OpenFiles::appends_to_what_is_cut_away(const Handle& handle) {
-    return (handle.flags & O_APPEND) != 0 && handle.version->is_truncated_away() && !handle.version->has_lost_name &&
-           !handle.node->removed && !handle.writer->failed();
-}
-
-Result<HandlePtr> OpenFiles::open_what_has_the_name(const NodeTable::Lock& lock, const Handle& earlier) {
-    const NodePtr& node = earlier.node;
-    NodePtr named = state_.nodes.child(lock, node->parent, node->name);
-    if (named == nullptr || named == node || named->type != FileType::kFile ||
-        (named->writer == nullptr && !named->committed)) {
-        return failure(ESTALE, earlier.writer->key() + ": stale descriptor; the file was replaced, open it again");
-    }
-    OpenRequest request;
-    request.flags = earlier.flags & ~(O_CREAT | O_EXCL | O_TRUNC);
-    request.opener = earlier.opener;
-    std::shared_ptr<FileWriter> writer = named->writer;
-    if (writer != nullptr && writer->failed()) {
-        return failure(*writer->failed());
-    }
-    if (writer == nullptr) {
-        writer = state_.make_writer(state_.key(lock, *named), request.flags, committed_object(*named->committed));
-        if (writer->readable() ? named->is_read() : named->open_handles > 0) {
-            static_cast<void>(give_writers_node(lock, named, expectation(request), request.flags));
-            named = state_.nodes.child(lock, node->parent, node->name);
-            static_cast<void>(take_expected(lock, *named, request.thread, true));
-        }
-    }
-    request.node = named;
-    const HandleId id = add_handle(lock, request, std::move(writer), nullptr).handle;
-    HandlePtr opened = handles_.remove(id);
-    opened->inode = earlier.inode;
-    opened->has_earlier_inode = true;
-    node->shares_inode = named->shares_inode = true;
-    return opened;
-}
-
-Result<HandlePtr> OpenFiles::append_to_what_has_the_name(HandleId id, const HandlePtr& handle) {
-    Result<HandlePtr> opened = failure(EIO, "not opened");
-    NameInDirectory name;
-    {
-        const MutexLock first_write(first_write_mutex_);
-        const HandlePtr now = handles_.find(id);
-        if (now != handle) {
-            return now != nullptr ? now : handle;
-        }
-        const NodeTable::Lock lock = state_.nodes.lock();
-        opened = open_what_has_the_name(lock, *handle);
-        if (!opened) {
-            return opened;
-        }
-        handles_.replace(id, *opened);
-        name = {handle->node->parent->id, handle->node->name};
-    }
-    state_.env.kernel_cache.invalidate_entry(name.directory, name.name);
-    state_.env.kernel_cache.invalidate_inode(handle->node->id);
-    handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
-    return opened;
-}
-
 Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool may_append) {
-    if (may_append && appends_to_what_is_cut_away(*handle)) {
+    if (may_append && appends_to_a_later_version(*handle)) {
         Result<HandlePtr> moved = append_to_what_has_the_name(id, handle);
         if (!moved) {
             return moved;
@@ -269,7 +210,7 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
         handle = std::move(*moved);
     }
     if (!handle->has_only_truncated) {
-        if (handle->truncated_at == 0) {
+        if (handle->truncated_at == 0 && (handle->flags & O_APPEND) == 0) {
             handle->version->joins(handle->opened_at);
         }
         return handle;
@@ -284,7 +225,9 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
             return now != nullptr ? now : handle;
         }
         const bool can_read = (handle->flags & O_ACCMODE) != O_RDWR || handle->writer->readable();
-        const bool is_its_own = handle->version->belongs_to(handle.get(), handle->truncated_at);
+        // As on a local disk it writes over what others have appended since it truncated the file.
+        const bool is_its_own = handle->writer->size() <= kMostOverwritten &&
+                                handle->version->belongs_to(handle.get(), handle->truncated_at);
         if (handle->version->has_lost_name) {
             handle->has_only_truncated = false;
             return handle;
@@ -293,6 +236,9 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
             // It has truncated what it writes: the process that opened it first no longer answers for it.
             handle->version->fate.made(handle->opener);
             handle->writer->begin_anew();
+            if ((handle->flags & O_APPEND) == 0) {
+                changes_in_place(*handle->node);
+            }
             handle->has_only_truncated = false;
             return handle;
         }
@@ -348,7 +294,7 @@ void OpenFiles::commit_once_more(const NodePtr& node, const std::shared_ptr<File
     });
 }
 
-void OpenFiles::replace_earlier_versions(const NodePtr& node) {
+void OpenFiles::replace_earlier_versions(const NodePtr& node, const CommittedObject& object) {
     std::vector<NodePtr> earlier;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -361,6 +307,7 @@ void OpenFiles::replace_earlier_versions(const NodePtr& node) {
         for (const NodePtr& version : earlier) {
             WrittenVersion& written = *version->version;
             written.replaced_at = std::max(written.replaced_at.load(), made);
+            written.replaced_by = object;
         }
         const bool is_log = matches_any(node->name, state_.env.write.config.keep_on_kill);
         if (is_log || (earlier.empty() && node->writable_handles <= 1)) {

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "ckptfs/processes.h"
 #include "fs/version_fate.h"
+#include "write/file_writer.h"
 
 namespace ckptfs::fs {
 
@@ -115,6 +116,10 @@ struct WrittenVersion {
     std::atomic<Moment> changed_at;
     // When it was cut away by the latest version that is committed.
     std::atomic<Moment> replaced_at = 0;
+    // Another node got the name while this was being written.
+    std::atomic<bool> has_later = false;
+    // What a later version, or one after that, was last committed as; its node may be gone. Guarded by the node table.
+    std::optional<CommittedObject> replaced_by;
     // The handle that truncated it, and was the first of those to write; only compared.
     std::atomic<const void*> first_truncating_writer = nullptr;
     // A later version took the name away by a rename: nothing is written under it any more.
@@ -137,7 +142,7 @@ struct WrittenVersion {
     // it is written to again.
     [[nodiscard]] bool is_truncated_away() const { return changed_at < replaced_at; }
 
-    // By a handle that did not truncate. Moments of opens begin with 1 here.
+    // By a handle that did not truncate, and does not append. Moments of opens begin with 1 here.
     void joins(Moment opened) {
         Moment none = 0;
         if (joined_at == 0) {

@@ -101,9 +101,10 @@ Status GrowingFile::check_version(const Result<ObjectInfo>& object) {
         return {};
     }
     if (is_needed && object->etag != committed_->etag) {
-        return failure(ESTALE, format("write {}: another version is there now, by another mount or client; open the "
-                                      "file anew",
-                                      escaped(key_)));
+        return failure(ESTALE,
+                       format("write {}: another version is there now, by another program, mount or client; open the "
+                              "file anew",
+                              escaped(key_)));
     }
     return {};
 }
