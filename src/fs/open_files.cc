@@ -245,8 +245,11 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     const bool is_empty = writer == nullptr && (reader == nullptr || reader->size() == 0);
     handle->may_change = std::any_of(node->expected.begin(), node->expected.end(),
                                      [](const ExpectedOpen& expected) { return expected.writes; });
-    opened.direct_io = wants_direct_io(request.flags) || node->is_other_than_looked_up || node->has_uncertain_size ||
-                       node->shares_inode || is_empty || (writer == nullptr && handle->may_change) ||
+    // What is written to what cannot be read back would be whole pages there, and zeros in the others.
+    const bool cannot_read_back = writer != nullptr && !writer->readable() && (request.flags & O_ACCMODE) != O_WRONLY;
+    opened.direct_io = wants_direct_io(request.flags) || cannot_read_back || node->is_other_than_looked_up ||
+                       node->has_uncertain_size || node->shares_inode || is_empty ||
+                       (writer == nullptr && handle->may_change) ||
                        (node->writer != nullptr && (writer == nullptr || node->writer->dirty()));
     if (writer != nullptr) {
         ++node->writable_handles;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One version at a time: readers keep what they opened, new readers see all of what is new."""
 
+import errno
 import os
 import time
 
@@ -227,3 +228,26 @@ def test_stat_sees_another_mounts_commit_within_the_metadata_ttl(mount):
         # The TTL, and time for a slow machine to look.
         assert time.monotonic() - committed < 1 + 4
         assert (other / "file").stat().st_size == size
+
+
+@pytest.mark.parametrize("direct_io", ["never", "auto", "always"])
+@pytest.mark.parametrize("way", ["r+b", "a+b"])
+def test_who_joins_a_writer_that_cannot_read_back_reads_no_zeros(mount, simulator, prefix, direct_io, way):
+    """Pages that were written whole would be seen, and those that were written in part filled up."""
+    made = mount("--direct-io", direct_io)
+    begun, expected = b"begun" * 20, b"begun" * 20 + b"more" * 16384
+    writer = os.open(made / "file", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.write(writer, begun)
+    os.fsync(writer)
+    with open(made / "file", way, buffering=0) as joined:
+        joined.seek(0, os.SEEK_END)
+        joined.write(expected[len(begun):])
+        for size, offset in ((len(expected), 0), (4096, 0), (4096, 65536), (100, 50)):
+            try:
+                found = os.pread(joined.fileno(), size, offset)
+            except OSError as error:
+                assert error.errno in (errno.EBUSY, errno.EOPNOTSUPP)
+            else:
+                assert found == expected[offset:offset + len(found)]
+    os.close(writer)
+    assert simulator.content(prefix + "file") == expected
