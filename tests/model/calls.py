@@ -133,9 +133,10 @@ class Calls(State):
         for saving, removing in ((one, other), (other, one)):
             saving.removed_beside = saving.removed_beside or bool(both and removing.step["do"] == "unlink")
         for saving, changing in ((one, other), (other, one)):
-            # "An empty file is one file to all": the change, or the sync, may fall between two writes of the save.
+            # "An empty file is one file to all": the change, or the sync, may fall between two writes of the save. And who
+            # appends goes on in what the save has truncated, and not written yet.
             if (saving.step["do"] in SAVES and changing.step["do"] in ("write", "pwrite", "map_write", "truncate", "fsync")
-                    and b"" in changing.file.contents):
+                    and (b"" in changing.file.contents or self.appends(changing))):
                 for _, path in both:
                     self.cannot_judge(path)
         for syncing, changing in ((one, other), (other, one)):
@@ -161,6 +162,10 @@ class Calls(State):
                 self.cannot_judge(tree.step["other"] + path.removeprefix(tree.step["path"]))
         one.crossed = one.crossed or self.may_have_seen(one, other)
         other.crossed = other.crossed or self.may_have_seen(other, one)
+
+    def appends(self, call: Call) -> bool:
+        description = self.slots.get((call.step["agent"], call.step.get("slot")))
+        return description is not None and description.appends
 
     def may_have_seen(self, one: Call, other: Call) -> bool:
         """Whether what the one looks at may be of before the other, or of after it."""
@@ -248,11 +253,11 @@ class Calls(State):
         for path in call.touched:
             outcome = outcomes.get(path, Outcome(set(), False))
             self.names[path].end(outcome)
+            mount = call.file.mount if call.file is not None else step.get("mount")
             if outcome.certain:
-                self.comes_after(path, self.mount_of(step))
+                self.comes_after(path, mount)
             if outcome.contents:
                 self.overtake(path, call.file or call.joined)
-                mount = call.file.mount if call.file is not None else step.get("mount")
                 goes_on = step["do"] == "cut" or (step["do"] == "save" and step["flags"] in ("a", "a+"))
                 truncated = 0 if goes_on else call.number
                 self.cut_away(path, mount, call.joined or (call.file if step["do"] != "cut" else None),
@@ -308,6 +313,8 @@ class Calls(State):
         # And fstat(2), by which it is mapped, asks for no descriptor's size: of versions behind one inode any may answer.
         gone = file is not None and (file.path is None or self.contested(file) or file.vague() or file.failed or file.ordered
                                      or file.write_only or file.split or file.sibling
+                                     # By one that was killed, and is not given up yet: that cannot be read back.
+                                     or self.may_still_come(file.path)
                                      or (file.abandoned and description.read_changes))
         if not call.excused and not (call.step["do"] in ("map_read", "map_write") and gone):
             self.differ("died", f"{call.step['agent']} died in {call.step}")

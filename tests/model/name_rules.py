@@ -134,6 +134,7 @@ class NameRules(Rules):
             file.openers.add(agent)
             if inherited:
                 file.changed_by.add(agent)
+                file.answering.add(agent)
             else:
                 self.committed(file)
             return not inherited

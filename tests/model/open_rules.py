@@ -124,8 +124,10 @@ class OpenRules(Calls):
             # "If another mount has removed a name, O_CREAT creates it again": another file, once that is noticed.
             self.cannot_judge(path)
         file.truncated = next(changes)
+        # Once it is saved, by the close of whichever descriptor, it replaces what another mount has saved meanwhile.
+        file.fresh = True
         if not file.writers():
-            file.fresh, file.maker = True, step["agent"]
+            file.maker = step["agent"]
             file.ordered = file.write_only = flags not in READABLE
             self.note_kind(file, path, flags)
         self.opened_otherwise(file, flags)
@@ -159,9 +161,10 @@ class OpenRules(Calls):
         """
         file = description.file
         unwritten, description.unwritten = description.unwritten, False
-        if file.joined is None and description.flags not in TRUNCATES:
+        if file.joined is None and description.flags not in TRUNCATES and not description.appends:
             file.joined = description.opened
-        is_first = unwritten and file.first is None and (file.joined is None or file.joined > description.opened)
+        is_first = (unwritten and file.first is None and (file.joined is None or file.joined > description.opened)
+                    and all(len(content or b"") <= 1 << 20 for content in file.contents))
         file.first = description if is_first else file.first
         can_read = description.flags not in READABLE or not file.ordered
         if not unwritten or file.path is None or (is_first and can_read):
