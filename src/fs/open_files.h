@@ -222,13 +222,17 @@ private:
     void give_up_attempts(const std::vector<NodePtr>& versions);
 
     // --- open_files_appending.cc
+    // Where another version has got the name since.
+    [[nodiscard]] static bool may_append_elsewhere(const Handle& handle);
     // Another version of the name was saved after the handle was opened, and is to have what it appends.
     [[nodiscard]] static bool appends_to_what_is_cut_away(const Handle& handle);
     [[nodiscard]] Result<HandlePtr> open_what_has_the_name(const NodeTable::Lock& lock, const Handle& earlier)
         REQUIRES(node_table);
-    [[nodiscard]] Result<HandlePtr> append_to_what_has_the_name(HandleId id, const HandlePtr& handle);
+    // The handle by which that is done: the same where it stays with its version.
+    [[nodiscard]] Result<HandlePtr> append_to_later_version(HandleId id, const HandlePtr& handle);
     // Or is being written, and may have it.
-    [[nodiscard]] bool appends_to_a_later_version(const Handle& handle) const;
+    [[nodiscard]] bool appends_to_a_later_version(const NodeTable::Lock& lock, const Handle& handle) const
+        REQUIRES(node_table);
     [[nodiscard]] bool may_be_joined(const NodeTable::Lock& lock, const Node& later, const Node& earlier) const
         REQUIRES(node_table);
     // And nothing of that is saved.

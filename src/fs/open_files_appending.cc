@@ -15,9 +15,13 @@
 
 namespace ckptfs::fs {
 
-bool OpenFiles::appends_to_what_is_cut_away(const Handle& handle) {
-    return (handle.flags & O_APPEND) != 0 && handle.version->is_truncated_away() && !handle.version->has_lost_name &&
+bool OpenFiles::may_append_elsewhere(const Handle& handle) {
+    return (handle.flags & O_APPEND) != 0 && handle.version->has_later && !handle.version->has_lost_name &&
            !handle.node->removed && !handle.writer->failed();
+}
+
+bool OpenFiles::appends_to_what_is_cut_away(const Handle& handle) {
+    return may_append_elsewhere(handle) && handle.version->is_truncated_away();
 }
 
 bool OpenFiles::may_be_joined(const NodeTable::Lock& /*lock*/, const Node& later, const Node& earlier) const {
@@ -34,15 +38,13 @@ bool OpenFiles::is_only_truncated(const Node& node) {
            !node.version->fate.state(kUnseenProcess, kUnseenProcess).written;
 }
 
-bool OpenFiles::appends_to_a_later_version(const Handle& handle) const {
+bool OpenFiles::appends_to_a_later_version(const NodeTable::Lock& lock, const Handle& handle) const {
     if (appends_to_what_is_cut_away(handle)) {
         return true;
     }
-    if ((handle.flags & O_APPEND) == 0 || !handle.version->has_later || handle.has_only_truncated ||
-        handle.version->has_lost_name || handle.node->removed || handle.writer->failed()) {
+    if (!may_append_elsewhere(handle) || handle.has_only_truncated) {
         return false;
     }
-    const NodeTable::Lock lock = state_.nodes.lock();
     const NodePtr& node = handle.node;
     const NodePtr named = node->parent != nullptr ? state_.nodes.child(lock, node->parent, node->name) : nullptr;
     return named != nullptr && named != node && node->version == handle.version && may_be_joined(lock, *named, *node);
@@ -91,7 +93,7 @@ Result<HandlePtr> OpenFiles::open_what_has_the_name(const NodeTable::Lock& lock,
     return opened;
 }
 
-Result<HandlePtr> OpenFiles::append_to_what_has_the_name(HandleId id, const HandlePtr& handle) {
+Result<HandlePtr> OpenFiles::append_to_later_version(HandleId id, const HandlePtr& handle) {
     Result<HandlePtr> opened = failure(EIO, "not opened");
     NameInDirectory name;
     {
@@ -101,6 +103,9 @@ Result<HandlePtr> OpenFiles::append_to_what_has_the_name(HandleId id, const Hand
             return now != nullptr ? now : handle;
         }
         const NodeTable::Lock lock = state_.nodes.lock();
+        if (!appends_to_a_later_version(lock, *handle)) {
+            return handle;
+        }
         opened = open_what_has_the_name(lock, *handle);
         if (!opened) {
             return opened;

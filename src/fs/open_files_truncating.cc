@@ -202,8 +202,8 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
 }
 
 Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool may_append) {
-    if (may_append && appends_to_a_later_version(*handle)) {
-        Result<HandlePtr> moved = append_to_what_has_the_name(id, handle);
+    if (may_append && may_append_elsewhere(*handle)) {
+        Result<HandlePtr> moved = append_to_later_version(id, handle);
         if (!moved) {
             return moved;
         }
