@@ -225,9 +225,11 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
             return now != nullptr ? now : handle;
         }
         const bool can_read = (handle->flags & O_ACCMODE) != O_RDWR || handle->writer->readable();
-        // As on a local disk it writes over what others have appended since it truncated the file.
-        const bool is_its_own = handle->writer->size() <= kMostOverwritten &&
-                                handle->version->belongs_to(handle.get(), handle->truncated_at);
+        // As on a local disk it writes over what others have appended since it truncated the file. Where they have only
+        // made it longer there is nothing to be written over.
+        const std::uint64_t written = std::min(handle->writer->size(), handle->writer->progress().bytes_acknowledged);
+        const bool is_its_own =
+            written <= kMostOverwritten && handle->version->belongs_to(handle.get(), handle->truncated_at);
         if (handle->version->has_lost_name) {
             handle->has_only_truncated = false;
             return handle;

@@ -24,6 +24,22 @@ def begin_log(path, access=os.O_WRONLY, content=b"before\n") -> int:
     return log
 
 
+@pytest.mark.parametrize("access", [os.O_WRONLY, os.O_RDWR], ids=["w", "w+"])
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_file_that_was_made_longer_by_its_name_stays_so(mount, simulator, prefix, access, synced):
+    """truncate -s 5M, between an open with O_TRUNC and its first write."""
+    made = mount()
+    file = os.open(made / "f", access | os.O_CREAT | os.O_TRUNC)
+    os.truncate(made / "f", 5 << 20)
+    if synced:
+        os.fsync(file)
+    os.pwrite(file, b"begin", 0)
+    assert os.fstat(file).st_size == 5 << 20
+    os.close(file)
+    assert (made / "f").read_bytes() == b"begin" + bytes((5 << 20) - 5)
+    assert simulator.open_uploads(prefix) == []
+
+
 @NAMES
 @ACCESS
 @pytest.mark.parametrize("synced", [False, True])
