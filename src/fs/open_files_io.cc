@@ -191,11 +191,12 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
             }
             note_committed(node, *object, only_appended);
             noted();
-            if (!object->etag.empty()) {
-                state_.failed.clear(writer->key(), [] {});
-            }
-            reply({});
-            ended();
+            const auto answer = [reply, ended] {
+                reply({});
+                ended();
+            };
+            // Another mount that commits a marker after this close finds no record of an earlier failure.
+            object->etag.empty() ? answer() : state_.failed.clear(writer->key(), answer);
             return;
         }
         noted();

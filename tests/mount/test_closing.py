@@ -357,6 +357,18 @@ def test_a_pointer_file_of_a_killed_writer_is_not_published_and_holds_the_marker
     commit(other.path)
 
 
+def test_a_close_makes_a_failure_good_for_other_mounts_too(mount, simulator, prefix):
+    made, other = mount(), mount()
+    (made / "latest").write_bytes(b"1000")
+    writer = start(WRITE_AND_WAIT, made / "latest", 1)
+    wait_ready(writer)
+    kill(writer)
+    wait_until(lambda: simulator.failed_files(prefix) == ["latest"], "the failure to be recorded")
+    simulator.inject({"op": "DeleteObject*", "key": prefix + ".ckptfs/failed/*", "action": "503", "times": 2})
+    (made / "latest").write_bytes(b"2000")
+    commit(other.path)
+
+
 def test_a_log_of_a_killed_writer_that_was_not_written_holds_no_marker_back(mount, simulator, prefix):
     made = mount()
     (made / "train.log").write_bytes(OLD)
