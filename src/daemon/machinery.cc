@@ -303,8 +303,10 @@ Machinery::~Machinery() {
     if (disk_ != nullptr && !disk_->stop()) {
         log_warning(format("--cache-dir {} does not answer; what was to be written to it is left out",
                            escaped(config_.disk.directory)));
-        // A thread hangs in it for as long as the process lives.
+        // A thread hangs in it for as long as the process lives, with blocks that it was to write.
         static_cast<void>(disk_.release());
+        static_cast<void>(cache_.release());
+        static_cast<void>(pool_.release());
     }
 }
 

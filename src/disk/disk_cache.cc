@@ -71,10 +71,12 @@ DiskCache::~DiskCache() {
 }
 
 bool DiskCache::stop() {
-    // It has been waited for already.
-    const Milliseconds patience = reads_.hangs() ? Milliseconds(0) : config_.answers_within;
-    const bool reads_ended = reads_.stop(patience);
-    return writes_.stop(patience) && reads_ended;
+    // What hangs has been waited for already.
+    const auto stopped = [this](DiskThreads& threads) {
+        return threads.stop(threads.hangs() ? Milliseconds(0) : config_.answers_within);
+    };
+    const bool reads_ended = stopped(reads_);
+    return stopped(writes_) && reads_ended;
 }
 
 std::shared_ptr<KeptFile> DiskCache::file(const ObjectInfo& object, bool is_encoded, std::uint64_t size) {
@@ -224,7 +226,7 @@ void DiskCache::takes_room(std::uint64_t named, std::int64_t unnamed) {
     unnamed_ += unnamed;
     const std::uint64_t more = named + static_cast<std::uint64_t>(std::max<std::int64_t>(unnamed, 0));
     bytes_held_.fetch_add(more, std::memory_order_relaxed);
-    if (unlooked_.fetch_add(more) + more > look_after_) {
+    if (more > 0 && unlooked_.fetch_add(more) + more > look_after_) {
         make_room_now(config_.size);
     }
 }

@@ -36,14 +36,19 @@ void FileBeingKeptOnDisk::add(std::uint64_t frame, Payload bytes) {
     const bool is_queued =
         !owner_.is_full() && owner_.write_later([self = shared_from_this(), frame, number, bytes = std::move(bytes)] {
             self->write(frame, number, bytes);
-            self->one_less();
+            // At once, before a rename that waits behind it.
+            if (self->was_the_last()) {
+                self->give_name();
+            }
         });
     if (!is_queued) {
         {
             const MutexLock lock(mutex_);
             frames_.erase(frame);
         }
-        one_less();
+        if (was_the_last()) {
+            owner_.post_write([self = shared_from_this()] { self->give_name(); });
+        }
     }
 }
 
@@ -68,27 +73,26 @@ void FileBeingKeptOnDisk::finish(const ObjectInfo& object, bool is_encoded, std:
     }
 }
 
-void FileBeingKeptOnDisk::one_less() {
-    bool is_last = false;
-    {
-        const MutexLock lock(mutex_);
-        is_last = --waiting_ == 0 && version_.has_value();
-    }
-    // At once, before a rename that waits behind it.
-    if (is_last) {
-        give_name();
-    }
+bool FileBeingKeptOnDisk::was_the_last() {
+    const MutexLock lock(mutex_);
+    return --waiting_ == 0 && version_.has_value();
 }
 
 int FileBeingKeptOnDisk::file() {
-    const MutexLock lock(mutex_);
-    if (!file_) {
-        file_ = FileDescriptor(::open(owner_.directory().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
-        // Not every file system has files without a name.
-        if (!file_ && errno != EOPNOTSUPP && errno != EISDIR) {
-            owner_.failed("make a file in", owner_.directory(), errno);
+    {
+        const MutexLock lock(mutex_);
+        if (file_) {
+            return file_.get();
         }
     }
+    // Without the mutex, which those that write the file itself take.
+    FileDescriptor made(::open(owner_.directory().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    // Not every file system has files without a name.
+    if (!made && errno != EOPNOTSUPP && errno != EISDIR) {
+        owner_.failed("make a file in", owner_.directory(), errno);
+    }
+    const MutexLock lock(mutex_);
+    file_ = std::move(made);
     return file_.get();
 }
 

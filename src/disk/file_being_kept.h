@@ -41,8 +41,10 @@ private:
     };
 
     void write(std::uint64_t frame, std::uint64_t number, const Payload& bytes);
+    // The writer's; opens and names wait for the disk.
     [[nodiscard]] int file();
-    void one_less();
+    // One that waited does not any more.
+    [[nodiscard]] bool was_the_last();
     void give_name();
     [[nodiscard]] std::map<std::uint64_t, std::uint64_t> hashes_of(std::uint64_t size) const;
 

@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import threading
 
@@ -204,6 +205,31 @@ def test_a_full_disk_is_left_alone(mount, tmp_path):
         told = subprocess.run([CKPTFS, "status", made.path], capture_output=True, text=True, check=True).stdout
         assert "for now: cannot write" in told
         assert made.unmount() == 0
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.full
+def test_a_disk_that_takes_no_writes_holds_up_no_unmount(mount, tmp_path):
+    """Of mkfs.ext4(8) on a loop device, frozen by fsfreeze(8)."""
+    disk, image = tmp_path / "disk", tmp_path / "image"
+    disk.mkdir()
+    image.touch()
+    os.truncate(image, 128 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, disk], check=True)
+    try:
+        made = mount("--cache-dir", str(disk / "cache"), "--compress", "none")
+        subprocess.run(["fsfreeze", "--freeze", disk], check=True)
+        try:
+            (made / "shard").write_bytes(CONTENT)
+            assert (made / "shard").read_bytes() == CONTENT
+            made.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "does not answer" in made.log() and not made.is_mounted(), "the mount to end", seconds=40)
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
+        # The kernel ends no process before what it waits for.
+        assert made.process.wait(30) == 0
     finally:
         subprocess.run(["umount", disk], check=True)
 
