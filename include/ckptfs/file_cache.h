@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ckptfs/bytes.h"
 #include "ckptfs/object_store.h"
@@ -50,6 +51,17 @@ public:
     virtual void finish(const ObjectInfo& object, bool is_encoded, std::uint64_t size) = 0;
 };
 
+// As it was listed, and its copy.
+struct RenamedObject {
+    std::string etag;
+    std::uint64_t size = 0;
+    // kWriteIdMetadata, where it is known.
+    std::string write_id;
+    std::string copy_etag;
+    // Empty: that of the object.
+    std::string copy_write_id;
+};
+
 class FileCache {
 public:
     virtual ~FileCache() = default;
@@ -61,6 +73,8 @@ public:
     virtual void whole_size(const ObjectInfo& object, bool is_encoded, Size done) = 0;
     // The object was renamed: what is kept of it is that of its copy from now on. Later.
     virtual void renamed(const ObjectInfo& object, const ObjectInfo& copy) = 0;
+    // The same for all objects of a directory that ckptfs has written.
+    virtual void renamed(std::vector<RenamedObject> objects) = 0;
     // `size`: of the file. Null where versions of the object cannot be told apart.
     [[nodiscard]] virtual std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
                                                          std::uint64_t size) = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "base/private_directory.h"
@@ -29,14 +30,16 @@ constexpr int kMostWaitingBehind = 4096;
 // Of the size: mounts that share the directory go beyond it by as much, each.
 constexpr std::uint64_t kLooksPerSize = 64;
 
-std::optional<std::uint64_t> size_on_disk(const std::string& directory, const KeptVersion& version) {
-    const FileDescriptor index(
-        ::open(index_path(directory, version.file_name()).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+// Empty where there is none.
+std::string header_on_disk(const std::string& directory, const std::string& name) {
+    const FileDescriptor index(::open(index_path(directory, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     std::string header(kIndexHeaderSize, '\0');
-    if (!index || read_all(index.get(), std::as_writable_bytes(std::span(header)), 0) != 0) {
-        return std::nullopt;
-    }
-    return version.size_in(header);
+    const bool is_read = index && read_all(index.get(), std::as_writable_bytes(std::span(header)), 0) == 0;
+    return is_read ? header : "";
+}
+
+std::optional<std::uint64_t> size_on_disk(const std::string& directory, const KeptVersion& version) {
+    return version.size_in(header_on_disk(directory, version.file_name()));
 }
 
 }  // namespace
@@ -140,13 +143,45 @@ void DiskCache::renamed(const ObjectInfo& object, const ObjectInfo& copy) {
             continue;
         }
         post_write([this, from = *from, to = *to] {
-            const auto size = is_failing() ? std::nullopt : size_on_disk(config_.directory, from);
-            KeptFileOwner& owner = *this;
-            if (size && std::make_shared<KeptFileOnDisk>(owner, from, *size)
-                            ->copy_to(*std::make_shared<KeptFileOnDisk>(owner, to, *size))) {
-                remove_kept(config_.directory, from.file_name());
+            if (const auto size = is_failing() ? std::nullopt : size_on_disk(config_.directory, from)) {
+                rename_now(from, to, *size);
             }
         });
+    }
+}
+
+void DiskCache::renamed(std::vector<RenamedObject> objects) {
+    std::erase_if(objects, [this](const RenamedObject& object) {
+        return !may_have(object.etag) || (object.copy_etag == object.etag && object.copy_write_id.empty());
+    });
+    if (!objects.empty()) {
+        post_write([this, objects = std::move(objects)] { rename_now(objects); });
+    }
+}
+
+void DiskCache::rename_now(const std::vector<RenamedObject>& objects) {
+    // One version may have been under several names.
+    std::multimap<std::string, const RenamedObject*> by_name;
+    for (const RenamedObject& object : objects) {
+        by_name.emplace(file_name_prefix(config_.store, object.etag), &object);
+    }
+    const std::size_t length = by_name.begin()->first.size();
+    for (const KeptOnDisk& kept : list_kept(config_.directory)) {
+        const auto [first, last] = by_name.equal_range(kept.name.substr(0, length));
+        const std::string header = first == last || is_failing() ? "" : header_on_disk(config_.directory, kept.name);
+        for (auto each = first; each != last; ++each) {
+            if (const auto rename = kept_rename(config_.store, header, *each->second)) {
+                rename_now(rename->from, rename->to, rename->size);
+            }
+        }
+    }
+}
+
+void DiskCache::rename_now(const KeptVersion& from, const KeptVersion& to, std::uint64_t size) {
+    KeptFileOwner& owner = *this;
+    if (std::make_shared<KeptFileOnDisk>(owner, from, size)
+            ->copy_to(*std::make_shared<KeptFileOnDisk>(owner, to, size))) {
+        remove_kept(config_.directory, from.file_name());
     }
 }
 

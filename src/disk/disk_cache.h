@@ -66,6 +66,7 @@ public:
     [[nodiscard]] bool may_have(const std::string& etag) const override;
     void whole_size(const ObjectInfo& object, bool is_encoded, Size done) override;
     void renamed(const ObjectInfo& object, const ObjectInfo& copy) override;
+    void renamed(std::vector<RenamedObject> objects) override;
     [[nodiscard]] std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
                                                  std::uint64_t size) override;
 
@@ -95,6 +96,8 @@ private:
     // What was used longest ago goes. Nothing more is kept for a while where that is not enough.
     void make_room_now(std::uint64_t size);
     [[nodiscard]] std::optional<std::uint64_t> whole_size_now(const KeptVersion& version);
+    void rename_now(const std::vector<RenamedObject>& objects);
+    void rename_now(const KeptVersion& from, const KeptVersion& to, std::uint64_t size);
     void note_what_is_there();
 
     const DiskCacheConfig config_;

@@ -2,6 +2,8 @@
 #include "disk/kept_index.h"
 
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "base/digest.h"
 #include "base/little_endian.h"
@@ -16,6 +18,11 @@ namespace {
 
 // Changes with the layout of the file, and with what is hashed.
 constexpr std::string_view kMagic = "ckptfs kept file 1\n";
+// Of an identity: store, ETag, size, what else tells it apart, and kEncoded or kPlain.
+constexpr std::size_t kIdentityParts = 5;
+constexpr std::string_view kByWriteId = "write ";
+constexpr std::string_view kEncoded = "encoded";
+constexpr std::string_view kPlain = "plain";
 // Tells a record from zeros, which a file system shows where nothing was written.
 constexpr std::uint64_t kRecorded = 0x9E3779B97F4A7C15;
 
@@ -64,7 +71,7 @@ std::optional<KeptVersion> kept_version(const std::string& store, const ObjectIn
         return std::nullopt;
     }
     const std::string told_apart_by =
-        has_id ? "write " + id->second
+        has_id ? std::string(kByWriteId) + id->second
                : format("time {} {}", object.last_modified.time_since_epoch().count(), object.key);
     KeptVersion version{{}, store, object.etag};
     // Keys and ETags hold no zero bytes.
@@ -72,8 +79,43 @@ std::optional<KeptVersion> kept_version(const std::string& store, const ObjectIn
         version.identity += part;
         version.identity.push_back('\0');
     }
-    version.identity += is_encoded ? "encoded" : "plain";
+    version.identity += is_encoded ? kEncoded : kPlain;
     return version;
+}
+
+std::optional<KeptRename> kept_rename(const std::string& store, std::string_view header, const RenamedObject& object) {
+    const std::size_t line = header.find('\n', kMagic.size());
+    if (!header.starts_with(kMagic) || line == std::string_view::npos) {
+        return std::nullopt;
+    }
+    // Zeros and a hash follow.
+    const std::string_view rest = header.substr(line + 1);
+    std::vector<std::string> parts;
+    std::size_t begin = 0;
+    for (std::size_t end = rest.find('\0'); parts.size() < kIdentityParts && end != std::string_view::npos;
+         end = rest.find('\0', begin)) {
+        parts.emplace_back(rest.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    if (parts.size() < kIdentityParts || parts[0] != store || parts[1] != object.etag ||
+        parts[2] != std::to_string(object.size) || !parts[3].starts_with(kByWriteId)) {
+        return std::nullopt;
+    }
+    const std::string write_id = parts[3].substr(kByWriteId.size());
+    if (!object.copy_write_id.empty() && object.write_id != write_id) {
+        return std::nullopt;
+    }
+    ObjectInfo described;
+    described.etag = object.etag;
+    described.size = object.size;
+    described.metadata[kWriteIdMetadata] = write_id;
+    const bool is_encoded = parts[4] == kEncoded;
+    std::optional<KeptVersion> from = kept_version(store, described, is_encoded);
+    described.etag = object.copy_etag;
+    described.metadata[kWriteIdMetadata] = object.copy_write_id.empty() ? write_id : object.copy_write_id;
+    std::optional<KeptVersion> to = kept_version(store, described, is_encoded);
+    const std::optional<std::uint64_t> size = from ? from->size_in(header) : std::nullopt;
+    return size && to ? std::optional(KeptRename{std::move(*from), std::move(*to), *size}) : std::nullopt;
 }
 
 std::array<std::byte, kRecordSize> encode_record(std::uint64_t frame, std::uint64_t hash) {

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "ckptfs/bytes.h"
+#include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 
 namespace ckptfs {
@@ -41,6 +42,18 @@ struct KeptVersion {
 // where the object may be replaced by one that looks the same.
 [[nodiscard]] std::optional<KeptVersion> kept_version(const std::string& store, const ObjectInfo& object,
                                                       bool is_encoded);
+
+// A version that is kept, and what it is to be once its object is renamed.
+struct KeptRename {
+    KeptVersion from;
+    KeptVersion to;
+    // Of the file.
+    std::uint64_t size = 0;
+};
+
+// `header`: of a version that is kept. Empty where it is not one that ckptfs wrote, or not known to be this object's.
+[[nodiscard]] std::optional<KeptRename> kept_rename(const std::string& store, std::string_view header,
+                                                    const RenamedObject& object);
 
 // What the names of all versions with this ETag begin with.
 [[nodiscard]] std::string file_name_prefix(const std::string& store, const std::string& etag);

@@ -28,7 +28,8 @@ constexpr int kMostFetches = 4;
 constexpr int kMostAnew = 3;
 
 Copied copied_as(const ObjectInfo& source, const PutResponse& response, const std::string& write_id) {
-    return {source.etag, ObjectVersion{response.etag, source.size, source.size, response.last_modified}, write_id};
+    return {source.etag, ObjectVersion{response.etag, source.size, source.size, response.last_modified}, write_id,
+            write_id_of(source)};
 }
 
 Result<std::vector<UploadedPart>> copy_parts(ObjectStore& store, const ObjectInfo& source, const UploadId& upload) {

@@ -45,6 +45,8 @@ struct Copied {
     // The value of the copy's `ckptfs-write`, by which it is told from other copies of the same bytes. Empty where it
     // was given none.
     std::string write_id = {};
+    // Of the source, where it was looked at.
+    std::string source_write_id = {};
 };
 
 // Whether it may be a copy of it that a single request has made: that has the `ckptfs-write` of its source, which every

@@ -11,6 +11,19 @@
 
 namespace ckptfs::fs {
 
+namespace {
+
+void keep_copies(FileCache& files, const Copies& copies) {
+    std::vector<RenamedObject> renamed;
+    for (const auto& [source, copied] : copies) {
+        renamed.push_back(
+            {copied.source_etag, copied.copy.stored_size, copied.source_write_id, copied.copy.etag, copied.write_id});
+    }
+    files.renamed(std::move(renamed));
+}
+
+}  // namespace
+
 Status Renames::rename_directory(const Move& move) {
     // Also of one below: its failure is kept under a key that the rename would take from it.
     if (std::optional<Error> failed = directories_.take_failure_below(move.old_key + "/")) {
@@ -107,6 +120,9 @@ void Renames::note_moved_directory(const Move& move, const Copies& copies) {
         tell();
     }
     open_files_.end_versions(overtaken);
+    if (state_.env.read.files != nullptr) {
+        keep_copies(*state_.env.read.files, copies);
+    }
 }
 
 // Commit markers after all else, and only where nothing else has failed.

@@ -15,6 +15,7 @@ from harness.simulator import BUCKET
 
 pytestmark = pytest.mark.sanitized
 
+MIB = 1 << 20
 CONTENT = random.Random(1).randbytes(9 << 20) + b"end"
 
 
@@ -46,6 +47,14 @@ def status(made: Mount) -> dict:
 
 def wait_until_written(made: Mount, size: int) -> None:
     wait_until(lambda: status(made)["bytes_written"] >= size, "the file to be kept")
+
+
+def write_as_the_disk_keeps_up(made: Mount, path, content: bytes) -> None:
+    kept = status(made)["bytes_written"]
+    with path.open("wb", buffering=0) as file:
+        for at in range(0, len(content), 8 * MIB):
+            file.write(content[at:at + 8 * MIB])
+            wait_until_written(made, kept + at - 8 * MIB)
 
 
 def gets(simulator) -> int:
@@ -115,6 +124,35 @@ def test_a_renamed_file_is_still_kept(make, simulator, content):
     simulator.reset_counters()
     assert (made / "shard").read_bytes() == content
     assert gets(simulator) == 0
+
+
+def test_files_of_a_renamed_directory_are_still_kept(make, simulator, content):
+    """Frameworks save into a directory of another name first."""
+    made = make("--part-size", "8M")
+    files = {"small": content[:MIB], "whole": content, "twin": content, "in parts": content * 10}
+    (made / "step.tmp").mkdir()
+    for name, each in files.items():
+        write_as_the_disk_keeps_up(made, made / "step.tmp" / name, each)
+    wait_until_written(made, sum(map(len, files.values())))
+    (made / "step.tmp").rename(made / "step")
+    made.unmount()
+    made = make()
+    for name, each in files.items():
+        (made / "step" / name).stat()
+        simulator.reset_counters()
+        assert (made / "step" / name).read_bytes() == each
+        assert gets(simulator) == 0, name
+
+
+def test_a_file_that_another_mount_has_changed_in_a_renamed_directory_is_read(make, content):
+    one, other = make("--part-size", "8M"), make("--part-size", "8M")
+    (one / "step.tmp").mkdir()
+    (one / "step.tmp" / "shard").write_bytes(content)
+    wait_until_written(one, len(content))
+    (other / "step.tmp" / "shard").write_bytes(content[::-1])
+    (one / "step.tmp").rename(one / "step")
+    for made in (one, other, make()):
+        assert (made / "step" / "shard").read_bytes() == content[::-1]
 
 
 def test_changes_of_a_file_that_is_kept_are_read(make, content):

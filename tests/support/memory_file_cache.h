@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ckptfs/codec.h"
 #include "ckptfs/file_cache.h"
@@ -27,6 +28,7 @@ public:
     bool may_have(const std::string&) const override { return false; }
     void whole_size(const ObjectInfo&, bool, Size done) override { done(std::nullopt); }
     void renamed(const ObjectInfo&, const ObjectInfo&) override {}
+    void renamed(std::vector<RenamedObject>) override {}
 
     // Of the version with this ETag, as far as its frames are whole.
     [[nodiscard]] Frames frames(const std::string& etag) const {

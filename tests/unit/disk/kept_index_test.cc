@@ -48,6 +48,41 @@ TEST(KeptIndex, ACopyOfWhatCkptfsWroteIsTheSameVersion) {
     EXPECT_NE(kept_version("s", object, false)->file_name(), kept_version("s", copy, false)->file_name());
 }
 
+// A copy by one request keeps the ID, and one in parts gets its own.
+TEST(KeptIndex, ARenamedVersionIsThatOfItsCopy) {
+    for (const bool is_encoded : {false, true}) {
+        const auto kept = kept_version("s", object_of("\"e-2\"", 5, "id"), is_encoded);
+        const std::string header = kept->header(7);
+        const auto renamed = kept_rename("s", header, {"\"e-2\"", 5, "", "\"f\"", ""});
+        ASSERT_TRUE(renamed);
+        EXPECT_EQ(renamed->from.file_name(), kept->file_name());
+        EXPECT_EQ(renamed->to.file_name(), kept_version("s", object_of("\"f\"", 5, "id"), is_encoded)->file_name());
+        EXPECT_EQ(renamed->size, 7U);
+        const auto in_parts = kept_rename("s", header, {"\"e-2\"", 5, "id", "\"f-2\"", "new"});
+        ASSERT_TRUE(in_parts);
+        EXPECT_EQ(in_parts->to.file_name(), kept_version("s", object_of("\"f-2\"", 5, "new"), is_encoded)->file_name());
+    }
+}
+
+TEST(KeptIndex, WhatIsNotKnownToBeTheObjectsIsNotRenamed) {
+    const auto kept = kept_version("s", object_of("\"e\"", 5, "id"), false);
+    const std::string header = kept->header(5);
+    const RenamedObject object{"\"e\"", 5, "", "\"f\"", ""};
+    ASSERT_TRUE(kept_rename("s", header, object));
+    EXPECT_FALSE(kept_rename("t", header, object));
+    EXPECT_FALSE(kept_rename("s", header, {"\"d\"", 5, "", "\"f\"", ""}));
+    EXPECT_FALSE(kept_rename("s", header, {"\"e\"", 6, "", "\"f\"", ""}));
+    // By an ETag alone the bytes are not known on every store.
+    EXPECT_FALSE(kept_rename("s", header, {"\"e\"", 5, "", "\"f\"", "new"}));
+    EXPECT_FALSE(kept_rename("s", header, {"\"e\"", 5, "other", "\"f\"", "new"}));
+    for (std::size_t length = 0; length < header.size(); length += 7) {
+        EXPECT_FALSE(kept_rename("s", header.substr(0, length), object)) << length;
+    }
+    ObjectInfo by_others = object_of("\"e\"", 5, "");
+    by_others.last_modified = WallTime(std::chrono::seconds(1));
+    EXPECT_FALSE(kept_rename("s", kept_version("s", by_others, false)->header(5), object));
+}
+
 // Some stores give an object of the same size the same ETag.
 TEST(KeptIndex, WhatOthersWroteIsToldApartByItsTime) {
     ObjectInfo object = object_of("\"e\"", 5, "");
