@@ -71,6 +71,11 @@ public:
     // Of the file, where all of its frames are kept.
     using Size = std::function<void(std::optional<std::uint64_t>)>;
     virtual void whole_size(const ObjectInfo& object, bool is_encoded, Size done) = 0;
+    // How much of the object's file is kept: in bytes, as far as the disk answers in time.
+    using Kept = std::function<void(std::uint64_t)>;
+    virtual void bytes_kept(const ObjectInfo& object, Kept done) = 0;
+    // Takes away what is kept of it. False where it is in use, or the disk does not answer in time.
+    virtual void drop(const ObjectInfo& object, std::function<void(bool)> done) = 0;
     // The object was renamed: what is kept of it is that of its copy from now on. Later.
     virtual void renamed(const ObjectInfo& object, const ObjectInfo& copy) = 0;
     // The same for all objects of a directory that ckptfs has written.

@@ -41,6 +41,8 @@ public:
     // The thread waits in an open(2) that makes a file of this name anew: O_CREAT and O_TRUNC without O_EXCL, by a path
     // that ends in the name. False also where that cannot be told.
     [[nodiscard]] virtual bool makes_anew(pid_t thread, std::string_view name) const = 0;
+    // It leaves its turn to others: ioprio_set(2) has made its class IOPRIO_CLASS_IDLE.
+    [[nodiscard]] virtual bool is_in_background(pid_t thread) const = 0;
     // A SIGKILL is pending or the thread is exiting: an interrupt may be honoured.
     [[nodiscard]] virtual bool is_dying(pid_t thread) const = 0;
 };

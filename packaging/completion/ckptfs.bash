@@ -38,7 +38,7 @@ _ckptfs()
         mapfile -t COMPREPLY < <(compgen -W "$(_ckptfs_flags "$command")" -- "$current")
     elif [[ $previous == --*-file || $previous == --access-log || $previous == --ca-bundle ]]; then
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
-    elif [[ $command == inspect || $command == cat || $command == verify ]]; then
+    elif [[ $command =~ ^(inspect|cat|verify|warm|drop)$ ]]; then
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
     elif [[ $command == unmount || $command == status ]]; then

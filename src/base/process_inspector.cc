@@ -3,8 +3,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/ioprio.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -254,6 +257,15 @@ std::optional<std::string> ProcInspector::string_of(pid_t thread, std::uint64_t 
     readers_->post([thread, address, answer, reading] { answer->set_value(read_string(thread, address)); });
     std::future<std::optional<std::string>> text = answer->get_future();
     return text.wait_for(kStringIsReadWithin) == std::future_status::ready ? text.get() : std::nullopt;
+}
+
+bool ProcInspector::is_in_background(pid_t thread) const {
+    if (thread <= 0) {
+        return false;
+    }
+    // There is no wrapper for it.
+    const long priority = ::syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, thread);
+    return priority >= 0 && IOPRIO_PRIO_CLASS(static_cast<unsigned>(priority)) == IOPRIO_CLASS_IDLE;
 }
 
 bool ProcInspector::is_dying(pid_t thread) const {

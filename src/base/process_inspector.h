@@ -45,6 +45,7 @@ public:
     // Needs the right to attach to the process (ptrace(2), PTRACE_MODE_ATTACH_FSCREDS): CAP_SYS_PTRACE, or one's own
     // user where Yama allows that.
     [[nodiscard]] bool makes_anew(pid_t thread, std::string_view name) const override;
+    [[nodiscard]] bool is_in_background(pid_t thread) const override;
     [[nodiscard]] bool is_dying(pid_t thread) const override;
 
 private:

@@ -232,6 +232,13 @@ std::string unknown_name(const CLI::App& app, const std::string& first_word) {
                                    did_you_mean("--", option, option_names(command)), command.get_name());
 }
 
+CLI::App* add_kept(CLI::App& app, const std::string& name, const std::string& description, KeptRequest& request) {
+    CLI::App* command = app.add_subcommand(name, description);
+    command->add_option("PATH", request.paths, "files or directories in a mount")->required()->type_name("");
+    command->add_flag("--json", request.json, "print JSON, for machines");
+    return command;
+}
+
 Answer answer_of(CLI::App& app, const CLI::ParseError& problem, const std::string& first_word, int usage_error) {
     std::stringstream out;
     std::stringstream err;
@@ -329,6 +336,12 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     CLI::Option* wait = status_command->add_flag("--wait", status.wait, "wait until it is safe to stop");
     status_command->add_flag("--watch", status.watch, "repeat every second")->excludes(wait);
 
+    KeptRequest warm;
+    CLI::App* warm_command = add_kept(app, "warm", "fetch files to --cache-dir, after those that a job reads", warm);
+    KeptRequest drop;
+    drop.drops = true;
+    CLI::App* drop_command = add_kept(app, "drop", "take files from --cache-dir", drop);
+
     std::array<ToolWords, kTools.size()> tool_words;
     std::array<CLI::App*, kTools.size()> tool_commands{};
     for (std::size_t i = 0; i < kTools.size(); ++i) {
@@ -348,6 +361,9 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (status_command->parsed()) {
         return status;
+    }
+    if (warm_command->parsed() || drop_command->parsed()) {
+        return warm_command->parsed() ? warm : drop;
     }
     for (std::size_t i = 0; i < kTools.size(); ++i) {
         if (tool_commands[i]->parsed()) {

@@ -43,6 +43,14 @@ struct StatusRequest {
     bool watch = false;
 };
 
+// `ckptfs warm` and `ckptfs drop`.
+struct KeptRequest {
+    bool drops = false;
+    // Files or directories in mounts.
+    std::vector<std::string> paths;
+    bool json = false;
+};
+
 enum class Tool : std::uint8_t { kInspect, kCat, kVerify, kGc, kDoctor };
 
 struct ToolRequest {
@@ -69,7 +77,7 @@ struct Answer {
     int exit_code = 0;
 };
 
-using CommandLine = std::variant<Answer, MountRequest, UnmountRequest, StatusRequest, ToolRequest>;
+using CommandLine = std::variant<Answer, MountRequest, UnmountRequest, StatusRequest, KeptRequest, ToolRequest>;
 
 // Also `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
 CommandLine parse_command_line(std::vector<std::string> arguments);

@@ -58,6 +58,10 @@ int run(const StatusRequest& request) {
     return status_command(request);
 }
 
+int run(const KeptRequest& request) {
+    return kept_command(request);
+}
+
 int run(const ToolRequest& typed) {
     const auto placed = typed.path.empty() ? Result<ToolRequest>(typed) : with_place(typed, process_environment());
     if (!placed) {

@@ -116,6 +116,60 @@ std::optional<std::uint64_t> DiskCache::whole_size_now(const KeptVersion& versio
     return size && std::make_shared<KeptFileOnDisk>(owner, version, *size)->is_whole() ? size : std::nullopt;
 }
 
+void DiskCache::bytes_kept(const ObjectInfo& object, Kept done) {
+    if (is_failing() || !may_have(object.etag)) {
+        done(0);
+        return;
+    }
+    read_in_time([this, object,
+                  done]() -> DiskThreads::Deliver { return [bytes = bytes_kept_now(object), done] { done(bytes); }; },
+                 [done] { done(0); });
+}
+
+std::uint64_t DiskCache::bytes_kept_now(const ObjectInfo& object) {
+    std::uint64_t bytes = 0;
+    KeptFileOwner& owner = *this;
+    for (const bool is_encoded : {false, true}) {
+        const auto version = kept_version(config_.store, object, is_encoded);
+        if (const auto size = version ? size_on_disk(config_.directory, *version) : std::nullopt) {
+            bytes += std::make_shared<KeptFileOnDisk>(owner, *version, *size)->bytes_kept();
+        }
+    }
+    return bytes;
+}
+
+// Behind what is still to be written of it.
+void DiskCache::drop(const ObjectInfo& object, std::function<void(bool)> done) {
+    if (!may_have(object.etag)) {
+        done(true);
+        return;
+    }
+    writes_.within(
+        config_.answers_within,
+        [this, object, done]() -> DiskThreads::Deliver {
+            return [is_dropped = drop_now(object), done] { done(is_dropped); };
+        },
+        [done] { done(false); });
+}
+
+bool DiskCache::drop_now(const ObjectInfo& object) {
+    close_idle();
+    bool is_dropped = true;
+    for (const bool is_encoded : {false, true}) {
+        const auto version = kept_version(config_.store, object, is_encoded);
+        if (!version || !size_on_disk(config_.directory, *version)) {
+            continue;
+        }
+        const std::uint64_t bytes = bytes_taken(config_.directory, version->file_name());
+        if (remove_kept(config_.directory, version->file_name())) {
+            bytes_held_.store(bytes_held_.load() - std::min(bytes, bytes_held_.load()));
+        } else {
+            is_dropped = false;
+        }
+    }
+    return is_dropped;
+}
+
 void DiskCache::read_in_time(std::function<DiskThreads::Deliver()> read, std::function<void()> late) {
     reads_.within(config_.answers_within, std::move(read), [this, late = std::move(late)] {
         failed("read", config_.directory, ETIMEDOUT);
@@ -272,19 +326,23 @@ void DiskCache::note_what_is_there() {
     }
 }
 
-void DiskCache::make_room_now(std::uint64_t size) {
-    unlooked_.store(0);
+// What is open only because it has been read is removed as well.
+void DiskCache::close_idle() {
     std::deque<std::weak_ptr<KeptFileOnDisk>> open;
     {
         const MutexLock lock(mutex_);
         open = open_;
     }
-    // What is open only because it has been read is removed as well.
     for (const auto& each : open) {
         if (const std::shared_ptr<KeptFileOnDisk> file = each.lock()) {
             file->close_if_idle();
         }
     }
+}
+
+void DiskCache::make_room_now(std::uint64_t size) {
+    unlooked_.store(0);
+    close_idle();
     const auto unnamed = static_cast<std::uint64_t>(std::max<std::int64_t>(unnamed_.load(), 0));
     const std::uint64_t held = make_room(config_.directory, size - std::min(size, unnamed)) + unnamed;
     bytes_held_.store(held);

@@ -65,6 +65,8 @@ public:
     [[nodiscard]] std::shared_ptr<FileBeingKept> begin() override;
     [[nodiscard]] bool may_have(const std::string& etag) const override;
     void whole_size(const ObjectInfo& object, bool is_encoded, Size done) override;
+    void bytes_kept(const ObjectInfo& object, Kept done) override;
+    void drop(const ObjectInfo& object, std::function<void(bool)> done) override;
     void renamed(const ObjectInfo& object, const ObjectInfo& copy) override;
     void renamed(std::vector<RenamedObject> objects) override;
     [[nodiscard]] std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
@@ -96,6 +98,9 @@ private:
     // What was used longest ago goes. Nothing more is kept for a while where that is not enough.
     void make_room_now(std::uint64_t size);
     [[nodiscard]] std::optional<std::uint64_t> whole_size_now(const KeptVersion& version);
+    [[nodiscard]] std::uint64_t bytes_kept_now(const ObjectInfo& object);
+    [[nodiscard]] bool drop_now(const ObjectInfo& object);
+    void close_idle();
     void rename_now(const std::vector<RenamedObject>& objects);
     void rename_now(const KeptVersion& from, const KeptVersion& to, std::uint64_t size);
     void note_what_is_there();

@@ -39,6 +39,17 @@ std::string index_path(const std::string& directory, const std::string& name) {
     return directory + "/" + name + std::string(kIndex);
 }
 
+std::uint64_t bytes_taken(const std::string& directory, const std::string& name) {
+    std::uint64_t bytes = 0;
+    for (const std::string& path : {data_path(directory, name), index_path(directory, name)}) {
+        struct stat file {};
+        if (lstat(path.c_str(), &file) == 0) {
+            bytes += static_cast<std::uint64_t>(file.st_blocks) * kStatBlock;
+        }
+    }
+    return bytes;
+}
+
 std::vector<KeptOnDisk> list_kept(const std::string& directory) {
     std::vector<KeptOnDisk> kept;
     const std::unique_ptr<DIR, CloseDirectory> entries(opendir(directory.c_str()));
@@ -56,12 +67,8 @@ std::vector<KeptOnDisk> list_kept(const std::string& directory) {
         if (fstatat(dirfd(entries.get()), entry->d_name, &index, AT_SYMLINK_NOFOLLOW) != 0) {
             continue;
         }
-        found.bytes = static_cast<std::uint64_t>(index.st_blocks) * kStatBlock;
+        found.bytes = bytes_taken(directory, found.name);
         found.used = time_of(index.st_mtim);
-        struct stat data {};
-        if (lstat(data_path(directory, found.name).c_str(), &data) == 0) {
-            found.bytes += static_cast<std::uint64_t>(data.st_blocks) * kStatBlock;
-        }
         kept.push_back(std::move(found));
     }
     return kept;

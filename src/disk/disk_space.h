@@ -26,6 +26,9 @@ struct KeptOnDisk {
     WallTime used{};
 };
 
+// Of the disk, by a kept file.
+[[nodiscard]] std::uint64_t bytes_taken(const std::string& directory, const std::string& name);
+
 // Leaves out what it may not look at.
 [[nodiscard]] std::vector<KeptOnDisk> list_kept(const std::string& directory);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -150,6 +151,17 @@ bool KeptFileOnDisk::is_whole() {
     }
     const MutexLock lock(mutex_);
     return records_.size() == frames_of(size_);
+}
+
+std::uint64_t KeptFileOnDisk::bytes_kept() {
+    if (owner_.is_failing() || open(false) == nullptr) {
+        return 0;
+    }
+    const MutexLock lock(mutex_);
+    return std::accumulate(records_.begin(), records_.end(), std::uint64_t{0},
+                           [this](std::uint64_t bytes, const auto& record) {
+                               return bytes + std::min<std::uint64_t>(kFrameSize, size_ - record.first * kFrameSize);
+                           });
 }
 
 bool KeptFileOnDisk::copy_to(KeptFileOnDisk& copy) {

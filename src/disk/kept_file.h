@@ -70,6 +70,8 @@ public:
             close();
         }
     }
+    // Of the frames that are there. Waits for the disk.
+    [[nodiscard]] std::uint64_t bytes_kept();
     // All frames are there. Waits for the disk.
     [[nodiscard]] bool is_whole();
     // Both have the same bytes. False where there are none, or the other one has some already. Waits for the disk.

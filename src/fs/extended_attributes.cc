@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kCodec = "user.ckptfs.codec";
 constexpr std::string_view kStoredSize = "user.ckptfs.stored_size";
 constexpr std::string_view kEtag = "user.ckptfs.etag";
+constexpr std::string_view kKept = "user.ckptfs.kept";
 constexpr std::array kNames{kCodec, kStoredSize, kEtag};
 
 Failure no_such_attribute() {
@@ -34,7 +35,8 @@ Result<ExtendedAttributes::Committed> ExtendedAttributes::committed(NodeId id) c
 
 void ExtendedAttributes::get(NodeId node, std::string_view name, Reply<std::string> reply) {
     // The kernel asks for security.capability before it writes.
-    if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
+    FileCache* const files = state_.env.read.files;
+    if (std::find(kNames.begin(), kNames.end(), name) == kNames.end() && (name != kKept || files == nullptr)) {
         reply(no_such_attribute());
         return;
     }
@@ -45,9 +47,49 @@ void ExtendedAttributes::get(NodeId node, std::string_view name, Reply<std::stri
         reply(std::to_string(object->version.stored_size));
     } else if (name == kEtag) {
         reply(std::move(object->version.etag));
+    } else if (name == kKept) {
+        describe(*object, [files, reply = std::move(reply)](Result<ObjectInfo> info) {
+            if (!info) {
+                reply(failure(std::move(info.error())));
+            } else {
+                files->bytes_kept(*info, [reply](std::uint64_t bytes) { reply(std::to_string(bytes)); });
+            }
+        });
     } else {
         find_codec(std::move(*object), std::move(reply));
     }
+}
+
+void ExtendedAttributes::remove(NodeId node, std::string_view name, Reply<void> reply) {
+    FileCache* const files = state_.env.read.files;
+    if (name != kKept || files == nullptr) {
+        reply(failure(EOPNOTSUPP, "cannot be changed"));
+        return;
+    }
+    const Result<Committed> object = committed(node);
+    if (!object) {
+        reply(failure(object.error()));
+        return;
+    }
+    describe(*object, [files, reply = std::move(reply)](Result<ObjectInfo> info) {
+        if (!info) {
+            reply(failure(std::move(info.error())));
+            return;
+        }
+        files->drop(*info, [reply](bool is_dropped) {
+            reply(is_dropped ? Status() : failure(EBUSY, "it is in use, or the disk does not answer"));
+        });
+    });
+}
+
+void ExtendedAttributes::describe(const Committed& object, Reply<ObjectInfo> reply) {
+    state_.env.store.head(object.key, [etag = object.version.etag, reply = std::move(reply)](Result<ObjectInfo> head) {
+        if (head && head->etag != etag) {
+            reply(failure(ESTALE, "another version of the file is in the bucket by now"));
+        } else {
+            reply(std::move(head));
+        }
+    });
 }
 
 void ExtendedAttributes::find_codec(Committed object, Reply<std::string> reply) {
@@ -56,16 +98,9 @@ void ExtendedAttributes::find_codec(Committed object, Reply<std::string> reply) 
         reply(codec.format_name(ObjectInfo{}));
         return;
     }
-    state_.env.store.head(object.key,
-                          [&codec, etag = object.version.etag, reply = std::move(reply)](Result<ObjectInfo> head) {
-                              if (!head) {
-                                  reply(failure(std::move(head.error())));
-                              } else if (head->etag != etag) {
-                                  reply(failure(ESTALE, "another version of the file is in the bucket by now"));
-                              } else {
-                                  reply(codec.format_name(*head));
-                              }
-                          });
+    describe(object, [&codec, reply = std::move(reply)](Result<ObjectInfo> head) {
+        head ? reply(codec.format_name(*head)) : reply(failure(std::move(head.error())));
+    });
 }
 
 void ExtendedAttributes::list(NodeId node, Reply<std::vector<std::string>> reply) {
@@ -73,6 +108,7 @@ void ExtendedAttributes::list(NodeId node, Reply<std::vector<std::string>> reply
     if (!object && object.error().errno_value != ENODATA) {
         reply(failure(object.error()));
     } else {
+        // Not what is kept: that is of the node, and who copies all attributes would wait for the store and the disk.
         reply(object ? std::vector<std::string>(kNames.begin(), kNames.end()) : std::vector<std::string>());
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a file's object is, as extended attributes that can only be read: user.ckptfs.codec, .stored_size and .etag.
+// With --cache-dir also user.ckptfs.kept, how many of the file's bytes this node keeps: to remove it is to drop those.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -16,9 +17,10 @@ class ExtendedAttributes {
 public:
     explicit ExtendedAttributes(SharedState& state) : state_(state) {}
 
-    // Needs a request only for the codec of a file whose size does not show that it is plain.
+    // Needs a request only for the codec of a file whose size does not show that it is plain, and for what is kept.
     void get(NodeId node, std::string_view name, Reply<std::string> reply);
     void list(NodeId node, Reply<std::vector<std::string>> reply);
+    void remove(NodeId node, std::string_view name, Reply<void> reply);
 
 private:
     struct Committed {
@@ -28,6 +30,8 @@ private:
     // ENODATA for a directory, and for a file that has no object yet.
     Result<Committed> committed(NodeId node) const;
     void find_codec(Committed object, Reply<std::string> reply);
+    // ESTALE where another version is there by now.
+    void describe(const Committed& object, Reply<ObjectInfo> reply);
 
     SharedState& state_;
 };

@@ -121,6 +121,7 @@ public:
     // Extended attributes: ENODATA for a name that the node does not have. None of them can be set.
     virtual void get_extended(NodeId node, std::string_view name, Reply<std::string> reply) = 0;
     virtual void list_extended(NodeId node, Reply<std::vector<std::string>> reply) = 0;
+    virtual void remove_extended(NodeId node, std::string_view name, Reply<void> reply) = 0;
 
     virtual void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) = 0;
     virtual void readlink(NodeId node, Reply<std::string> reply) = 0;

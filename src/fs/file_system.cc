@@ -109,6 +109,10 @@ public:
         extended_.get(node, name, logged(std::move(reply)));
     }
 
+    void remove_extended(NodeId node, std::string_view name, Reply<void> reply) override {
+        extended_.remove(node, name, logged(std::move(reply)));
+    }
+
     void list_extended(NodeId node, Reply<std::vector<std::string>> reply) override {
         extended_.list(node, std::move(reply));
     }

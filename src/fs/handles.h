@@ -28,8 +28,10 @@ inline bool writes(int flags) {
 
 struct Handle {
     Handle() = default;
-    Handle(std::shared_ptr<FileReader> its_reader, std::shared_ptr<ReadStream> its_stream)
-        : reader(std::move(its_reader)), stream(std::move(its_stream)) {}
+    Handle(std::shared_ptr<FileReader> its_reader, ReadPace its_pace)
+        : pace(its_pace),
+          reader(std::move(its_reader)),
+          stream(reader != nullptr ? reader->open_stream(pace) : nullptr) {}
 
     // The flags of open(2).
     int flags = 0;
@@ -68,6 +70,7 @@ struct Handle {
     std::uint64_t rewrites GUARDED_BY(node_table) = 0;
     // Opened while a writer was on its way.
     bool may_change GUARDED_BY(node_table) = false;
+    ReadPace pace = ReadPace::kFull;
     // Reads through the page cache, and only reads.
     bool is_cached GUARDED_BY(node_table) = false;
     // Of a version that another mount put in place of the one being written here: it is no version of the node.

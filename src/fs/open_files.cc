@@ -170,6 +170,8 @@ void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile
     request->thread = caller.thread;
     request->opener = opener(caller, flags);
     request->asked = state_.env.clock.now();
+    request->pace = !writes(flags) && state_.env.processes.is_in_background(caller.thread) ? ReadPace::kBackground
+                                                                                           : ReadPace::kFull;
     request->reply = std::move(reply);
     Status found;
     {
@@ -223,7 +225,7 @@ void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile
 OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest& request,
                                  std::shared_ptr<FileWriter> writer, const std::shared_ptr<FileReader>& reader) {
     const NodePtr& node = request.node;
-    auto handle = std::make_shared<Handle>(reader, reader != nullptr ? reader->open_stream() : nullptr);
+    auto handle = std::make_shared<Handle>(reader, request.pace);
     handle->flags = request.flags;
     handle->node = node;
     handle->opener = request.opener;
@@ -299,7 +301,7 @@ OpenedFile OpenFiles::add_handle_on_other_version(const NodeTable::Lock& lock, c
     handle->is_of_another_mount = handle->has_read = true;
     ++request.node->readers;
     const MutexLock guard(handle->mutex);
-    handle->stream = reader->open_stream();
+    handle->stream = reader->open_stream(request.pace);
     handle->reader = reader;
     return opened;
 }

@@ -122,6 +122,7 @@ private:
         NodePtr node;
         int flags = 0;
         pid_t thread = 0;
+        ReadPace pace = ReadPace::kFull;
         // It was answered ESTALE for this name before.
         bool is_second_try = false;
         // Process; 0 where it cannot be seen.

@@ -292,7 +292,7 @@ void OpenFiles::reopened(const std::shared_ptr<Reading>& reading, const std::str
             // What was empty to it is this version from now on, and follows what is appended to that.
             reading->handle->rewrites = reading->rewrites;
             const MutexLock guard(reading->handle->mutex);
-            reading->handle->stream = (*opened)->open_stream();
+            reading->handle->stream = (*opened)->open_stream(reading->handle->pace);
             reading->handle->reader = std::move(*opened);
         }
         read_with(reading);

@@ -178,8 +178,10 @@ void op_setxattr(fuse_req_t req, fuse_ino_t /*node*/, const char* /*name*/, cons
     fuse_reply_err(req, EOPNOTSUPP);
 }
 
-void op_removexattr(fuse_req_t req, fuse_ino_t /*node*/, const char* /*name*/) {
-    fuse_reply_err(req, EOPNOTSUPP);
+void op_removexattr(fuse_req_t req, fuse_ino_t node, const char* name) {
+    if (Begun begun = begin(req)) {
+        begun.files().remove_extended(node, name, status_reply(std::move(begun.request)));
+    }
 }
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t /*mode*/) {

@@ -20,6 +20,9 @@ namespace ckptfs {
 
 namespace {
 
+// 16 MiB ahead, in requests of one block: a fifth of a 2.5 GB/s link at 30 ms to the first byte.
+constexpr std::uint64_t kBackgroundBlocks = 16;
+
 std::uint64_t blocks_of(std::uint64_t size) {
     return (size + kFrameSize - 1) / kFrameSize;
 }
@@ -54,9 +57,10 @@ struct HandlePlan {
 
 class HandleStream final : public ReadStream {
 public:
-    HandleStream(BlockCache& cache, std::shared_ptr<CachedVersion> version)
+    HandleStream(BlockCache& cache, std::shared_ptr<CachedVersion> version, ReadPace pace)
         : cache_(cache),
           version_(std::move(version)),
+          pace_(pace),
           held_(version_->kept != nullptr ? version_->kept->hold() : nullptr),
           window_(blocks_of(version_->size)),
           walk_(blocks_of(version_->size)) {}
@@ -77,6 +81,7 @@ public:
             if (environment.config.max_read_ahead > 0) {
                 limit = std::min(limit, blocks_of(environment.config.max_read_ahead));
             }
+            limit = pace_ == ReadPace::kBackground ? std::min(limit, kBackgroundBlocks) : limit;
             plan.window =
                 window_.on_read(offset, size, found, limit, {cache_.is_crowded(), environment.store.slowed_to()});
         }
@@ -96,6 +101,15 @@ public:
         return plan;
     }
 
+    // What was in memory may have been left out before, while the disk was too slow.
+    void keep_in_background(std::uint64_t offset, const Payload& read) const {
+        const bool is_frame = offset % kFrameSize == 0 && read.slices().size() == 1 &&
+                              (read.size() == kFrameSize || offset + read.size() == version_->size);
+        if (pace_ == ReadPace::kBackground && version_->kept != nullptr && is_frame) {
+            version_->kept->keep(offset / kFrameSize, read.slices().front());
+        }
+    }
+
     void steps_not_fetched() {
         const MutexLock lock(mutex_);
         walk_.not_fetched();
@@ -109,6 +123,7 @@ public:
 private:
     BlockCache& cache_;
     const std::shared_ptr<CachedVersion> version_;
+    const ReadPace pace_;
     const std::shared_ptr<void> held_;
     Mutex mutex_;
     ReadWindow window_ GUARDED_BY(mutex_);
@@ -121,8 +136,8 @@ public:
     VersionReader(ReadEnvironment& environment, ObjectInfo object, std::shared_ptr<CachedVersion> version)
         : environment_(environment), object_(std::move(object)), version_(std::move(version)) {}
 
-    std::shared_ptr<ReadStream> open_stream() override {
-        return std::make_shared<HandleStream>(environment_.cache, version_);
+    std::shared_ptr<ReadStream> open_stream(ReadPace pace) override {
+        return std::make_shared<HandleStream>(environment_.cache, version_, pace);
     }
 
     void read(const std::shared_ptr<ReadStream>& stream, std::uint64_t offset, std::size_t size,
@@ -133,11 +148,14 @@ public:
         }
         size = static_cast<std::size_t>(std::min<std::uint64_t>(size, version_->size - offset));
         BlockCache::Lookup lookup = environment_.cache.try_read(*version_, offset, size);
+        auto& handle = static_cast<HandleStream&>(*stream);
+        if (lookup.payload) {
+            handle.keep_in_background(offset, *lookup.payload);
+        }
         if (lookup.from_tail) {
             done(std::move(*lookup.payload));
             return;
         }
-        auto& handle = static_cast<HandleStream&>(*stream);
         const HandlePlan plan = handle.on_read(offset, size, lookup.found, environment_);
         if (lookup.payload) {
             done(std::move(*lookup.payload));

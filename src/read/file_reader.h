@@ -50,6 +50,10 @@ public:
     virtual ~ReadStream() = default;
 };
 
+// kBackground: others come first, so it has little ahead of it; and what it reads is kept on the node's disk also where
+// that was in memory.
+enum class ReadPace : std::uint8_t { kFull, kBackground };
+
 class FileReader {
 public:
     using Opened = std::function<void(Result<std::shared_ptr<FileReader>>)>;
@@ -63,7 +67,7 @@ public:
                             Opened done);
     virtual ~FileReader() = default;
 
-    [[nodiscard]] virtual std::shared_ptr<ReadStream> open_stream() = 0;
+    [[nodiscard]] virtual std::shared_ptr<ReadStream> open_stream(ReadPace pace = ReadPace::kFull) = 0;
     // The store has just said that it has this version: what an earlier answer said of it counts no more.
     virtual void is_there() = 0;
     // Short only at the end of the file. The payload's slices keep their blocks in memory until they are dropped.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,8 @@ public:
     std::shared_ptr<KeptFile> file(const ObjectInfo&, bool, std::uint64_t) override { return nullptr; }
     bool may_have(const std::string&) const override { return false; }
     void whole_size(const ObjectInfo&, bool, Size done) override { done(std::nullopt); }
+    void bytes_kept(const ObjectInfo&, Kept done) override { done(0); }
+    void drop(const ObjectInfo&, std::function<void(bool)> done) override { done(true); }
     void renamed(const ObjectInfo&, const ObjectInfo&) override {}
     void renamed(std::vector<RenamedObject>) override {}
 

@@ -201,6 +201,10 @@ void MemoryFileSystem::get_extended(NodeId /*node*/, std::string_view name, Repl
                         name == "user.name" ? Result<std::string>("value") : failure(ENODATA, "no such attribute"));
 }
 
+void MemoryFileSystem::remove_extended(NodeId /*node*/, std::string_view /*name*/, Reply<void> reply) {
+    reply(failure(EOPNOTSUPP, "cannot be changed"));
+}
+
 void MemoryFileSystem::list_extended(NodeId /*node*/, Reply<std::vector<std::string>> reply) {
     answer<std::vector<std::string>>("listxattr", std::move(reply), std::vector<std::string>{"user.name", "user.b"});
 }

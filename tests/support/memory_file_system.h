@@ -60,6 +60,7 @@ public:
     void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change, Reply<Attributes> reply) override;
     void get_extended(NodeId node, std::string_view name, Reply<std::string> reply) override;
     void list_extended(NodeId node, Reply<std::vector<std::string>> reply) override;
+    void remove_extended(NodeId node, std::string_view name, Reply<void> reply) override;
     void link(NodeId node, NodeId new_parent, std::string new_name, Caller caller, Reply<Entry> reply) override;
     void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) override;
     void readlink(NodeId node, Reply<std::string> reply) override;

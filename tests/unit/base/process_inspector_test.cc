@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/ioprio.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -249,6 +250,21 @@ TEST(ProcInspector, ReadsPathsThatCrossPages) {
     }
     const OpenOfAPipe made(O_WRONLY | O_CREAT | O_TRUNC, way);
     EXPECT_TRUE(inspector.makes_anew(made.pid(), "pipe"));
+}
+
+TEST(ProcInspector, SeesWhoLeavesItsTurnToOthers) {
+    const ProcInspector inspector;
+    EXPECT_FALSE(inspector.is_in_background(getpid()));
+    EXPECT_FALSE(inspector.is_in_background(0));
+    EXPECT_FALSE(inspector.is_in_background(kNobodysPid));
+    pid_t thread = 0;
+    bool is_in_background = false;
+    std::thread([&] {
+        thread = static_cast<pid_t>(::syscall(SYS_gettid));
+        ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
+        is_in_background = inspector.is_in_background(thread);
+    }).join();
+    EXPECT_TRUE(is_in_background);
 }
 
 TEST(ProcInspector, TellsARunningProcessFromADeadOne) {

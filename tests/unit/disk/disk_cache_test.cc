@@ -175,6 +175,41 @@ TEST_F(DiskCacheTest, WhatWasUsedLongestAgoGoesFirstAndNothingThatIsOpen) {
     EXPECT_EQ(cache->statistics().failure, "");
 }
 
+TEST_F(DiskCacheTest, TellsHowMuchIsKeptAndDropsIt) {
+    const auto cache = make_cache();
+    const auto bytes_kept = [&](const std::string& key) {
+        std::promise<std::uint64_t> answered;
+        cache->bytes_kept(object(key), [&](std::uint64_t bytes) { answered.set_value(bytes); });
+        return answered.get_future().get();
+    };
+    const auto drop = [&](const std::string& key) {
+        std::promise<bool> answered;
+        cache->drop(object(key), [&](bool is_dropped) { answered.set_value(is_dropped); });
+        return answered.get_future().get();
+    };
+    EXPECT_EQ(bytes_kept("k"), 0U);
+    EXPECT_TRUE(drop("k"));
+    const auto file = cache->file(object("k"), true, 3 * kFrameSize + 7);
+    file->keep(1, frame_of('x'));
+    file->keep(3, frame_of('x', 7));
+    const auto other = keep(*cache, "other", 1);
+    ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == 2 * kFrameSize + 7; }));
+    EXPECT_EQ(bytes_kept("k"), kFrameSize + 7);
+    {
+        const auto held = file->hold();
+        EXPECT_FALSE(drop("k"));
+    }
+    EXPECT_EQ(bytes_kept("k"), kFrameSize + 7);
+    EXPECT_TRUE(drop("k"));
+    EXPECT_EQ(bytes_kept("k"), 0U);
+    EXPECT_EQ(bytes_kept("other"), kFrameSize);
+    EXPECT_EQ(files().size(), 2U);
+    // It may be kept anew.
+    file->keep(1, frame_of('y'));
+    EXPECT_TRUE(eventually([&] { return bytes_kept("k") == kFrameSize; }));
+    EXPECT_TRUE(has(*file, 1, 'y'));
+}
+
 TEST_F(DiskCacheTest, WhereAllIsOpenNoMoreIsKeptForAWhile) {
     const auto cache = make_cache(2 * kFrameSize);
     const auto file = cache->file(object("k"), false, 4 * kFrameSize);

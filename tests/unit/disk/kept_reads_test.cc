@@ -55,6 +55,25 @@ TEST_F(KeptReads, ARestartFetchesNothing) {
     EXPECT_FALSE(ranges_of_read(other, 0, other.size()).empty());
 }
 
+TEST_F(KeptReads, InTheBackgroundLittleIsFetchedAhead) {
+    const std::string content = content_of(64 * kMiB);
+    const auto files = make_cache();
+    Reading reading(*files);
+    reading.store.put_object("k", content, {{kWriteIdMetadata, "id"}});
+    const auto reader = reading.open("k");
+    const auto stream = reader->open_stream(ReadPace::kBackground);
+    for (std::uint64_t at = 0; at < 40 * kMiB; at += kMiB) {
+        EXPECT_EQ(Reading::read(*reader, stream, at, kMiB).value(), content.substr(at, kMiB));
+        std::uint64_t end = 0;
+        for (const ByteRange& range : reading.store.ranges()) {
+            end = range.suffix ? end : std::max(end, range.offset + range.length);
+        }
+        EXPECT_LE(end, at + 17 * kMiB) << at;
+    }
+    EXPECT_TRUE(reading.comes_to_rest());
+    EXPECT_TRUE(files->stop());
+}
+
 TEST_F(KeptReads, WhatIsMissingIsFetchedAndNoMore) {
     const std::string content = content_of(24 * kMiB);
     const auto first = ranges_of_read(content, 8 * kMiB, kMiB);

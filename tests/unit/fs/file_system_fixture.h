@@ -81,6 +81,7 @@ public:
         return thread == killed ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
     [[nodiscard]] bool makes_anew(pid_t, std::string_view) const override { return make_anew; }
+    [[nodiscard]] bool is_in_background(pid_t) const override { return false; }
     [[nodiscard]] bool is_dying(pid_t) const override { return false; }
 
     // Who looks a name up is about to open it with O_CREAT and O_TRUNC.

@@ -46,6 +46,7 @@ public:
         return crashed_.contains(thread) ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
     [[nodiscard]] bool makes_anew(pid_t, std::string_view) const override { return false; }
+    [[nodiscard]] bool is_in_background(pid_t) const override { return false; }
     [[nodiscard]] bool is_dying(pid_t thread) const override {
         ++asked_;
         const std::lock_guard lock(mutex_);
