@@ -93,6 +93,8 @@ struct DiskConfig {
     std::string directory;
     // 0: half of the disk.
     std::uint64_t size = 0;
+    // The kernel reads whole files there itself, where it can.
+    bool passes_through = true;
 };
 
 struct NameConfig {

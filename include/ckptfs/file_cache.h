@@ -33,6 +33,9 @@ public:
     // Fills `target`, which is as large as the frame and stays until `done` is called: with false where the frame is
     // not there as it was kept, or the disk does not answer in time. Then nothing is written to `target`, also later.
     virtual void read(std::uint64_t frame, MutableByteSpan target, std::function<void(bool)> done) = 0;
+    // A descriptor of the whole file, of which every byte was checked since the mount began and none was changed since;
+    // it is open until `done` returns. -1 where there is none: then it is checked, if it is there, for the next time.
+    virtual void open_checked(std::function<void(int)> done) = 0;
     // While it is held it is not removed to make room.
     [[nodiscard]] virtual std::shared_ptr<void> hold() = 0;
     // Later, and only while the disk keeps up. `bytes` are all of the frame.

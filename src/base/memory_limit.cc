@@ -55,6 +55,21 @@ void append_group_and_those_above(std::vector<std::string>& files, std::string_v
     }
 }
 
+std::optional<std::uint64_t> bytes_named(std::string_view meminfo, std::string_view name) {
+    while (!meminfo.empty()) {
+        const std::string_view line = next_line(meminfo);
+        if (!line.starts_with(name)) {
+            continue;
+        }
+        const auto kibibytes = leading_number(line.substr(name.size()));
+        if (!kibibytes || *kibibytes > std::numeric_limits<std::uint64_t>::max() / 1024) {
+            return std::nullopt;
+        }
+        return *kibibytes * 1024;
+    }
+    return std::nullopt;
+}
+
 std::string text_or_empty(const std::string& path) {
     return read_text_file(AT_FDCWD, path.c_str()).value_or("");
 }
@@ -62,19 +77,11 @@ std::string text_or_empty(const std::string& path) {
 }  // namespace
 
 std::optional<std::uint64_t> parse_total_ram(std::string_view meminfo) {
-    constexpr std::string_view kName = "MemTotal:";
-    while (!meminfo.empty()) {
-        const std::string_view line = next_line(meminfo);
-        if (!line.starts_with(kName)) {
-            continue;
-        }
-        const auto kibibytes = leading_number(line.substr(kName.size()));
-        if (!kibibytes || *kibibytes > std::numeric_limits<std::uint64_t>::max() / 1024) {
-            return std::nullopt;
-        }
-        return *kibibytes * 1024;
-    }
-    return std::nullopt;
+    return bytes_named(meminfo, "MemTotal:");
+}
+
+std::optional<std::uint64_t> parse_available_ram(std::string_view meminfo) {
+    return bytes_named(meminfo, "MemAvailable:");
 }
 
 std::vector<std::string> memory_limit_files(std::string_view proc_cgroup) {
@@ -120,6 +127,10 @@ std::uint64_t default_max_memory(int processors) {
         }
     }
     return default_max_memory(parse_total_ram(text_or_empty("/proc/meminfo")), smallest, processors);
+}
+
+std::uint64_t available_ram() {
+    return parse_available_ram(text_or_empty("/proc/meminfo")).value_or(0);
 }
 
 }  // namespace ckptfs

@@ -10,8 +10,9 @@
 
 namespace ckptfs {
 
-// Bytes of RAM from the text of /proc/meminfo (proc(5)).
+// Bytes from the text of /proc/meminfo (proc(5)): of all RAM, and of what programs could have without swapping.
 [[nodiscard]] std::optional<std::uint64_t> parse_total_ram(std::string_view meminfo);
+[[nodiscard]] std::optional<std::uint64_t> parse_available_ram(std::string_view meminfo);
 
 // Files that may hold a limit for a process, from the text of its /proc/PID/cgroup (cgroups(7)): memory.max of version
 // 2 and memory.limit_in_bytes of version 1, of its group and all groups above.
@@ -27,5 +28,8 @@ namespace ckptfs {
 
 // The same for this process; reads /proc and /sys/fs/cgroup.
 [[nodiscard]] std::uint64_t default_max_memory(int processors);
+
+// Reads /proc; 0 where it does not say.
+[[nodiscard]] std::uint64_t available_ram();
 
 }  // namespace ckptfs

@@ -65,6 +65,13 @@ Status set_direct_io(Config& config, std::string_view value) {
     return valid;
 }
 
+Status set_passthrough(Config& config, std::string_view value) {
+    std::string choice;
+    Status valid = one_of(choice, value, {"auto", "never"});
+    config.disk.passes_through = choice != "never";
+    return valid;
+}
+
 constexpr std::string_view kVariablePrefix = "CKPTFS_";
 constexpr std::uint64_t kMaxThreads = 64;
 constexpr std::uint64_t kMaxConnections = 1024;
@@ -239,6 +246,10 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kReading, "cache-size", "", "SIZE", "half of the disk", "maximum size of --cache-dir",
      "What was used longest ago is removed first. Files in use stay.",
      [](Config& c, std::string_view v) { return set(c.disk.size, parse_size(v)); }},
+    {kReading, "passthrough", "", "WHEN", "auto", "let the kernel read files in --cache-dir itself: auto or never",
+     "auto: from kernel 6.9 on, for mounts that root makes, once all of a file is kept and was checked. It is read as "
+     "fast as the disk is, by all processes from one page cache. never: ckptfs reads all, and checks each MiB again.",
+     set_passthrough},
 
     {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G to 4G by processors",
      "memory for data, at least 64M",

@@ -70,7 +70,7 @@ Status Daemon::start() {
         return failure(service.error());
     }
     service_ = std::move(*service);
-    const auto started = machinery_->start_file_system(session_->kernel_cache());
+    const auto started = machinery_->start_file_system(session_->kernel_cache(), session_->passthrough());
     if (!started) {
         return failure(started.error());
     }
@@ -243,6 +243,9 @@ void Daemon::mount_answers() {
         log_warning(line);
     }
     machinery_->end_leftover_uploads();
+    if (session_->passthrough().is_possible()) {
+        machinery_->begin_passthrough();
+    }
     if (!readiness_.is_awaited()) {
         log_info("the mount command was interrupted");
         kill(getpid(), SIGTERM);
@@ -253,7 +256,7 @@ void Daemon::mount_answers() {
 
 int Daemon::serve_until_the_end() {
     session_->serve({*fs_, machinery_->pool(), machinery_->processes(), machinery_->clock(), machinery_->staging(),
-                     config_.write.staging_dir},
+                     config_.write.staging_dir, !config_.disk.directory.empty() && config_.disk.passes_through},
                     config_.mount.fuse_threads,
                     {[this] { mount_answers(); },
                      [this] {

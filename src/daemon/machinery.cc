@@ -231,7 +231,13 @@ Status Machinery::start_disk_cache() {
     return {};
 }
 
-Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cache) {
+void Machinery::begin_passthrough() {
+    if (disk_ != nullptr) {
+        disk_->begin_checks();
+    }
+}
+
+Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cache, fs::Passthrough& passthrough) {
     if (auto found = processes_.set_mount_point(config_.mount.mount_point); !found) {
         return failure(found.error());
     }
@@ -253,7 +259,8 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
     }
     // What the store has dated is compared with its own time.
     fs_ = fs::FileSystem::create({store, *blocking_, client_->clock(), *timer_, processes_, kernel_cache, *codec_,
-                                  *write_, *read_, config_.names, config_.store.prefix, host_name(), std::move(notes)});
+                                  *write_, *read_, config_.names, config_.store.prefix, host_name(), std::move(notes),
+                                  disk_ != nullptr ? &passthrough : nullptr});
     // No request may come before: it could be the rename of a marker.
     recall_failures(leftovers_);
     if (!config_.names.read_only) {

@@ -49,7 +49,9 @@ public:
     // List, and unless the mount is read-only a trial upload.
     Status check_bucket() const;
     // The mount is looked up in mountinfo, not touched.
-    Result<fs::FileSystem*> start_file_system(fs::KernelCache& kernel_cache);
+    Result<fs::FileSystem*> start_file_system(fs::KernelCache& kernel_cache, fs::Passthrough& passthrough);
+    // The kernel reads files in --cache-dir itself from now on, once they are checked.
+    void begin_passthrough();
     // Those that an earlier mount of this source at this place had begun when it was killed.
     void end_leftover_uploads();
     // Stops the session, ends what was begun without an answer, tries once more to end what could not be, and removes

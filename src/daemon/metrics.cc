@@ -105,14 +105,17 @@ void add_disk(Families& families, const DiskActivity& disk) {
     if (disk.directory.empty()) {
         return;
     }
-    families.counter("disk_read_bytes_total", "Bytes of files read from --cache-dir.", disk.bytes_read);
-    families.counter("disk_written_bytes_total", "Bytes of files kept in --cache-dir.", disk.bytes_written);
-    families.counter("disk_left_out_total", "MiB not kept because the disk is too slow.", disk.frames_left_out);
-    families.counter("disk_damaged_total", "MiB found damaged on the disk, and fetched again.", disk.frames_damaged);
-    families.gauge("disk_held_bytes", "What the files in --cache-dir take, of all mounts.", disk.bytes_held);
+    families.counter("disk_read_bytes_total", "Bytes of files read from --cache-dir.", disk.counts.bytes_read);
+    families.counter("disk_written_bytes_total", "Bytes of files kept in --cache-dir.", disk.counts.bytes_written);
+    families.counter("disk_passed_through_total", "Opens of files that the kernel reads from --cache-dir itself.",
+                     disk.opens_passed_through);
+    families.counter("disk_left_out_total", "MiB not kept because the disk is too slow.", disk.counts.frames_left_out);
+    families.counter("disk_damaged_total", "MiB found damaged on the disk, and fetched again.",
+                     disk.counts.frames_damaged);
+    families.gauge("disk_held_bytes", "What the files in --cache-dir take, of all mounts.", disk.counts.bytes_held);
     families.gauge("disk_limit_bytes", "What they may take.", disk.size);
     families.gauge("disk_usable", "Whether the disk is used; 0 after it failed, or was full.",
-                   disk.failure.empty() ? 1.0 : 0.0);
+                   disk.counts.failure.empty() ? 1.0 : 0.0);
 }
 
 void add_memory(Families& families, const PoolUsage& memory) {

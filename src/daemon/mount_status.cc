@@ -104,16 +104,21 @@ std::string disk_line(const DiskActivity& disk) {
     if (disk.directory.empty()) {
         return "";
     }
-    std::string text = format("disk: {} of {} MiB in {}; {} MiB read from it, {} written", mebibytes(disk.bytes_held),
-                              mebibytes(disk.size), escaped(disk.directory), mebibytes(disk.bytes_read),
-                              mebibytes(disk.bytes_written));
-    if (disk.frames_left_out > 0) {
-        text += format(", {} MiB left out because it is too slow", disk.frames_left_out);
+    const DiskCacheStatistics& counts = disk.counts;
+    std::string text = format("disk: {} of {} MiB in {}; {} MiB read from it, {} written", mebibytes(counts.bytes_held),
+                              mebibytes(disk.size), escaped(disk.directory), mebibytes(counts.bytes_read),
+                              mebibytes(counts.bytes_written));
+    if (disk.opens_passed_through > 0) {
+        text += format(", {} read by the kernel itself", counted(disk.opens_passed_through, "open file"));
     }
-    if (disk.frames_damaged > 0) {
-        text += format(", {} MiB damaged", disk.frames_damaged);
+    if (counts.frames_left_out > 0) {
+        text += format(", {} MiB left out because it is too slow", counts.frames_left_out);
     }
-    return text + (disk.failure.empty() ? "" : format("; not all of it is used for now: {}", escaped(disk.failure))) +
+    if (counts.frames_damaged > 0) {
+        text += format(", {} MiB damaged", counts.frames_damaged);
+    }
+    return text +
+           (counts.failure.empty() ? "" : format("; not all of it is used for now: {}", escaped(counts.failure))) +
            "\n";
 }
 
@@ -142,6 +147,7 @@ void set_files(MountStatus& status, const fs::FileSystem& fs) {
         std::count_if(status.files.begin(), status.files.end(), [](const FileInFlight& file) { return file.unsaved; }));
     keep_largest(status.files);
     const fs::FileStatistics statistics = fs.statistics();
+    status.disk.opens_passed_through = statistics.opens_passed_through;
     status.files_failed = statistics.files_failed;
     status.files_held_back = statistics.files_held_back;
     status.names_known = statistics.names_known;
@@ -176,9 +182,9 @@ void set_cache(MountStatus& status, const ReadStatistics& cache) {
 }
 
 void set_disk(MountStatus& status, const DiskCache& disk) {
-    const DiskCacheStatistics counts = disk.statistics();
-    status.disk = {disk.config().directory, counts.bytes_read,      counts.bytes_written,  counts.bytes_held,
-                   disk.config().size,      counts.frames_left_out, counts.frames_damaged, counts.failure};
+    status.disk.directory = disk.config().directory;
+    status.disk.size = disk.config().size;
+    status.disk.counts = disk.statistics();
 }
 
 void set_memory(MountStatus& status, const PoolUsage& usage) {

@@ -69,14 +69,10 @@ struct StoreActivity {
 struct DiskActivity {
     // Empty where none are.
     std::string directory;
-    std::uint64_t bytes_read = 0;
-    std::uint64_t bytes_written = 0;
-    std::uint64_t bytes_held = 0;
     std::uint64_t size = 0;
-    std::uint64_t frames_left_out = 0;
-    std::uint64_t frames_damaged = 0;
-    // Why it is not used for now; empty while it is.
-    std::string failure;
+    DiskCacheStatistics counts;
+    // Files that the kernel was given to read, and that are in no count of bytes.
+    std::uint64_t opens_passed_through = 0;
 
     friend bool operator==(const DiskActivity&, const DiskActivity&) = default;
 };

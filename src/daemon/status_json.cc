@@ -37,18 +37,22 @@ StoreActivity activity_of(const Json& json) {
 
 Json object_of(const DiskActivity& disk) {
     return {{"directory", disk.directory},
-            {"bytes_read", disk.bytes_read},
-            {"bytes_written", disk.bytes_written},
-            {"bytes_held", disk.bytes_held},
+            {"bytes_read", disk.counts.bytes_read},
+            {"bytes_written", disk.counts.bytes_written},
+            {"bytes_held", disk.counts.bytes_held},
             {"size", disk.size},
-            {"frames_left_out", disk.frames_left_out},
-            {"frames_damaged", disk.frames_damaged},
-            {"failure", disk.failure}};
+            {"opens_passed_through", disk.opens_passed_through},
+            {"frames_left_out", disk.counts.frames_left_out},
+            {"frames_damaged", disk.counts.frames_damaged},
+            {"failure", disk.counts.failure}};
 }
 
 DiskActivity disk_of(const Json& json) {
-    return {json.at("directory"), json.at("bytes_read"),      json.at("bytes_written"),  json.at("bytes_held"),
-            json.at("size"),      json.at("frames_left_out"), json.at("frames_damaged"), json.at("failure")};
+    return {json.at("directory"),
+            json.at("size"),
+            {json.at("bytes_read"), json.at("bytes_written"), json.at("bytes_held"), json.at("frames_left_out"),
+             json.at("frames_damaged"), json.at("failure")},
+            json.value("opens_passed_through", std::uint64_t{0})};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "base/memory_limit.h"
 #include "base/private_directory.h"
 #include "base/text.h"
 #include "base/unlinked_file.h"
@@ -25,8 +26,13 @@ namespace {
 constexpr int kReaders = 8;
 // In the order in which it was kept.
 constexpr int kWriters = 1;
+constexpr int kCheckers = 1;
+// Of the memory that is free: what is checked is in the page cache then, for the job.
+constexpr std::uint64_t kCheckedShare = 4;
 // What waits for the writer without data: names of files that are in the bucket, and renames.
 constexpr int kMostWaitingBehind = 4096;
+// Files that wait to be checked: those of one checkpoint.
+constexpr std::size_t kMostToCheck = 4096;
 // Of the size: mounts that share the directory go beyond it by as much, each.
 constexpr std::uint64_t kLooksPerSize = 64;
 
@@ -63,7 +69,8 @@ DiskCache::DiskCache(DiskCacheConfig config, const Clock& clock, Timer& timer)
       clock_(clock),
       look_after_(config_.size / kLooksPerSize),
       reads_(kReaders, timer),
-      writes_(kWriters, timer) {
+      writes_(kWriters, timer),
+      checks_(kCheckers, timer) {
     note_what_is_there();
     // It may have been larger.
     post_write([this] { make_room_now(config_.size); });
@@ -74,12 +81,60 @@ DiskCache::~DiskCache() {
 }
 
 bool DiskCache::stop() {
+    is_ending_ = true;
     // What hangs has been waited for already.
     const auto stopped = [this](DiskThreads& threads) {
         return threads.stop(threads.hangs() ? Milliseconds(0) : config_.answers_within);
     };
     const bool reads_ended = stopped(reads_);
-    return stopped(writes_) && reads_ended;
+    const bool writes_ended = stopped(writes_);
+    return stopped(checks_) && reads_ended && writes_ended;
+}
+
+void DiskCache::begin_checks() {
+    checks_files_ = true;
+    checks_.post([this] { check_what_was_used_last(); });
+}
+
+void DiskCache::check_what_was_used_last() {
+    std::vector<KeptOnDisk> kept = list_kept(config_.directory);
+    std::sort(kept.begin(), kept.end(), [](const auto& one, const auto& other) { return one.used > other.used; });
+    std::uint64_t room = config_.checked_at_first > 0 ? config_.checked_at_first : available_ram() / kCheckedShare;
+    KeptFileOwner& owner = *this;
+    for (const KeptOnDisk& each : kept) {
+        std::string header = header_on_disk(config_.directory, each.name);
+        const std::optional<std::uint64_t> size = size_in_header(header);
+        if (!size || is_ending_) {
+            continue;
+        }
+        if (*size > room) {
+            return;
+        }
+        room -= *size;
+        const auto file = std::make_shared<KeptFileOnDisk>(owner, each.name, std::move(header), *size);
+        file->check();
+    }
+}
+
+void DiskCache::check_later(std::shared_ptr<KeptFileOnDisk> file) {
+    if (!checks_files_ || is_ending_) {
+        return;
+    }
+    {
+        const MutexLock lock(mutex_);
+        if (to_check_.size() >= kMostToCheck || !to_check_.insert(file->name()).second) {
+            return;
+        }
+    }
+    checks_.post([this, file = std::move(file)] {
+        {
+            const MutexLock lock(mutex_);
+            to_check_.erase(file->name());
+        }
+        if (!is_ending_) {
+            file->check();
+        }
+    });
 }
 
 std::shared_ptr<KeptFile> DiskCache::file(const ObjectInfo& object, bool is_encoded, std::uint64_t size) {

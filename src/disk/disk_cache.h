@@ -38,6 +38,8 @@ struct DiskCacheConfig {
     // What a read takes longer than is fetched from the store. Far above what a busy disk takes, and below what
     // programs are given up after.
     Milliseconds answers_within = std::chrono::seconds(10);
+    // What is checked as the mount begins, of what was used last: 0, a quarter of the memory that is free.
+    std::uint64_t checked_at_first = 0;
 };
 
 struct DiskCacheStatistics {
@@ -49,6 +51,8 @@ struct DiskCacheStatistics {
     std::uint64_t frames_damaged = 0;
     // Why it is left alone; empty while it is not.
     std::string failure;
+
+    friend bool operator==(const DiskCacheStatistics&, const DiskCacheStatistics&) = default;
 };
 
 class DiskCache final : public FileCache, private KeptFileOwner {
@@ -61,6 +65,10 @@ public:
     // Makes the directory, which only this user may enter.
     static Result<std::unique_ptr<DiskCache>> create(DiskCacheConfig config, const Clock& clock, Timer& timer);
     ~DiskCache() override;
+
+    // From now on files are checked (KeptFile::open_checked()): at first those that were used last, as they are what a
+    // job that restarts reads.
+    void begin_checks();
 
     [[nodiscard]] std::shared_ptr<FileBeingKept> begin() override;
     [[nodiscard]] bool may_have(const std::string& etag) const override;
@@ -89,6 +97,10 @@ private:
     [[nodiscard]] bool is_full() const override { return is_failing() || is_before(full_until_); }
     [[nodiscard]] bool is_before(const std::atomic<SteadyTime::rep>& time) const;
     void failed(const char* action, const std::string& path, int errno_value) override;
+    [[nodiscard]] CheckedFiles& checked() override { return checked_; }
+    void check_later(std::shared_ptr<KeptFileOnDisk> file) override;
+    [[nodiscard]] bool is_ending() const override { return is_ending_; }
+    void check_what_was_used_last();
     void found_damage(const std::string& path) override;
     void has_made(const std::string& name) override;
     void has_opened(std::weak_ptr<KeptFileOnDisk> file) override;
@@ -111,6 +123,11 @@ private:
     const std::uint64_t look_after_;
     DiskThreads reads_;
     DiskThreads writes_;
+    DiskThreads checks_;
+
+    std::atomic<bool> checks_files_{false};
+    std::atomic<bool> is_ending_{false};
+    CheckedFiles checked_;
 
     std::atomic<int> waiting_{0};
     // Of those behind them.
@@ -128,6 +145,8 @@ private:
 
     mutable Mutex mutex_;
     std::string failure_ GUARDED_BY(mutex_);
+    // Names of files that wait for it.
+    std::unordered_set<std::string> to_check_ GUARDED_BY(mutex_);
     // What the names of files begin with that are in the directory, or were. What other mounts add is known once it is
     // looked at.
     std::unordered_set<std::string> known_ GUARDED_BY(mutex_);

@@ -155,9 +155,11 @@ void FileBeingKeptOnDisk::give_name() {
     if (!data || hashes.empty()) {
         return;
     }
-    if (std::make_shared<KeptFileOnDisk>(owner_, *version, size)->make_of(data.get(), hashes)) {
+    const auto made = std::make_shared<KeptFileOnDisk>(owner_, *version, size);
+    if (made->make_of(data.get(), hashes)) {
         const std::int64_t taken = taken_.exchange(0);
         owner_.takes_room(static_cast<std::uint64_t>(taken), -taken);
+        owner_.check_later(made);
     }
 }
 

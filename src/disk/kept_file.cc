@@ -32,6 +32,12 @@ std::uint64_t frames_of(std::uint64_t size) {
     return (size + kFrameSize - 1) / kFrameSize;
 }
 
+// ftruncate(2) to the size that it has is a change, too.
+bool make_size(int file, std::uint64_t size) {
+    const std::optional<DataState> state = data_state(file);
+    return (state && state->size == size) || ::ftruncate(file, static_cast<off_t>(size)) == 0;
+}
+
 Payload payload_of(ByteSpan bytes) {
     Payload payload;
     payload.append(Slice{nullptr, bytes});
@@ -41,7 +47,10 @@ Payload payload_of(ByteSpan bytes) {
 }  // namespace
 
 KeptFileOnDisk::KeptFileOnDisk(KeptFileOwner& owner, const KeptVersion& version, std::uint64_t size)
-    : owner_(owner), name_(version.file_name()), header_(version.header(size)), size_(size) {}
+    : KeptFileOnDisk(owner, version.file_name(), version.header(size), size) {}
+
+KeptFileOnDisk::KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::string header, std::uint64_t size)
+    : owner_(owner), name_(std::move(name)), header_(std::move(header)), size_(size) {}
 
 bool KeptFileOnDisk::may_have(std::uint64_t frame) const {
     if (owner_.is_failing()) {
@@ -60,6 +69,7 @@ void KeptFileOnDisk::read(std::uint64_t frame, MutableByteSpan target, std::func
             if (!self->read_now(frame, bytes)) {
                 return [done] { done(false); };
             }
+            self->owner_.count_read(bytes.size());
             return [bytes, target, done] {
                 std::memcpy(target.data(), bytes.data(), bytes.size());
                 done(true);
@@ -89,8 +99,62 @@ bool KeptFileOnDisk::read_now(std::uint64_t frame, MutableByteSpan target) {
         is_damaged ? owner_.found_damage(path) : owner_.failed("read", path, error);
         return false;
     }
-    owner_.count_read(target.size());
     return true;
+}
+
+void KeptFileOnDisk::open_checked(std::function<void(int)> done) {
+    if (owner_.is_failing()) {
+        done(-1);
+        return;
+    }
+    if (!owner_.checked().find(name_)) {
+        owner_.check_later(shared_from_this());
+        done(-1);
+        return;
+    }
+    owner_.read_in_time(
+        [self = shared_from_this(), done]() -> DiskThreads::Deliver {
+            return [files = self->open_checked_now(), done] { done(files != nullptr ? files->data.get() : -1); };
+        },
+        [done] { done(-1); });
+}
+
+KeptFileOnDisk::FilesPointer KeptFileOnDisk::open_checked_now() {
+    FilesPointer files = open(false);
+    if (files == nullptr || !is_checked(*files) || !is_whole()) {
+        owner_.checked().forget(name_);
+        return nullptr;
+    }
+    return files;
+}
+
+bool KeptFileOnDisk::is_checked(const Files& files) const {
+    const std::optional<DataState> checked = owner_.checked().find(name_);
+    return checked && checked == data_state(files.data.get());
+}
+
+void KeptFileOnDisk::check() {
+    const FilesPointer files = is_whole() ? open(false) : nullptr;
+    const std::optional<DataState> before = files != nullptr ? data_state(files->data.get()) : std::nullopt;
+    if (!before || is_checked(*files)) {
+        return;
+    }
+    std::vector<std::byte> bytes(kFrameSize);
+    for (std::uint64_t offset = 0; offset < size_; offset += kFrameSize) {
+        const std::uint64_t size = std::min<std::uint64_t>(kFrameSize, size_ - offset);
+        // What the kernel could not write it has only in memory, for as long as that lasts.
+        constexpr unsigned kWritten = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+        if (::sync_file_range(files->data.get(), static_cast<off_t>(offset), static_cast<off_t>(size), kWritten) != 0) {
+            owner_.failed("write", data_path(owner_.directory(), name_), errno);
+            return;
+        }
+        if (owner_.is_ending() || !read_now(offset / kFrameSize, MutableByteSpan(bytes.data(), size))) {
+            return;
+        }
+    }
+    if (before == data_state(files->data.get())) {
+        owner_.checked().note(name_, *before);
+    }
 }
 
 std::shared_ptr<void> KeptFileOnDisk::hold() {
@@ -132,12 +196,17 @@ void KeptFileOnDisk::write(std::uint64_t frame, ByteSpan bytes) {
             owner_.failed("write", data_path(owner_.directory(), name_), error);
         }
     }
+    bool is_the_last = false;
     {
         const MutexLock lock(mutex_);
         being_written_.erase(frame);
         if (hash) {
             records_.emplace(frame, *hash);
+            is_the_last = records_.size() == frames_of(size_);
         }
+    }
+    if (is_the_last) {
+        owner_.check_later(shared_from_this());
     }
     if (hash) {
         owner_.count_written(bytes.size());
@@ -171,7 +240,17 @@ bool KeptFileOnDisk::copy_to(KeptFileOnDisk& copy) {
         const MutexLock lock(mutex_);
         hashes.insert(records_.begin(), records_.end());
     }
-    return files != nullptr && !hashes.empty() && copy.make_of(files->data.get(), hashes);
+    if (files == nullptr || hashes.empty()) {
+        return false;
+    }
+    const bool was_checked = is_checked(*files);
+    if (!copy.make_of(files->data.get(), hashes)) {
+        return false;
+    }
+    if (const auto state = was_checked ? data_state(files->data.get()) : std::nullopt) {
+        owner_.checked().note(copy.name_, *state);
+    }
+    return true;
 }
 
 bool KeptFileOnDisk::make_of(int data, const std::map<std::uint64_t, std::uint64_t>& hashes) {
@@ -183,8 +262,7 @@ bool KeptFileOnDisk::make_of(int data, const std::map<std::uint64_t, std::uint64
     const std::string path = data_path(owner_.directory(), name_);
     const std::string from = format("/proc/self/fd/{}", data);
     bool is_new = false;
-    if (::ftruncate(data, static_cast<off_t>(size_)) != 0 ||
-        ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0 ||
+    if (!make_size(data, size_) || ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0 ||
         !check_header(index.get(), is_new)) {
         if (errno != EEXIST) {
             owner_.failed("make", path, errno);
@@ -249,7 +327,7 @@ KeptFileOnDisk::FilesPointer KeptFileOnDisk::open_now(bool for_writing) {
         ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | (for_writing ? O_CREAT : 0), S_IRUSR | S_IWUSR));
     bool is_new = false;
     if (!files->data || !check_header(files->index.get(), is_new) ||
-        (for_writing && ::ftruncate(files->data.get(), static_cast<off_t>(size_)) != 0)) {
+        (for_writing && !make_size(files->data.get(), size_))) {
         if (errno != ENOENT || for_writing) {
             owner_.failed("open", path, errno);
         }

@@ -21,6 +21,7 @@
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "ckptfs/file_cache.h"
+#include "disk/checked_files.h"
 #include "disk/disk_threads.h"
 #include "disk/kept_index.h"
 
@@ -43,6 +44,11 @@ public:
     [[nodiscard]] virtual bool is_full() const = 0;
     // `action`: "read", …
     virtual void failed(const char* action, const std::string& path, int errno_value) = 0;
+    [[nodiscard]] virtual CheckedFiles& checked() = 0;
+    // Calls check() of it, if anyone wants checked files.
+    virtual void check_later(std::shared_ptr<class KeptFileOnDisk> file) = 0;
+    // A check is to come to its end.
+    [[nodiscard]] virtual bool is_ending() const = 0;
     virtual void found_damage(const std::string& path) = 0;
     virtual void has_made(const std::string& name) = 0;
     virtual void has_opened(std::weak_ptr<class KeptFileOnDisk> file) = 0;
@@ -56,12 +62,18 @@ class KeptFileOnDisk final : public KeptFile, public std::enable_shared_from_thi
 public:
     // `size`: of the file.
     KeptFileOnDisk(KeptFileOwner& owner, const KeptVersion& version, std::uint64_t size);
+    // One that is there already: `header` as its index has it.
+    KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::string header, std::uint64_t size);
 
     [[nodiscard]] bool may_have(std::uint64_t frame) const override;
     void read(std::uint64_t frame, MutableByteSpan target, std::function<void(bool)> done) override;
     void keep(std::uint64_t frame, Slice bytes) override;
+    void open_checked(std::function<void(int)> done) override;
     [[nodiscard]] std::shared_ptr<void> hold() override;
 
+    [[nodiscard]] const std::string& name() const { return name_; }
+    // Compares all of its bytes with what they hash to, and notes that they are right. Waits for the disk.
+    void check();
     // The files are opened again when they are needed.
     void close();
     // Nor is it held.
@@ -96,6 +108,9 @@ private:
     void load_records(int index) EXCLUDES(mutex_);
     // False where it is not there as it was kept.
     [[nodiscard]] bool read_now(std::uint64_t frame, MutableByteSpan target);
+    // Null where they are not those that were checked.
+    [[nodiscard]] FilesPointer open_checked_now();
+    [[nodiscard]] bool is_checked(const Files& files) const;
     void write(std::uint64_t frame, ByteSpan bytes);
     void forget(const Files& files, std::uint64_t frame);
 

@@ -52,13 +52,20 @@ std::string KeptVersion::header(std::uint64_t size) const {
     return text;
 }
 
-std::optional<std::uint64_t> KeptVersion::size_in(std::string_view header) const {
+std::optional<std::uint64_t> size_in_header(std::string_view header) {
     const std::string begin = format("{}{} ", kMagic, kFrameSize);
     const std::size_t end = header.find('\n', begin.size());
-    if (!header.starts_with(begin) || end == std::string_view::npos) {
+    if (!header.starts_with(begin) || end == std::string_view::npos || header.size() != kIndexHeaderSize) {
         return std::nullopt;
     }
+    const std::string_view hashed = header.substr(0, kIndexHeaderSize - sizeof(std::uint64_t));
+    const std::uint64_t hash = load_u64(as_bytes(header.substr(hashed.size())).data());
     const auto size = whole_number<std::uint64_t>(header.substr(begin.size(), end - begin.size()));
+    return hash == xxh3(hashed) ? size : std::nullopt;
+}
+
+std::optional<std::uint64_t> KeptVersion::size_in(std::string_view header) const {
+    const std::optional<std::uint64_t> size = size_in_header(header);
     return size && this->header(*size) == header ? size : std::nullopt;
 }
 

@@ -55,6 +55,9 @@ struct KeptRename {
 [[nodiscard]] std::optional<KeptRename> kept_rename(const std::string& store, std::string_view header,
                                                     const RenamedObject& object);
 
+// Of the file; empty where it is not the header of any version.
+[[nodiscard]] std::optional<std::uint64_t> size_in_header(std::string_view header);
+
 // What the names of all versions with this ETag begin with.
 [[nodiscard]] std::string file_name_prefix(const std::string& store, const std::string& etag);
 

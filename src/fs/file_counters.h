@@ -12,6 +12,8 @@ struct FileStatistics {
     // By programs.
     std::uint64_t bytes_written = 0;
     std::uint64_t bytes_read = 0;
+    // To read, past this process; what was read so is not counted.
+    std::uint64_t opens_passed_through = 0;
     std::uint64_t files_committed = 0;
     // Of their files, and as they are stored.
     std::uint64_t bytes_committed = 0;
@@ -31,6 +33,7 @@ class FileCounters {
 public:
     void written(std::uint64_t bytes) { bytes_written_.fetch_add(bytes, std::memory_order_relaxed); }
     void read(std::uint64_t bytes) { bytes_read_.fetch_add(bytes, std::memory_order_relaxed); }
+    void passed_through() { opens_passed_through_.fetch_add(1, std::memory_order_relaxed); }
     void committed(std::uint64_t size, std::uint64_t stored) {
         files_committed_.fetch_add(1, std::memory_order_relaxed);
         bytes_committed_.fetch_add(size, std::memory_order_relaxed);
@@ -40,13 +43,22 @@ public:
     void held_back() { files_held_back_.fetch_add(1, std::memory_order_relaxed); }
 
     [[nodiscard]] FileStatistics snapshot() const {
-        return {bytes_written_, bytes_read_,   files_committed_, bytes_committed_,
-                bytes_stored_,  files_failed_, files_held_back_, 0};
+        FileStatistics counts;
+        counts.bytes_written = bytes_written_;
+        counts.bytes_read = bytes_read_;
+        counts.opens_passed_through = opens_passed_through_;
+        counts.files_committed = files_committed_;
+        counts.bytes_committed = bytes_committed_;
+        counts.bytes_stored = bytes_stored_;
+        counts.files_failed = files_failed_;
+        counts.files_held_back = files_held_back_;
+        return counts;
     }
 
 private:
     std::atomic<std::uint64_t> bytes_written_{0};
     std::atomic<std::uint64_t> bytes_read_{0};
+    std::atomic<std::uint64_t> opens_passed_through_{0};
     std::atomic<std::uint64_t> files_committed_{0};
     std::atomic<std::uint64_t> bytes_committed_{0};
     std::atomic<std::uint64_t> bytes_stored_{0};

@@ -84,6 +84,8 @@ struct OpenedFile {
     bool direct_io = false;
     // The node's version is the one whose pages the kernel has.
     bool keep_cache = false;
+    // BackingFile::number(); 0 where the kernel is to ask for what is read.
+    int backing = 0;
 };
 
 struct CreatedFile {

@@ -21,6 +21,7 @@
 #include "fs/file_counters.h"
 #include "fs/file_operations.h"
 #include "fs/kernel_cache.h"
+#include "fs/passthrough.h"
 #include "read/file_reader.h"
 #include "write/file_writer.h"
 
@@ -67,6 +68,8 @@ struct FileSystemEnvironment {
     // This machine, as others are told of it.
     std::string host{};
     FailureNotes failure_notes{};
+    // Null: all is read by this process.
+    Passthrough* passthrough = nullptr;
 };
 
 class FileSystem : public FileOperations {

@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "fs/file_operations.h"
 #include "fs/nodes.h"
+#include "fs/passthrough.h"
 
 namespace ckptfs::fs {
 
@@ -71,8 +72,9 @@ struct Handle {
     // Opened while a writer was on its way.
     bool may_change GUARDED_BY(node_table) = false;
     ReadPace pace = ReadPace::kFull;
-    // Reads through the page cache, and only reads.
+    // Reads through the page cache, and only reads; also past this process.
     bool is_cached GUARDED_BY(node_table) = false;
+    bool is_passed_through GUARDED_BY(node_table) = false;
     // Of a version that another mount put in place of the one being written here: it is no version of the node.
     bool is_of_another_mount GUARDED_BY(node_table) = false;
 

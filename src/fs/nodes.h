@@ -37,6 +37,7 @@
 #include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "fs/file_operations.h"
+#include "fs/passthrough.h"
 #include "fs/written_version.h"
 #include "read/file_reader.h"
 #include "write/file_writer.h"
@@ -148,6 +149,11 @@ public:
     // Read-only handles that use the page cache: once one of them has read, the others find there what it read.
     int cached_handles GUARDED_BY(node_table) = 0;
     bool pages_were_read GUARDED_BY(node_table) = false;
+    // Those of them that read past this process, and what they read: the node's version. Who writes gets another node.
+    int passed_handles GUARDED_BY(node_table) = 0;
+    std::shared_ptr<BackingFile> backing GUARDED_BY(node_table);
+    // Opens for writing that are not answered yet.
+    std::vector<std::weak_ptr<const void>> opens_to_write GUARDED_BY(node_table);
     // All of its writers only append.
     bool only_appended GUARDED_BY(node_table) = false;
     // Commits that did more than append: a handle that has read the earlier content sees nothing of the new one.
@@ -190,6 +196,11 @@ public:
     }
     [[nodiscard]] bool is_read() const REQUIRES(node_table) {
         return readers > 0 || (cached_handles > 0 && pages_were_read);
+    }
+    [[nodiscard]] bool passes_through() const REQUIRES(node_table) { return passed_handles > 0; }
+    [[nodiscard]] bool is_opened_to_write() const REQUIRES(node_table) {
+        return std::any_of(opens_to_write.begin(), opens_to_write.end(),
+                           [](const std::weak_ptr<const void>& open) { return !open.expired(); });
     }
     // Something that is not in the bucket, and is to be.
     [[nodiscard]] bool is_unsaved() const REQUIRES(node_table) {

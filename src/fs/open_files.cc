@@ -106,14 +106,22 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
     } else {
         open(existing->id, flags, caller, [this, existing, reply](Result<OpenedFile> opened) {
             Result<CreatedFile> file = failure(EIO, "not opened");
+            std::optional<HandleId> handle;
             {
                 const NodeTable::Lock lock = state_.nodes.lock();
-                if (opened) {
+                if (opened && opened->backing != 0) {
+                    // That is answered to an open only: the kernel looks the name up once more.
+                    handle = opened->handle;
+                    file = failure(ESTALE, existing->name + " exists");
+                } else if (opened) {
                     file = CreatedFile{state_.entry(lock, *existing), *opened};
                 } else {
                     file = failure(std::move(opened.error()));
                 }
                 state_.nodes.forget(lock, existing, 1);
+            }
+            if (handle) {
+                disown(*handle);
             }
             reply(std::move(file));
         });
@@ -180,6 +188,9 @@ void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile
             return;
         }
         request->node = state_.nodes.find(lock, id);
+        if (request->node != nullptr && writes(flags)) {
+            note_open_to_write(lock, request);
+        }
         const bool is_truncated = writes(flags) && (flags & O_TRUNC) != 0 && request->node != nullptr &&
                                   request->node->type == FileType::kFile;
         request->is_second_try =
@@ -267,7 +278,10 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         node->written = state_.env.clock.wall_now();
         node->opened_to_write = state_.env.clock.now();
     }
-    if (reader != nullptr && !opened.direct_io) {
+    if (handle->writer == nullptr) {
+        pass_through(lock, request, reader, *handle, opened);
+    }
+    if (reader != nullptr && !opened.direct_io && opened.backing == 0) {
         // Without an ETag nothing says of which version they are.
         opened.keep_cache = !node->pages_etag.empty() && node->pages_etag == reader->object().etag;
         // The kernel drops them where it is not to keep them; but those that have read them from there remain.
@@ -384,7 +398,7 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
             const bool is_read = writer->readable() ? node->is_read() : node->open_handles > 0;
             if (node->has_uncertain_size && !request->expected) {
                 answer = give_new_node(lock, node, *node->committed, node->reader, expectation(*request));
-            } else if (is_read && !request->expected) {
+            } else if ((is_read && !request->expected) || node->passes_through()) {
                 answer = give_writers_node(lock, node, expectation(*request), request->flags);
             } else {
                 answer = add_handle(lock, *request, std::move(writer), nullptr);

@@ -139,6 +139,9 @@ private:
         bool is_settled = false;
         // The version that was asked for is gone: any is asked for.
         bool is_gone = false;
+        // What the kernel may read in place of this version; null where there is nothing.
+        std::shared_ptr<FileReader> asked_for_backing;
+        std::shared_ptr<BackingFile> backing;
         // It was read with another size than the node's, and is read anew.
         bool is_read_anew = false;
         int attempts = 0;
@@ -186,7 +189,7 @@ private:
         REQUIRES(node_table);
     // Another node has the name by now: the kernel will find it. `found_etag`: of what this open has found in the
     // bucket.
-    void expect_again(const NodeTable::Lock& lock, const OpenRequest& request, const std::string& found_etag = "") const
+    void expect_again(const NodeTable::Lock& lock, const OpenRequest& request, const std::string& found_etag = "")
         REQUIRES(node_table);
     [[nodiscard]] bool is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const
         REQUIRES(node_table);
@@ -238,6 +241,16 @@ private:
         REQUIRES(node_table);
     // And nothing of that is saved.
     [[nodiscard]] static bool is_only_truncated(const Node& node) REQUIRES(node_table);
+
+    // --- open_files_passthrough.cc
+    [[nodiscard]] bool asks_for_backing(const OpenRequest& request, const std::shared_ptr<FileReader>& reader) const;
+    void ask_for_backing(const OpenRequestPtr& request, const std::shared_ptr<FileReader>& reader);
+    // A handle that only reads: past this process, if it can or must be.
+    void pass_through(const NodeTable::Lock& lock, const OpenRequest& request,
+                      const std::shared_ptr<FileReader>& reader, Handle& handle, OpenedFile& opened)
+        REQUIRES(node_table);
+    static void end_passing_through(const NodeTable::Lock& lock, Handle& handle) REQUIRES(node_table);
+    static void note_open_to_write(const NodeTable::Lock& lock, const OpenRequestPtr& request) REQUIRES(node_table);
 
     // --- open_files_reading.cc
     void open_for_reading(const OpenRequestPtr& request);

@@ -437,6 +437,7 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
         --node->open_handles;
         node->readers -= handle->has_read ? 1 : 0;
         node->cached_handles -= handle->is_cached ? 1 : 0;
+        end_passing_through(lock, *handle);
         if (node->open_handles == 0) {
             state_.nodes.stop_following(lock, node);
         }

@@ -390,7 +390,7 @@ Result<std::optional<HandleId>> OpenFiles::open_by_name(const NodeTable::Lock& l
         return std::nullopt;
     }
     const bool expected = take_expected(lock, *node, ExpectedOpen::kByName, true);
-    if (node->is_read() && !expected) {
+    if ((node->is_read() && !expected) || node->passes_through()) {
         return give_writers_node(lock, node, {ExpectedOpen::kByName, true, state_.env.clock.now(), {}}, O_RDWR);
     }
     auto writer = state_.make_writer(state_.key(lock, *node), request.flags, committed_object(version));

@@ -390,6 +390,10 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
 }
 
 void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_ptr<FileReader>> reader) {
+    if (reader && asks_for_backing(*request, *reader)) {
+        ask_for_backing(request, *reader);
+        return;
+    }
     Result<OpenedFile> answer = failure(EIO, "not opened");
     bool ask_again = false;
     bool is_damaged = false;

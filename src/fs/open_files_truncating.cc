@@ -125,7 +125,7 @@ void OpenFiles::truncate_now(const OpenRequestPtr& request) {
             const HandlePtr own = own_version(lock, opened);
             node->shares_inode = own->node->shares_inode = true;
             own->has_only_truncated = true;
-            answer = OpenedFile{handles_.add(own), true, false};
+            answer = OpenedFile{handles_.add(own), true, false, 0};
             renamed = NameInDirectory{node->parent->id, node->name};
         } else {
             expect_second_try(lock, *request);

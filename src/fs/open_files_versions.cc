@@ -58,14 +58,13 @@ Failure OpenFiles::not_found_or(const NodeTable::Lock& lock, const NodePtr& node
 Failure OpenFiles::give_writers_node(const NodeTable::Lock& lock, const NodePtr& node, ExpectedOpen expected,
                                      int flags) {
     Failure look_again = give_new_node(lock, node, *node->committed, node->reader, expected);
-    if ((flags & O_APPEND) != 0) {
+    if ((flags & O_APPEND) != 0 && !node->passes_through()) {
         NodeTable::follow(lock, node, state_.nodes.child(lock, node->parent, node->name));
     }
     return look_again;
 }
 
-void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& request,
-                             const std::string& found_etag) const {
+void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& request, const std::string& found_etag) {
     const Node& node = *request.node;
     if (node.removed || node.parent == nullptr) {
         return;
@@ -74,7 +73,11 @@ void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& req
     if (named != nullptr && named->committed && !found_etag.empty() && named->committed->etag == found_etag) {
         named->was_there(request.asked);
     }
-    state_.nodes.expect(lock, node.parent, node.name, expectation(request));
+    if (named != nullptr && named->passes_through() && writes(request.flags)) {
+        static_cast<void>(give_new_node(lock, named, *named->committed, named->reader, expectation(request)));
+    } else {
+        state_.nodes.expect(lock, node.parent, node.name, expectation(request));
+    }
 }
 
 // It was told to look again, and when it came back yet another version had the name: it gets what it looked up, or what

@@ -8,8 +8,11 @@
 namespace ckptfs {
 namespace {
 
-// Bit 36 of the INIT flags (linux/fuse.h of kernel 6.6); the upper 32 bits travel in flags2.
+// Bits 36 and 37 of the INIT flags (linux/fuse.h of kernels 6.6 and 6.9); the upper 32 bits travel in flags2.
 constexpr std::uint32_t kDirectIoAllowMmap2 = std::uint32_t{1} << (36 - 32);
+constexpr std::uint32_t kPassthrough2 = std::uint32_t{1} << (37 - 32);
+// max_stack_depth of the reply lies where unused[0] was: the files themselves are on no stacked file system.
+constexpr std::uint32_t kMaxStackDepth = 1;
 
 }  // namespace
 
@@ -48,6 +51,12 @@ bool InitNegotiation::on_reply(const struct iovec* parts, int count) {
             reply.flags |= FUSE_INIT_EXT;
             reply.flags2 |= kDirectIoAllowMmap2;
             direct_io_allows_mmap_.store(true, std::memory_order_release);
+        }
+        if (wants_passthrough_.load(std::memory_order_acquire) && (request_->flags2 & kPassthrough2) != 0) {
+            reply.flags |= FUSE_INIT_EXT;
+            reply.flags2 |= kPassthrough2;
+            reply.unused[0] = kMaxStackDepth;
+            passes_through_.store(true, std::memory_order_release);
         }
         std::memcpy(parts[1].iov_base, &reply, sizeof reply);
     }

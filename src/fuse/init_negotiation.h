@@ -6,7 +6,8 @@
 // shared as well; libfuse can name it from 3.17 on. FUSE_HANDLE_KILLPRIV_V2 (protocol 7.33, kernel 5.12) lets the
 // kernel remember that a file has no security.capability, which it else asks for before every write; nothing here has
 // privileges that a write would have to take away. libfuse does not name it. FUSE_PARALLEL_DIROPS lets lookups in one
-// directory go on side by side; libfuse 3.14 agrees to it but does not say so in the reply.
+// directory go on side by side; libfuse 3.14 agrees to it but does not say so in the reply. FUSE_PASSTHROUGH (protocol
+// 7.40, kernel 6.9) lets the kernel read a file on a local disk in place of one of ours; libfuse knows it from 3.17 on.
 //
 // Threads: on_request() and on_reply() may be called from any thread.
 #pragma once
@@ -24,11 +25,14 @@ namespace ckptfs {
 
 class InitNegotiation {
 public:
+    // Before the session serves.
+    void want_passthrough() { wants_passthrough_.store(true, std::memory_order_release); }
     void on_request(ByteSpan request);
     // Changes the reply in place when it answers the INIT request; true if it does.
     bool on_reply(const struct iovec* parts, int count);
 
     [[nodiscard]] bool direct_io_allows_mmap() const { return direct_io_allows_mmap_.load(std::memory_order_acquire); }
+    [[nodiscard]] bool passes_through() const { return passes_through_.load(std::memory_order_acquire); }
 
 private:
     struct Request {
@@ -39,7 +43,9 @@ private:
 
     // Spares every later request the mutex.
     std::atomic<bool> finished_{false};
+    std::atomic<bool> wants_passthrough_{false};
     std::atomic<bool> direct_io_allows_mmap_{false};
+    std::atomic<bool> passes_through_{false};
     Mutex mutex_;
     std::optional<Request> request_ GUARDED_BY(mutex_);
 };

@@ -2,6 +2,7 @@
 #include "fuse/pending_request.h"
 
 #include <fuse_lowlevel.h>
+#include <linux/fuse.h>
 
 #include <utility>
 
@@ -12,6 +13,8 @@ namespace {
 
 // UIO_MAXIOV of linux/uio.h, less the header that libfuse puts first.
 constexpr std::size_t kMaxSlices = 1023;
+// FOPEN_PASSTHROUGH of linux/fuse.h, protocol 7.40.
+constexpr std::uint32_t kPassthrough = std::uint32_t{1} << 7;
 
 }  // namespace
 
@@ -152,6 +155,15 @@ bool PendingRequest::attributes(const fs::Attributes& attributes) {
 }
 
 bool PendingRequest::opened(const fs::OpenedFile& file, fuse_file_info info) {
+    if (file.backing != 0) {
+        // The number takes the place of the padding; libfuse 3.14 has no words for it.
+        fuse_open_out out{};
+        out.fh = file.handle;
+        out.open_flags = kPassthrough | (info.noflush != 0 ? FOPEN_NOFLUSH : 0);
+        out.padding = static_cast<std::uint32_t>(file.backing);
+        const struct iovec part { &out, sizeof out };
+        return claim_and_disarm() && fuse_reply_iov(request_, &part, 1) == 0;
+    }
     info.fh = file.handle;
     info.direct_io = file.direct_io ? 1 : 0;
     info.keep_cache = file.keep_cache ? 1 : 0;

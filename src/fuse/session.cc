@@ -24,6 +24,7 @@
 #include "ckptfs/log.h"
 #include "fuse/init_negotiation.h"
 #include "fuse/kernel_notifier.h"
+#include "fuse/kernel_passthrough.h"
 #include "fuse/operations.h"
 #include "fuse/parked_writes.h"
 
@@ -90,6 +91,7 @@ public:
     Status open(FileDescriptor connection);
 
     fs::KernelCache& kernel_cache() override { return notifier_; }
+    fs::Passthrough& passthrough() override { return passthrough_; }
     void serve(SessionEnvironment environment, int workers, Events events) override;
     void stop() override;
     [[nodiscard]] Milliseconds longest_request() const override;
@@ -123,6 +125,7 @@ private:
     Events events_;
 
     InitNegotiation negotiation_;
+    KernelPassthrough passthrough_{negotiation_};
     std::unique_ptr<fuse_session, SessionDeleter> session_;
     KernelNotifier notifier_;
 
@@ -148,7 +151,7 @@ Status FuseSession::open(FileDescriptor connection) {
     if (session_ == nullptr || fuse_session_custom_io(session_.get(), &io, connection.get()) != 0) {
         return failure(ENOMEM, "libfuse cannot make a session");
     }
-    static_cast<void>(connection.release());
+    passthrough_.connect(connection.release());
     return {};
 }
 
@@ -183,6 +186,9 @@ void FuseSession::serve(SessionEnvironment environment, int workers, Events even
     pool_ = &environment.pool;
     parked_ = std::make_shared<ParkedWrites>(environment.pool, environment.disk, environment.staging_dir);
     events_ = std::move(events);
+    if (environment.passes_through) {
+        negotiation_.want_passthrough();
+    }
 
     struct sigaction wake {};
     wake.sa_handler = [](int) {};

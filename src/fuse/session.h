@@ -23,6 +23,7 @@
 #include "ckptfs/status.h"
 #include "fs/file_operations.h"
 #include "fs/kernel_cache.h"
+#include "fs/passthrough.h"
 
 namespace ckptfs {
 
@@ -34,6 +35,8 @@ struct SessionEnvironment {
     // For tasks that wait for the disk.
     Executor& disk;
     std::string staging_dir;
+    // Files of the file system may be read past this process (fs/passthrough.h).
+    bool passes_through = false;
 };
 
 class Session {
@@ -52,6 +55,8 @@ public:
 
     // May be given to the file system before serving begins; what it is told waits until then.
     [[nodiscard]] virtual fs::KernelCache& kernel_cache() = 0;
+    // The same; nothing is passed through before the kernel has agreed to that.
+    [[nodiscard]] virtual fs::Passthrough& passthrough() = 0;
     // Starts `workers` threads and returns. The events are called on them.
     virtual void serve(SessionEnvironment environment, int workers, Events events) = 0;
     // Ends the workers and joins them; requests that wait may still be answered. Does not wait for the kernel: the

@@ -175,6 +175,9 @@ public:
     }
 
     void is_there() override { environment_.cache.mark_there(*version_); }
+    void open_checked(std::function<void(int)> done) override {
+        version_->kept != nullptr ? version_->kept->open_checked(std::move(done)) : done(-1);
+    }
     [[nodiscard]] const ObjectInfo& object() const override { return object_; }
     [[nodiscard]] bool checks_bytes() const override { return !version_->layout->identity(); }
     [[nodiscard]] std::uint64_t size() const override { return version_->size; }

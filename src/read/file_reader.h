@@ -74,6 +74,9 @@ public:
     virtual void read(const std::shared_ptr<ReadStream>& stream, std::uint64_t offset, std::size_t size,
                       ReadDone done) = 0;
 
+    // As KeptFile::open_checked(), of this version; -1 also where nothing is kept.
+    virtual void open_checked(std::function<void(int)> done) = 0;
+
     // As the first response described it.
     [[nodiscard]] virtual const ObjectInfo& object() const = 0;
     // Of the file.

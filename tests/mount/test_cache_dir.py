@@ -37,7 +37,9 @@ def content(compress):
 
 @pytest.fixture
 def make(mount, directory, compress):
-    return lambda *options: mount("--cache-dir", str(directory), "--compress", compress, *options)
+    # What the kernel reads itself is test_passthrough.py's.
+    return lambda *options: mount("--cache-dir", str(directory), "--compress", compress, "--passthrough", "never",
+                                  *options)
 
 
 def status(made: Mount) -> dict:

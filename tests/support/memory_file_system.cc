@@ -338,7 +338,7 @@ void MemoryFileSystem::create_file(NodeId parent, std::string name, int /*flags*
             return failure(directory.error());
         }
         const NodePointer node = add(**directory, name, FileType::kFile);
-        return CreatedFile{entry_of(*node), {open_handle(node), options_.direct_io, false}};
+        return CreatedFile{entry_of(*node), {open_handle(node), options_.direct_io, false, 0}};
     };
     answer("create", std::move(reply), create());
 }
@@ -354,7 +354,7 @@ void MemoryFileSystem::open(NodeId node, int flags, Caller /*caller*/, Reply<Ope
             (*found)->data.clear();
             (*found)->size = 0;
         }
-        return OpenedFile{open_handle(*found), options_.direct_io, false};
+        return OpenedFile{open_handle(*found), options_.direct_io, false, backing_};
     };
     answer("open", std::move(reply), open());
 }

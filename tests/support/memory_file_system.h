@@ -37,6 +37,8 @@ public:
 
     // From now on the replies of this operation ("read", "flush", …) wait for let_go().
     void hold(std::string operation);
+    // From now on opens are answered with this number (OpenedFile::backing).
+    void pass_through(int backing) { backing_ = backing; }
     // Calls the held replies and holds no more.
     void let_go();
     [[nodiscard]] std::size_t held() const;
@@ -110,6 +112,7 @@ private:
     };
     using NodePointer = std::shared_ptr<Node>;
     std::atomic<bool> disconnected_ = false;
+    std::atomic<int> backing_ = 0;
 
     // All of these want mutex_ held.
     Result<NodePointer> find(NodeId id) const;

@@ -60,7 +60,7 @@ TEST(Metrics, AreTextOfPrometheus) {
 
 TEST(Metrics, TellOfTheDiskWhereOneIsUsed) {
     MountFigures with_disk = figures();
-    with_disk.status.disk = {"/nvme/kept", 5, 6, 7, 8, 3, 2, "cannot read"};
+    with_disk.status.disk = {"/nvme/kept", 8, {5, 6, 7, 3, 2, "cannot read"}, 4};
     const std::string text = metrics_text(with_disk);
     const std::string mount = R"({mount="/mnt/a \"b\""} )";
     EXPECT_TRUE(has(text, "ckptfs_disk_read_bytes_total" + mount + "5")) << text;

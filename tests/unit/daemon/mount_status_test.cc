@@ -38,7 +38,7 @@ MountStatus busy() {
     status.memory_for_reading = 100 << 20;
     status.memory_total = 1000 << 20;
     status.memory_resident = 640 << 20;
-    status.disk = {"/nvme/kept", 5 << 20, 6 << 20, 7 << 20, 8 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"};
+    status.disk = {"/nvme/kept", 8 << 20, {5 << 20, 6 << 20, 7 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"}, 0};
     status.problems = {"2026-01-01T00:00:00 warning: slow"};
     return status;
 }

@@ -71,7 +71,7 @@ protected:
     SessionTest() : session_(Session::create(kernel_.connection()).value()) {}
 
     void serve(int workers) {
-        session_->serve({fs_, pool_, processes_, clock_, disk_, staging_dir_}, workers,
+        session_->serve({fs_, pool_, processes_, clock_, disk_, staging_dir_, passes_through_}, workers,
                         {[this] { ready_ = true; }, [this] { ended_ = true; }});
         if (init_) {
             kernel_.init();
@@ -94,6 +94,7 @@ protected:
     }
 
     bool init_ = true;
+    bool passes_through_ = false;
     std::atomic<bool> ready_{false};
     std::atomic<bool> ended_{false};
     FakeKernel kernel_;

@@ -36,10 +36,39 @@ TEST_F(SessionTest, AllowsSharedMappingsWithDirectIoWhereTheKernelOffersIt) {
     EXPECT_TRUE(session_->direct_io_allows_mmap());
 }
 
+TEST_F(SessionTest, ReadsFilesPastTheDaemonWhereThatIsWanted) {
+    init_ = false;
+    passes_through_ = true;
+    serve(1);
+    EXPECT_FALSE(session_->passthrough().is_possible());
+    const fuse_init_out reply = kernel_.init();
+    EXPECT_EQ(reply.flags2, (1U << 4) | (1U << 5));
+    // max_stack_depth.
+    EXPECT_EQ(reply.unused[0], 1U);
+    EXPECT_TRUE(session_->passthrough().is_possible());
+    // A socket takes no files; that is asked once.
+    EXPECT_EQ(session_->passthrough().offer(0), nullptr);
+    EXPECT_FALSE(session_->passthrough().is_possible());
+}
+
+TEST_F(SessionTest, AnOpenNamesTheFileThatTheKernelReads) {
+    fs_.pass_through(7);
+    serve(1);
+    std::uint64_t handle = 0;
+    const fuse_entry_out entry = kernel_.create("f", &handle);
+    const fuse_open_in in{};
+    const auto answer = kernel_.call(FUSE_OPEN, entry.nodeid, raw(in)).as<fuse_open_out>();
+    EXPECT_NE(answer.fh, handle);
+    EXPECT_EQ(answer.open_flags, (1U << 7) | FOPEN_NOFLUSH);
+    EXPECT_EQ(answer.padding, 7U);
+}
+
 TEST_F(SessionTest, AsksForNothingThatTheKernelDidNotOffer) {
     init_ = false;
+    passes_through_ = true;
     serve(1);
     EXPECT_EQ(kernel_.init(FUSE_ASYNC_READ | FUSE_INIT_EXT, 0).flags2, 0U);
+    EXPECT_FALSE(session_->passthrough().is_possible());
     EXPECT_FALSE(session_->direct_io_allows_mmap());
 }
 
