@@ -11,6 +11,7 @@
 #include <future>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/environment.h"
@@ -311,9 +312,8 @@ Machinery::~Machinery() {
         log_warning(format("--cache-dir {} does not answer; what was to be written to it is left out",
                            escaped(config_.disk.directory)));
         // A thread hangs in it for as long as the process lives, with blocks that it was to write.
-        static_cast<void>(disk_.release());
-        static_cast<void>(cache_.release());
-        static_cast<void>(pool_.release());
+        static const auto* const kept = new std::tuple(std::move(disk_), std::move(cache_), std::move(pool_));
+        static_cast<void>(kept);
     }
 }
 
