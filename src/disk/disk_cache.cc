@@ -99,7 +99,7 @@ void DiskCache::begin_checks() {
 void DiskCache::check_what_was_used_last() {
     std::vector<KeptOnDisk> kept = list_kept(config_.directory);
     std::sort(kept.begin(), kept.end(), [](const auto& one, const auto& other) { return one.used > other.used; });
-    std::uint64_t room = config_.checked_at_first > 0 ? config_.checked_at_first : available_ram() / kCheckedShare;
+    std::uint64_t room = available_ram() / kCheckedShare;
     KeptFileOwner& owner = *this;
     for (const KeptOnDisk& each : kept) {
         std::string header = header_on_disk(config_.directory, each.name);

@@ -38,8 +38,6 @@ struct DiskCacheConfig {
     // What a read takes longer than is fetched from the store. Far above what a busy disk takes, and below what
     // programs are given up after.
     Milliseconds answers_within = std::chrono::seconds(10);
-    // What is checked as the mount begins, of what was used last: 0, a quarter of the memory that is free.
-    std::uint64_t checked_at_first = 0;
 };
 
 struct DiskCacheStatistics {

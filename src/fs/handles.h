@@ -69,6 +69,8 @@ struct Handle {
     bool has_read GUARDED_BY(node_table) = false;
     // Node::rewrites, as it was at the open or the first read.
     std::uint64_t rewrites GUARDED_BY(node_table) = 0;
+    // The kernel dropped what it had of the inode before the caller got this.
+    bool dropped_pages GUARDED_BY(node_table) = false;
     // Opened while a writer was on its way.
     bool may_change GUARDED_BY(node_table) = false;
     ReadPace pace = ReadPace::kFull;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 namespace ckptfs::fs {
@@ -20,6 +21,8 @@ public:
         std::function<bool()> is_due{};
         // Called once its pages are gone, on any thread; not at all where the notice is dropped.
         std::function<void()> done{};
+        // Let go of after that, or where the notice is dropped: never with a lock held.
+        std::shared_ptr<const void> held{};
     };
     // Its pages and its attributes.
     virtual void invalidate_inode(std::uint64_t node, InodeNotice notice) = 0;

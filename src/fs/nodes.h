@@ -127,6 +127,9 @@ public:
     std::shared_ptr<FileReader> reader GUARDED_BY(node_table);
     // The version whose pages the kernel may hold.
     std::string pages_etag GUARDED_BY(node_table);
+    // And it has none of another: one that it was told to drop them for has read since. The answers to two opens may
+    // change places on their way.
+    bool has_only_its_pages GUARDED_BY(node_table) = false;
     // Shown while a writer is at work.
     WallTime written GUARDED_BY(node_table){};
     // When it was opened for writing last.
@@ -192,7 +195,7 @@ public:
     // The kernel is to drop what it has of them.
     void forget_pages() REQUIRES(node_table) {
         pages_etag.clear();
-        pages_were_read = false;
+        has_only_its_pages = pages_were_read = false;
     }
     [[nodiscard]] bool is_read() const REQUIRES(node_table) {
         return readers > 0 || (cached_handles > 0 && pages_were_read);

@@ -256,13 +256,14 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     // What is shown of a file being written is longer than what can be read of it: the page cache would fill up the
     // rest. Nor would it see what is changed. An empty file may be written at any time, in the same inode.
     const bool is_empty = writer == nullptr && (reader == nullptr || reader->size() == 0);
-    handle->may_change = std::any_of(node->expected.begin(), node->expected.end(),
-                                     [](const ExpectedOpen& expected) { return expected.writes; });
+    handle->may_change =
+        writer == nullptr &&
+        (node->is_opened_to_write() || std::any_of(node->expected.begin(), node->expected.end(),
+                                                   [](const ExpectedOpen& expected) { return expected.writes; }));
     // What is written to what cannot be read back would be whole pages there, and zeros in the others.
     const bool cannot_read_back = writer != nullptr && !writer->readable() && (request.flags & O_ACCMODE) != O_WRONLY;
     opened.direct_io = wants_direct_io(request.flags) || cannot_read_back || node->is_other_than_looked_up ||
-                       node->has_uncertain_size || node->shares_inode || is_empty ||
-                       (writer == nullptr && handle->may_change) ||
+                       node->has_uncertain_size || node->shares_inode || is_empty || handle->may_change ||
                        (node->writer != nullptr && (writer == nullptr || node->writer->dirty()));
     if (writer != nullptr) {
         ++node->writable_handles;
@@ -283,7 +284,10 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     }
     if (reader != nullptr && !opened.direct_io && opened.backing == 0) {
         // Without an ETag nothing says of which version they are.
-        opened.keep_cache = !node->pages_etag.empty() && node->pages_etag == reader->object().etag;
+        const bool is_same = !node->pages_etag.empty() && node->pages_etag == reader->object().etag;
+        node->has_only_its_pages = node->has_only_its_pages && is_same;
+        opened.keep_cache = node->has_only_its_pages;
+        handle->dropped_pages = !opened.keep_cache;
         // The kernel drops them where it is not to keep them; but those that have read them from there remain.
         node->pages_were_read = node->pages_were_read && (opened.keep_cache || node->cached_handles > 0);
         node->pages_etag = reader->object().etag;

@@ -270,7 +270,7 @@ private:
     // Of files that are closed: kept as long as there is room, since an open then costs a HEAD only.
     void give_up_tables();
     // Others that have the file open keep what they have, or see it grow.
-    void show_growth(const NodePtr& follower, const ObjectVersion& shown);
+    void show_growth(const NodePtr& follower, const ObjectVersion& shown, const std::shared_ptr<const void>& drops);
     struct Reading {
         HandlePtr handle;
         std::uint64_t offset = 0;
@@ -316,7 +316,9 @@ private:
     [[nodiscard]] Result<std::optional<HandleId>> open_by_name(const NodeTable::Lock& lock, const NodePtr& node,
                                                                std::uint64_t size) REQUIRES(node_table);
     void set_size(HandleId id, HandlePtr handle, std::uint64_t size, const Reply<Attributes>& reply);
-    void note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended);
+    // Calls back when the kernel has dropped the pages of the version before, or a second later.
+    void note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended,
+                        std::function<void()> dropped);
 
     // --- open_files_closing.cc
     struct Closing;

@@ -7,13 +7,19 @@
 #include <vector>
 
 #include "ckptfs/log.h"
+#include "fs/all_ended.h"
 #include "fs/noted_change.h"
+#include "fs/once_released.h"
 #include "fs/open_files.h"
 #include "fs/paths.h"
 
 namespace ckptfs::fs {
 
 namespace {
+
+// A page that is locked is waited for, and on a store that hangs may be so for minutes. Who opens the file meanwhile
+// waits in the kernel for it.
+constexpr Milliseconds kLongestDrop{1000};
 
 Failure bad_handle() {
     return failure(EBADF, "not an open file");
@@ -189,14 +195,15 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
                 state_.leftovers.forget(writer->key());
                 state_.leftovers.published(writer->key(), object->etag, version);
             }
-            note_committed(node, *object, only_appended);
+            const auto all = std::make_shared<AllEnded>(1, reply);
+            note_committed(node, *object, only_appended, [all] { all->one_more({}); });
             noted();
-            const auto answer = [reply, ended] {
-                reply({});
+            const auto cleared = [all, ended] {
+                all->one_more({});
                 ended();
             };
             // Another mount that commits a marker after this close finds no record of an earlier failure.
-            object->etag.empty() ? answer() : state_.failed.clear(writer->key(), answer);
+            object->etag.empty() ? cleared() : state_.failed.clear(writer->key(), cleared);
             return;
         }
         noted();
@@ -222,7 +229,9 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
     });
 }
 
-void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended) {
+void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended,
+                               std::function<void()> dropped) {
+    const auto drops = std::make_shared<OnceReleased>(std::move(dropped));
     // fsync before the first write publishes nothing.
     if (object.etag.empty()) {
         return;
@@ -275,14 +284,22 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
         }
     }
     if (pages_are_old) {
-        state_.env.kernel_cache.invalidate_inode(node->id);
+        state_.env.kernel_cache.invalidate_inode(node->id, {.held = drops});
     }
     for (const NodePtr& follower : followers) {
-        show_growth(follower, version);
+        show_growth(follower, version, drops);
+    }
+    if (pages_are_old || !followers.empty()) {
+        waits_.after(kLongestDrop, [late = std::weak_ptr(drops)] {
+            if (const auto waiting = late.lock()) {
+                waiting->run();
+            }
+        });
     }
 }
 
-void OpenFiles::show_growth(const NodePtr& follower, const ObjectVersion& shown) {
+void OpenFiles::show_growth(const NodePtr& follower, const ObjectVersion& shown,
+                            const std::shared_ptr<const void>& drops) {
     const auto show = [this, follower, shown] {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (follower->grown) {
@@ -294,7 +311,7 @@ void OpenFiles::show_growth(const NodePtr& follower, const ObjectVersion& shown)
             }
         }
     };
-    state_.env.kernel_cache.invalidate_inode(follower->id, {.done = show});
+    state_.env.kernel_cache.invalidate_inode(follower->id, {.done = show, .held = drops});
 }
 
 void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {

@@ -139,6 +139,9 @@ void OpenFiles::begin_reading(const NodeTable::Lock& lock, Handle& handle) {
         // It was changed and closed since the handle was opened; its name may have gone, or be a later version's,
         // since.
         forget_earlier_reader(lock, handle);
+        const MutexLock guard(handle.mutex);
+        node.has_only_its_pages = node.has_only_its_pages || (handle.dropped_pages && handle.reader != nullptr &&
+                                                              handle.reader->object().etag == node.pages_etag);
     }
 }
 

@@ -199,7 +199,9 @@ TEST_F(FileSystemTest, ReadsWhatTheBucketHolds) {
 TEST_F(FileSystemTest, PagesAreKeptWhileTheVersionIsTheSame) {
     store.put_object("p/f", "content");
     const NodeId node = lookup("f")->node;
-    EXPECT_FALSE(open(node, O_RDONLY)->keep_cache);
+    const Result<OpenedFile> first = open(node, O_RDONLY);
+    EXPECT_FALSE(first->keep_cache);
+    EXPECT_EQ(*read(first->handle), "content");
     EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
 }
 

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -37,6 +39,14 @@ protected:
         EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
         fs->disown(open(node, O_RDONLY)->handle);
         return node;
+    }
+    // The kernel does not drop it in time.
+    Status fsync_beside_a_locked_page(HandleId handle) {
+        return answer<void>([&](auto reply) {
+            fs->fsync(handle, reply);
+            wait_for_threads();
+            timer.run(Milliseconds(1000));
+        });
     }
     HandleId open_again(const std::string& name, int flags) {
         EXPECT_EQ(errno_of(open(lookup(name)->node, flags)), ESTALE);
@@ -93,8 +103,8 @@ TEST_F(OpenReadersTest, WhatIsAddedWhileTheKernelForgetsIsShownByItsOwnNotice) {
     EXPECT_EQ(*read(reader), "one ");
     const HandleId writer = open_again("log", O_WRONLY | O_APPEND);
     kernel_cache.is_held = true;
-    ASSERT_TRUE(write(writer, 4, "two ") && fsync(writer));
-    ASSERT_TRUE(write(writer, 8, "three") && fsync(writer));
+    ASSERT_TRUE(write(writer, 4, "two ") && fsync_beside_a_locked_page(writer));
+    ASSERT_TRUE(write(writer, 8, "three") && fsync_beside_a_locked_page(writer));
     kernel_cache.deliver();
     EXPECT_EQ(getattr(node)->size, 8U);
     EXPECT_EQ(getattr(node)->valid_for.count(), 0);
@@ -125,8 +135,55 @@ TEST_F(OpenReadersTest, PagesOfAnOpenThatTheKernelNeverSawAreNotKept) {
     const Result<OpenedFile> killed = open(node, O_RDONLY);
     EXPECT_FALSE(killed->keep_cache);
     fs->disown(killed->handle);
-    EXPECT_FALSE(open(node, O_RDONLY)->keep_cache);
+    const Result<OpenedFile> next = open(node, O_RDONLY);
+    EXPECT_FALSE(next->keep_cache);
+    EXPECT_EQ(*read(next->handle), "one");
     EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
+}
+
+// The answer to the second could overtake that to the first.
+TEST_F(OpenReadersTest, PagesAreNotKeptBeforeOneThatDropsOthersHasRead) {
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    const Result<OpenedFile> drops = open(node, O_RDONLY);
+    EXPECT_FALSE(drops->keep_cache);
+    EXPECT_FALSE(open(node, O_RDONLY)->keep_cache);
+    EXPECT_EQ(*read(drops->handle), "one");
+    EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
+    store.put_object("p/f", "two");
+    EXPECT_EQ(errno_of(open(node, O_RDONLY)), ESTALE);
+    EXPECT_FALSE(open(lookup("f")->node, O_RDONLY)->keep_cache);
+}
+
+// Between its open and its first write, the kernel believes a size that a reader's pages do not have.
+TEST_F(OpenReadersTest, WhoOpensWhileAWriterDoesUsesNoPages) {
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    store.hold(Operation::kHead);
+    auto writer = std::async(std::launch::async, [&] { return open(node, O_WRONLY | O_APPEND); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kHead, 1));
+    EXPECT_TRUE(open(node, O_RDONLY)->direct_io);
+    store.release(Operation::kHead);
+    static_cast<void>(writer.get());
+}
+
+TEST_F(OpenReadersTest, WhatIsSavedIsAnsweredWhenThePagesOfTheVersionBeforeAreGone) {
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    EXPECT_EQ(*read(open(node, O_RDONLY)->handle), "one");
+    const HandleId writer = open_again("f", O_WRONLY | O_APPEND);
+    ASSERT_TRUE(write(writer, 3, "two"));
+    kernel_cache.is_held = true;
+    auto saved = std::make_shared<std::promise<Status>>();
+    std::future<Status> answered = saved->get_future();
+    fs->fsync(writer, [saved](Status status) { saved->set_value(std::move(status)); });
+    wait_for_threads();
+    EXPECT_EQ(store.content("p/f"), "onetwo");
+    EXPECT_EQ(answered.wait_for(kForAWhile), std::future_status::timeout);
+    kernel_cache.deliver();
+    EXPECT_EQ(answered.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+    EXPECT_TRUE(answered.get());
+    kernel_cache.is_held = false;
 }
 
 TEST_F(OpenReadersTest, AnOpenThatTheKernelNeverSawLeavesAReaderOfThePageCacheItsVersion) {
