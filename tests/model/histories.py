@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random histories: which step comes next, by a seed and what the model knows."""
 
+import os
 import random
 
 from marker_rules import MARKER
@@ -19,6 +20,7 @@ WEIGHTS = {
     "remove_files": 3, "remove_tree": 2, "sync_directory": 2, "rename_tree": 2, "cut": 2, "mkdir": 1, "list": 3,
     "fault": 5, "heal": 5,
     "pause": 1, "resume": 3, "crash": 1, "rest": 2, "unmount": 1, "terminate": 0.5, "ended": 6,
+    "damage": 2, "drop": 1,
     "kill_group": 2, "storm": 2, "again": 6, "mark": 3, "strike": 3, "save_again": 3, "inherit": 3,
 }
 FLAGS = {"r": 8, "w": 8, "r+": 7, "a": 4, "w+": 3, "x": 1, "wo": 1, "c": 2, "a+": 1, "rt": 1, "x+": 1}
@@ -30,7 +32,7 @@ OPERATIONS = [*WRITES, "PutObject", "GetObject", "HeadObject", "DeleteObject", "
               "CopyObject", "UploadPartCopy", "AbortMultipartUpload", "ListObjectsV2"]
 # Steps that are not made to overlap others.
 ALONE = {"fault", "heal", "kill", "rest", "crash", "pause", "resume", "rename_tree", "remove_tree", "mkdir", "kill_group",
-         "unmount", "terminate", "ended"}
+         "unmount", "terminate", "ended", "damage", "drop"}
 # What a mount has to get over, once or twice.
 PASSING = ["500", "503", "slowdown", "reset", "close", "performed-but-500", "performed-but-reply-lost", "truncate",
            "request-timeout", "expired-token"]
@@ -72,6 +74,10 @@ class Author:
                         "options": [self.options() for _ in range(mounts)], "steps": []}
         if dice.random() < 0.2:
             self.history["rooms"] = [dice.choice([0, 64, 400]) for _ in range(mounts)]
+        if dice.random() < float(os.environ.get("CKPTFS_MODEL_KEPT", "0.2")):
+            self.history["kept"] = {"passthrough": dice.choice(["auto", "never"]), "size": dice.choice(["64M", "1G"])}
+            # Smaller ones are not kept.
+            self.sizes = [100, 300 * KIB, 300 * KIB, *LARGE[:2]]
         self.slots = self.tags = self.children = 0
         self.queue: list[dict] = []
         self.last: dict | None = None
@@ -341,6 +347,20 @@ class Author:
     def unmount(self, model):
         way = self.dice.choice(["plain", "plain", "lazy", "lazy", "force"])
         return {"do": "unmount", "mount": self.dice.randrange(model.points), "way": way}
+
+    def damage(self, model):
+        # What the kernel reads by itself was checked before, and is trusted then.
+        if self.history.get("kept", {}).get("passthrough") != "never" or self.queue:
+            return None
+        # By a mount that has nothing in memory.
+        crash = self.crash(model)
+        loads = [{**step, "path": path} for path in self.names if (step := self.named(model, "load"))]
+        self.queue += [crash, *loads] if crash else loads
+        return {"do": "damage", "number": self.dice.randrange(1 << 30)}
+
+    def drop(self, model):
+        step = self.named(model, "drop") if "kept" in self.history else None
+        return step and {"do": "drop", "mount": step["mount"], "path": step["path"]}
 
     def rest(self, model):
         return {"do": "rest"}

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 
+from harness.programs import CKPTFS
 from mount_rules import DRAIN
 from reference import RETRY_FOR, SLOW
 
@@ -94,6 +95,23 @@ class MountSteps:
             self.agents.poll(0.05)
             self.take_answers()
         return process.returncode
+
+    def damage(self, step: dict) -> None:
+        """Of what is kept on the node's disk."""
+        if self.kept is not None:
+            self.note(f"<- damaged {self.kept.damage(step['number'])}")
+        self.simple(step)
+
+    def drop(self, step: dict) -> None:
+        """What is in use stays, and a name that is not there is an error."""
+        path = self.mounts[step["mount"]].path / step["path"]
+        if self.kept is not None and not self.model.faults and not self.model.paused and not self.model.ending:
+            try:
+                done = subprocess.run([CKPTFS, "drop", path], capture_output=True, text=True, timeout=SLOW + RETRY_FOR)
+                self.note(f"<- drop {done.returncode} {done.stderr.strip()}")
+            except subprocess.TimeoutExpired:
+                self.model.differ("stuck", f"{step} has not returned")
+        self.simple(step)
 
     def unmount(self, step: dict) -> None:
         """By umount(8); then another is made at the same place."""

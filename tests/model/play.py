@@ -9,7 +9,7 @@ from harness.simulator import BUCKET
 from mount_rules import DRAIN
 from mount_steps import MountSteps, Stuck
 from reference import QUICK, RETRY_FOR, SLOW
-from world import Agents, LivingMount, SmallDisk, Store
+from world import Agents, KeptFiles, LivingMount, SmallDisk, Store
 
 OPTIONS = ("--max-memory", "128M", "--retry-for", f"{RETRY_FOR:.0f}s", "--stall-timeout", "2s",
            "--drain-timeout", f"{DRAIN:.0f}s", "--fuse-threads", "4", "--http-threads", "1", "--log-level", "info")
@@ -43,6 +43,7 @@ class Player(MountSteps):
         self.history = history
         self.mounts: list[LivingMount] = []
         self.disks: list[SmallDisk] = []
+        self.kept = KeptFiles(**history["kept"]) if "kept" in history else None
         self.agents = Agents()
         self.model = tree_rules.Model(history["mounts"], RETRY_FOR)
         self.model.cached = {index for index, options in enumerate(history["options"]) if "never" in options}
@@ -74,7 +75,7 @@ class Player(MountSteps):
             self.disks.append(SmallDisk(kib))
             options += ["--staging-dir", str(self.disks[-1].path)]
             self.model.tight.add(index)
-        return options
+        return options + (self.kept.options if self.kept else [])
 
     def __exit__(self, *_) -> None:
         self.simulator.clear_faults()
@@ -84,7 +85,7 @@ class Player(MountSteps):
             if process.pid and not process.ended():
                 self.agents.signal(process.name, signal.SIGKILL)
         self.agents.end()
-        for each in [*self.mounts, *self.disks]:
+        for each in [*self.mounts, *self.disks, *([self.kept] if self.kept else [])]:
             each.remove()
 
     # --- one step

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import select
 import selectors
 import shutil
@@ -113,6 +114,30 @@ class SmallDisk:
         # A mount that was unmounted may still have files in it.
         subprocess.run(["umount", "-l", self.path], check=True)
         self.path.rmdir()
+
+
+class KeptFiles:
+    """The --cache-dir of all mounts of a history: they are on one node."""
+
+    def __init__(self, passthrough: str, size: str) -> None:
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="ckptfs-test-"))
+        self.options = ["--cache-dir", str(self.path), "--cache-size", size, "--passthrough", passthrough]
+
+    def damage(self, number: int) -> int:
+        """Flips a bit in about half of them, as a bad disk does."""
+        count, dice = 0, random.Random(number)
+        for path in self.path.rglob("*"):
+            # Some go meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                if dice.random() < 0.5 and path.is_file() and (size := path.stat().st_size) > 0:
+                    with path.open("r+b", buffering=0) as file:
+                        at = dice.randrange(size)
+                        was = os.pread(file.fileno(), 1, at)
+                        count += os.pwrite(file.fileno(), bytes([was[0] ^ 1]), at) if was else 0
+        return count
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 class LivingMount(Mount):
