@@ -117,7 +117,9 @@ struct ToolWords {
 
 // Besides those of the store.
 bool is_of_doctor(const OptionSpec& option) {
-    return option.name == "read-only" || option.name == "staging-dir" || option.name == "state-dir";
+    constexpr auto kNames =
+        std::to_array<std::string_view>({"read-only", "staging-dir", "state-dir", "cache-dir", "passthrough"});
+    return std::find(kNames.begin(), kNames.end(), option.name) != kNames.end();
 }
 
 bool takes(Tool tool, const OptionSpec& option) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +60,11 @@ void heed_signals() {
     std::signal(SIGPIPE, SIG_IGN);
 }
 
+std::string kernel_release() {
+    utsname kernel{};
+    return uname(&kernel) == 0 ? kernel.release : "";
+}
+
 std::uint64_t open_files_limit() {
     rlimit limit{};
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
@@ -82,6 +88,8 @@ void ask_this_machine(const ToolRequest& request, const Config& config, ExitCode
     places.staging_directory = config.write.staging_dir;
     places.control_directory = control_directory(getuid(), getuid(), environment);
     places.state_directory = state_directory(config.mount.state_dir, getuid(), environment);
+    places.cache_directory = config.disk.directory;
+    places.kernel_release = config.disk.passes_through ? kernel_release() : "";
     if (auto mounts = read_mount_table()) {
         places.mounts = std::move(*mounts);
     }

@@ -162,19 +162,27 @@ Status check_staging_directory(const std::string& directory, const std::vector<M
     return {};
 }
 
-Status check_cache_directory(const std::string& directory, const std::vector<MountEntry>& table) {
-    if (directory.empty()) {
-        return {};
-    }
+Result<std::string> place_of_cache(const std::string& directory, const std::vector<MountEntry>& table) {
     std::error_code problem;
     const fs::path resolved = fs::weakly_canonical(directory, problem);
     if (problem) {
         return failure(problem.value(), format("--cache-dir {}: {}", escaped(directory), problem.message()));
     }
     if (Status local = check_local("--cache-dir", resolved.string(), table); !local) {
-        return local;
+        return failure(local.error());
     }
-    Status made = make_private_directory(resolved.string());
+    return resolved.string();
+}
+
+Status check_cache_directory(const std::string& directory, const std::vector<MountEntry>& table) {
+    if (directory.empty()) {
+        return {};
+    }
+    const Result<std::string> place = place_of_cache(directory, table);
+    if (!place) {
+        return failure(place.error());
+    }
+    Status made = make_private_directory(*place);
     return made ? Status() : failure(made.error().errno_value, "--cache-dir: " + made.error().message);
 }
 

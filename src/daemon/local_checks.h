@@ -30,7 +30,10 @@ Status check_outside(const std::string& path, const std::string& mount_point);
 // daemon wait for itself.
 Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table);
 
-// Where one is named. It may be missing as yet.
+// By whatever link; it may be missing as yet. EINVAL on a FUSE mount.
+Result<std::string> place_of_cache(const std::string& directory, const std::vector<MountEntry>& table);
+
+// Where one is named: made if it is missing.
 Status check_cache_directory(const std::string& directory, const std::vector<MountEntry>& table);
 
 // To the log: which killed writers cannot be told from those that ended. Forks, so that it comes before the first

@@ -22,6 +22,8 @@ enum class Probe : std::uint8_t {
     kKilledWriters,
     kControlSockets,
     kStateDirectory,
+    kCacheDirectory,
+    kPassthrough,
     // The way to the bucket.
     kEndpoint,
     kClock,

@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
+#include "base/numbers.h"
 #include "base/private_directory.h"
 #include "base/text.h"
 #include "daemon/local_checks.h"
@@ -66,7 +68,35 @@ Status check_staging(const LocalPlaces& places) {
     return usable ? check_room(places.staging_directory) : usable;
 }
 
+Status check_cache(const LocalPlaces& places) {
+    const Result<std::string> place = place_of_cache(places.cache_directory, places.mounts);
+    return place ? check_private_place(*place) : failure(place.error());
+}
+
+void add_cache(Findings& findings, const LocalPlaces& places) {
+    if (places.cache_directory.empty()) {
+        return;
+    }
+    add(findings, Probe::kCacheDirectory, check_cache(places), places.cache_directory);
+    if (!places.kernel_release.empty()) {
+        const bool is_possible = places.is_root && has_passthrough(places.kernel_release);
+        findings.add(Probe::kPassthrough, is_possible ? ProbeAnswer::kYes : ProbeAnswer::kNo,
+                     format("Linux {}, {}", places.kernel_release, places.is_root ? "root" : "not root"));
+    }
+}
+
 }  // namespace
+
+bool has_passthrough(std::string_view kernel_release) {
+    constexpr std::pair<unsigned, unsigned> kFirst{6, 9};
+    const auto major = take_number<unsigned>(kernel_release);
+    if (!major || !kernel_release.starts_with('.')) {
+        return false;
+    }
+    kernel_release.remove_prefix(1);
+    const auto minor = take_number<unsigned>(kernel_release);
+    return minor && std::pair{*major, *minor} >= kFirst;
+}
 
 Status check_private_place(const std::string& path) {
     namespace fs = std::filesystem;
@@ -104,6 +134,7 @@ void probe_this_machine(const LocalPlaces& places, Findings& findings) {
     } else {
         findings.add(Probe::kStateDirectory, ProbeAnswer::kNo, "this user has no home");
     }
+    add_cache(findings, places);
 }
 
 }  // namespace ckptfs::doctor

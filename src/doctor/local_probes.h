@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/process_inspector.h"
@@ -25,6 +26,10 @@ struct LocalPlaces {
     std::string staging_directory;
     std::string control_directory;
     std::optional<std::string> state_directory;
+    // Empty where nothing is kept on a disk.
+    std::string cache_directory;
+    // Where the kernel is to read there itself: uname(2), "6.9.3-generic". Else empty.
+    std::string kernel_release;
     std::vector<MountEntry> mounts;
     // Asks the daemon of a mount whether it is well.
     std::function<Status(const MountEntry&)> ask_daemon;
@@ -36,6 +41,9 @@ struct LocalPlaces {
 };
 
 void probe_this_machine(const LocalPlaces& places, Findings& findings);
+
+// FUSE_PASSTHROUGH, fuse(4): since Linux 6.9.
+[[nodiscard]] bool has_passthrough(std::string_view kernel_release);
 
 // Whether a directory that only this user may enter is one, or can be made.
 [[nodiscard]] Status check_private_place(const std::string& path);

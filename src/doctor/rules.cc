@@ -30,6 +30,12 @@ constexpr auto kRules = std::to_array<ProbeRule>({
     {Probe::kStateDirectory, "state_directory", "can be written", kLimit, "cannot be used",
      "the uploads of a killed mount stay in the bucket until ckptfs gc aborts them: set a directory with --state-dir",
      "", "", kUnknown},
+    {Probe::kCacheDirectory, "cache_directory", "can be used", kProblem, "cannot be used",
+     "a mount with it does not start", "cache-dir", "", kProblem},
+    {Probe::kPassthrough, "passthrough", "the kernel can read files in --cache-dir itself", kNote,
+     "the kernel does not read files in --cache-dir itself",
+     "ckptfs reads them, which takes processor time; the kernel does from 6.9 on, for mounts that root makes", "", "",
+     kUnknown},
 
     {Probe::kEndpoint, "endpoint", "answers", kProblem, "does not answer", "", "", "", kProblem},
     {Probe::kClock, "clock", "the clocks agree", kLimit, "the clocks differ", "", "", "", kUnknown},

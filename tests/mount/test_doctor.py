@@ -447,6 +447,15 @@ def test_a_staging_directory_without_room(simulator, tmp_path):
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
 
+def test_a_disk_that_keeps_files(simulator, mount, tmp_path):
+    made = mount("--cache-dir", str(tmp_path / "cache"))
+    report = Report(doctor_of(made.path, "--json", **simulator.environment()))
+    assert report["cache_directory"] == report["passthrough"] == "ok", report.findings
+    (tmp_path / "cache").chmod(0o755)
+    report = Report(doctor_of(made.path, "--json", **simulator.environment()))
+    assert report["cache_directory"] == "fails", report.findings
+
+
 def test_a_directory_that_is_mounted(simulator, mount, prefix):
     made = mount("--read-only", "--metadata-ttl", "2s", "-o", "region=us-east-1")
     keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}

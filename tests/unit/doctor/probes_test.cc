@@ -2,16 +2,13 @@
 #include "doctor/probes.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
-#include <filesystem>
 #include <set>
 #include <vector>
 
 #include "base/system_clock.h"
 #include "doctor/diagnosis.h"
 #include "doctor/endpoint_probe.h"
-#include "doctor/local_probes.h"
 #include "doctor/rules.h"
 #include "support/fake_store.h"
 
@@ -423,51 +420,6 @@ TEST_F(DoctorProbes, AnInterruptEndsThemAndNothingIsLeft) {
     patience_.interrupted = [] { return false; };
     EXPECT_TRUE(clean().is(Probe::kCleanup, ProbeAnswer::kYes));
     EXPECT_TRUE(store_.keys().empty());
-}
-
-TEST(DoctorLocal, APlaceOfThisUserAlone) {
-    const std::filesystem::path base = std::filesystem::path(::testing::TempDir()) / "doctor-places";
-    std::filesystem::remove_all(base);
-    ASSERT_EQ(mkdir(base.c_str(), 0755), 0);
-    EXPECT_TRUE(check_private_place(base / "not" / "there")) << "can be made";
-    EXPECT_FALSE(std::filesystem::exists(base / "not")) << "is not made";
-    ASSERT_EQ(mkdir((base / "own").c_str(), 0700), 0);
-    EXPECT_TRUE(check_private_place(base / "own"));
-    EXPECT_FALSE(check_private_place(base)) << "others can enter it";
-    std::filesystem::remove_all(base);
-}
-
-TEST(DoctorLocal, SaysWhatAMountWouldMiss) {
-    LocalPlaces places;
-    places.fuse_device = "/no/such/device";
-    places.mount_point = "/no/such/mount/point";
-    places.staging_directory = "/no/such/directory";
-    places.control_directory = "/dev/null";
-    places.open_files_limit = 100;
-    places.max_connections = 64;
-    Findings findings;
-    probe_this_machine(places, findings);
-    for (auto each = 0; each < static_cast<int>(kFirstStoreProbe); ++each) {
-        const auto probe = static_cast<Probe>(each);
-        EXPECT_TRUE(findings.is(probe, ProbeAnswer::kNo)) << name_of(probe);
-    }
-    EXPECT_FALSE(diagnose(findings).usable());
-}
-
-TEST(DoctorLocal, AsksTheDaemonOfWhatIsMounted) {
-    LocalPlaces places;
-    places.mount_point = "/mnt/a";
-    MountEntry mount;
-    mount.mount_point = "/mnt/a";
-    mount.type = kFileSystemType;
-    places.mounts = {mount};
-    places.staging_directory = "/tmp";
-    for (const bool well : {true, false}) {
-        places.ask_daemon = [well](const MountEntry&) { return well ? Status() : failure(EIO, "no answer"); };
-        Findings findings;
-        probe_this_machine(places, findings);
-        EXPECT_TRUE(findings.is(Probe::kMountPoint, well ? ProbeAnswer::kYes : ProbeAnswer::kNo));
-    }
 }
 
 }  // namespace
