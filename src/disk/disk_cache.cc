@@ -29,6 +29,8 @@ constexpr int kWriters = 1;
 constexpr int kCheckers = 1;
 // Of the memory that is free: what is checked is in the page cache then, for the job.
 constexpr std::uint64_t kCheckedShare = 4;
+// It looks at this after each MiB; on a disk that hangs the file stays.
+constexpr std::chrono::seconds kCheckEndsWithin{1};
 // What waits for the writer without data: names of files that are in the bucket, and renames.
 constexpr int kMostWaitingBehind = 4096;
 // Files that wait to be checked: those of one checkpoint.
@@ -111,9 +113,40 @@ void DiskCache::check_what_was_used_last() {
             return;
         }
         room -= *size;
-        const auto file = std::make_shared<KeptFileOnDisk>(owner, each.name, std::move(header), *size);
-        file->check();
+        check(std::make_shared<KeptFileOnDisk>(owner, each.name, std::move(header), *size));
     }
+}
+
+void DiskCache::check(std::shared_ptr<KeptFileOnDisk> file) {
+    {
+        const MutexLock lock(mutex_);
+        is_checked_now_ = file->name();
+    }
+    file->check();
+    // Closes it, where no other has it.
+    file.reset();
+    {
+        const MutexLock lock(mutex_);
+        is_checked_now_.clear();
+    }
+    check_ended_.notify_all();
+}
+
+bool DiskCache::ends_check(const std::string& name) const {
+    const MutexLock lock(mutex_);
+    return is_ending_ || is_dropped_now_ == name;
+}
+
+bool DiskCache::remove_unchecked(const std::string& name) {
+    MutexLock lock(mutex_);
+    is_dropped_now_ = name;
+    const bool is_free =
+        check_ended_.wait_for(lock, kCheckEndsWithin, [&]() REQUIRES(mutex_) { return is_checked_now_ != name; });
+    lock.unlock();
+    const bool is_removed = is_free && remove_kept(config_.directory, name);
+    lock.lock();
+    is_dropped_now_.clear();
+    return is_removed;
 }
 
 void DiskCache::check_later(std::shared_ptr<KeptFileOnDisk> file) {
@@ -126,13 +159,13 @@ void DiskCache::check_later(std::shared_ptr<KeptFileOnDisk> file) {
             return;
         }
     }
-    checks_.post([this, file = std::move(file)] {
+    checks_.post([this, file = std::move(file)]() mutable {
         {
             const MutexLock lock(mutex_);
             to_check_.erase(file->name());
         }
         if (!is_ending_) {
-            file->check();
+            check(std::move(file));
         }
     });
 }
@@ -216,7 +249,7 @@ bool DiskCache::drop_now(const ObjectInfo& object) {
             continue;
         }
         const std::uint64_t bytes = bytes_taken(config_.directory, version->file_name());
-        if (remove_kept(config_.directory, version->file_name())) {
+        if (remove_unchecked(version->file_name())) {
             bytes_held_.store(bytes_held_.load() - std::min(bytes, bytes_held_.load()));
         } else {
             is_dropped = false;

@@ -97,7 +97,10 @@ private:
     void failed(const char* action, const std::string& path, int errno_value) override;
     [[nodiscard]] CheckedFiles& checked() override { return checked_; }
     void check_later(std::shared_ptr<KeptFileOnDisk> file) override;
-    [[nodiscard]] bool is_ending() const override { return is_ending_; }
+    [[nodiscard]] bool ends_check(const std::string& name) const override;
+    void check(std::shared_ptr<KeptFileOnDisk> file);
+    // The check of it ends first: that holds the file as a reader does.
+    bool remove_unchecked(const std::string& name);
     void check_what_was_used_last();
     void found_damage(const std::string& path) override;
     void has_made(const std::string& name) override;
@@ -145,6 +148,10 @@ private:
     std::string failure_ GUARDED_BY(mutex_);
     // Names of files that wait for it.
     std::unordered_set<std::string> to_check_ GUARDED_BY(mutex_);
+    // Empty while none is.
+    std::string is_checked_now_ GUARDED_BY(mutex_);
+    std::string is_dropped_now_ GUARDED_BY(mutex_);
+    Condition check_ended_;
     // What the names of files begin with that are in the directory, or were. What other mounts add is known once it is
     // looked at.
     std::unordered_set<std::string> known_ GUARDED_BY(mutex_);

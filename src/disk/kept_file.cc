@@ -47,10 +47,14 @@ Payload payload_of(ByteSpan bytes) {
 }  // namespace
 
 KeptFileOnDisk::KeptFileOnDisk(KeptFileOwner& owner, const KeptVersion& version, std::uint64_t size)
-    : KeptFileOnDisk(owner, version.file_name(), version.header(size), size) {}
+    : KeptFileOnDisk(owner, version.file_name(), version.header(size), size, true) {}
 
 KeptFileOnDisk::KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::string header, std::uint64_t size)
-    : owner_(owner), name_(std::move(name)), header_(std::move(header)), size_(size) {}
+    : KeptFileOnDisk(owner, std::move(name), std::move(header), size, false) {}
+
+KeptFileOnDisk::KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::string header, std::uint64_t size,
+                               bool is_used)
+    : owner_(owner), name_(std::move(name)), header_(std::move(header)), size_(size), is_used_(is_used) {}
 
 bool KeptFileOnDisk::may_have(std::uint64_t frame) const {
     if (owner_.is_failing()) {
@@ -148,7 +152,7 @@ void KeptFileOnDisk::check() {
             owner_.failed("write", data_path(owner_.directory(), name_), errno);
             return;
         }
-        if (owner_.is_ending() || !read_now(offset / kFrameSize, MutableByteSpan(bytes.data(), size))) {
+        if (owner_.ends_check(name_) || !read_now(offset / kFrameSize, MutableByteSpan(bytes.data(), size))) {
             return;
         }
     }
@@ -336,8 +340,9 @@ KeptFileOnDisk::FilesPointer KeptFileOnDisk::open_now(bool for_writing) {
     if (!is_new) {
         load_records(files->index.get());
     }
-    // It was used now.
-    static_cast<void>(::futimens(files->index.get(), nullptr));
+    if (is_used_) {
+        static_cast<void>(::futimens(files->index.get(), nullptr));
+    }
     if (for_writing) {
         owner_.has_made(name_);
     }

@@ -47,8 +47,8 @@ public:
     [[nodiscard]] virtual CheckedFiles& checked() = 0;
     // Calls check() of it, if anyone wants checked files.
     virtual void check_later(std::shared_ptr<class KeptFileOnDisk> file) = 0;
-    // A check is to come to its end.
-    [[nodiscard]] virtual bool is_ending() const = 0;
+    // The check of this file is to come to its end.
+    [[nodiscard]] virtual bool ends_check(const std::string& name) const = 0;
     virtual void found_damage(const std::string& path) = 0;
     virtual void has_made(const std::string& name) = 0;
     virtual void has_opened(std::weak_ptr<class KeptFileOnDisk> file) = 0;
@@ -62,7 +62,7 @@ class KeptFileOnDisk final : public KeptFile, public std::enable_shared_from_thi
 public:
     // `size`: of the file.
     KeptFileOnDisk(KeptFileOwner& owner, const KeptVersion& version, std::uint64_t size);
-    // One that is there already: `header` as its index has it.
+    // One that is there already, and is looked at, not used: `header` as its index has it.
     KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::string header, std::uint64_t size);
 
     [[nodiscard]] bool may_have(std::uint64_t frame) const override;
@@ -93,6 +93,8 @@ public:
     bool make_of(int data, const std::map<std::uint64_t, std::uint64_t>& hashes);
 
 private:
+    KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::string header, std::uint64_t size, bool is_used);
+
     struct Files {
         FileDescriptor data;
         FileDescriptor index;
@@ -118,6 +120,8 @@ private:
     const std::string name_;
     const std::string header_;
     const std::uint64_t size_;
+    // It is now what was used last.
+    const bool is_used_;
 
     std::atomic<int> holders_{0};
 

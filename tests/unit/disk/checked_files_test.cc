@@ -4,11 +4,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <future>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "disk/disk_space.h"
 #include "disk_cache_fixture.h"
 #include "support/eventually.h"
 
@@ -116,6 +123,49 @@ TEST_F(CheckedFilesTest, KeepThatWhenTheyAreRenamed) {
     const auto file = cache->file(copy, false, 2 * kFrameSize);
     ASSERT_TRUE(eventually([&] { return cache->may_have("\"copy\""); }));
     EXPECT_TRUE(is_checked(*file));
+}
+
+// What is checked is what was used last, and goes last.
+TEST_F(CheckedFilesTest, AreNotTakenForUsed) {
+    {
+        const auto cache = make_cache();
+        keep(*cache, "earlier", 1);
+        keep(*cache, "later", 1);
+        ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == 2 * kFrameSize; }));
+    }
+    const std::vector<KeptOnDisk> kept = list_kept(directory());
+    ASSERT_EQ(kept.size(), 2U);
+    const std::string later = kept[0].used > kept[1].used ? kept[0].name : kept[1].name;
+    for (const KeptOnDisk& each : kept) {
+        const timespec used{each.name == later ? 2000 : 1000, 0};
+        const std::array<timespec, 2> times{used, used};
+        ASSERT_EQ(utimensat(AT_FDCWD, index_path(directory(), each.name).c_str(), times.data(), 0), 0);
+    }
+    const auto cache = make_checking();
+    // Behind the other.
+    ASSERT_TRUE(is_checked(*cache->file(object("earlier"), false, kFrameSize)));
+    for (const KeptOnDisk& each : list_kept(directory())) {
+        EXPECT_EQ(std::chrono::system_clock::to_time_t(each.used) == 2000, each.name == later);
+    }
+}
+
+TEST_F(CheckedFilesTest, CanBeDroppedWhileTheyAreChecked) {
+    constexpr int kFrames = 256;
+    {
+        const auto cache = make_cache(1 << 30, kFrames);
+        keep(*cache, "k", kFrames);
+        ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == kFrames * kFrameSize; }));
+    }
+    const std::string index = index_path(directory(), list_kept(directory()).front().name);
+    const auto cache = make_checking();
+    ASSERT_TRUE(eventually([&] {
+        const FileDescriptor file(open(index.c_str(), O_RDONLY | O_CLOEXEC));
+        return flock(file.get(), LOCK_EX | LOCK_NB) != 0;
+    })) << "it is held while it is checked";
+    std::promise<bool> answered;
+    cache->drop(object("k"), [&](bool is_dropped) { answered.set_value(is_dropped); });
+    EXPECT_TRUE(answered.get_future().get());
+    EXPECT_TRUE(files().empty());
 }
 
 TEST(CheckedFiles, TheFirstOfTooManyGo) {
