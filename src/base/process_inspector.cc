@@ -3,8 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/ioprio.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +19,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/io_priority.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "base/text_file.h"
@@ -260,12 +259,7 @@ std::optional<std::string> ProcInspector::string_of(pid_t thread, std::uint64_t 
 }
 
 bool ProcInspector::is_in_background(pid_t thread) const {
-    if (thread <= 0) {
-        return false;
-    }
-    // There is no wrapper for it.
-    const long priority = ::syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, thread);
-    return priority >= 0 && IOPRIO_PRIO_CLASS(static_cast<unsigned>(priority)) == IOPRIO_CLASS_IDLE;
+    return thread > 0 && has_idle_io_priority(thread);
 }
 
 bool ProcInspector::is_dying(pid_t thread) const {

@@ -2,9 +2,7 @@
 // `ckptfs warm` and `ckptfs drop`: through the mount, by the attribute user.ckptfs.kept, so that what is read is what
 // any program would read, and by the same rights.
 #include <fcntl.h>
-#include <linux/ioprio.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -22,6 +20,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/io_priority.h"
 #include "base/json_line.h"
 #include "base/mutex.h"
 #include "base/numbers.h"
@@ -167,7 +166,7 @@ public:
 
     void run() {
         // Those who read for a job come first; the daemon goes by it as well.
-        static_cast<void>(::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0)));
+        take_idle_io_priority();
         for (std::optional<File> file = next(); file; file = next()) {
             ended(*file, request_.drops ? drop(*file) : warm(*file));
         }

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/ioprio.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,6 +20,7 @@
 #include <thread>
 
 #include "base/file_descriptor.h"
+#include "base/io_priority.h"
 #include "base/text_file.h"
 
 namespace ckptfs {
@@ -261,7 +261,7 @@ TEST(ProcInspector, SeesWhoLeavesItsTurnToOthers) {
     bool is_in_background = false;
     std::thread([&] {
         thread = static_cast<pid_t>(::syscall(SYS_gettid));
-        ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
+        take_idle_io_priority();
         is_in_background = inspector.is_in_background(thread);
     }).join();
     EXPECT_TRUE(is_in_background);
