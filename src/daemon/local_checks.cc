@@ -164,7 +164,7 @@ Status check_staging_directory(const std::string& directory, const std::vector<M
 
 Result<std::string> place_of_cache(const std::string& directory, const std::vector<MountEntry>& table) {
     std::error_code problem;
-    const fs::path resolved = fs::weakly_canonical(directory, problem);
+    const fs::path resolved = fs::weakly_canonical(fs::absolute(directory), problem);
     if (problem) {
         return failure(problem.value(), format("--cache-dir {}: {}", escaped(directory), problem.message()));
     }

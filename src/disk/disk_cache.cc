@@ -120,10 +120,14 @@ void DiskCache::check_what_was_used_last() {
 void DiskCache::check(std::shared_ptr<KeptFileOnDisk> file) {
     {
         const MutexLock lock(mutex_);
+        if (is_dropped_now_ == file->name()) {
+            return;
+        }
         is_checked_now_ = file->name();
     }
     file->check();
-    // Closes it, where no other has it.
+    // Others may have it, and not be reading.
+    file->close_if_idle();
     file.reset();
     {
         const MutexLock lock(mutex_);
@@ -220,7 +224,8 @@ std::uint64_t DiskCache::bytes_kept_now(const ObjectInfo& object) {
     for (const bool is_encoded : {false, true}) {
         const auto version = kept_version(config_.store, object, is_encoded);
         if (const auto size = version ? size_on_disk(config_.directory, *version) : std::nullopt) {
-            bytes += std::make_shared<KeptFileOnDisk>(owner, *version, *size)->bytes_kept();
+            bytes += std::make_shared<KeptFileOnDisk>(owner, version->file_name(), version->header(*size), *size)
+                         ->bytes_kept();
         }
     }
     return bytes;
