@@ -16,6 +16,8 @@ public:
     virtual ~KernelCache() = default;
     virtual void invalidate_entry(std::uint64_t parent, std::string name) = 0;
     struct InodeNotice {
+        // The pages before the one that has this byte stay.
+        std::uint64_t from = 0;
         // Called right before the kernel is told, on any thread. Where it says no, the notice is dropped, and the
         // caller will give it again.
         std::function<bool()> is_due{};

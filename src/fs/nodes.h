@@ -139,8 +139,8 @@ public:
     // Of what was written and not saved, where nothing came before it: a handle that is still open has nothing to read.
     std::optional<std::uint64_t> lost_size GUARDED_BY(node_table);
     // ETag of what an earlier version of the name has committed since this node got it, and has committed nothing
-    // itself: that is what the name holds in the bucket.
-    std::string committed_beside GUARDED_BY(node_table);
+    // itself: that is what the name holds in the bucket. Null in nearly all nodes, which take less so.
+    std::unique_ptr<const std::string> committed_beside GUARDED_BY(node_table);
     // Nothing is there but a file that failed: the name can be unlinked, and nothing else.
     bool is_failed_name GUARDED_BY(node_table) = false;
     // Callers that were told to repeat the lookup and so will open this node, which then needs no further check: the
@@ -168,11 +168,11 @@ public:
     // What a follower's reads bring already, and its size does not show yet.
     std::unique_ptr<const ObjectVersion> grown GUARDED_BY(node_table);
 
-    // Symbolic links; empty until it has been read.
-    std::string symlink_target GUARDED_BY(node_table);
+    // Symbolic links; null until it has been read.
+    std::unique_ptr<const std::string> symlink_target GUARDED_BY(node_table);
 
     // Sockets and FIFOs.
-    SpecialAttributes special GUARDED_BY(node_table);
+    std::unique_ptr<SpecialAttributes> special GUARDED_BY(node_table);
 
     // Directories.
     // When this mount last changed one of its names. Of one that was forgotten since: no earlier.

@@ -405,6 +405,8 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
             } else if ((is_read && !request->expected) || node->passes_through()) {
                 answer = give_writers_node(lock, node, expectation(*request), request->flags);
             } else {
+                // Expected, beside those that had it open under another name: they go on with pages of their version.
+                node->has_uncertain_size = node->has_uncertain_size || (node->cached_handles > 0 && node->is_read());
                 answer = add_handle(lock, *request, std::move(writer), nullptr);
             }
         }

@@ -76,7 +76,8 @@ public:
     // with its key; to be called without a place in that line.
     void commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                          Reply<void> reply);
-    // For a caller that has the key to itself. A failure is told at once; `ended` comes when nothing is in flight.
+    // For a caller that has the key to itself. A failure is told at once; `ended` comes when nothing is in flight, and
+    // then success may come later: once the kernel has dropped the pages of the version before.
     // `permit`: of a commit marker.
     void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                 const PublishPermit& permit, Reply<void> reply, std::function<void()> ended);
@@ -270,7 +271,15 @@ private:
     // Of files that are closed: kept as long as there is room, since an open then costs a HEAD only.
     void give_up_tables();
     // Others that have the file open keep what they have, or see it grow.
-    void show_growth(const NodePtr& follower, const ObjectVersion& shown, const std::shared_ptr<const void>& drops);
+    struct Grown {
+        NodePtr node;
+        // Where the version that it has shown until now ends.
+        std::uint64_t from = 0;
+    };
+    // Those that follow it.
+    std::vector<Grown> note_version(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
+                                    bool only_appended) REQUIRES(node_table);
+    void show_growth(const Grown& grown, const ObjectVersion& shown, const std::shared_ptr<const void>& drops);
     struct Reading {
         HandlePtr handle;
         std::uint64_t offset = 0;
@@ -316,8 +325,13 @@ private:
     [[nodiscard]] Result<std::optional<HandleId>> open_by_name(const NodeTable::Lock& lock, const NodePtr& node,
                                                                std::uint64_t size) REQUIRES(node_table);
     void set_size(HandleId id, HandlePtr handle, std::uint64_t size, const Reply<Attributes>& reply);
+    struct Change {
+        // Something was to be saved, though it may be what was there before.
+        bool is_made = false;
+        bool only_appended = false;
+    };
     // Calls back when the kernel has dropped the pages of the version before, or a second later.
-    void note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended,
+    void note_committed(const NodePtr& node, const CommittedObject& object, Change change,
                         std::function<void()> dropped);
 
     // --- open_files_closing.cc

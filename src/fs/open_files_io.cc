@@ -168,6 +168,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         return;
     }
     const VersionFate::Generation begun = version != nullptr ? version->fate.commit_begins() : 0;
+    const bool is_changed = writer->dirty();
     PublishPermits* const permits = permit.counts ? &state_.env.write.permits : nullptr;
     if (permits != nullptr) {
         permits->give(writer->key(), permit);
@@ -181,7 +182,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
             permits->take_back(key);
         }
     };
-    writer->commit(reason, [this, node, writer, version, begun, noted, reason, reply = std::move(reply),
+    writer->commit(reason, [this, node, writer, version, begun, is_changed, noted, reason, reply = std::move(reply),
                             ended = std::move(ended)](Result<CommittedObject> object) {
         if (object) {
             // fsync before the first write publishes nothing.
@@ -196,7 +197,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
                 state_.leftovers.published(writer->key(), object->etag, version);
             }
             const auto all = std::make_shared<AllEnded>(1, reply);
-            note_committed(node, *object, only_appended, [all] { all->one_more({}); });
+            note_committed(node, *object, {is_changed, only_appended}, [all] { all->one_more({}); });
             noted();
             const auto cleared = [all, ended] {
                 all->one_more({});
@@ -229,7 +230,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
     });
 }
 
-void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& object, bool only_appended,
+void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& object, Change change,
                                std::function<void()> dropped) {
     const auto drops = std::make_shared<OnceReleased>(std::move(dropped));
     // fsync before the first write publishes nothing.
@@ -238,55 +239,41 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     }
     const ObjectVersion version{object.etag, object.size, object.stored_size, object.modified};
     bool pages_are_old = false;
-    std::vector<NodePtr> followers;
+    // What was only appended leaves the pages before it as they are, and a reader of those its read-ahead.
+    std::uint64_t from = 0;
+    std::vector<Grown> followers;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        if (node->committed && node->committed->etag == object.etag) {
+        const bool is_same = node->committed && node->committed->etag == object.etag;
+        if (is_same && !change.is_made) {
             return;
         }
-        counters_.committed(object.size, object.stored_size);
-        if (node->parent != nullptr) {
-            lookups_.forget_listed(node->parent->id, node->name);
+        if (!is_same) {
+            // By all of its writers, or by those that have written since the commit before.
+            const bool only_appended = change.only_appended || node->only_appended;
+            from = only_appended && node->committed ? node->committed->size : 0;
+            followers = note_version(lock, node, version, only_appended);
         }
-        const bool had_bytes = node->committed && node->committed->size > 0;
-        node->committed = version;
-        node->reader = nullptr;
-        // By all of its writers, or by those that have written since the commit before.
-        only_appended = only_appended || node->only_appended;
-        node->rewrites += only_appended ? 0 : 1;
-        followers = NodeTable::followers(lock, *node);
-        for (const NodePtr& follower : followers) {
-            if (only_appended) {
-                follower->grown = std::make_unique<ObjectVersion>(*node->committed);
-            } else {
-                state_.nodes.stop_following(lock, follower);
-            }
-        }
-        // Who has read the version before may have mapped it, and fills pages of this inode with it: the next open
-        // gets another inode.
-        const bool is_read_as_before =
-            had_bytes && !only_appended && node->readers > 0 && (node->writer == nullptr || !node->writer->readable());
-        // What was written by another node's inode does not show in the size that the kernel has of this one.
-        node->has_uncertain_size = node->has_uncertain_size || node->shares_inode || is_read_as_before;
-        // By the inode of an earlier version, the kernel does not know what was written to this one.
-        pages_are_old = !node->pages_etag.empty() || node->pages_were_read || is_read_as_before ||
-                        (node->shares_inode && node->cached_handles > 0);
+        // Those that have it open may have filled pages since the commit before, also by a mapping. Bytes that were
+        // changed, read, and changed back are in them, too.
+        pages_are_old =
+            !node->pages_etag.empty() || node->pages_were_read || node->cached_handles > 0 || node->readers > 0;
         node->forget_pages();
         const SteadyTime now = state_.env.clock.now();
         node->checked = node->linked ? now : SteadyTime{};
-        node->committed_beside.clear();
+        node->committed_beside.reset();
         if (!node->linked) {
             // The name has another node by now, and the bucket this commit: the next lookup has to ask.
             if (const NodePtr current = state_.nodes.child(lock, node->parent, node->name)) {
                 current->checked = SteadyTime{};
-                current->committed_beside = object.etag;
+                current->committed_beside = std::make_unique<const std::string>(object.etag);
             }
         }
     }
     if (pages_are_old) {
-        state_.env.kernel_cache.invalidate_inode(node->id, {.held = drops});
+        state_.env.kernel_cache.invalidate_inode(node->id, {.from = from, .held = drops});
     }
-    for (const NodePtr& follower : followers) {
+    for (const Grown& follower : followers) {
         show_growth(follower, version, drops);
     }
     if (pages_are_old || !followers.empty()) {
@@ -298,9 +285,36 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     }
 }
 
-void OpenFiles::show_growth(const NodePtr& follower, const ObjectVersion& shown,
-                            const std::shared_ptr<const void>& drops) {
-    const auto show = [this, follower, shown] {
+std::vector<OpenFiles::Grown> OpenFiles::note_version(const NodeTable::Lock& lock, const NodePtr& node,
+                                                      const ObjectVersion& version, bool only_appended) {
+    counters_.committed(version.size, version.stored_size);
+    if (node->parent != nullptr) {
+        lookups_.forget_listed(node->parent->id, node->name);
+    }
+    const bool had_bytes = node->committed && node->committed->size > 0;
+    node->committed = version;
+    node->reader = nullptr;
+    node->rewrites += only_appended ? 0 : 1;
+    std::vector<Grown> grown;
+    for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
+        grown.push_back({follower, only_appended && follower->committed ? follower->committed->size : 0});
+        if (only_appended) {
+            follower->grown = std::make_unique<ObjectVersion>(version);
+        } else {
+            state_.nodes.stop_following(lock, follower);
+        }
+    }
+    // Who has read the version before may have mapped it, and fills pages of this inode with it: the next open gets
+    // another inode.
+    const bool is_read_as_before =
+        had_bytes && !only_appended && node->readers > 0 && (node->writer == nullptr || !node->writer->readable());
+    // What was written by another node's inode does not show in the size that the kernel has of this one.
+    node->has_uncertain_size = node->has_uncertain_size || node->shares_inode || is_read_as_before;
+    return grown;
+}
+
+void OpenFiles::show_growth(const Grown& grown, const ObjectVersion& shown, const std::shared_ptr<const void>& drops) {
+    const auto show = [this, follower = grown.node, shown] {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (follower->grown) {
             follower->committed = shown;
@@ -311,7 +325,7 @@ void OpenFiles::show_growth(const NodePtr& follower, const ObjectVersion& shown,
             }
         }
     };
-    state_.env.kernel_cache.invalidate_inode(follower->id, {.done = show, .held = drops});
+    state_.env.kernel_cache.invalidate_inode(grown.node->id, {.from = grown.from, .done = show, .held = drops});
 }
 
 void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {

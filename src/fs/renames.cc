@@ -207,8 +207,8 @@ std::optional<ObjectVersion> Renames::committed_version(const Node& node) const 
 
 std::string Renames::etag_under_name(const Node& node) const {
     const NodeTable::Lock lock = state_.nodes.lock();
-    if (!node.committed_beside.empty()) {
-        return node.committed_beside;
+    if (node.committed_beside != nullptr) {
+        return *node.committed_beside;
     }
     return node.committed ? node.committed->etag : "";
 }
@@ -361,7 +361,11 @@ void Renames::start_commit(const NodePtr& node, const std::shared_ptr<FileWriter
     auto committed = std::make_shared<Status>();
     open_files_.commit(
         node, writer, CommitReason::kRename, {counts, nullptr},
-        [committed](Status status) { *committed = std::move(status); },
+        [committed](Status status) {
+            if (!status) {
+                *committed = std::move(status);
+            }
+        },
         [committed, done = std::move(done)] { done(*committed); });
 }
 

@@ -50,10 +50,10 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
     }
     attributes.is_linked = !node.removed;
     if (is_special(node.type)) {
-        attributes.mode = node.special.mode;
-        attributes.uid = node.special.uid;
-        attributes.gid = node.special.gid;
-        attributes.modified = node.special.modified;
+        attributes.mode = node.special->mode;
+        attributes.uid = node.special->uid;
+        attributes.gid = node.special->gid;
+        attributes.modified = node.special->modified;
         return attributes;
     }
     // A symbolic link's mode is unused (symlink(7)).

@@ -47,7 +47,7 @@ Result<Entry> SpecialNodes::make_now(const NameInDirectory& place, FileType type
                                    " sockets and FIFOs on this mount; remove those that no program uses");
     }
     const NodePtr node = state_.nodes.link_new(lock, *parent, place.name, type);
-    node->special = attributes;
+    node->special = std::make_unique<SpecialAttributes>(attributes);
     state_.note_names_changed(lock, **parent);
     return state_.entry(lock, *node);
 }
@@ -71,7 +71,7 @@ bool SpecialNodes::change(NodeId id, const AttributeChange& change) {
     if (node == nullptr || !is_special(node->type)) {
         return false;
     }
-    SpecialAttributes& special = node->special;
+    SpecialAttributes& special = *node->special;
     special.mode = change.mode.value_or(special.mode);
     special.uid = change.uid.value_or(special.uid);
     special.gid = change.gid.value_or(special.gid);

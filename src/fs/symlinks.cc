@@ -66,7 +66,7 @@ Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, co
     const NodeTable::Lock lock = state_.nodes.lock();
     lookups_.forget_listed(parent->id, name);
     const NodePtr node = lookups_.found_file(lock, parent, name, version, state_.env.clock.now());
-    node->symlink_target = target;
+    node->symlink_target = std::make_unique<const std::string>(target);
     state_.note_names_changed(lock, *parent);
     return state_.entry(lock, *node);
 }
@@ -82,7 +82,7 @@ void Symlinks::read(NodeId id, Reply<std::string> reply) {
         if (node == nullptr) {
             target = failure(ESTALE, "the symbolic link is gone");
         } else if (node->type == FileType::kSymlink) {
-            target = node->symlink_target;
+            target = node->symlink_target != nullptr ? *node->symlink_target : "";
             version = *node->committed;
             key = state_.key(lock, *node);
         }
@@ -102,7 +102,7 @@ void Symlinks::read(NodeId id, Reply<std::string> reply) {
                     Result<std::string> read = symlink_target(fetched->object, fetched->bytes);
                     if (read) {
                         const NodeTable::Lock lock = state_.nodes.lock();
-                        node->symlink_target = *read;
+                        node->symlink_target = std::make_unique<const std::string>(*read);
                     }
                     reply(std::move(read));
                 });

@@ -33,6 +33,7 @@ void KernelNotifier::disconnect() {
     closed_ = true;
     sink_ = nullptr;
     const std::deque<Notice> dropped = std::exchange(queue_, {});
+    const std::vector<Notice> overflowed = std::exchange(overflowed_, {});
     changed_.wait(lock, [this]() REQUIRES(mutex_) { return under_way_.empty(); });
     lock.unlock();
 }
@@ -50,8 +51,6 @@ void KernelNotifier::invalidate_attributes(std::uint64_t node) {
 }
 
 void KernelNotifier::enqueue(Notice notice) {
-    // What a dropped notice holds is released without the mutex.
-    Notice dropped;
     {
         const MutexLock lock(mutex_);
         if (closed_) {
@@ -62,7 +61,7 @@ void KernelNotifier::enqueue(Notice notice) {
             auto least = std::find_if(queue_.begin(), queue_.end(),
                                       [](const Notice& queued) { return queued.what == What::kEntry; });
             least = least == queue_.end() ? queue_.begin() : least;
-            dropped = std::move(*least);
+            overflowed_.push_back(std::move(*least));
             queue_.erase(least);
         }
         queue_.push_back(std::move(notice));
@@ -80,11 +79,15 @@ void KernelNotifier::start_thread_if_needed() {
 }
 
 std::optional<KernelNotifier::Notice> KernelNotifier::next() {
-    const auto found = sink_ == nullptr
-                           ? queue_.end()
-                           : std::find_if(queue_.begin(), queue_.end(), [this](const Notice& notice) REQUIRES(mutex_) {
-                                 return !under_way_.contains(notice.node);
-                             });
+    if (sink_ == nullptr) {
+        return std::nullopt;
+    }
+    const auto is_free = [this](const Notice& notice) REQUIRES(mutex_) { return !under_way_.contains(notice.node); };
+    // Names may be thousands, and each may wait for its directory.
+    auto found = std::find_if(queue_.begin(), queue_.end(), [&](const Notice& notice) REQUIRES(mutex_) {
+        return notice.of_inode.held != nullptr && is_free(notice);
+    });
+    found = found == queue_.end() ? std::find_if(queue_.begin(), queue_.end(), is_free) : found;
     if (found == queue_.end()) {
         return std::nullopt;
     }
@@ -102,7 +105,7 @@ void KernelNotifier::deliver(Sink& sink, const Notice& notice) {
             sink.invalidate_entry(notice.node, notice.name);
             break;
         case What::kInode:
-            sink.invalidate_inode(notice.node);
+            sink.invalidate_inode(notice.node, notice.of_inode.from);
             break;
         case What::kAttributes:
             sink.invalidate_attributes(notice.node);
@@ -125,7 +128,9 @@ void KernelNotifier::run() {
         const std::uint64_t node = notice->node;
         under_way_.insert(node);
         start_thread_if_needed();
+        std::vector<Notice> overflowed = std::exchange(overflowed_, {});
         lock.unlock();
+        overflowed.clear();
         deliver(sink, *notice);
         notice.reset();
         lock.lock();

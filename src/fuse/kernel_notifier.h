@@ -31,7 +31,8 @@ public:
     public:
         virtual ~Sink() = default;
         virtual void invalidate_entry(std::uint64_t parent, const std::string& name) = 0;
-        virtual void invalidate_inode(std::uint64_t node) = 0;
+        // The pages from the one that has the byte `from` on.
+        virtual void invalidate_inode(std::uint64_t node, std::uint64_t from) = 0;
         virtual void invalidate_attributes(std::uint64_t node) = 0;
     };
 
@@ -66,7 +67,7 @@ private:
     };
 
     void enqueue(Notice notice);
-    // The oldest notice for a node that no thread is working on.
+    // Of those for nodes that no thread is working on: the oldest that an answer waits for, or else the oldest.
     std::optional<Notice> next() REQUIRES(mutex_);
     void start_thread_if_needed() REQUIRES(mutex_);
     void run();
@@ -79,6 +80,8 @@ private:
     Sink* sink_ GUARDED_BY(mutex_) = nullptr;
     bool closed_ GUARDED_BY(mutex_) = false;
     bool stop_ GUARDED_BY(mutex_) = false;
+    // What these hold is let go of by a thread of this: the caller may have a lock.
+    std::vector<Notice> overflowed_ GUARDED_BY(mutex_);
     std::vector<std::thread> threads_ GUARDED_BY(mutex_);
 };
 

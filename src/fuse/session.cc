@@ -116,7 +116,7 @@ private:
     void hand_over(ByteSpan data, std::function<bool()> wanted,
                    std::function<void(Result<WriteData>)> deliver) override;
     void invalidate_entry(std::uint64_t parent, const std::string& name) override;
-    void invalidate_inode(std::uint64_t node) override;
+    void invalidate_inode(std::uint64_t node, std::uint64_t from) override;
     void invalidate_attributes(std::uint64_t node) override;
 
     // Set by serve().
@@ -331,9 +331,9 @@ void FuseSession::invalidate_entry(std::uint64_t parent, const std::string& name
     fuse_lowlevel_notify_inval_entry(session_.get(), parent, name.c_str(), name.size());
 }
 
-void FuseSession::invalidate_inode(std::uint64_t node) {
-    // Offset 0, length 0: all pages, and the attributes.
-    fuse_lowlevel_notify_inval_inode(session_.get(), node, 0, 0);
+void FuseSession::invalidate_inode(std::uint64_t node, std::uint64_t from) {
+    // Length 0: all pages from there on, and the attributes.
+    fuse_lowlevel_notify_inval_inode(session_.get(), node, static_cast<off_t>(from), 0);
 }
 
 void FuseSession::invalidate_attributes(std::uint64_t node) {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is appended to a file that another program has truncated, and is about to save: as on a local disk."""
 
+import errno
 import os
 import random
 import threading
@@ -33,6 +34,14 @@ def test_a_file_that_was_made_longer_by_its_name_stays_so(mount, simulator, pref
     os.truncate(made / "f", 5 << 20)
     if synced:
         os.fsync(file)
+    if synced and access == os.O_WRONLY and os.environ.get("CKPTFS_COMPRESS") == "none":
+        # Plain bytes that were saved are out of reach of who writes in order.
+        with pytest.raises(OSError) as refused:
+            os.pwrite(file, b"begin", 0)
+        assert refused.value.errno == errno.EOPNOTSUPP
+        with pytest.raises(OSError):
+            os.close(file)
+        return
     os.pwrite(file, b"begin", 0)
     assert os.fstat(file).st_size == 5 << 20
     os.close(file)

@@ -104,6 +104,7 @@ public:
     using KernelCache::invalidate_inode;
     void invalidate_inode(std::uint64_t node, InodeNotice notice) override {
         inodes.push_back(node);
+        last_from = notice.from;
         waiting_.push_back(std::move(notice));
         if (!is_held) {
             deliver();
@@ -126,6 +127,8 @@ public:
 
     std::vector<std::string> entries;
     std::vector<std::uint64_t> inodes;
+    // The first byte that the last of these is about.
+    std::uint64_t last_from = 0;
     std::vector<std::uint64_t> attributes;
     // Called when the pages of an inode are gone and the filesystem has not heard of it.
     std::function<void()> before_done;

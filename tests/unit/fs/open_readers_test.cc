@@ -155,6 +155,70 @@ TEST_F(OpenReadersTest, PagesAreNotKeptBeforeOneThatDropsOthersHasRead) {
     EXPECT_FALSE(open(lookup("f")->node, O_RDONLY)->keep_cache);
 }
 
+// What they read after a commit is in pages, too.
+TEST_F(OpenReadersTest, PagesAreDroppedAtEachCommitWhileAReaderIsThere) {
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    const HandleId reader = open(node, O_RDONLY)->handle;
+    const HandleId writer = open(node, O_RDWR)->handle;
+    for (const char* const text : {"two", "six", "ten"}) {
+        ASSERT_TRUE(write(writer, 0, text));
+        EXPECT_EQ(*read(reader), text);
+        kernel_cache.inodes.clear();
+        ASSERT_TRUE(fsync(writer));
+        EXPECT_EQ(kernel_cache.inodes, std::vector<std::uint64_t>{node}) << text;
+    }
+}
+
+// As an MD5 of them.
+TEST_F(OpenReadersTest, PagesAreDroppedWhereTheSameBytesAreSavedAgain) {
+    store.make_etags_of_content();
+    store.put_object("p/f", "one");
+    const NodeId node = lookup("f")->node;
+    const HandleId before = open(node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(before), "one");
+    EXPECT_TRUE(close(before));
+    const HandleId writer = open(node, O_RDWR)->handle;
+    ASSERT_TRUE(write(writer, 0, "two"));
+    ASSERT_TRUE(write(writer, 0, "one"));
+    kernel_cache.inodes.clear();
+    ASSERT_TRUE(fsync(writer));
+    EXPECT_EQ(kernel_cache.inodes, std::vector<std::uint64_t>{node});
+    ASSERT_TRUE(fsync(writer));
+    EXPECT_EQ(kernel_cache.inodes.size(), 1U) << "nothing was changed";
+    EXPECT_TRUE(close(writer));
+    EXPECT_FALSE(open(node, O_RDONLY)->keep_cache);
+}
+
+// What was read ahead of the rest stays.
+TEST_F(OpenReadersTest, WhatIsAppendedDropsThePagesFromTheEndBeforeItOn) {
+    store.put_object("p/log", std::string(5000, 'a'));
+    const NodeId node = lookup("log")->node;
+    EXPECT_EQ(read(open(node, O_RDONLY)->handle)->size(), 5000U);
+    const HandleId writer = open_again("log", O_WRONLY | O_APPEND);
+    ASSERT_TRUE(write(writer, 5000, "more") && fsync(writer));
+    EXPECT_EQ(kernel_cache.inodes.back(), node);
+    EXPECT_EQ(kernel_cache.last_from, 5000U);
+}
+
+// The name that a writer was told to look up again is that of a file by now that others have read.
+TEST_F(OpenReadersTest, AWriterThatComesToARenamedFileLeavesItsReadersTheirPages) {
+    store.put_object("p/a", "one");
+    store.put_object("p/b", "other");
+    const HandleId reader = open(lookup("a")->node, O_RDONLY)->handle;
+    EXPECT_EQ(*read(reader), "one");
+    EXPECT_EQ(*read(open(lookup("b")->node, O_RDONLY)->handle), "other");
+    EXPECT_EQ(errno_of(open(lookup("b")->node, O_RDWR)), ESTALE);
+    ASSERT_TRUE(rename("a", "b"));
+    const NodeId node = lookup("b")->node;
+    const Result<OpenedFile> writer = open(node, O_RDWR);
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE(write(writer->handle, 0, "two"));
+    EXPECT_TRUE(close(writer->handle));
+    EXPECT_EQ(*read(open_again("b", O_RDONLY)), "two");
+    EXPECT_EQ(*read(reader), "one");
+}
+
 // Between its open and its first write, the kernel believes a size that a reader's pages do not have.
 TEST_F(OpenReadersTest, WhoOpensWhileAWriterDoesUsesNoPages) {
     store.put_object("p/f", "one");

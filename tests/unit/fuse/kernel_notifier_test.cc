@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <future>
+#include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 namespace ckptfs {
@@ -16,11 +20,11 @@ public:
     void invalidate_entry(std::uint64_t parent, const std::string& name) override {
         record(std::to_string(parent) + "/" + name);
     }
-    void invalidate_inode(std::uint64_t node) override {
+    void invalidate_inode(std::uint64_t node, std::uint64_t from) override {
         if (node == kLocked && locked.valid()) {
             locked.wait();
         }
-        record(std::to_string(node));
+        record(from == 0 ? std::to_string(node) : std::to_string(node) + " from " + std::to_string(from));
     }
     void invalidate_attributes(std::uint64_t node) override { record("attributes of " + std::to_string(node)); }
 
@@ -100,6 +104,34 @@ TEST(KernelNotifier, ANoticeThatIsNotDueYetIsDropped) {
     notifier.invalidate_attributes(7);
     EXPECT_EQ(sink.wait_for(2), (std::vector<std::string>{"7", "attributes of 7"}));
     EXPECT_FALSE(done);
+    notifier.disconnect();
+}
+
+TEST(KernelNotifier, TakesThoseThatAnAnswerWaitsForFirst) {
+    RecordingSink sink;
+    KernelNotifier notifier;
+    notifier.invalidate_entry(1, "a");
+    notifier.invalidate_inode(7);
+    notifier.invalidate_inode(8, {.from = 4096, .held = std::make_shared<int>()});
+    notifier.connect(sink);
+    EXPECT_EQ(sink.wait_for(3).front(), "8 from 4096");
+    notifier.disconnect();
+}
+
+// The caller may have a lock that what is held needs as it ends.
+TEST(KernelNotifier, LetsGoOfWhatADroppedNoticeHoldsOnAThreadOfItsOwn) {
+    RecordingSink sink;
+    KernelNotifier notifier;
+    std::promise<std::thread::id> ended;
+    notifier.invalidate_inode(
+        1, {.held = std::shared_ptr<void>(nullptr, [&](void*) { ended.set_value(std::this_thread::get_id()); })});
+    for (std::size_t i = 0; i < KernelNotifier::kMaxQueued; ++i) {
+        notifier.invalidate_inode(i + 2);
+    }
+    auto end = ended.get_future();
+    EXPECT_EQ(end.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    notifier.connect(sink);
+    EXPECT_NE(end.get(), std::this_thread::get_id());
     notifier.disconnect();
 }
 
