@@ -171,9 +171,9 @@ TEST_F(CheckedFilesTest, CanBeDroppedWhileTheyAreChecked) {
 // A check of what was just written shares its files with those that wrote them.
 TEST_F(CheckedFilesTest, CanBeDroppedWhileTheyAreCheckedAsTheyBecomeWhole) {
     const auto cache = make_checking();
-    for (int round = 0; round < 20; ++round) {
+    for (std::uint64_t round = 1; round <= 20; ++round) {
         const auto file = keep(*cache, "k", 16);
-        ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == 16U * (round + 1) * kFrameSize; }));
+        ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == 16 * round * kFrameSize; }));
         std::promise<bool> answered;
         cache->drop(object("k"), [&](bool is_dropped) { answered.set_value(is_dropped); });
         EXPECT_TRUE(answered.get_future().get());
