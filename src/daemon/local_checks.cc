@@ -164,7 +164,8 @@ Status check_staging_directory(const std::string& directory, const std::vector<M
 
 Result<std::string> place_of_cache(const std::string& directory, const std::vector<MountEntry>& table) {
     std::error_code problem;
-    const fs::path resolved = fs::weakly_canonical(fs::absolute(directory), problem);
+    const fs::path given = fs::absolute(directory, problem);
+    const fs::path resolved = problem ? given : fs::weakly_canonical(given, problem);
     if (problem) {
         return failure(problem.value(), format("--cache-dir {}: {}", escaped(directory), problem.message()));
     }

@@ -270,7 +270,6 @@ private:
     static bool is_of_earlier_version(const NodeTable::Lock& lock, Handle& handle) REQUIRES(node_table);
     // Of files that are closed: kept as long as there is room, since an open then costs a HEAD only.
     void give_up_tables();
-    // Others that have the file open keep what they have, or see it grow.
     struct Grown {
         NodePtr node;
         // Where the version that it has shown until now ends.
@@ -279,6 +278,7 @@ private:
     // Those that follow it.
     std::vector<Grown> note_version(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
                                     bool only_appended) REQUIRES(node_table);
+    // Others that have the file open keep what they have, or see it grow.
     void show_growth(const Grown& grown, const ObjectVersion& shown, const std::shared_ptr<const void>& drops);
     struct Reading {
         HandlePtr handle;
