@@ -23,7 +23,8 @@ public:
         std::function<bool()> is_due{};
         // Called once its pages are gone, on any thread; not at all where the notice is dropped.
         std::function<void()> done{};
-        // Let go of after that, or where the notice is dropped: never with a lock held.
+        // Let go of after that, or where the notice is dropped: for another that holds something, too, whose
+        // caller has no lock.
         std::shared_ptr<const void> held{};
     };
     // Its pages and its attributes.

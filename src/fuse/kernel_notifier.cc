@@ -33,7 +33,6 @@ void KernelNotifier::disconnect() {
     closed_ = true;
     sink_ = nullptr;
     const std::deque<Notice> dropped = std::exchange(queue_, {});
-    const std::vector<Notice> overflowed = std::exchange(overflowed_, {});
     changed_.wait(lock, [this]() REQUIRES(mutex_) { return under_way_.empty(); });
     lock.unlock();
 }
@@ -51,17 +50,27 @@ void KernelNotifier::invalidate_attributes(std::uint64_t node) {
 }
 
 void KernelNotifier::enqueue(Notice notice) {
+    // What a dropped notice holds is released without the mutex.
+    Notice dropped;
     {
         const MutexLock lock(mutex_);
         if (closed_) {
             return;
         }
         if (queue_.size() == kMaxQueued) {
-            // Names are only forgotten a little later.
+            // Names are only forgotten a little later. What a notice holds may need a lock as it ends that a caller has
+            // whose notice holds nothing: that one goes itself where all others hold something.
             auto least = std::find_if(queue_.begin(), queue_.end(),
                                       [](const Notice& queued) { return queued.what == What::kEntry; });
+            least =
+                least != queue_.end() ? least : std::find_if(queue_.begin(), queue_.end(), [](const Notice& queued) {
+                    return queued.of_inode.held == nullptr;
+                });
+            if (least == queue_.end() && notice.of_inode.held == nullptr) {
+                return;
+            }
             least = least == queue_.end() ? queue_.begin() : least;
-            overflowed_.push_back(std::move(*least));
+            dropped = std::move(*least);
             queue_.erase(least);
         }
         queue_.push_back(std::move(notice));
@@ -128,9 +137,7 @@ void KernelNotifier::run() {
         const std::uint64_t node = notice->node;
         under_way_.insert(node);
         start_thread_if_needed();
-        std::vector<Notice> overflowed = std::exchange(overflowed_, {});
         lock.unlock();
-        overflowed.clear();
         deliver(sink, *notice);
         notice.reset();
         lock.lock();

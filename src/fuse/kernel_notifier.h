@@ -80,8 +80,6 @@ private:
     Sink* sink_ GUARDED_BY(mutex_) = nullptr;
     bool closed_ GUARDED_BY(mutex_) = false;
     bool stop_ GUARDED_BY(mutex_) = false;
-    // What these hold is let go of by a thread of this: the caller may have a lock.
-    std::vector<Notice> overflowed_ GUARDED_BY(mutex_);
     std::vector<std::thread> threads_ GUARDED_BY(mutex_);
 };
 

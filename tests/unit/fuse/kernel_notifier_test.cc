@@ -124,7 +124,7 @@ TEST(KernelNotifier, LetsGoOfWhatADroppedNoticeHoldsOnAThreadOfItsOwn) {
     KernelNotifier notifier;
     std::promise<std::thread::id> ended;
     notifier.invalidate_inode(
-        1, {.held = std::shared_ptr<void>(nullptr, [&](void*) { ended.set_value(std::this_thread::get_id()); })});
+        1, {.held = std::shared_ptr<void>(&ended, [&](void*) { ended.set_value(std::this_thread::get_id()); })});
     for (std::size_t i = 0; i < KernelNotifier::kMaxQueued; ++i) {
         notifier.invalidate_inode(i + 2);
     }
