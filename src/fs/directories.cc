@@ -133,7 +133,7 @@ Status Directories::rmdir_now(NodeId parent_id, const std::string& name, const O
             if (node->type != FileType::kDirectory) {
                 return failure(ENOTDIR, name + ": not a directory");
             }
-            for (const auto& [child_name, child] : node->children) {
+            for (const auto& [child_name, child] : node->directory().children) {
                 if (child->type != FileType::kDirectory && child->has_its_name_here()) {
                     return failure(ENOTEMPTY, child_name + " is below the directory " + name);
                 }

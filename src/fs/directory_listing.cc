@@ -65,7 +65,7 @@ void DirectoryListing::restart() {
     started_ = state_.env.clock.now();
     only_here_.clear();
     const NodeTable::Lock lock = state_.nodes.lock();
-    for (const auto& [name, child] : directory_->children) {
+    for (const auto& [name, child] : directory_->directory().children) {
         if (child->type != FileType::kDirectory && child->has_its_name_here()) {
             only_here_.insert(name);
         }
@@ -233,8 +233,9 @@ bool DirectoryListing::is_gone(const std::string& directory_key, const ListRespo
         return false;
     }
     const NodeTable::Lock lock = state_.nodes.lock();
+    const auto& children = directory_->directory().children;
     return !is_moving(lock) &&
-           std::none_of(directory_->children.begin(), directory_->children.end(),
+           std::none_of(children.begin(), children.end(),
                         [](const auto& child) REQUIRES(node_table) { return child.second->writer != nullptr; });
 }
 

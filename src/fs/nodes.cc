@@ -27,8 +27,9 @@ NodePtr NodeTable::find(const Lock&, NodeId id) const {
 }
 
 NodePtr NodeTable::child(const Lock& lock, const NodePtr& parent, std::string_view name) const {
-    const auto found = parent->children.find(name);
-    return found == parent->children.end() ? nullptr : find(lock, found->second->id);
+    const auto& children = parent->directory().children;
+    const auto found = children.find(name);
+    return found == children.end() ? nullptr : find(lock, found->second->id);
 }
 
 NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::string& name, FileType type) {
@@ -39,7 +40,7 @@ NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::
     auto node = std::make_shared<Node>(next_id_++, type);
     node->parent = parent;
     node->name = name;
-    parent->children[name] = node.get();
+    parent->change_directory().children[name] = node.get();
     node->inode = old != nullptr && !is_of_another_file(old->inode, *node) ? old->inode : free_inode(lock, *node);
     own(node);
     if (old != nullptr) {
@@ -48,7 +49,9 @@ NodePtr NodeTable::link_new(const Lock& lock, const NodePtr& parent, const std::
         }
     }
     take_expected_names(lock, *node);
-    node->names_changed = forgotten_change_;
+    if (type == FileType::kDirectory && forgotten_change_ != WallTime{}) {
+        node->change_directory().names_changed = forgotten_change_;
+    }
     if (is_special(type)) {
         ++specials_;
     }
@@ -152,10 +155,7 @@ void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
         node->version->has_later = true;
     }
     const NodePtr parent = node->parent;
-    const auto found = parent->children.find(node->name);
-    if (found != parent->children.end() && found->second == node.get()) {
-        parent->children.erase(found);
-    }
+    forget_child(*parent, *node);
     if (is_special(node->type)) {
         --specials_;
     } else if (node->type == FileType::kDirectory && specials_ > 0) {
@@ -188,7 +188,7 @@ std::vector<NodePtr> NodeTable::overtaken(const Lock& lock, const NodePtr& paren
 
 void NodeTable::unlink_specials_below(const Lock& lock, const NodePtr& directory) {
     std::vector<NodePtr> below;
-    for (const auto& [name, child] : directory->children) {
+    for (const auto& [name, child] : directory->directory().children) {
         if (is_special(child->type) || child->type == FileType::kDirectory) {
             below.push_back(find(lock, child->id));
         }
@@ -204,7 +204,8 @@ void NodeTable::unlink_specials_below(const Lock& lock, const NodePtr& directory
 }
 
 bool NodeTable::holds_special(const Lock&, const Node& directory) {
-    return std::any_of(directory.children.begin(), directory.children.end(),
+    const auto& children = directory.directory().children;
+    return std::any_of(children.begin(), children.end(),
                        [](const auto& child) { return is_special(child.second->type); });
 }
 
@@ -215,14 +216,11 @@ void NodeTable::move(const Lock& lock, const NodePtr& node, const NodePtr& new_p
     }
     const NodePtr old_parent = node->parent;
     note_removal(lock, *old_parent, node->name);
-    const auto found = old_parent->children.find(node->name);
-    if (found != old_parent->children.end() && found->second == node.get()) {
-        old_parent->children.erase(found);
-    }
+    forget_child(*old_parent, *node);
     node->parent = new_parent;
     node->name = new_name;
     node->linked = true;
-    new_parent->children[new_name] = node.get();
+    new_parent->change_directory().children[new_name] = node.get();
     take_expected_names(lock, *node);
     // The renaming request may be its last holder: a child that the table does not own would dangle.
     own(node);
@@ -261,28 +259,38 @@ std::vector<NodePtr> NodeTable::earlier_of(const Lock& lock, const Node& node) c
     return earlier;
 }
 
+void NodeTable::forget_child(Node& parent, const Node& node) {
+    auto& children = parent.change_directory().children;
+    const auto found = children.find(node.name);
+    if (found != children.end() && found->second == &node) {
+        children.erase(found);
+    }
+}
+
 void NodeTable::note_removal(const Lock& /*lock*/, Node& directory, const std::string& name) {
-    directory.removals.push_back({name, ++last_removal_});
-    if (directory.removals.size() > kMostRemovals) {
-        directory.forgotten_removal = directory.removals.front().number;
-        directory.removals.erase(directory.removals.begin());
+    DirectoryState& state = directory.change_directory();
+    state.removals.push_back({name, ++last_removal_});
+    if (state.removals.size() > kMostRemovals) {
+        state.forgotten_removal = state.removals.front().number;
+        state.removals.erase(state.removals.begin());
     }
 }
 
 bool NodeTable::was_removed_since(const Lock& /*lock*/, const Node& directory, std::string_view name,
                                   std::uint64_t removal, bool or_unknown) {
-    return (or_unknown && directory.forgotten_removal > removal) ||
-           std::any_of(directory.removals.begin(), directory.removals.end(),
-                       [&](const Node::Removal& each) { return each.number > removal && each.name == name; });
+    const DirectoryState& state = directory.directory();
+    return (or_unknown && state.forgotten_removal > removal) ||
+           std::any_of(state.removals.begin(), state.removals.end(),
+                       [&](const DirectoryState::Removal& each) { return each.number > removal && each.name == name; });
 }
 
 bool NodeTable::holds_writer(const Lock& lock, const Node& directory, SteadyTime since) {
-    return std::any_of(directory.children.begin(), directory.children.end(),
-                       [&lock, since](const auto& child) REQUIRES(node_table) {
-                           const Node& node = *child.second;
-                           return (node.writer != nullptr && node.has_its_name_here()) || node.checked > since ||
-                                  holds_writer(lock, node, since);
-                       });
+    const auto& children = directory.directory().children;
+    return std::any_of(children.begin(), children.end(), [&lock, since](const auto& child) REQUIRES(node_table) {
+        const Node& node = *child.second;
+        return (node.writer != nullptr && node.has_its_name_here()) || node.checked > since ||
+               holds_writer(lock, node, since);
+    });
 }
 
 std::string NodeTable::path(const Lock&, const Node& node) const {
@@ -316,19 +324,16 @@ void NodeTable::forget(const Lock& lock, const NodePtr& node, std::uint64_t look
 
 void NodeTable::drop_if_unused(const Lock& lock, const NodePtr& node) {
     if (node == root_ || node->lookups > 0 || node->open_handles > 0 || node->writer != nullptr ||
-        !node->children.empty() || is_followed(*node) || is_expected(*node) ||
+        !node->directory().children.empty() || is_followed(*node) || is_expected(*node) ||
         (is_special(node->type) && node->linked)) {
         return;
     }
     if (!disown(*node)) {
         return;
     }
-    forgotten_change_ = std::max(forgotten_change_, node->names_changed);
+    forgotten_change_ = std::max(forgotten_change_, node->directory().names_changed);
     const NodePtr parent = node->parent;
-    const auto found = parent->children.find(node->name);
-    if (found != parent->children.end() && found->second == node.get()) {
-        parent->children.erase(found);
-    }
+    forget_child(*parent, *node);
     drop_if_unused(lock, parent);
 }
 
@@ -421,7 +426,7 @@ std::vector<std::shared_ptr<FileReader>> NodeTable::take_idle_readers(const Lock
 
 std::vector<NodePtr> NodeTable::objects_below(const Lock& lock, const NodePtr& directory) const {
     std::vector<NodePtr> objects;
-    for (const auto& [name, child] : directory->children) {
+    for (const auto& [name, child] : directory->directory().children) {
         const NodePtr node = find(lock, child->id);
         if (node->type == FileType::kFile || node->type == FileType::kSymlink) {
             objects.push_back(node);

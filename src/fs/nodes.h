@@ -64,6 +64,21 @@ struct SpecialAttributes {
 class Node;
 using NodePtr = std::shared_ptr<Node>;
 
+// What a directory's node has besides. Most nodes are of files, and take less without.
+struct DirectoryState {
+    // When this mount last changed one of its names. Of one that was forgotten since: no earlier.
+    WallTime names_changed{};
+    std::map<std::string, Node*, std::less<>> children;
+    // Names that were removed or renamed away by this mount, the latest last, and the number of the last that is not
+    // among them any more.
+    struct Removal {
+        std::string name;
+        std::uint64_t number = 0;
+    };
+    std::vector<Removal> removals;
+    std::uint64_t forgotten_removal = 0;
+};
+
 struct ExpectedOpen {
     // A thread id, as FUSE reports it; kByName for truncate(2), which tells none.
     static constexpr pid_t kByName = -1;
@@ -175,21 +190,20 @@ public:
     std::unique_ptr<SpecialAttributes> special GUARDED_BY(node_table);
 
     // Directories.
-    // When this mount last changed one of its names. Of one that was forgotten since: no earlier.
-    WallTime names_changed GUARDED_BY(node_table){};
-    std::map<std::string, Node*, std::less<>> children GUARDED_BY(node_table);
     // A rename of this mount is under way: the name leads here whatever the bucket shows.
     bool moving GUARDED_BY(node_table) = false;
     // The marker object is known to exist, so that the directory outlives its last entry.
     bool has_marker GUARDED_BY(node_table) = false;
-    // Names that were removed or renamed away by this mount, the latest last, and the number of the last that is not
-    // among them any more.
-    struct Removal {
-        std::string name;
-        std::uint64_t number = 0;
-    };
-    std::vector<Removal> removals GUARDED_BY(node_table);
-    std::uint64_t forgotten_removal GUARDED_BY(node_table) = 0;
+    [[nodiscard]] const DirectoryState& directory() const REQUIRES(node_table) {
+        static const DirectoryState kEmpty;
+        return directory_ == nullptr ? kEmpty : *directory_;
+    }
+    [[nodiscard]] DirectoryState& change_directory() REQUIRES(node_table) {
+        if (directory_ == nullptr) {
+            directory_ = std::make_unique<DirectoryState>();
+        }
+        return *directory_;
+    }
 
     void was_there(SteadyTime asked) REQUIRES(node_table) { checked = std::max(checked, asked); }
     // The kernel is to drop what it has of them.
@@ -225,6 +239,10 @@ public:
         const bool is_written = is_being_changed() || (writer != nullptr && (writer->failed() || !committed));
         return linked && (is_written || moving || is_special(type));
     }
+
+private:
+    // Null until something is known.
+    std::unique_ptr<DirectoryState> directory_ GUARDED_BY(node_table);
 };
 
 class NodeTable {
@@ -329,6 +347,8 @@ private:
     // They go with their directory.
     void unlink_specials_below(const Lock& lock, const NodePtr& directory) REQUIRES(node_table);
     static constexpr std::size_t kMostRemovals = 32;
+    // Unless another node has the name.
+    static void forget_child(Node& parent, const Node& node) REQUIRES(node_table);
     void own(const NodePtr& node) REQUIRES(node_table);
     bool disown(const Node& node) REQUIRES(node_table);
 

@@ -45,7 +45,7 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
     attributes.valid_for = env.names.metadata_ttl;
     if (node.type == FileType::kDirectory) {
         attributes.mode = env.names.dir_mode;
-        attributes.modified = std::max(mounted, node.names_changed);
+        attributes.modified = std::max(mounted, node.directory().names_changed);
         return attributes;
     }
     attributes.is_linked = !node.removed;

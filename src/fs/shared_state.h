@@ -58,7 +58,8 @@ struct SharedState {
     [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node) const REQUIRES(node_table);
     void note_names_changed(const NodeTable::Lock&, Node& directory) const REQUIRES(node_table) {
         // Another time also where the clock was set back.
-        directory.names_changed = std::max(env.clock.wall_now(), directory.names_changed + WallTime::duration(1));
+        WallTime& changed = directory.change_directory().names_changed;
+        changed = std::max(env.clock.wall_now(), changed + WallTime::duration(1));
     }
     // Counts one lookup.
     Entry entry(const NodeTable::Lock& lock, Node& node) const REQUIRES(node_table);
