@@ -16,6 +16,7 @@ MODULES = {
     "s3": {"base", "aws", "s3"},
     "credentials": {"base", "aws", "s3", "credentials"},
     "journal": {"base", "s3", "journal"},
+    "writeback": {"base", "writeback"},
     "disk": {"base", "disk"},
     "read": {"base", "read"},
     "write": {"base", "write"},

@@ -21,25 +21,20 @@ public:
 
     std::optional<Buffer> try_take(MemoryUse use) override {
         const std::lock_guard lock(mutex_);
-        if (in_use_ == total_) {
-            return std::nullopt;
-        }
-        ++in_use_;
-        if (free_.empty()) {
-            free_.push_back(std::make_unique<std::byte[]>(kBufferSize));
-        }
-        std::byte* data = free_.back().release();
-        free_.pop_back();
-        return Buffer(this, data, use);
+        return take_free(use);
     }
 
     void take(MemoryUse use, Ready ready) override {
-        if (auto buffer = try_take(use)) {
-            ready(std::move(*buffer));
-            return;
+        std::optional<Buffer> buffer;
+        {
+            const std::lock_guard lock(mutex_);
+            buffer = take_free(use);
+            if (!buffer) {
+                waiting_.push_back({use, std::move(ready)});
+                return;
+            }
         }
-        const std::lock_guard lock(mutex_);
-        waiting_.push_back({use, std::move(ready)});
+        ready(std::move(*buffer));
     }
 
     void recharge(Buffer buffer, MemoryUse /*use*/, Ready ready) override { ready(std::move(buffer)); }
@@ -70,6 +65,20 @@ protected:
     }
 
 private:
+    // With the mutex held.
+    std::optional<Buffer> take_free(MemoryUse use) {
+        if (in_use_ == total_) {
+            return std::nullopt;
+        }
+        ++in_use_;
+        if (free_.empty()) {
+            free_.push_back(std::make_unique<std::byte[]>(kBufferSize));
+        }
+        std::byte* data = free_.back().release();
+        free_.pop_back();
+        return Buffer(this, data, use);
+    }
+
     const std::size_t total_;
     mutable std::mutex mutex_;
     // Guarded by mutex_.

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/body_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/text.h"
+#include "base/unlinked_file.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::string_view kEnding = ".body";
+
+std::vector<std::uint32_t> checksums_of(const Payload& bytes) {
+    std::vector<std::uint32_t> checksums;
+    for (std::uint64_t at = 0; at < bytes.size(); at += kChecksumBlock) {
+        checksums.push_back(crc32c(bytes.subrange(at, kChecksumBlock)));
+    }
+    return checksums;
+}
+
+}  // namespace
+
+std::uint32_t checksum_of(const BodyPiece& piece) {
+    std::uint32_t sum = 0;
+    for (std::uint64_t block = 0; block < piece.checksums.size(); ++block) {
+        sum = crc32c_combine(sum, piece.checksums[block], checksum_block_size(piece.size, block));
+    }
+    return sum;
+}
+
+std::string BodyFile::path_of(const std::string& directory, std::uint64_t number) {
+    return format("{}/{}{}", directory, number, kEnding);
+}
+
+std::optional<std::uint64_t> BodyFile::number_of(std::string_view name) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    const bool is_one = error == std::errc{} && std::string_view(end, name.data() + name.size()) == kEnding;
+    return is_one ? std::optional(number) : std::nullopt;
+}
+
+Result<std::shared_ptr<BodyFile>> BodyFile::create(const std::string& directory, std::uint64_t number) {
+    std::string path = path_of(directory, number);
+    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!file) {
+        const int error = errno;
+        return failure(error, format("cannot create {}: {}", escaped(path), std::strerror(error)));
+    }
+    return std::make_shared<BodyFile>(std::move(path), std::move(file), number, 0);
+}
+
+Result<std::shared_ptr<BodyFile>> BodyFile::open(const std::string& directory, std::uint64_t number) {
+    std::string path = path_of(directory, number);
+    FileDescriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    struct stat found {};
+    if (!file || ::fstat(file.get(), &found) != 0) {
+        const int error = errno;
+        return failure(error, format("cannot open {}: {}", escaped(path), std::strerror(error)));
+    }
+    return std::make_shared<BodyFile>(std::move(path), std::move(file), number,
+                                      static_cast<std::uint64_t>(found.st_size));
+}
+
+BodyFile::~BodyFile() {
+    if (!is_kept_ && ::unlink(path_.c_str()) != 0 && errno != ENOENT) {
+        log_warning(format("cannot remove {}: {}", escaped(path_), std::strerror(errno)));
+    }
+}
+
+Failure BodyFile::failed(int errno_value, const char* what) const {
+    return failure(errno_value, format("cannot {} {}: {}", what, escaped(path_), std::strerror(errno_value)));
+}
+
+Result<BodyPiece> BodyFile::write(const Payload& bytes) {
+    BodyPiece piece;
+    piece.place = BodyPiece::Place::kFile;
+    piece.size = bytes.size();
+    piece.file = number_;
+    piece.offset = end_.fetch_add(bytes.size());
+    piece.checksums = checksums_of(bytes);
+    if (const int error = write_all(file_.get(), bytes, piece.offset); error != 0) {
+        return failed(error, "write");
+    }
+    // The flush that an acknowledgement waits for then has little left to do.
+    ::sync_file_range(file_.get(), static_cast<off_t>(piece.offset), static_cast<off_t>(piece.size),
+                      SYNC_FILE_RANGE_WRITE);
+    return piece;
+}
+
+Status BodyFile::sync() const {
+    if (::fdatasync(file_.get()) != 0) {
+        return failed(errno, "flush");
+    }
+    return {};
+}
+
+Status BodyFile::read(const BodyPiece& piece, std::uint64_t block, MutableByteSpan target) const {
+    if (const int error = read_all(file_.get(), target, piece.offset + block * kChecksumBlock); error != 0) {
+        return failed(error == ENODATA ? EIO : error, "read");
+    }
+    if (block >= piece.checksums.size() || crc32c(target) != piece.checksums[block]) {
+        return damage(format("{} does not hold what was written to it, from byte {} on: the disk is failing",
+                             escaped(path_), piece.offset + block * kChecksumBlock));
+    }
+    return {};
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes of a body that is not in the bucket, or not all of it: as the answer to a GET, or as the body of a request that
+// sends them.
+//
+// Ownership: what is passed in outlives the call back. Threads: as ObjectStore's; the disk is waited for on `disk`.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "base/mutex.h"
+#include "ckptfs/buffer_pool.h"
+#include "ckptfs/bytes.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/executor.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+#include "writeback/overlay.h"
+
+namespace ckptfs {
+
+// Where bytes come from.
+struct BodySources {
+    Executor& disk;
+    // Of what is in the bucket. ETags are those that it knows.
+    ObjectStore& store;
+};
+
+// In order, as GetRequest::on_body.
+using TakeBytes = std::function<bool(ByteSpan)>;
+
+// Keeps `held` until then.
+void read_body(const BodySources& sources, std::shared_ptr<const HeldChange> held, std::uint64_t offset,
+               std::uint64_t length, TakeBytes take, std::function<void(Status)> done);
+
+// Loads pieces that lie in files into buffers for commits, one after the other: two that wait for each other's buffers
+// would wait for good. Where other commits hold what is missing, it gives back what it has and tries again.
+class PieceLoader {
+public:
+    PieceLoader(Executor& disk, BufferPool& pool, Timer& timer) : disk_(disk), pool_(pool), timer_(timer) {}
+    // All loads have been called back.
+    ~PieceLoader() = default;
+    PieceLoader(const PieceLoader&) = delete;
+    PieceLoader& operator=(const PieceLoader&) = delete;
+
+    using Loaded = std::function<void(Result<Payload>)>;
+    // `piece`: one of what is held.
+    void load(std::shared_ptr<const HeldChange> held, const BodyPiece& piece, Loaded done) EXCLUDES(mutex_);
+
+private:
+    struct Load {
+        std::shared_ptr<const HeldChange> held;
+        const BodyPiece& piece;
+        Loaded done;
+    };
+    void next() EXCLUDES(mutex_);
+    void take_buffers(std::shared_ptr<Load> load);
+    void take_rest(std::shared_ptr<Load> load, Buffer first);
+    void end(const Load& load, Result<Payload> loaded);
+
+    Executor& disk_;
+    BufferPool& pool_;
+    Timer& timer_;
+    Mutex mutex_;
+    std::deque<std::shared_ptr<Load>> waiting_ GUARDED_BY(mutex_);
+    bool loading_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ckptfs

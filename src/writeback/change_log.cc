@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/change_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/text.h"
+#include "base/text_file.h"
+#include "base/thread.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::string_view kEnding = ".log";
+
+std::optional<std::uint64_t> segment_number(std::string_view name) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    const bool is_one = error == std::errc{} && std::string_view(end, name.data() + name.size()) == kEnding;
+    return is_one ? std::optional(number) : std::nullopt;
+}
+
+std::string segment_path(const std::string& directory, std::uint64_t number) {
+    return format("{}/{}{}", directory, number, kEnding);
+}
+
+bool lies_in_files(const UnsentChange& change) {
+    return std::any_of(change.body.begin(), change.body.end(),
+                       [](const BodyPiece& piece) { return piece.place == BodyPiece::Place::kFile; });
+}
+
+}  // namespace
+
+ChangeLog::ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size)
+    : directory_(std::move(directory)), directory_file_(std::move(directory_file)), segment_size_(segment_size) {}
+
+Result<ChangeLog::Opened> ChangeLog::open(const std::string& directory, std::uint64_t segment_size) {
+    FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!file) {
+        const int error = errno;
+        return failure(error, format("cannot open {}: {}", escaped(directory), std::strerror(error)));
+    }
+    Opened opened;
+    opened.log.reset(new ChangeLog(directory, std::move(file), segment_size));
+    Result<std::vector<LogEntry>> entries = opened.log->read_segments();
+    if (!entries) {
+        return failure(std::move(entries.error()));
+    }
+    opened.entries = std::move(*entries);
+    opened.log->thread_ = start_thread("ckptfs-log", [log = opened.log.get()] { log->run(); });
+    return opened;
+}
+
+ChangeLog::~ChangeLog() {
+    stop();
+}
+
+void ChangeLog::stop() {
+    {
+        const MutexLock lock(mutex_);
+        stopping_ = true;
+    }
+    changed_.notify_all();
+    if (!thread_.joinable()) {
+        return;
+    }
+    thread_.join();
+    const MutexLock lock(mutex_);
+    if (std::all_of(segments_.begin(), segments_.end(), [](const Segment& each) { return each.unsent.empty(); })) {
+        for (const Segment& each : std::exchange(segments_, {})) {
+            ::unlink(each.path.c_str());
+        }
+    }
+}
+
+Failure ChangeLog::failed(const std::string& path, const char* what) const {
+    const int error = errno;
+    return failure(error, format("cannot {} {}: {}", what, escaped(path), std::strerror(error)));
+}
+
+// --- what earlier mounts have left
+
+Result<std::vector<LogEntry>> ChangeLog::read_segments() {
+    std::vector<std::uint64_t> numbers;
+    std::error_code error;
+    for (const auto& each : std::filesystem::directory_iterator(directory_, error)) {
+        if (const auto number = segment_number(each.path().filename().string())) {
+            numbers.push_back(*number);
+        }
+    }
+    if (error) {
+        return failure(error.value(), format("cannot read {}: {}", escaped(directory_), error.message()));
+    }
+    std::sort(numbers.begin(), numbers.end());
+    std::vector<LogEntry> all;
+    for (const std::uint64_t number : numbers) {
+        next_segment_ = number + 1;
+        const std::string path = segment_path(directory_, number);
+        const std::optional<std::string> text = read_text_file(AT_FDCWD, path.c_str());
+        if (!text) {
+            return failed(path, "read");
+        }
+        LogContents contents = parse_log(*text);
+        if (contents.whole != text->size()) {
+            log_warning(
+                format("{}: the last {} bytes are not whole: what a power cut or a full disk has cut off, which "
+                       "was not acknowledged",
+                       escaped(path), text->size() - contents.whole));
+        }
+        const MutexLock lock(mutex_);
+        count(contents.entries, path);
+        std::move(contents.entries.begin(), contents.entries.end(), std::back_inserter(all));
+    }
+    return all;
+}
+
+void ChangeLog::count(const std::vector<LogEntry>& entries, const std::string& path) {
+    segments_.push_back({path, {}});
+    for (const LogEntry& entry : entries) {
+        if (const auto* const change = std::get_if<UnsentChange>(&entry)) {
+            segments_.back().unsent.insert(change->number);
+        } else {
+            note_made(std::get<SentChange>(entry).number);
+        }
+    }
+}
+
+// --- calls
+
+void ChangeLog::add(Waiting waiting) {
+    const MutexLock lock(mutex_);
+    waiting_.push_back(std::move(waiting));
+    // With the lock: what is called back may end the log.
+    changed_.notify_all();
+}
+
+void ChangeLog::append(const UnsentChange& change, std::function<void(Status)> done) {
+    add({encode_entry(change), change.number, false, lies_in_files(change), std::move(done)});
+}
+
+void ChangeLog::sent(const SentChange& change, std::function<void(Status)> done) {
+    add({encode_entry(change), change.number, true, false, std::move(done)});
+}
+
+// Of one whose segment is gone there is nothing left to note.
+void ChangeLog::note_made(std::uint64_t number) {
+    for (Segment& segment : segments_) {
+        segment.unsent.erase(number);
+    }
+}
+
+// --- the log's thread
+
+void ChangeLog::run() {
+    MutexLock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [this]() REQUIRES(mutex_) { return stopping_ || !waiting_.empty(); });
+        if (waiting_.empty()) {
+            return;
+        }
+        std::vector<Waiting> batch = std::exchange(waiting_, {});
+        lock.unlock();
+        const Status written = write(batch);
+        if (written) {
+            note_written(batch);
+        } else {
+            // Of what is there now nothing more is known.
+            file_.reset();
+        }
+        for (Waiting& each : batch) {
+            each.done(written);
+            each.done = nullptr;
+        }
+        lock.lock();
+    }
+}
+
+Status ChangeLog::write(const std::vector<Waiting>& batch) {
+    if (!file_ || size_ >= segment_size_) {
+        if (Status begun = begin_segment(); !begun) {
+            return begun;
+        }
+    }
+    std::string text;
+    bool has_files = false;
+    for (const Waiting& each : batch) {
+        text += each.text;
+        has_files = has_files || each.has_files;
+    }
+    const std::string path = segment_path(directory_, next_segment_ - 1);
+    // An entry whose files have no names after a power cut would be one that cannot be made.
+    if (has_files && ::fsync(directory_file_.get()) != 0) {
+        return failed(directory_, "flush");
+    }
+    if (!write_text(file_.get(), text)) {
+        return failed(path, "write");
+    }
+    size_ += text.size();
+    if (::fdatasync(file_.get()) != 0) {
+        return failed(path, "flush");
+    }
+    return {};
+}
+
+Status ChangeLog::begin_segment() {
+    const std::string path = segment_path(directory_, next_segment_);
+    file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!file_) {
+        return failed(path, "create");
+    }
+    size_ = 0;
+    ++next_segment_;
+    if (::fsync(directory_file_.get()) != 0) {
+        return failed(directory_, "flush");
+    }
+    const MutexLock lock(mutex_);
+    segments_.push_back({path, {}});
+    return {};
+}
+
+void ChangeLog::note_written(const std::vector<Waiting>& batch) {
+    const MutexLock lock(mutex_);
+    for (const Waiting& each : batch) {
+        if (each.is_sent) {
+            note_made(each.number);
+        } else {
+            segments_.back().unsent.insert(each.number);
+        }
+    }
+    // Not the one that is written.
+    while (segments_.size() > 1 && segments_.front().unsent.empty()) {
+        ::unlink(segments_.front().path.c_str());
+        segments_.pop_front();
+    }
+}
+
+}  // namespace ckptfs

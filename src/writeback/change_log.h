@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log of the changes that were acknowledged and are not in the bucket yet, in segments: files that are only
+// appended to, and removed from the oldest on once all of their changes have been made.
+//
+// A thread of its own writes and flushes what has been appended since it last did, in one go. Where the disk does not
+// take it, all of that fails, and the next begins another segment: what may be cut off lies at the end of one, and was
+// never acknowledged.
+//
+// Threads: all functions may be called from any thread, and return at once, but for open(), stop() and the destructor,
+// which wait for the disk.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "base/mutex.h"
+#include "ckptfs/status.h"
+#include "writeback/unsent_change.h"
+
+namespace ckptfs {
+
+class ChangeLog {
+public:
+    // In bytes: then the next one begins.
+    static constexpr std::uint64_t kSegmentSize = std::uint64_t{8} << 20;
+
+    struct Opened {
+        std::unique_ptr<ChangeLog> log;
+        // What earlier mounts have left, in order.
+        std::vector<LogEntry> entries;
+    };
+    // The directory is there, and only this log uses it. `segment_size`: for tests.
+    static Result<Opened> open(const std::string& directory, std::uint64_t segment_size = kSegmentSize);
+    // As stop().
+    ~ChangeLog();
+    ChangeLog(const ChangeLog&) = delete;
+    ChangeLog& operator=(const ChangeLog&) = delete;
+
+    // `done` is called on the thread of the log, in the order of the calls, once the change is on the disk, or was not
+    // taken by it. Must not be called after stop().
+    void append(const UnsentChange& change, std::function<void(Status)> done);
+    // As append(). What follows from a change may only be made once the disk knows that the change was.
+    void sent(const SentChange& change, std::function<void(Status)> done);
+    // Writes what was appended, and ends. Nothing is left of it where all changes have been made.
+    void stop();
+
+private:
+    struct Segment {
+        std::string path;
+        // Changes in it that have not been made.
+        std::set<std::uint64_t> unsent;
+    };
+    struct Waiting {
+        std::string text;
+        std::uint64_t number = 0;
+        bool is_sent = false;
+        // The directory is to have the names of its files first.
+        bool has_files = false;
+        std::function<void(Status)> done;
+    };
+
+    ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size);
+    [[nodiscard]] Result<std::vector<LogEntry>> read_segments();
+    void count(const std::vector<LogEntry>& entries, const std::string& path) REQUIRES(mutex_);
+    void add(Waiting waiting) EXCLUDES(mutex_);
+    void run();
+    Status write(const std::vector<Waiting>& batch);
+    Status begin_segment();
+    void note_written(const std::vector<Waiting>& batch) EXCLUDES(mutex_);
+    void note_made(std::uint64_t number) REQUIRES(mutex_);
+    [[nodiscard]] Failure failed(const std::string& path, const char* what) const;
+
+    const std::string directory_;
+    const FileDescriptor directory_file_;
+    const std::uint64_t segment_size_;
+
+    // Of the log's thread.
+    FileDescriptor file_;
+    std::uint64_t size_ = 0;
+    std::uint64_t next_segment_ = 1;
+
+    Mutex mutex_;
+    Condition changed_;
+    std::vector<Waiting> waiting_ GUARDED_BY(mutex_);
+    std::deque<Segment> segments_ GUARDED_BY(mutex_);
+    bool stopping_ GUARDED_BY(mutex_) = false;
+    std::thread thread_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/change_sender.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/mutex.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+
+namespace ckptfs {
+namespace {
+
+// In bytes: more is sent in the parts in which it was written.
+constexpr std::uint64_t kMostAtOnce = std::uint64_t{8} << 20;
+// Of one file; files go side by side.
+constexpr std::size_t kPartsAtOnce = 4;
+
+std::string write_id_of(const ObjectInfo& object) {
+    const auto found = object.metadata.find(kWriteIdMetadata);
+    return found == object.metadata.end() ? "" : found->second;
+}
+
+StoreDone<PutResponse> giving_etag(StoreDone<std::string> done) {
+    return [done = std::move(done)](const Result<PutResponse>& response) {
+        done(response.map([](const PutResponse& put) { return put.etag; }));
+    };
+}
+
+// --- files
+
+class FileSend : public std::enable_shared_from_this<FileSend> {
+public:
+    FileSend(const SendEnvironment& environment, std::shared_ptr<const HeldChange> held, StoreDone<std::string> done)
+        : environment_(environment), held_(std::move(held)), done_(std::move(done)), parts_(pieces().size()) {}
+
+    void begin() {
+        if (goes_at_once()) {
+            load_whole();
+            return;
+        }
+        const ObjectInfo& object = held_->change.object;
+        CreateUploadRequest request;
+        request.key = object.key;
+        request.metadata = object.metadata;
+        request.content_type = object.content_type;
+        request.content_encoding = object.content_encoding;
+        request.storage_class = object.storage_class;
+        request.other_headers = object.other_headers;
+        environment_.store.create_upload(std::move(request), [self = shared_from_this()](Result<UploadId> upload) {
+            if (!upload) {
+                self->done_(failure(std::move(upload.error())));
+                return;
+            }
+            self->upload_ = std::move(*upload);
+            self->send_parts();
+        });
+    }
+
+private:
+    [[nodiscard]] const std::vector<BodyPiece>& pieces() const { return held_->body.pieces; }
+
+    [[nodiscard]] bool goes_at_once() const {
+        const ObjectInfo& object = held_->change.object;
+        const bool is_one = pieces().empty() || (pieces().size() == 1 && pieces().front().size <= kMostAtOnce &&
+                                                 pieces().front().place != BodyPiece::Place::kObject);
+        return is_one && object.storage_class.empty() && object.other_headers.empty();
+    }
+
+    void load_whole() {
+        if (pieces().empty() || pieces().front().place == BodyPiece::Place::kInline) {
+            put(pieces().empty() ? Payload() : Payload::from_string(pieces().front().bytes));
+            return;
+        }
+        environment_.loader.load(held_, pieces().front(), [self = shared_from_this()](Result<Payload> body) {
+            if (!body) {
+                self->done_(failure(std::move(body.error())));
+                return;
+            }
+            self->put(std::move(*body));
+        });
+    }
+
+    void put(Payload body) {
+        const UnsentChange& change = held_->change;
+        PutRequest request;
+        request.key = change.object.key;
+        request.body = std::move(body);
+        request.metadata = change.object.metadata;
+        request.content_type = change.object.content_type;
+        request.content_encoding = change.object.content_encoding;
+        request.if_none_match = change.if_none_match;
+        request.if_match = change.if_match;
+        environment_.store.put(std::move(request), giving_etag(done_));
+    }
+
+    void send_parts() EXCLUDES(mutex_) {
+        std::vector<std::size_t> begun;
+        {
+            const MutexLock lock(mutex_);
+            while (!error_ && next_ < pieces().size() && under_way_ < kPartsAtOnce) {
+                begun.push_back(next_++);
+                ++under_way_;
+            }
+        }
+        for (const std::size_t part : begun) {
+            send_part(part);
+        }
+    }
+
+    void send_part(std::size_t part) {
+        const BodyPiece& piece = pieces()[part];
+        const int number = static_cast<int>(part) + 1;
+        auto answered = [self = shared_from_this(), part](Result<UploadedPart> sent) {
+            self->part_ended(part, std::move(sent));
+        };
+        if (piece.place == BodyPiece::Place::kObject) {
+            environment_.store.upload_part_copy(
+                {upload_, number, piece.key, piece.etag, ByteRange{piece.offset, piece.size}}, std::move(answered));
+        } else if (piece.place == BodyPiece::Place::kInline) {
+            Payload body = Payload::from_string(piece.bytes);
+            const std::uint32_t checksum = crc32c(body);
+            environment_.store.upload_part({upload_, number, std::move(body), checksum}, std::move(answered));
+        } else {
+            environment_.loader.load(
+                held_, piece,
+                [self = shared_from_this(), number, &piece, answered = std::move(answered)](Result<Payload> body) {
+                    if (!body) {
+                        answered(failure(std::move(body.error())));
+                        return;
+                    }
+                    // The store compares what was summed up when it was written.
+                    self->environment_.store.upload_part({self->upload_, number, std::move(*body), checksum_of(piece)},
+                                                         answered);
+                });
+        }
+    }
+
+    void part_ended(std::size_t part, Result<UploadedPart> sent) EXCLUDES(mutex_) {
+        bool is_last = false;
+        {
+            const MutexLock lock(mutex_);
+            --under_way_;
+            if (sent) {
+                parts_[part] = std::move(*sent);
+            } else if (!error_) {
+                error_ = std::move(sent.error());
+            }
+            is_last = under_way_ == 0 && (error_ || next_ == pieces().size());
+        }
+        if (is_last) {
+            end();
+        } else {
+            send_parts();
+        }
+    }
+
+    // All parts have ended.
+    void end() EXCLUDES(mutex_) {
+        std::optional<Error> error;
+        CompleteRequest request;
+        {
+            const MutexLock lock(mutex_);
+            error = error_;
+            request.parts = parts_;
+        }
+        if (error) {
+            give_up(std::move(*error));
+            return;
+        }
+        const UnsentChange& change = held_->change;
+        request.upload = upload_;
+        request.write_id = write_id_of(change.object);
+        request.size = change.object.size;
+        request.if_none_match = change.if_none_match;
+        environment_.store.complete_upload(std::move(request), [self = shared_from_this()](Result<PutResponse> put) {
+            if (!put) {
+                self->give_up(std::move(put.error()));
+                return;
+            }
+            self->done_(std::move(put->etag));
+        });
+    }
+
+    void give_up(Error error) {
+        environment_.store.abort_upload(upload_, [self = shared_from_this(), error = std::move(error)](
+                                                     const Status& /*ended*/) { self->done_(failure(error)); });
+    }
+
+    const SendEnvironment environment_;
+    const std::shared_ptr<const HeldChange> held_;
+    const StoreDone<std::string> done_;
+    UploadId upload_;
+
+    Mutex mutex_;
+    std::vector<UploadedPart> parts_ GUARDED_BY(mutex_);
+    std::size_t next_ GUARDED_BY(mutex_) = 0;
+    std::size_t under_way_ GUARDED_BY(mutex_) = 0;
+    std::optional<Error> error_ GUARDED_BY(mutex_);
+};
+
+void send_file(const SendEnvironment& environment, std::shared_ptr<const HeldChange> held,
+               StoreDone<std::string> done) {
+    std::make_shared<FileSend>(environment, std::move(held), std::move(done))->begin();
+}
+
+// --- copies and removals
+
+void send_copy(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
+               StoreDone<std::string> done) {
+    const UnsentChange& change = held->change;
+    CopyRequest request;
+    request.source_key = change.source_key;
+    request.key = change.object.key;
+    request.source_if_match = change.source_etag;
+    request.if_none_match = change.if_none_match;
+    if (change.is_described) {
+        request.description = change.object;
+    }
+    environment.store.copy(std::move(request), giving_etag(std::move(done)));
+}
+
+void send_removal(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
+                  StoreDone<std::string> done) {
+    RemoveRequest request(held->key(), held->change.if_match);
+    environment.store.remove(std::move(request), [held, done = std::move(done)](const Status& removed) {
+        // Another version has the name, which this removal did not mean.
+        if (removed || removed.error().errno_value == ESTALE || removed.error().errno_value == ENOENT) {
+            done(std::string());
+            return;
+        }
+        done(failure(removed.error()));
+    });
+}
+
+void send_now(const SendEnvironment& environment, std::shared_ptr<const HeldChange> held, StoreDone<std::string> done) {
+    switch (held->change.kind) {
+        case UnsentChange::Kind::kPut:
+            send_file(environment, std::move(held), std::move(done));
+            break;
+        case UnsentChange::Kind::kCopy:
+            send_copy(environment, held, std::move(done));
+            break;
+        case UnsentChange::Kind::kRemove:
+            send_removal(environment, held, std::move(done));
+            break;
+    }
+}
+
+// --- changes that may have been made
+
+bool is_made(const UnsentChange& change, const ObjectInfo& there) {
+    const std::string write_id = write_id_of(change.object);
+    if (!write_id.empty()) {
+        return write_id_of(there) == write_id && there.size == change.object.size;
+    }
+    // A copy that is described as its source.
+    return change.kind == UnsentChange::Kind::kCopy && there.etag == change.source_etag;
+}
+
+// What is short enough to lie in the log.
+bool is_told_by_bytes(const UnsentChange& change) {
+    return change.kind == UnsentChange::Kind::kPut && write_id_of(change.object).empty() &&
+           change.object.size <= kMostInline;
+}
+
+void compare_bytes(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
+                   StoreDone<std::string> done) {
+    const auto bytes = std::make_shared<std::string>();
+    GetRequest request;
+    request.key = held->key();
+    request.is_small = true;
+    request.on_body = [bytes](ByteSpan piece) {
+        bytes->append(as_text(piece));
+        return bytes->size() <= kMostInline;
+    };
+    environment.store.get(
+        std::move(request), [environment, held, bytes, done = std::move(done)](const Result<GetResponse>& got) {
+            const std::string own = held->body.pieces.empty() ? "" : held->body.pieces.front().bytes;
+            if (got && *bytes == own) {
+                done(got->object.etag);
+            } else if (got || got.error().errno_value == ENOENT || got.error().errno_value == ECANCELED) {
+                send_now(environment, held, done);
+            } else {
+                done(failure(got.error()));
+            }
+        });
+}
+
+}  // namespace
+
+void send_change(const SendEnvironment& environment, std::shared_ptr<const HeldChange> held,
+                 StoreDone<std::string> done) {
+    if (!held->may_be_made || held->removes()) {
+        send_now(environment, std::move(held), std::move(done));
+        return;
+    }
+    if (is_told_by_bytes(held->change)) {
+        compare_bytes(environment, held, std::move(done));
+        return;
+    }
+    environment.store.head(held->key(), [environment, held, done = std::move(done)](const Result<ObjectInfo>& there) {
+        if (there && is_made(held->change, *there)) {
+            done(there->etag);
+        } else if (there || there.error().errno_value == ENOENT) {
+            send_now(environment, held, done);
+        } else {
+            done(failure(there.error()));
+        }
+    });
+}
+
+}  // namespace ckptfs

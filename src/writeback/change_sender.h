@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes one acknowledged change in the bucket.
+//
+// A change that may have been made already, by an earlier mount or by a request whose answer was lost, is looked for
+// first, by the write ID that its object carries or by its bytes: made twice, it could replace what another mount has
+// written since, or be refused because it is there.
+//
+// Ownership: the environment outlives all changes under way. Threads: any.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+#include "writeback/body_read.h"
+#include "writeback/overlay.h"
+
+namespace ckptfs {
+
+struct SendEnvironment {
+    ObjectStore& store;
+    PieceLoader& loader;
+};
+
+// Calls back with the ETag that the store gave; with an empty one of a removal. `held`: versions have the ETags in it
+// that the store knows. A failure leaves nothing in the bucket, unless its outcome is unknown.
+void send_change(const SendEnvironment& environment, std::shared_ptr<const HeldChange> held,
+                 StoreDone<std::string> done);
+
+}  // namespace ckptfs

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/send_order.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+namespace ckptfs {
+namespace {
+
+// In bytes. Pointers to checkpoints ("latest") are shorter, files with tensors longer.
+constexpr std::uint64_t kMayPoint = kMostInline;
+
+bool is_alone(const UnsentChange& change) {
+    return change.is_barrier || (change.kind == UnsentChange::Kind::kPut && change.object.size <= kMayPoint);
+}
+
+bool touches(const std::set<std::string_view>& keys, const UnsentChange& change) {
+    return keys.contains(change.object.key) || (!change.source_key.empty() && keys.contains(change.source_key));
+}
+
+void add_keys(std::set<std::string_view>& keys, const UnsentChange& change) {
+    keys.insert(change.object.key);
+    if (!change.source_key.empty()) {
+        keys.insert(change.source_key);
+    }
+}
+
+}  // namespace
+
+void SendOrder::add(Change change) {
+    changes_.push_back({std::move(change), State::kWaits});
+}
+
+std::vector<SendOrder::Change> SendOrder::begin(std::size_t most) {
+    std::vector<Change> begun;
+    std::set<std::string_view> keys;
+    for (Place& place : changes_) {
+        const UnsentChange& change = place.change->change;
+        const UnsentChange& first = changes_.front().change->change;
+        const bool is_first = &place == &changes_.front();
+        if (under_way_ >= most || change.kind != first.kind || (!is_first && (is_alone(change) || is_alone(first)))) {
+            break;
+        }
+        if (place.state == State::kWaits && !touches(keys, change)) {
+            place.state = State::kUnderWay;
+            ++under_way_;
+            begun.push_back(place.change);
+        }
+        add_keys(keys, change);
+    }
+    return begun;
+}
+
+// Behind the last where it is not there.
+std::size_t SendOrder::place_of(std::uint64_t number) const {
+    const auto found =
+        std::lower_bound(changes_.begin(), changes_.end(), number,
+                         [](const Place& place, std::uint64_t wanted) { return place.change->change.number < wanted; });
+    const bool is_there = found != changes_.end() && found->change->change.number == number;
+    return is_there ? static_cast<std::size_t>(found - changes_.begin()) : changes_.size();
+}
+
+bool SendOrder::has(std::uint64_t number) const {
+    return place_of(number) < changes_.size();
+}
+
+void SendOrder::ended(std::uint64_t number) {
+    if (const std::size_t place = place_of(number); place < changes_.size()) {
+        under_way_ -= changes_[place].state == State::kUnderWay ? 1 : 0;
+        changes_.erase(changes_.begin() + static_cast<std::ptrdiff_t>(place));
+    }
+}
+
+void SendOrder::failed(std::uint64_t number) {
+    if (const std::size_t place = place_of(number);
+        place < changes_.size() && changes_[place].state == State::kUnderWay) {
+        --under_way_;
+        changes_[place].state = State::kFailed;
+    }
+}
+
+void SendOrder::retry_all() {
+    for (Place& place : changes_) {
+        place.state = place.state == State::kFailed ? State::kWaits : place.state;
+    }
+}
+
+std::vector<SendOrder::Change> SendOrder::all() const {
+    std::vector<Change> changes;
+    for (const Place& place : changes_) {
+        changes.push_back(place.change);
+    }
+    return changes;
+}
+
+SendOrder::Change SendOrder::last_of(const std::string& key, std::uint64_t number) const {
+    const auto found = std::find_if(changes_.rbegin(), changes_.rend(), [&](const Place& place) {
+        return place.change->key() == key && place.change->change.number != number;
+    });
+    return found == changes_.rend() ? nullptr : found->change;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/unsent_change.h"
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/digest.h"
+#include "base/json_line.h"
+#include "base/little_endian.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::size_t kHeaderSize = 8;
+constexpr std::size_t kSentMembers = 4;
+
+// Bytes, not text: names and values need not be UTF-8, and CBOR's strings are read back as they were written.
+Json json_of(const std::map<std::string, std::string>& members) {
+    Json json = Json::array();
+    for (const auto& [name, value] : members) {
+        json.push_back(name);
+        json.push_back(value);
+    }
+    return json;
+}
+
+std::map<std::string, std::string> members_of(const Json& json) {
+    std::map<std::string, std::string> members;
+    for (std::size_t i = 0; i + 1 < json.size(); i += 2) {
+        members.emplace(json.at(i).get<std::string>(), json.at(i + 1).get<std::string>());
+    }
+    return members;
+}
+
+Json json_of(const ObjectInfo& object) {
+    using Nanoseconds = std::chrono::nanoseconds;
+    const auto modified = std::chrono::duration_cast<Nanoseconds>(object.last_modified.time_since_epoch()).count();
+    return Json::array({object.key, object.size, object.etag, modified, json_of(object.metadata), object.content_type,
+                        object.content_encoding, object.storage_class, json_of(object.other_headers)});
+}
+
+ObjectInfo object_of(const Json& json) {
+    ObjectInfo object;
+    object.key = json.at(0).get<std::string>();
+    object.size = json.at(1).get<std::uint64_t>();
+    object.etag = json.at(2).get<std::string>();
+    object.last_modified = WallTime(
+        std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(json.at(3).get<std::int64_t>())));
+    object.metadata = members_of(json.at(4));
+    object.content_type = json.at(5).get<std::string>();
+    object.content_encoding = json.at(6).get<std::string>();
+    object.storage_class = json.at(7).get<std::string>();
+    object.other_headers = members_of(json.at(8));
+    return object;
+}
+
+Json json_of(const BodyPiece& piece) {
+    switch (piece.place) {
+        case BodyPiece::Place::kInline:
+            return Json::array({"i", piece.bytes});
+        case BodyPiece::Place::kFile:
+            return Json::array({"f", piece.size, piece.file, piece.offset, piece.checksums});
+        case BodyPiece::Place::kObject:
+            break;
+    }
+    return Json::array({"o", piece.size, piece.key, piece.etag, piece.offset});
+}
+
+BodyPiece piece_of(const Json& json) {
+    BodyPiece piece;
+    const auto place = json.at(0).get<std::string>();
+    if (place == "i") {
+        piece.bytes = json.at(1).get<std::string>();
+        piece.size = piece.bytes.size();
+        return piece;
+    }
+    piece.size = json.at(1).get<std::uint64_t>();
+    if (place == "f") {
+        piece.place = BodyPiece::Place::kFile;
+        piece.file = json.at(2).get<std::uint64_t>();
+        piece.offset = json.at(3).get<std::uint64_t>();
+        piece.checksums = json.at(4).get<std::vector<std::uint32_t>>();
+    } else {
+        piece.place = BodyPiece::Place::kObject;
+        piece.key = json.at(2).get<std::string>();
+        piece.etag = json.at(3).get<std::string>();
+        piece.offset = json.at(4).get<std::uint64_t>();
+    }
+    return piece;
+}
+
+constexpr unsigned kDescribed = 1;
+constexpr unsigned kIfNoneMatch = 2;
+constexpr unsigned kBarrier = 4;
+
+Json json_of(const UnsentChange& change) {
+    Json body = Json::array();
+    for (const BodyPiece& piece : change.body) {
+        body.push_back(json_of(piece));
+    }
+    const unsigned flags = (change.is_described ? kDescribed : 0U) | (change.if_none_match ? kIfNoneMatch : 0U) |
+                           (change.is_barrier ? kBarrier : 0U);
+    return Json::array({change.number, static_cast<int>(change.kind), flags, json_of(change.object), body,
+                        change.source_key, change.source_etag, change.if_match});
+}
+
+// Throws what the JSON library throws.
+UnsentChange change_of(const Json& json) {
+    UnsentChange change;
+    change.number = json.at(0).get<std::uint64_t>();
+    change.kind = static_cast<UnsentChange::Kind>(json.at(1).get<std::uint8_t>());
+    const auto flags = json.at(2).get<unsigned>();
+    change.is_described = (flags & kDescribed) != 0;
+    change.if_none_match = (flags & kIfNoneMatch) != 0;
+    change.is_barrier = (flags & kBarrier) != 0;
+    change.object = object_of(json.at(3));
+    for (const Json& piece : json.at(4)) {
+        change.body.push_back(piece_of(piece));
+    }
+    change.source_key = json.at(5).get<std::string>();
+    change.source_etag = json.at(6).get<std::string>();
+    change.if_match = json.at(7).get<std::string>();
+    return change;
+}
+
+std::optional<LogEntry> decode_entry(std::string_view cbor) {
+    const Json json = Json::from_cbor(cbor.begin(), cbor.end(), true, false);
+    if (!json.is_array()) {
+        return std::nullopt;
+    }
+    // Of another form, whatever it sums up to.
+    try {
+        if (json.size() == kSentMembers) {
+            return SentChange{json.at(0).get<std::uint64_t>(), json.at(1).get<std::string>(),
+                              json.at(2).get<std::string>(), json.at(3).get<std::string>()};
+        }
+        UnsentChange change = change_of(json);
+        return change.kind > UnsentChange::Kind::kRemove ? std::nullopt : std::optional<LogEntry>(std::move(change));
+    } catch (const Json::exception&) {
+        return std::nullopt;
+    }
+}
+
+}  // namespace
+
+std::string encode_entry(const LogEntry& entry) {
+    const auto* const sent = std::get_if<SentChange>(&entry);
+    const Json json = sent != nullptr ? Json::array({sent->number, sent->key, sent->acknowledged_etag, sent->etag})
+                                      : json_of(std::get<UnsentChange>(entry));
+    const std::vector<std::uint8_t> cbor = Json::to_cbor(json);
+    std::string text(kHeaderSize, '\0');
+    text.append(cbor.begin(), cbor.end());
+    const std::string_view content = std::string_view(text).substr(kHeaderSize);
+    store_u32(text.data(), static_cast<std::uint32_t>(content.size()));
+    store_u32(text.data() + sizeof(std::uint32_t), crc32c(as_bytes(content)));
+    return text;
+}
+
+LogContents parse_log(std::string_view text) {
+    LogContents contents;
+    while (text.size() - contents.whole >= kHeaderSize) {
+        const std::string_view rest = text.substr(contents.whole);
+        const std::uint32_t size = load_u32(rest.data());
+        if (rest.size() - kHeaderSize < size) {
+            break;
+        }
+        const std::string_view content = rest.substr(kHeaderSize, size);
+        if (crc32c(as_bytes(content)) != load_u32(rest.data() + sizeof(std::uint32_t))) {
+            break;
+        }
+        std::optional<LogEntry> entry = decode_entry(content);
+        if (!entry) {
+            break;
+        }
+        contents.entries.push_back(std::move(*entry));
+        contents.whole += kHeaderSize + size;
+    }
+    return contents;
+}
+
+}  // namespace ckptfs

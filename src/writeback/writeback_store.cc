@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/writeback_store.h"
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "writeback/merged_listing.h"
+#include "writeback/store_rules.h"
+
+namespace ckptfs {
+namespace {
+
+// Of what is read where its source is: each follows a change that was made meanwhile.
+constexpr int kMostTries = 10;
+
+}  // namespace
+
+WritebackStore::WritebackStore(const WritebackEnvironment& environment, std::unique_ptr<UnsentChanges> unsent)
+    : environment_(environment), unsent_(std::move(unsent)), uploads_(*unsent_) {}
+
+Result<std::unique_ptr<WritebackStore>> WritebackStore::open(const WritebackEnvironment& environment) {
+    Result<std::unique_ptr<UnsentChanges>> unsent = UnsentChanges::open(environment);
+    if (!unsent) {
+        return failure(std::move(unsent.error()));
+    }
+    return std::unique_ptr<WritebackStore>(new WritebackStore(environment, std::move(*unsent)));
+}
+
+// --- reading
+
+void WritebackStore::head(std::string key, StoreDone<ObjectInfo> done) {
+    if (const HeldPtr held = unsent_->find(key)) {
+        done(held->removes() ? Result<ObjectInfo>(no_such_key(key)) : held->change.object);
+        return;
+    }
+    environment_.store.head(key, [this, key, done = std::move(done)](Result<ObjectInfo> object) {
+        if (object) {
+            object->etag = unsent_->etag_here(key, object->etag);
+        }
+        done(std::move(object));
+    });
+}
+
+void WritebackStore::get(GetRequest request, StoreDone<GetResponse> done) {
+    if (const HeldPtr held = unsent_->find(request.key)) {
+        get_held(std::move(request), held, std::move(done));
+    } else {
+        get_sent(std::move(request), std::move(done));
+    }
+}
+
+void WritebackStore::get_sent(GetRequest request, StoreDone<GetResponse> done) {
+    std::string key = request.key;
+    request.if_match = unsent_->etag_there(key, request.if_match);
+    // That of the acknowledgement, which is not the store's.
+    request.if_modified = {};
+    environment_.store.get(std::move(request),
+                           [this, key = std::move(key), done = std::move(done)](Result<GetResponse> got) {
+                               if (got) {
+                                   got->object.etag = unsent_->etag_here(key, got->object.etag);
+                               }
+                               done(std::move(got));
+                           });
+}
+
+void WritebackStore::get_held(GetRequest request, const HeldPtr& held, StoreDone<GetResponse> done) {
+    const ObjectInfo& object = held->change.object;
+    if (held->removes()) {
+        done(no_such_key(request.key));
+        return;
+    }
+    if (!request.if_match.empty() && request.if_match != object.etag) {
+        done(another_version(request.key));
+        return;
+    }
+    const std::optional<ByteRange> range = range_in(request.range, object.size);
+    if (!range) {
+        done(invalid_range(request.key));
+        return;
+    }
+    GetResponse response;
+    response.object = object;
+    response.offset = range->offset;
+    response.length = range->length;
+    response.answered_at = environment_.clock.wall_now();
+    response.has_checksum = range->length == object.size;
+    const auto read = std::make_shared<HeldRead>(HeldRead{held, *range, std::move(request.on_body), {}, {}});
+    read->response = std::move(response);
+    read->done = std::move(done);
+    read_held(read);
+}
+
+void WritebackStore::read_held(const std::shared_ptr<HeldRead>& read) {
+    TakeBytes take = [read](ByteSpan bytes) {
+        read->range.offset += bytes.size();
+        read->range.length -= bytes.size();
+        return read->on_body(bytes);
+    };
+    auto ended = [this, read](const Status& status) { held_read_ended(read, status); };
+    const HeldPtr& held = read->held;
+    if (!held->is_read_at_source()) {
+        read_body({environment_.disk, environment_.store}, held, read->range.offset, read->range.length,
+                  std::move(take), std::move(ended));
+        return;
+    }
+    const UnsentChange& change = held->change;
+    GetRequest request;
+    request.key = change.source_key;
+    request.range = ByteRange{read->range.offset, read->range.length};
+    request.on_body = std::move(take);
+    auto got = [ended = std::move(ended)](const Result<GetResponse>& response) {
+        ended(response ? Status() : failure(response.error()));
+    };
+    if (held->source != nullptr && unsent_->is_unsent(*held->source)) {
+        get_held(std::move(request), held->source, std::move(got));
+    } else {
+        request.if_match = unsent_->etag_there(change.source_key, change.source_etag);
+        environment_.store.get(std::move(request), std::move(got));
+    }
+}
+
+void WritebackStore::held_read_ended(const std::shared_ptr<HeldRead>& read, const Status& status) {
+    if (status) {
+        read->done(std::move(read->response));
+        return;
+    }
+    const int error = status.error().errno_value;
+    const bool has_moved = error == ESTALE || error == ENOENT;
+    const ObjectInfo& object = read->held->change.object;
+    if (!has_moved) {
+        read->done(failure(status.error()));
+    } else if (unsent_->is_unsent(*read->held)) {
+        // The change that makes its source was made meanwhile.
+        if (++read->tries < kMostTries) {
+            read_held(read);
+        } else {
+            read->done(failure(status.error()));
+        }
+    } else {
+        // What it is read from is gone, because it was made.
+        GetRequest request;
+        request.key = object.key;
+        request.if_match = object.etag;
+        request.range = read->range;
+        request.on_body = read->on_body;
+        get_sent(std::move(request), [read](const Result<GetResponse>& rest) {
+            read->done(rest ? Result<GetResponse>(std::move(read->response)) : failure(rest.error()));
+        });
+    }
+}
+
+void WritebackStore::list(ListRequest request, StoreDone<ListResponse> done) {
+    list_merged(environment_.store, *unsent_, std::move(request), std::move(done));
+}
+
+}  // namespace ckptfs

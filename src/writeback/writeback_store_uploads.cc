@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "base/digest.h"
+#include "writeback/store_rules.h"
+#include "writeback/writeback_store.h"
+
+namespace ckptfs {
+namespace {
+
+BodyPiece piece_of_object(const std::string& key, const std::string& etag, std::uint64_t offset, std::uint64_t size) {
+    BodyPiece piece;
+    piece.place = BodyPiece::Place::kObject;
+    piece.key = key;
+    piece.etag = etag;
+    piece.offset = offset;
+    piece.size = size;
+    return piece;
+}
+
+}  // namespace
+
+void WritebackStore::create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
+    done(uploads_.create(std::move(request)));
+}
+
+void WritebackStore::upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) {
+    environment_.disk.post([this, request = std::move(request), done = std::move(done)]() mutable {
+        Result<UploadedPart> part = uploads_.write(request);
+        // Its memory is free before the caller goes on.
+        request.body = {};
+        done(std::move(part));
+    });
+}
+
+void WritebackStore::upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) {
+    if (const HeldPtr held = unsent_->find(request.source_key)) {
+        if (held->removes()) {
+            done(no_such_key(request.source_key));
+        } else if (!request.source_if_match.empty() && request.source_if_match != held->change.object.etag) {
+            done(another_version(request.source_key));
+        } else {
+            copy_part_held(request, held, std::move(done));
+        }
+        return;
+    }
+    const std::string source = request.source_key;
+    head(source, [this, request = std::move(request), done = std::move(done)](const Result<ObjectInfo>& object) {
+        if (!object) {
+            done(failure(object.error()));
+            return;
+        }
+        if (!request.source_if_match.empty() && request.source_if_match != object->etag) {
+            done(another_version(request.source_key));
+            return;
+        }
+        const std::optional<ByteRange> range = range_in(request.range, object->size);
+        if (!range) {
+            done(invalid_range(request.source_key));
+            return;
+        }
+        done(uploads_.add(request.upload, request.part_number,
+                          piece_of_object(request.source_key, unsent_->etag_there(request.source_key, object->etag),
+                                          range->offset, range->length)));
+    });
+}
+
+// Its bytes are on this disk, and are written there once more.
+void WritebackStore::copy_part_held(const UploadPartCopyRequest& request, const HeldPtr& source,
+                                    StoreDone<UploadedPart> done) {
+    const std::optional<ByteRange> range = range_in(request.range, source->change.object.size);
+    if (!range) {
+        done(invalid_range(request.source_key));
+        return;
+    }
+    const auto bytes = std::make_shared<std::string>();
+    read_body(
+        {environment_.disk, environment_.store}, source, range->offset, range->length,
+        [bytes](ByteSpan piece) {
+            bytes->append(as_text(piece));
+            return true;
+        },
+        [this, request, bytes, done = std::move(done)](const Status& read) {
+            if (!read) {
+                done(failure(read.error()));
+                return;
+            }
+            UploadPartRequest part;
+            part.upload = request.upload;
+            part.part_number = request.part_number;
+            part.body = Payload::from_string(std::move(*bytes));
+            part.crc32c = crc32c(part.body);
+            done(uploads_.write(part));
+        });
+}
+
+bool WritebackStore::lacks_part_copy(const std::string& source_key) const {
+    return environment_.store.lacks_part_copy(source_key);
+}
+
+void WritebackStore::find_part_copy(std::string key, std::function<void()> found) {
+    environment_.store.find_part_copy(std::move(key), std::move(found));
+}
+
+void WritebackStore::complete_upload(CompleteRequest request, StoreDone<PutResponse> done) {
+    Conditions conditions{request.upload.key, request.if_none_match, ""};
+    check(std::move(conditions), [this, request = std::move(request), done = std::move(done)](const Status& hold) {
+        if (!hold) {
+            done(failure(hold.error()));
+            return;
+        }
+        environment_.disk.post([this, request, done] { complete(request, done); });
+    });
+}
+
+void WritebackStore::complete(const CompleteRequest& request, StoreDone<PutResponse> done) {
+    Result<LocalUploads::Completed> completed = uploads_.complete(request.upload, request.parts);
+    if (!completed) {
+        done(failure(std::move(completed.error())));
+        return;
+    }
+    UnsentChange change;
+    change.object.key = request.upload.key;
+    change.object.size = completed->size;
+    change.object.metadata = std::move(completed->request.metadata);
+    change.object.content_type = std::move(completed->request.content_type);
+    change.object.content_encoding = std::move(completed->request.content_encoding);
+    change.object.storage_class = std::move(completed->request.storage_class);
+    change.object.other_headers = std::move(completed->request.other_headers);
+    change.if_none_match = request.if_none_match;
+    change.body = completed->body.pieces;
+    acknowledge(std::move(change), std::move(completed->body), request.may_send,
+                [this, upload = request.upload, done = std::move(done)](Result<PutResponse> response) {
+                    if (response) {
+                        uploads_.end(upload);
+                    }
+                    done(std::move(response));
+                });
+}
+
+void WritebackStore::abort_upload(UploadId upload, StoreDone<void> done) {
+    if (!LocalUploads::has_made(upload)) {
+        environment_.store.abort_upload(std::move(upload), std::move(done));
+        return;
+    }
+    uploads_.end(upload);
+    done({});
+}
+
+void WritebackStore::list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) {
+    environment_.store.list_uploads(std::move(prefix), std::move(done));
+}
+
+void WritebackStore::list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) {
+    if (!LocalUploads::has_made(upload)) {
+        environment_.store.list_parts(std::move(upload), std::move(done));
+        return;
+    }
+    done(uploads_.parts(upload));
+}
+
+}  // namespace ckptfs

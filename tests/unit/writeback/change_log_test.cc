@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/change_log.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "support/temporary_directory.h"
+
+namespace ckptfs {
+namespace {
+
+class ChangeLogTest : public ::testing::Test {
+protected:
+    static UnsentChange change(std::uint64_t number) {
+        UnsentChange change;
+        change.number = number;
+        change.object.key = "key" + std::to_string(number);
+        return change;
+    }
+    ChangeLog::Opened open(std::uint64_t segment_size = ChangeLog::kSegmentSize) {
+        return ChangeLog::open(directory(), segment_size).value();
+    }
+    static Status append(ChangeLog& log, std::uint64_t number) {
+        std::promise<Status> done;
+        log.append(change(number), [&done](Status written) { done.set_value(std::move(written)); });
+        return done.get_future().get();
+    }
+    static Status sent(ChangeLog& log, std::uint64_t number) {
+        std::promise<Status> done;
+        log.sent({number, "", "", ""}, [&done](Status written) { done.set_value(std::move(written)); });
+        return done.get_future().get();
+    }
+    [[nodiscard]] std::string directory() const { return temporary.path().string(); }
+    [[nodiscard]] std::size_t segments() const {
+        std::size_t count = 0;
+        for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator(directory())) {
+            ++count;
+        }
+        return count;
+    }
+    // What a mount would find that came after a kill.
+    [[nodiscard]] std::vector<std::uint64_t> unsent_on_disk() const {
+        const testing::TemporaryDirectory copy;
+        std::filesystem::copy(directory(), copy.path());
+        std::map<std::uint64_t, bool> unsent;
+        const ChangeLog::Opened opened = ChangeLog::open(copy.path().string()).value();
+        for (const LogEntry& entry : opened.entries) {
+            if (const auto* const found = std::get_if<UnsentChange>(&entry)) {
+                unsent[found->number] = true;
+            } else {
+                unsent.erase(std::get<SentChange>(entry).number);
+            }
+        }
+        std::vector<std::uint64_t> numbers;
+        for (const auto& [number, is_unsent] : unsent) {
+            numbers.push_back(number);
+        }
+        return numbers;
+    }
+
+    const testing::TemporaryDirectory temporary;
+};
+
+TEST_F(ChangeLogTest, WhatWasAppendedIsThereAfterAKill) {
+    const auto opened = open();
+    ASSERT_TRUE(append(*opened.log, 1));
+    ASSERT_TRUE(append(*opened.log, 2));
+    ASSERT_TRUE(append(*opened.log, 3));
+    EXPECT_EQ(unsent_on_disk(), (std::vector<std::uint64_t>{1, 2, 3}));
+    ASSERT_TRUE(sent(*opened.log, 2));
+    EXPECT_EQ(unsent_on_disk(), (std::vector<std::uint64_t>{1, 3}));
+}
+
+TEST_F(ChangeLogTest, NothingIsLeftWhereAllWasSent) {
+    auto opened = open();
+    ASSERT_TRUE(append(*opened.log, 1));
+    ASSERT_TRUE(sent(*opened.log, 1));
+    opened.log->stop();
+    EXPECT_EQ(segments(), 0U);
+}
+
+TEST_F(ChangeLogTest, AnEndLeavesWhatWasNotSent) {
+    {
+        const auto opened = open();
+        ASSERT_TRUE(append(*opened.log, 1));
+        ASSERT_TRUE(append(*opened.log, 2));
+        ASSERT_TRUE(sent(*opened.log, 1));
+    }
+    EXPECT_EQ(unsent_on_disk(), (std::vector<std::uint64_t>{2}));
+    auto again = open();
+    EXPECT_EQ(again.entries.size(), 3U);
+    // By another mount, in another segment.
+    ASSERT_TRUE(sent(*again.log, 2));
+    again.log->stop();
+    EXPECT_EQ(segments(), 0U);
+}
+
+TEST_F(ChangeLogTest, SegmentsGoFromTheOldestOn) {
+    const auto opened = open(1);
+    for (std::uint64_t number = 1; number <= 4; ++number) {
+        ASSERT_TRUE(append(*opened.log, number));
+    }
+    EXPECT_EQ(segments(), 4U);
+    ASSERT_TRUE(sent(*opened.log, 2));
+    EXPECT_EQ(segments(), 5U);
+    ASSERT_TRUE(sent(*opened.log, 1));
+    // Those of 1 and 2.
+    EXPECT_EQ(segments(), 4U);
+    EXPECT_EQ(unsent_on_disk(), (std::vector<std::uint64_t>{3, 4}));
+}
+
+TEST_F(ChangeLogTest, WhatASegmentTellsOfOneThatIsGoneCountsForNoOther) {
+    {
+        const auto opened = open(1);
+        ASSERT_TRUE(append(*opened.log, 1));
+        ASSERT_TRUE(append(*opened.log, 2));
+        // In the segment of 2's successor, when that of 1 goes.
+        ASSERT_TRUE(sent(*opened.log, 1));
+        EXPECT_EQ(segments(), 2U);
+    }
+    const auto again = open(1);
+    ASSERT_TRUE(append(*again.log, 3));
+    EXPECT_EQ(unsent_on_disk(), (std::vector<std::uint64_t>{2, 3}));
+}
+
+TEST_F(ChangeLogTest, WhatTheDiskDoesNotTakeFailsAndLaterEntriesAreWhole) {
+    const auto opened = open();
+    ASSERT_TRUE(append(*opened.log, 1));
+    std::signal(SIGXFSZ, SIG_IGN);
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    rlimit small = before;
+    // In the middle of an entry.
+    small.rlim_cur = encode_entry(change(1)).size() + 11;
+    setrlimit(RLIMIT_FSIZE, &small);
+    const Status failed = append(*opened.log, 2);
+    setrlimit(RLIMIT_FSIZE, &before);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().errno_value, EFBIG);
+    EXPECT_NE(failed.error().message.find(directory()), std::string::npos);
+    ASSERT_TRUE(append(*opened.log, 3));
+    EXPECT_EQ(unsent_on_disk(), (std::vector<std::uint64_t>{1, 3}));
+}
+
+}  // namespace
+}  // namespace ckptfs

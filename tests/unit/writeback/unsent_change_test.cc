@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/unsent_change.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <variant>
+
+namespace ckptfs {
+namespace {
+
+UnsentChange any_change(std::uint64_t number) {
+    UnsentChange change;
+    change.number = number;
+    change.kind = UnsentChange::Kind::kPut;
+    change.object.key = "run/\xff not UTF-8\n";
+    change.object.size = 5'000'007;
+    change.object.etag = "\"e\"";
+    change.object.last_modified = WallTime(std::chrono::milliseconds(1'700'000'000'123));
+    change.object.metadata = {{"a", "\xfe"}, {"b", ""}};
+    change.object.content_type = "text/plain";
+    change.object.content_encoding = "zstd";
+    change.object.storage_class = "STANDARD_IA";
+    change.object.other_headers = {{"cache-control", "no-store"}};
+    BodyPiece in_log;
+    in_log.bytes = std::string("\0\xff", 2);
+    in_log.size = 2;
+    BodyPiece in_file;
+    in_file.place = BodyPiece::Place::kFile;
+    in_file.size = 5'000'000;
+    in_file.file = 7;
+    in_file.offset = 1 << 20;
+    in_file.checksums = {1, 0xffffffff, 3, 4, 5};
+    BodyPiece in_object;
+    in_object.place = BodyPiece::Place::kObject;
+    in_object.size = 5;
+    in_object.key = "other";
+    in_object.etag = "\"o\"";
+    in_object.offset = 3;
+    change.body = {in_log, in_file, in_object};
+    change.source_key = "s";
+    change.source_etag = "\"s\"";
+    change.is_described = true;
+    change.if_none_match = true;
+    change.if_match = "\"m\"";
+    change.is_barrier = true;
+    return change;
+}
+
+TEST(UnsentChange, IsReadBackAsItWasWritten) {
+    const UnsentChange change = any_change(3);
+    const LogContents contents = parse_log(encode_entry(change));
+    ASSERT_EQ(contents.entries.size(), 1U);
+    const auto& read = std::get<UnsentChange>(contents.entries[0]);
+    EXPECT_EQ(read.number, 3U);
+    EXPECT_EQ(read.kind, change.kind);
+    EXPECT_EQ(read.object.key, change.object.key);
+    EXPECT_EQ(read.object.size, change.object.size);
+    EXPECT_EQ(read.object.etag, change.object.etag);
+    EXPECT_EQ(read.object.last_modified, change.object.last_modified);
+    EXPECT_EQ(read.object.metadata, change.object.metadata);
+    EXPECT_EQ(read.object.content_type, change.object.content_type);
+    EXPECT_EQ(read.object.content_encoding, change.object.content_encoding);
+    EXPECT_EQ(read.object.storage_class, change.object.storage_class);
+    EXPECT_EQ(read.object.other_headers, change.object.other_headers);
+    EXPECT_EQ(read.body, change.body);
+    EXPECT_EQ(read.source_key, change.source_key);
+    EXPECT_EQ(read.source_etag, change.source_etag);
+    EXPECT_EQ(read.if_match, change.if_match);
+    EXPECT_TRUE(read.is_described && read.if_none_match && read.is_barrier);
+}
+
+TEST(UnsentChange, WhatWasSentIsReadBack) {
+    const SentChange sent{9, "key", "\"here\"", "\"there\""};
+    const LogContents contents = parse_log(encode_entry(sent));
+    ASSERT_EQ(contents.entries.size(), 1U);
+    EXPECT_EQ(std::get<SentChange>(contents.entries[0]), sent);
+}
+
+TEST(UnsentChange, ALogEndsAtAnEntryThatIsCutOff) {
+    const std::string first = encode_entry(any_change(1));
+    const std::string text = first + encode_entry(SentChange{1, "", "", ""}) + encode_entry(any_change(2));
+    const std::size_t third = text.size() - encode_entry(any_change(2)).size();
+    for (std::size_t size = 0; size <= text.size(); ++size) {
+        const LogContents contents = parse_log(text.substr(0, size));
+        const std::size_t entries = (size >= first.size() ? 1 : 0) + (size >= third ? 1 : 0) + (size == text.size());
+        ASSERT_EQ(contents.entries.size(), entries) << size;
+        ASSERT_LE(contents.whole, size);
+    }
+}
+
+TEST(UnsentChange, ADamagedEntryEndsTheLog) {
+    const std::string first = encode_entry(any_change(1));
+    const std::string text = first + encode_entry(any_change(2));
+    for (std::size_t at = first.size(); at < text.size(); at += 3) {
+        std::string damaged = text;
+        damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+        const LogContents contents = parse_log(damaged);
+        ASSERT_EQ(contents.entries.size(), 1U) << at;
+        ASSERT_EQ(contents.whole, first.size()) << at;
+    }
+}
+
+TEST(UnsentChange, BytesThatAreNoLogAreNone) {
+    EXPECT_TRUE(parse_log("").entries.empty());
+    EXPECT_TRUE(parse_log(std::string(100, '\0')).entries.empty());
+    EXPECT_TRUE(parse_log(std::string(100, '\xff')).entries.empty());
+}
+
+}  // namespace
+}  // namespace ckptfs

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/writeback_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unit/writeback/writeback_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+
+const std::string kLarge(3'000'000, 'x');
+
+TEST_F(WritebackTest, WhatIsPutIsThereBeforeItIsSent) {
+    const auto made = mount();
+    const auto put = made->put("a", kLarge, {{"name", "value"}});
+    ASSERT_TRUE(put);
+    EXPECT_FALSE(bucket.exists("a"));
+    const auto head = (*made)->head("a");
+    ASSERT_TRUE(head);
+    EXPECT_EQ(head->size, kLarge.size());
+    EXPECT_EQ(head->etag, put->etag);
+    EXPECT_EQ(head->metadata.at("name"), "value");
+    EXPECT_EQ(made->content("a"), kLarge);
+    EXPECT_EQ(made->content("a", ByteRange{1'048'570, 20}), kLarge.substr(1'048'570, 20));
+    EXPECT_EQ(made->content("a", ByteRange{0, 7, true}), kLarge.substr(kLarge.size() - 7));
+    EXPECT_EQ(made->content("a", ByteRange{kLarge.size(), 1}).error().http_status, 416);
+    EXPECT_EQ(made->content("a", std::nullopt, "\"another\"").error().errno_value, ESTALE);
+    EXPECT_EQ(made->unsent().status().changes, 1U);
+    EXPECT_EQ(made->unsent().status().bytes, kLarge.size());
+}
+
+TEST_F(WritebackTest, WhatIsSentKeepsItsETagHere) {
+    const auto made = started();
+    const auto put = made->put("a", kLarge);
+    made->wait_until_sent();
+    ASSERT_EQ(bucket.content("a"), kLarge);
+    EXPECT_NE(bucket.info("a").etag, put->etag);
+    EXPECT_EQ((*made)->head("a")->etag, put->etag);
+    EXPECT_EQ(made->content("a", std::nullopt, put->etag), kLarge);
+    EXPECT_EQ((*made)->list({})->objects.front().etag, put->etag);
+    EXPECT_TRUE((*made)->remove("a", put->etag));
+    made->wait_until_sent();
+    EXPECT_FALSE(bucket.exists("a"));
+}
+
+TEST_F(WritebackTest, AKillLosesNothingThatWasAcknowledged) {
+    auto made = mount();
+    ASSERT_TRUE(made->put("large", kLarge, {{kWriteIdMetadata, "id"}}));
+    ASSERT_TRUE(made->put("small", "text"));
+    ASSERT_TRUE(made->put("empty", ""));
+    ASSERT_TRUE(made->copy("large", "copy"));
+    bucket.put_object("old", "of before");
+    ASSERT_TRUE((*made)->remove("old"));
+    kill(std::move(made));
+    made = mount();
+    // Before anything is sent.
+    EXPECT_EQ(made->content("large"), kLarge);
+    EXPECT_EQ(made->content("copy"), kLarge);
+    EXPECT_EQ(made->content("small"), "text");
+    EXPECT_EQ(made->content("empty"), "");
+    EXPECT_EQ((*made)->head("old").error().errno_value, ENOENT);
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_THAT(bucket.keys(), ElementsAre("copy", "empty", "large", "small"));
+    EXPECT_EQ(bucket.content("copy"), kLarge);
+    EXPECT_EQ(bucket.content("small"), "text");
+    EXPECT_EQ(bucket.info("large").metadata.at(kWriteIdMetadata), "id");
+}
+
+TEST_F(WritebackTest, AnEndLeavesWhatIsUnsentAndNothingElse) {
+    auto made = mount();
+    ASSERT_TRUE(made->put("a", kLarge));
+    ASSERT_TRUE(made->put("b", kLarge));
+    // Never completed.
+    const auto upload = (*made)->create_upload({"c", {}, "", "", "", {}});
+    ASSERT_TRUE((*made)->upload_part({*upload, 1, Payload::from_string(kLarge), crc32c(as_bytes(kLarge))}));
+    made.reset();
+    made = started();
+    made->wait_until_sent();
+    EXPECT_THAT(bucket.keys(), ElementsAre("a", "b"));
+    made.reset();
+    EXPECT_TRUE(std::filesystem::is_empty(directory()));
+}
+
+TEST_F(WritebackTest, AMarkerFollowsAllThatCameBeforeIt) {
+    bucket.hold(Operation::kPut);
+    const auto made = started();
+    ASSERT_TRUE(made->put("ckpt/0.distcp", kLarge));
+    ASSERT_TRUE(made->put("ckpt/1.distcp", kLarge));
+    ASSERT_TRUE(made->put("ckpt/.metadata", kLarge));
+    ASSERT_TRUE(made->put("ckpt2/0.distcp", kLarge));
+    ASSERT_TRUE(bucket.wait_until_held(Operation::kPut, 2));
+    EXPECT_EQ(bucket.calls(Operation::kPut), 2);
+    bucket.release_one(Operation::kPut);
+    bucket.release_one(Operation::kPut);
+    ASSERT_TRUE(bucket.wait_until_held(Operation::kPut, 1));
+    EXPECT_EQ(bucket.calls(Operation::kPut), 3);
+    EXPECT_THAT(bucket.keys(), ElementsAre("ckpt/0.distcp", "ckpt/1.distcp"));
+    bucket.release(Operation::kPut);
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.keys().size(), 4U);
+}
+
+TEST_F(WritebackTest, WhatFailsIsTriedAgainAndHoldsBackWhatComesAfterIt) {
+    bucket.inject({Operation::kPut, "a", store_error(EACCES, "AccessDenied", 403), 0, 3});
+    const auto made = started();
+    ASSERT_TRUE(made->put("a", kLarge));
+    ASSERT_TRUE(made->put(".metadata", "x"));
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("a"), kLarge);
+    EXPECT_EQ(bucket.calls(Operation::kPut), 5);
+    EXPECT_EQ(made->unsent().status().failing_key, "");
+}
+
+TEST_F(WritebackTest, StatusTellsWhatFails) {
+    bucket.inject({Operation::kPut, "a", store_error(EACCES, "AccessDenied", 403), 0, 1'000'000});
+    const auto made = started();
+    ASSERT_TRUE(made->put("a", kLarge));
+    while (made->unsent().status().failing_key.empty()) {
+        std::this_thread::yield();
+    }
+    EXPECT_EQ(made->unsent().status().failing_key, "a");
+    EXPECT_NE(made->unsent().status().failure.find("AccessDenied"), std::string::npos);
+    EXPECT_EQ(made->content("a"), kLarge);
+}
+
+TEST_F(WritebackTest, AnUploadIsSentInItsParts) {
+    const auto made = mount();
+    CreateUploadRequest create{"a", {{kWriteIdMetadata, "id"}}, "type", "", "", {}};
+    const auto upload = (*made)->create_upload(create);
+    std::vector<UploadedPart> parts(3);
+    for (const int number : {2, 3, 1}) {
+        const std::string part(1'500'000, static_cast<char>('0' + number));
+        parts[static_cast<std::size_t>(number) - 1] =
+            (*made)->upload_part({*upload, number, Payload::from_string(part), crc32c(as_bytes(part))}).value();
+    }
+    EXPECT_EQ((*made)->head("a").error().errno_value, ENOENT);
+    CompleteRequest complete{*upload, parts, "id", 4'500'000, false, nullptr};
+    ASSERT_TRUE((*made)->complete_upload(complete));
+    const std::string content = std::string(1'500'000, '1') + std::string(1'500'000, '2') + std::string(1'500'000, '3');
+    EXPECT_EQ(made->content("a"), content);
+    EXPECT_EQ(made->content("a", ByteRange{1'499'999, 2}), "12");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("a"), content);
+    EXPECT_EQ(bucket.calls(Operation::kUploadPart), 3);
+    EXPECT_EQ(bucket.info("a").metadata.at(kWriteIdMetadata), "id");
+}
+
+TEST_F(WritebackTest, APartThatChangedInMemoryIsRefused) {
+    const auto made = mount();
+    const auto upload = (*made)->create_upload({"a", {}, "", "", "", {}});
+    const auto part = (*made)->upload_part({*upload, 1, Payload::from_string("bytes"), 1});
+    ASSERT_FALSE(part);
+    EXPECT_TRUE(part.error().damaged);
+}
+
+TEST_F(WritebackTest, ADiskThatReturnsOtherBytesMakesNoObject) {
+    auto made = mount();
+    ASSERT_TRUE(made->put("a", kLarge));
+    for (const auto& each : std::filesystem::directory_iterator(directory())) {
+        if (each.path().extension() == ".body") {
+            std::fstream file(each.path(), std::ios::in | std::ios::out | std::ios::binary);
+            file.seekp(2'000'000);
+            file.put('y');
+        }
+    }
+    EXPECT_TRUE(made->content("a").error().damaged);
+    made->unsent().start();
+    while (made->unsent().status().failing_key.empty()) {
+        std::this_thread::yield();
+    }
+    EXPECT_NE(made->unsent().status().failure.find("the disk is failing"), std::string::npos);
+    EXPECT_FALSE(bucket.exists("a"));
+}
+
+TEST_F(WritebackTest, ConditionsAreAnsweredByWhatIsKnown) {
+    bucket.put_object("there", "1");
+    const auto made = mount();
+    PutRequest exclusive;
+    exclusive.if_none_match = true;
+    exclusive.body = Payload::from_string("2");
+    exclusive.key = "there";
+    EXPECT_EQ((*made)->put(exclusive).error().errno_value, EEXIST);
+    exclusive.key = "new";
+    ASSERT_TRUE((*made)->put(exclusive));
+    EXPECT_EQ((*made)->put(exclusive).error().errno_value, EEXIST);
+    PutRequest pinned;
+    pinned.key = "there";
+    pinned.body = Payload::from_string("3");
+    pinned.if_match = "\"another\"";
+    EXPECT_EQ((*made)->put(pinned).error().errno_value, ESTALE);
+    pinned.if_match = bucket.info("there").etag;
+    ASSERT_TRUE((*made)->put(pinned));
+    pinned.if_match = (*made)->head("there")->etag;
+    ASSERT_TRUE((*made)->put(pinned));
+    EXPECT_EQ((*made)->remove("there", "\"another\"").error().errno_value, ESTALE);
+    ASSERT_TRUE((*made)->remove("there", (*made)->head("there")->etag));
+    ASSERT_TRUE((*made)->remove("there"));
+    exclusive.key = "there";
+    ASSERT_TRUE((*made)->put(exclusive));
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("there"), "2");
+    EXPECT_EQ(bucket.content("new"), "2");
+}
+
+TEST_F(WritebackTest, ARemovalSparesWhatAnotherMountHasWrittenSince) {
+    bucket.put_object("a", "1");
+    const auto made = mount();
+    ASSERT_TRUE((*made)->remove("a", bucket.info("a").etag));
+    EXPECT_EQ((*made)->head("a").error().errno_value, ENOENT);
+    bucket.put_object("a", "2");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("a"), "2");
+    EXPECT_EQ(made->content("a"), "2");
+}
+
+TEST_F(WritebackTest, ACopyOfWhatIsInTheBucketIsReadThereUntilItIsMade) {
+    bucket.put_object("a", kLarge);
+    const auto made = mount();
+    ASSERT_TRUE(made->copy("a", "b"));
+    ASSERT_TRUE((*made)->remove("a"));
+    EXPECT_EQ(made->content("b", ByteRange{5, 10}), kLarge.substr(5, 10));
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_THAT(bucket.keys(), ElementsAre("b"));
+    EXPECT_EQ(made->content("b"), kLarge);
+    EXPECT_EQ(bucket.calls(Operation::kCopy), 1);
+}
+
+TEST_F(WritebackTest, AcknowledgementsWaitWhereTooMuchIsUnsent) {
+    bucket.hold(Operation::kPut);
+    const auto made = started(kLarge.size() + 1);
+    ASSERT_TRUE(made->put("a", kLarge));
+    ASSERT_TRUE(made->put("b", kLarge));
+    auto third = std::async(std::launch::async, [&made] { return made->put("c", kLarge); });
+    while (made->unsent().status().waiting == 0) {
+        std::this_thread::yield();
+    }
+    EXPECT_FALSE((*made)->head("c"));
+    bucket.release(Operation::kPut);
+    EXPECT_TRUE(third.get());
+    made->wait_until_sent();
+    EXPECT_THAT(bucket.keys(), ElementsAre("a", "b", "c"));
+}
+
+TEST_F(WritebackTest, AnEndAnswersThoseThatWait) {
+    bucket.inject({Operation::kPut, "a", store_error(EACCES, "AccessDenied", 403), 0, 1'000'000});
+    auto made = started(1);
+    ASSERT_TRUE(made->put("a", kLarge));
+    std::vector<std::future<Result<PutResponse>>> waiting;
+    for (int number = 0; number < 4; ++number) {
+        waiting.push_back(std::async(std::launch::async,
+                                     [&made, key = "b" + std::to_string(number)] { return made->put(key, kLarge); }));
+    }
+    while (made->unsent().status().waiting < 4) {
+        std::this_thread::yield();
+    }
+    made->unsent().stop();
+    for (auto& each : waiting) {
+        EXPECT_EQ(each.get().error().errno_value, ECANCELED);
+    }
+    made.reset();
+    made = mount();
+    EXPECT_EQ(made->content("a"), kLarge);
+    EXPECT_EQ((*made)->head("b0").error().errno_value, ENOENT);
+}
+
+TEST_F(WritebackTest, AListingHasWhatIsUnsent) {
+    for (const char* key : {"d/1", "d/2", "e/1", "f"}) {
+        bucket.put_object(key, "x");
+    }
+    const auto made = mount();
+    ASSERT_TRUE((*made)->remove("d/1"));
+    ASSERT_TRUE((*made)->remove("e/1"));
+    ASSERT_TRUE(made->put("c/1", "y"));
+    ASSERT_TRUE(made->put("g", "y"));
+    ListRequest request;
+    request.delimiter = "/";
+    request.max_keys = 1;
+    std::vector<std::string> names;
+    do {
+        const auto page = (*made)->list(request);
+        ASSERT_TRUE(page);
+        for (const ObjectInfo& object : page->objects) {
+            names.push_back(object.key);
+        }
+        names.insert(names.end(), page->common_prefixes.begin(), page->common_prefixes.end());
+        request.continuation_token = page->next_continuation_token;
+    } while (!request.continuation_token.empty());
+    std::sort(names.begin(), names.end());
+    EXPECT_THAT(names, ElementsAre("c/", "d/", "f", "g"));
+}
+
+TEST_F(WritebackTest, AnExclusiveCommitWhoseAnswerWasLostIsRecognised) {
+    Error lost;
+    lost.outcome_unknown = true;
+    lost.message = "no answer";
+    bucket.inject({Operation::kPut, "record", lost, 0, 1, true});
+    const auto made = started();
+    PutRequest request;
+    request.key = "record";
+    request.body = Payload::from_string("text");
+    request.if_none_match = true;
+    ASSERT_TRUE((*made)->put(request));
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("record"), "text");
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
