@@ -116,7 +116,8 @@ public:
 
     virtual void lookup(NodeId parent, std::string name, const Caller& caller, Reply<Entry> reply) = 0;
     virtual void forget(NodeId node, std::uint64_t lookups) = 0;
-    virtual void getattr(NodeId node, std::optional<HandleId> handle, Reply<Attributes> reply) = 0;
+    // `thread`: that asks, 0 where it is not known. fstat(2) comes without a handle.
+    virtual void getattr(NodeId node, std::optional<HandleId> handle, pid_t thread, Reply<Attributes> reply) = 0;
     virtual void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change,
                          Reply<Attributes> reply) = 0;
 

@@ -74,13 +74,14 @@ public:
 
     // A node is one version, so that its attributes need no request: a name that holds another version is found out by
     // lookup. A handle may have a version of its own.
-    void getattr(NodeId id, std::optional<HandleId> handle, Reply<Attributes> reply) override {
+    void getattr(NodeId id, std::optional<HandleId> handle, pid_t thread, Reply<Attributes> reply) override {
+        const std::optional<pid_t> process = handle ? std::nullopt : open_files_.process_to_tell_by(id, thread);
         Result<Attributes> attributes = failure(ESTALE, "the file is gone");
         {
             const NodeTable::Lock lock = state_.nodes.lock();
             const NodePtr node = state_.nodes.find(lock, id);
             if (node != nullptr && !only_to_be_unlinked(lock, node)) {
-                attributes = open_files_.attributes(lock, *node, handle);
+                attributes = open_files_.attributes(lock, *node, handle, process);
             }
         }
         reply(std::move(attributes));
@@ -97,11 +98,11 @@ public:
         if (!is_there) {
             reply(failure(ESTALE, "the file failed, and nothing is left of it"));
         } else if (specials_.change(node, change)) {
-            getattr(node, handle, std::move(reply));
+            getattr(node, handle, 0, std::move(reply));
         } else if (change.size) {
             open_files_.truncate(node, handle, *change.size, std::move(reply));
         } else {
-            getattr(node, handle, std::move(reply));
+            getattr(node, handle, 0, std::move(reply));
         }
     }
 

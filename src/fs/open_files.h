@@ -68,9 +68,11 @@ public:
     // Of one that no process ever had.
     void disown(HandleId handle);
     void truncate(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
-    // Of the version behind the handle, where there is one.
-    [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node,
-                                        std::optional<HandleId> handle) const REQUIRES(node_table);
+    // Of the thread, where it decides what attributes() of the node tells; it is asked for outside the lock.
+    [[nodiscard]] std::optional<pid_t> process_to_tell_by(NodeId node, pid_t thread) const;
+    // Of the version behind the handle, where there is one; or of the one that the process has opened last.
+    [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node, std::optional<HandleId> handle,
+                                        std::optional<pid_t> process = {}) const REQUIRES(node_table);
 
     // Publishes what was written to the node so far, and notes the new version on it. Waits for what else is under way
     // with its key; to be called without a place in that line.
@@ -201,6 +203,8 @@ private:
     void open_for_truncating(const OpenRequestPtr& request);
     void truncate_now(const OpenRequestPtr& request);
     // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
+    [[nodiscard]] NodePtr opened_last(const NodeTable::Lock& lock, const Node& node, pid_t process) const
+        REQUIRES(node_table);
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
     // `node` was truncated by an open.
     static void note_believed_version(const NodeTable::Lock& lock, Node& node) REQUIRES(node_table);

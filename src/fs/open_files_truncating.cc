@@ -61,11 +61,14 @@ bool OpenFiles::keeps_its_node(const Node& node) {
     return node.writer->size() == 0 && !node.writer->failed() && !node.version->fate.left_half();
 }
 
-// All is saved, so its last descriptor may have been closed: then the file keeps its inode.
+// All is saved, so its last descriptor may have been closed: then the file keeps its inode, and shows what is written
+// to it. One that was written and is empty again keeps its inode, too, but what is written goes into another version,
+// which fstat(2), that comes without a handle, would not be told of before that release.
 bool OpenFiles::waits_for_release(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
     const Node& node = *request.node;
     return request.waits < kTruncationWaits && node.linked && node.writer != nullptr && !node.writer->dirty() &&
-           !node.writer->failed() && node.open_handles == node.writable_handles && !keeps_its_node(node);
+           !node.writer->failed() && node.open_handles == node.writable_handles &&
+           (!keeps_its_node(node) || node.version->was_written());
 }
 
 void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
@@ -344,10 +347,36 @@ void OpenFiles::give_up_attempts(const std::vector<NodePtr>& versions) {
     }
 }
 
-Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node,
-                                 std::optional<HandleId> handle_id) const {
+std::optional<pid_t> OpenFiles::process_to_tell_by(NodeId node, pid_t thread) const {
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr found = state_.nodes.find(lock, node);
+        if (found == nullptr || !found->shares_inode || found->open_handles == 0) {
+            return std::nullopt;
+        }
+    }
+    return state_.env.processes.thread_group(thread);
+}
+
+// What it has closed may not have been released yet.
+NodePtr OpenFiles::opened_last(const NodeTable::Lock& /*lock*/, const Node& node, pid_t process) const {
+    HandlePtr last;
+    for (const HandlePtr& handle : handles_.all()) {
+        if (handle->inode == node.inode && handle->opener == process && !handle->is_by_name &&
+            (last == nullptr || handle->opened_at >= last->opened_at)) {
+            last = handle;
+        }
+    }
+    return last != nullptr ? last->node : nullptr;
+}
+
+Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node, std::optional<HandleId> handle_id,
+                                 std::optional<pid_t> process) const {
     const HandlePtr handle = handle_id && node.shares_inode ? handles_.find(*handle_id) : nullptr;
     NodePtr shown = handle != nullptr ? handle->node : nullptr;
+    if (shown == nullptr && node.shares_inode && process) {
+        shown = opened_last(lock, node, *process);
+    }
     if (shown == nullptr && node.shares_inode && node.open_handles == 0 && !node.linked && !node.removed) {
         // fstat(2) comes without a handle: those who have this inode open have gone on to the version with the name.
         shown = state_.nodes.child(lock, node.parent, node.name);

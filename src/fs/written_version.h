@@ -142,6 +142,9 @@ struct WrittenVersion {
     // it is written to again.
     [[nodiscard]] bool is_truncated_away() const { return changed_at < replaced_at; }
 
+    // What another handle writes that truncates it now is another version.
+    [[nodiscard]] bool was_written() const { return joined_at != 0 || first_truncating_writer != nullptr; }
+
     // By a handle that did not truncate, and does not append. Moments of opens begin with 1 here.
     void joins(Moment opened) {
         Moment none = 0;

@@ -205,3 +205,20 @@ def test_every_order_of_lines_and_a_truncation_ends_as_on_a_local_disk(mount, si
     assert simulator.content(prefix + name) == (tmp_path / name).read_bytes()
     assert (made / name).read_bytes() == (tmp_path / name).read_bytes()
     assert simulator.open_uploads(prefix) == []
+
+
+def test_a_process_is_told_the_size_of_what_it_writes(mount):
+    """The kernel may send the next open before the release of what was closed, and asks for sizes without saying of
+    which descriptor."""
+    path = mount() / "file"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    for number in range(4000):
+        os.write(descriptor, b"x" * 4096)
+        os.ftruncate(descriptor, 0)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDWR | os.O_TRUNC)
+        os.write(descriptor, b"y" * 100)
+        assert os.fstat(descriptor).st_size == 100, number
+    os.close(descriptor)
+    assert path.read_bytes() == b"y" * 100

@@ -171,7 +171,8 @@ void MemoryFileSystem::forget(NodeId node, std::uint64_t lookups) {
     }
 }
 
-void MemoryFileSystem::getattr(NodeId node, std::optional<HandleId> /*handle*/, Reply<Attributes> reply) {
+void MemoryFileSystem::getattr(NodeId node, std::optional<HandleId> /*handle*/, pid_t /*thread*/,
+                               Reply<Attributes> reply) {
     setattr(node, std::nullopt, {}, std::move(reply));
 }
 

@@ -58,7 +58,7 @@ public:
 
     void lookup(NodeId parent, std::string name, const Caller& caller, Reply<Entry> reply) override;
     void forget(NodeId node, std::uint64_t lookups) override;
-    void getattr(NodeId node, std::optional<HandleId> handle, Reply<Attributes> reply) override;
+    void getattr(NodeId node, std::optional<HandleId> handle, pid_t thread, Reply<Attributes> reply) override;
     void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change, Reply<Attributes> reply) override;
     void get_extended(NodeId node, std::string_view name, Reply<std::string> reply) override;
     void list_extended(NodeId node, Reply<std::vector<std::string>> reply) override;

@@ -279,8 +279,8 @@ protected:
     Status rmdir(const std::string& name, NodeId parent = kRootNode) {
         return answer<void>([&](auto reply) { fs->rmdir(parent, name, reply); });
     }
-    Result<Attributes> getattr(NodeId node) {
-        return answer<Attributes>([&](auto reply) { fs->getattr(node, std::nullopt, reply); });
+    Result<Attributes> getattr(NodeId node, pid_t thread = 0) {
+        return answer<Attributes>([&](auto reply) { fs->getattr(node, std::nullopt, thread, reply); });
     }
     std::vector<std::string> list(NodeId node = kRootNode) {
         const HandleId handle = *answer<HandleId>([&](auto reply) { fs->open_directory(node, reply); });

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <future>
+#include <optional>
 #include <string>
 
 #include "file_system_fixture.h"
@@ -208,6 +209,53 @@ TEST_P(TruncatedAgain, IsPublishedForThoseThatAreNotSeenOnceTheyLetItGo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfEachWriter, TruncatedAgain, ::testing::Values(O_WRONLY, O_RDWR, O_WRONLY | O_APPEND));
+
+// A file that was written, is empty again, and all of that is saved.
+class EmptyAgain : public FileSystemTest {
+protected:
+    void SetUp() override {
+        FileSystemTest::SetUp();
+        ASSERT_TRUE(write(first->opened.handle, 0, "whole"));
+        AttributeChange change;
+        change.size = 0;
+        ASSERT_TRUE(answer<Attributes>([&](auto reply) { fs->setattr(node, first->opened.handle, change, reply); }));
+        ASSERT_TRUE(fsync(first->opened.handle) && flush(first->opened.handle));
+    }
+
+    const Result<CreatedFile> first = create("f", O_RDWR);
+    const NodeId node = first->entry.node;
+};
+
+TEST_F(EmptyAgain, IsWrittenByWhoTruncatesItThoughItsReleaseComesLater) {
+    std::optional<Result<OpenedFile>> opened;
+    fs->open(node, O_RDWR | O_TRUNC, Caller{kProcess, 0, 0},
+             [&opened](Result<OpenedFile> result) { opened = std::move(result); });
+    EXPECT_FALSE(opened);
+    ASSERT_TRUE(release(first->opened.handle));
+    timer.run(Milliseconds(1));
+    ASSERT_TRUE(opened && *opened);
+    ASSERT_TRUE(write((*opened)->handle, 0, "abc"));
+    EXPECT_EQ(getattr(node)->size, 3U);
+    EXPECT_TRUE(close((*opened)->handle));
+    EXPECT_EQ(store.content("p/f"), "abc");
+}
+
+// A program that appends where fstat(2) says would write over what it has written.
+TEST_F(EmptyAgain, ShowsWhoTruncatesItTheVersionThatItWritesWhereTheReleaseIsLate) {
+    const Result<OpenedFile> opened = open_beside(node, O_RDWR | O_TRUNC);
+    ASSERT_TRUE(opened);
+    EXPECT_EQ(getattr(node, kProcess)->size, 0U);
+    ASSERT_TRUE(write(opened->handle, 0, "abc"));
+    EXPECT_EQ(getattr(node, kProcess)->size, 3U);
+    EXPECT_EQ(getattr(node, kProcess)->inode, first->entry.attributes.inode);
+    // Who else has it open has the version that is empty, as far as is known.
+    EXPECT_EQ(getattr(node, kProcess + 1)->size, 0U);
+    ASSERT_TRUE(release(first->opened.handle));
+    EXPECT_EQ(getattr(node, kProcess)->size, 3U);
+    EXPECT_EQ(getattr(node)->size, 3U);
+    EXPECT_TRUE(close(opened->handle));
+    EXPECT_EQ(store.content("p/f"), "abc");
+}
 
 }  // namespace
 }  // namespace ckptfs::fs
