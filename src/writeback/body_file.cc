@@ -90,6 +90,7 @@ Result<BodyPiece> BodyFile::write(const Payload& bytes) {
     piece.offset = end_.fetch_add(bytes.size());
     piece.checksums = checksums_of(bytes);
     if (const int error = write_all(file_.get(), bytes, piece.offset); error != 0) {
+        failed_ = error;
         return failed(error, "write");
     }
     // The flush that an acknowledgement waits for then has little left to do.
@@ -98,11 +99,11 @@ Result<BodyPiece> BodyFile::write(const Payload& bytes) {
     return piece;
 }
 
-Status BodyFile::sync() const {
-    if (::fdatasync(file_.get()) != 0) {
-        return failed(errno, "flush");
+Status BodyFile::sync() {
+    if (failed_ == 0 && ::fdatasync(file_.get()) != 0) {
+        failed_ = errno;
     }
-    return {};
+    return failed_ == 0 ? Status() : Status(failed(failed_, "flush"));
 }
 
 Status BodyFile::read(const BodyPiece& piece, std::uint64_t block, MutableByteSpan target) const {

@@ -41,7 +41,8 @@ public:
 
     // Behind all that was written before. The disk begins to take it, and has it for sure after sync().
     Result<BodyPiece> write(const Payload& bytes);
-    Status sync() const;
+    // Once it has failed it fails for good: the system may have given up what it could not write.
+    Status sync();
     // The block of a piece with this number; `target` is as large as the block.
     Status read(const BodyPiece& piece, std::uint64_t block, MutableByteSpan target) const;
     // It is needed after this process has ended.
@@ -59,6 +60,8 @@ private:
     const std::uint64_t number_;
     std::atomic<std::uint64_t> end_;
     std::atomic<bool> is_kept_ = false;
+    // An errno.
+    std::atomic<int> failed_ = 0;
 };
 
 // CRC-32C of all of its bytes.

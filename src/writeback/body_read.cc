@@ -92,19 +92,17 @@ private:
     }
 
     void fetch(const BodyPiece& piece, std::uint64_t offset, std::uint64_t size) {
-        GetRequest request;
-        request.key = piece.key;
-        request.if_match = piece.etag;
-        request.range = ByteRange{piece.offset + offset, size};
-        request.on_body = [self = shared_from_this()](ByteSpan bytes) { return self->take_(bytes); };
-        sources_.store.get(std::move(request), [self = shared_from_this(), size](const Result<GetResponse>& got) {
-            if (!got) {
-                self->done_(failure(got.error()));
-                return;
-            }
-            self->left_ -= size;
-            self->go_on();
-        });
+        sources_.fetch(
+            held_->body, piece, ByteRange{piece.offset + offset, size},
+            [self = shared_from_this()](ByteSpan bytes) { return self->take_(bytes); },
+            [self = shared_from_this(), size](const Status& fetched) {
+                if (!fetched) {
+                    self->done_(failure(fetched.error()));
+                    return;
+                }
+                self->left_ -= size;
+                self->go_on();
+            });
     }
 
     const BodySources sources_;

@@ -21,15 +21,17 @@
 
 namespace ckptfs {
 
+// In order, as GetRequest::on_body.
+using TakeBytes = std::function<bool(ByteSpan)>;
+
 // Where bytes come from.
 struct BodySources {
     Executor& disk;
-    // Of what is in the bucket. ETags are those that it knows.
-    ObjectStore& store;
+    // Those of an object, which a piece of this body names: of this range in it.
+    std::function<void(const Body& body, const BodyPiece& piece, ByteRange range, TakeBytes take,
+                       std::function<void(Status)> done)>
+        fetch;
 };
-
-// In order, as GetRequest::on_body.
-using TakeBytes = std::function<bool(ByteSpan)>;
 
 // Keeps `held` until then.
 void read_body(const BodySources& sources, std::shared_ptr<const HeldChange> held, std::uint64_t offset,

@@ -95,8 +95,9 @@ Failure ChangeLog::failed(const std::string& path, const char* what) const {
 Result<std::vector<LogEntry>> ChangeLog::read_segments() {
     std::vector<std::uint64_t> numbers;
     std::error_code error;
-    for (const auto& each : std::filesystem::directory_iterator(directory_, error)) {
-        if (const auto number = segment_number(each.path().filename().string())) {
+    std::filesystem::directory_iterator each(directory_, error);
+    for (; !error && each != std::filesystem::directory_iterator(); each.increment(error)) {
+        if (const auto number = segment_number(each->path().filename().string())) {
             numbers.push_back(*number);
         }
     }
@@ -113,6 +114,12 @@ Result<std::vector<LogEntry>> ChangeLog::read_segments() {
             return failed(path, "read");
         }
         LogContents contents = parse_log(*text);
+        if (contents.is_damaged_inside) {
+            return failure(EIO,
+                           format("{} is damaged at byte {}, and acknowledged changes follow: the disk is failing. "
+                                  "Copy {} to another disk before anything else; what it holds is not in the bucket",
+                                  escaped(path), contents.whole, escaped(directory_)));
+        }
         if (contents.whole != text->size()) {
             log_warning(
                 format("{}: the last {} bytes are not whole: what a power cut or a full disk has cut off, which "
@@ -175,15 +182,40 @@ void ChangeLog::run() {
         const Status written = write(batch);
         if (written) {
             note_written(batch);
+            answer(batch, written);
         } else {
-            // Of what is there now nothing more is known.
-            file_.reset();
-        }
-        for (Waiting& each : batch) {
-            each.done(written);
-            each.done = nullptr;
+            cut_off(batch);
+            // What comes meanwhile may build upon what has failed.
+            for (; !batch.empty(); batch = take_waiting()) {
+                answer(batch, written);
+            }
         }
         lock.lock();
+    }
+}
+
+void ChangeLog::answer(std::vector<Waiting>& batch, const Status& written) {
+    for (Waiting& each : batch) {
+        each.done(written);
+        each.done = nullptr;
+    }
+}
+
+std::vector<ChangeLog::Waiting> ChangeLog::take_waiting() {
+    const MutexLock lock(mutex_);
+    return std::exchange(waiting_, {});
+}
+
+// The next mount is not to make what was refused, however much of it is on the disk.
+void ChangeLog::cut_off(const std::vector<Waiting>& refused) {
+    if (file_ && ::ftruncate(file_.get(), static_cast<off_t>(size_)) == 0 && ::fsync(file_.get()) == 0) {
+        return;
+    }
+    file_.reset();
+    for (const Waiting& each : refused) {
+        if (!each.is_sent) {
+            refused_ += encode_entry(SentChange{each.number, "", "", ""});
+        }
     }
 }
 
@@ -193,7 +225,7 @@ Status ChangeLog::write(const std::vector<Waiting>& batch) {
             return begun;
         }
     }
-    std::string text;
+    std::string text = refused_;
     bool has_files = false;
     for (const Waiting& each : batch) {
         text += each.text;
@@ -207,10 +239,11 @@ Status ChangeLog::write(const std::vector<Waiting>& batch) {
     if (!write_text(file_.get(), text)) {
         return failed(path, "write");
     }
-    size_ += text.size();
     if (::fdatasync(file_.get()) != 0) {
         return failed(path, "flush");
     }
+    size_ += text.size();
+    refused_.clear();
     return {};
 }
 

@@ -3,8 +3,8 @@
 // appended to, and removed from the oldest on once all of their changes have been made.
 //
 // A thread of its own writes and flushes what has been appended since it last did, in one go. Where the disk does not
-// take it, all of that fails, and the next begins another segment: what may be cut off lies at the end of one, and was
-// never acknowledged.
+// take it, all of that fails, with what is appended until its callers know, and is cut off; where not even that can be
+// done, another segment begins with the word that it does not count.
 //
 // Threads: all functions may be called from any thread, and return at once, but for open(), stop() and the destructor,
 // which wait for the disk.
@@ -72,6 +72,9 @@ private:
     void add(Waiting waiting) EXCLUDES(mutex_);
     void run();
     Status write(const std::vector<Waiting>& batch);
+    static void answer(std::vector<Waiting>& batch, const Status& written);
+    [[nodiscard]] std::vector<Waiting> take_waiting() EXCLUDES(mutex_);
+    void cut_off(const std::vector<Waiting>& refused);
     Status begin_segment();
     void note_written(const std::vector<Waiting>& batch) EXCLUDES(mutex_);
     void note_made(std::uint64_t number) REQUIRES(mutex_);
@@ -85,6 +88,8 @@ private:
     FileDescriptor file_;
     std::uint64_t size_ = 0;
     std::uint64_t next_segment_ = 1;
+    // What the next write begins with.
+    std::string refused_;
 
     Mutex mutex_;
     Condition changed_;

@@ -66,9 +66,13 @@ private:
 
     [[nodiscard]] bool goes_at_once() const {
         const ObjectInfo& object = held_->change.object;
-        const bool is_one = pieces().empty() || (pieces().size() == 1 && pieces().front().size <= kMostAtOnce &&
-                                                 pieces().front().place != BodyPiece::Place::kObject);
-        return is_one && object.storage_class.empty() && object.other_headers.empty();
+        if (pieces().empty()) {
+            return true;
+        }
+        // Only PutObject is pinned to what it replaces.
+        const bool is_small = pieces().front().size <= kMostAtOnce || !held_->change.if_match.empty();
+        return pieces().size() == 1 && is_small && pieces().front().place != BodyPiece::Place::kObject &&
+               object.storage_class.empty() && object.other_headers.empty();
     }
 
     void load_whole() {
@@ -253,19 +257,11 @@ void send_now(const SendEnvironment& environment, std::shared_ptr<const HeldChan
 
 // --- changes that may have been made
 
-bool is_made(const UnsentChange& change, const ObjectInfo& there) {
-    const std::string write_id = write_id_of(change.object);
-    if (!write_id.empty()) {
-        return write_id_of(there) == write_id && there.size == change.object.size;
-    }
-    // A copy that is described as its source.
-    return change.kind == UnsentChange::Kind::kCopy && there.etag == change.source_etag;
-}
-
 // What is short enough to lie in the log.
 bool is_told_by_bytes(const UnsentChange& change) {
     return change.kind == UnsentChange::Kind::kPut && write_id_of(change.object).empty() &&
-           change.object.size <= kMostInline;
+           std::all_of(change.body.begin(), change.body.end(),
+                       [](const BodyPiece& piece) { return piece.place == BodyPiece::Place::kInline; });
 }
 
 void compare_bytes(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
@@ -292,6 +288,15 @@ void compare_bytes(const SendEnvironment& environment, const std::shared_ptr<con
 }
 
 }  // namespace
+
+bool is_made(const UnsentChange& change, const ObjectInfo& there) {
+    const std::string write_id = write_id_of(change.object);
+    if (!write_id.empty()) {
+        return write_id_of(there) == write_id && there.size == change.object.size;
+    }
+    // A copy that is described as its source.
+    return change.kind == UnsentChange::Kind::kCopy && !change.is_described && there.etag == change.source_etag;
+}
 
 void send_change(const SendEnvironment& environment, std::shared_ptr<const HeldChange> held,
                  StoreDone<std::string> done) {

@@ -24,6 +24,9 @@ struct SendEnvironment {
     PieceLoader& loader;
 };
 
+// Whether what is there came of the change: by write ID; a copy without one, by the ETag of its source.
+[[nodiscard]] bool is_made(const UnsentChange& change, const ObjectInfo& there);
+
 // Calls back with the ETag that the store gave; with an empty one of a removal. `held`: versions have the ETags in it
 // that the store knows. A failure leaves nothing in the bucket, unless its outcome is unknown.
 void send_change(const SendEnvironment& environment, std::shared_ptr<const HeldChange> held,

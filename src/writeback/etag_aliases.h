@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -32,10 +33,16 @@ private:
     struct Alias {
         std::string acknowledged;
         std::string etag;
+        std::uint64_t number = 0;
+    };
+    struct Noted {
+        std::string key;
+        std::uint64_t number = 0;
     };
     std::unordered_map<std::string, Alias> aliases_;
-    // Keys as they came, each once.
-    std::deque<std::string> order_;
+    // As they came.
+    std::deque<Noted> order_;
+    std::uint64_t last_ = 0;
 };
 
 }  // namespace ckptfs

@@ -111,7 +111,9 @@ Result<LocalUploads::Completed> LocalUploads::complete(const UploadId& upload, c
                 return failure(EIO,
                                format("{}: part {} is not the one that was written", upload.key, part.part_number));
             }
-            completed.body.pieces.push_back(sent->second.piece);
+            if (sent->second.piece.size > 0) {
+                completed.body.pieces.push_back(sent->second.piece);
+            }
             completed.size += sent->second.piece.size;
         }
     }

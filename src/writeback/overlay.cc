@@ -32,10 +32,28 @@ bool covers(const KeyRange& range, const std::string& name) {
 
 }  // namespace
 
+std::uint64_t bytes_on_disk(const UnsentChange& change) {
+    std::uint64_t bytes = 0;
+    for (const BodyPiece& piece : change.body) {
+        bytes += piece.place == BodyPiece::Place::kObject ? 0 : piece.size;
+    }
+    return bytes;
+}
+
 const BodyFile* Body::file(std::uint64_t number) const {
     const auto found =
         std::find_if(files.begin(), files.end(), [number](const auto& each) { return each->number() == number; });
     return found == files.end() ? nullptr : found->get();
+}
+
+std::shared_ptr<const HeldChange> Body::source(const BodyPiece& piece) const {
+    for (const std::weak_ptr<const HeldChange>& each : sources) {
+        std::shared_ptr<const HeldChange> source = each.lock();
+        if (source != nullptr && source->key() == piece.key && source->change.object.etag == piece.etag) {
+            return source;
+        }
+    }
+    return nullptr;
 }
 
 bool Body::is_local() const {

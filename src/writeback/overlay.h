@@ -17,30 +17,32 @@
 
 namespace ckptfs {
 
-// Keeps the files that its pieces name.
+struct HeldChange;
+
+// Keeps the files that its pieces name, and knows the changes that make their objects, where those were unsent.
 struct Body {
     std::vector<BodyPiece> pieces;
     std::vector<std::shared_ptr<BodyFile>> files;
+    // Not kept: a log that is appended to again and again would keep all that it ever was.
+    std::vector<std::weak_ptr<const HeldChange>> sources;
 
     [[nodiscard]] const BodyFile* file(std::uint64_t number) const;
+    // Null where the object was in the bucket, or is by now.
+    [[nodiscard]] std::shared_ptr<const HeldChange> source(const BodyPiece& piece) const;
     // All of its bytes are on the disk.
     [[nodiscard]] bool is_local() const;
 };
 
+[[nodiscard]] std::uint64_t bytes_on_disk(const UnsentChange& change);
+
 struct HeldChange {
     UnsentChange change;
-    // Of what is there afterwards. A copy has one where all bytes of its source lie on the disk; otherwise it is read
-    // where its source is.
+    // Of what is there afterwards.
     Body body;
-    // Of a copy: the change that makes its source, if that was unsent then.
-    std::shared_ptr<const HeldChange> source{};
     // By an earlier mount, or by a request whose answer was lost.
     bool may_be_made = false;
 
     [[nodiscard]] const std::string& key() const { return change.object.key; }
-    [[nodiscard]] bool is_read_at_source() const {
-        return change.kind == UnsentChange::Kind::kCopy && body.pieces.empty() && change.object.size > 0;
-    }
     [[nodiscard]] bool removes() const { return change.kind == UnsentChange::Kind::kRemove; }
 };
 

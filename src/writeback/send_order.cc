@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace ckptfs {
 namespace {
@@ -13,18 +14,21 @@ namespace {
 constexpr std::uint64_t kMayPoint = kMostInline;
 
 bool is_alone(const UnsentChange& change) {
-    return change.is_barrier || (change.kind == UnsentChange::Kind::kPut && change.object.size <= kMayPoint);
+    return change.is_barrier || (change.kind != UnsentChange::Kind::kRemove && change.object.size <= kMayPoint);
 }
 
-bool touches(const std::set<std::string_view>& keys, const UnsentChange& change) {
-    return keys.contains(change.object.key) || (!change.source_key.empty() && keys.contains(change.source_key));
-}
-
-void add_keys(std::set<std::string_view>& keys, const UnsentChange& change) {
-    keys.insert(change.object.key);
+// That it changes, and that it copies from.
+std::vector<std::string_view> keys_of(const UnsentChange& change) {
+    std::vector<std::string_view> keys = {change.object.key};
     if (!change.source_key.empty()) {
-        keys.insert(change.source_key);
+        keys.emplace_back(change.source_key);
     }
+    for (const BodyPiece& piece : change.body) {
+        if (piece.place == BodyPiece::Place::kObject) {
+            keys.emplace_back(piece.key);
+        }
+    }
+    return keys;
 }
 
 }  // namespace
@@ -43,12 +47,15 @@ std::vector<SendOrder::Change> SendOrder::begin(std::size_t most) {
         if (under_way_ >= most || change.kind != first.kind || (!is_first && (is_alone(change) || is_alone(first)))) {
             break;
         }
-        if (place.state == State::kWaits && !touches(keys, change)) {
+        const std::vector<std::string_view> own = keys_of(change);
+        const bool is_first_of_them =
+            std::none_of(own.begin(), own.end(), [&keys](auto key) { return keys.contains(key); });
+        if (place.state == State::kWaits && is_first_of_them) {
             place.state = State::kUnderWay;
             ++under_way_;
             begun.push_back(place.change);
         }
-        add_keys(keys, change);
+        keys.insert(own.begin(), own.end());
     }
     return begun;
 }

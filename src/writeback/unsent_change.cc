@@ -143,6 +143,27 @@ std::optional<LogEntry> decode_entry(std::string_view cbor) {
     }
 }
 
+// Of the entry there, with its header; 0 where it is cut off.
+std::size_t size_at(std::string_view text, std::size_t at) {
+    if (text.size() - at < kHeaderSize) {
+        return 0;
+    }
+    const std::size_t size = kHeaderSize + load_u32(text.data() + at);
+    return text.size() - at < size ? 0 : size;
+}
+
+std::optional<LogEntry> entry_at(std::string_view text, std::size_t at) {
+    const std::size_t size = size_at(text, at);
+    if (size == 0) {
+        return std::nullopt;
+    }
+    const std::string_view content = text.substr(at + kHeaderSize, size - kHeaderSize);
+    if (crc32c(as_bytes(content)) != load_u32(text.data() + at + sizeof(std::uint32_t))) {
+        return std::nullopt;
+    }
+    return decode_entry(content);
+}
+
 }  // namespace
 
 std::string encode_entry(const LogEntry& entry) {
@@ -160,23 +181,12 @@ std::string encode_entry(const LogEntry& entry) {
 
 LogContents parse_log(std::string_view text) {
     LogContents contents;
-    while (text.size() - contents.whole >= kHeaderSize) {
-        const std::string_view rest = text.substr(contents.whole);
-        const std::uint32_t size = load_u32(rest.data());
-        if (rest.size() - kHeaderSize < size) {
-            break;
-        }
-        const std::string_view content = rest.substr(kHeaderSize, size);
-        if (crc32c(as_bytes(content)) != load_u32(rest.data() + sizeof(std::uint32_t))) {
-            break;
-        }
-        std::optional<LogEntry> entry = decode_entry(content);
-        if (!entry) {
-            break;
-        }
+    while (std::optional<LogEntry> entry = entry_at(text, contents.whole)) {
         contents.entries.push_back(std::move(*entry));
-        contents.whole += kHeaderSize + size;
+        contents.whole += size_at(text, contents.whole);
     }
+    const std::size_t size = size_at(text, contents.whole);
+    contents.is_damaged_inside = size > 0 && entry_at(text, contents.whole + size).has_value();
     return contents;
 }
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,9 +39,21 @@ struct BodyPiece {
     std::uint64_t file = 0;
     std::uint64_t offset = 0;
     std::vector<std::uint32_t> checksums{};
-    // kObject: of this version of an object that is in the bucket, or will be by then; `offset` is that in the object.
+    // kObject: of this version of an object that is in the bucket, or will be by then, under the ETag that it was
+    // acknowledged with; `offset` is that in the object.
     std::string key{};
     std::string etag{};
+
+    [[nodiscard]] static BodyPiece of_object(std::string key, std::string etag, std::uint64_t offset,
+                                             std::uint64_t size) {
+        BodyPiece piece;
+        piece.place = Place::kObject;
+        piece.size = size;
+        piece.offset = offset;
+        piece.key = std::move(key);
+        piece.etag = std::move(etag);
+        return piece;
+    }
 
     friend bool operator==(const BodyPiece&, const BodyPiece&) = default;
 };
@@ -84,6 +97,8 @@ struct LogContents {
     std::vector<LogEntry> entries;
     // Of the text, up to the first entry that is cut off or damaged.
     std::size_t whole = 0;
+    // Whole entries follow it: no power cut leaves that.
+    bool is_damaged_inside = false;
 };
 
 [[nodiscard]] LogContents parse_log(std::string_view text);

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "writeback/unsent_changes.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
-#include <map>
-#include <set>
-#include <system_error>
 #include <utility>
-#include <variant>
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "writeback/store_rules.h"
 
 namespace ckptfs {
 namespace {
@@ -26,13 +20,12 @@ constexpr std::uint64_t kMostUnsent = 16'384;
 constexpr Milliseconds kFirstPause{1'000};
 constexpr Milliseconds kLongestPause{60'000};
 
-// On the disk.
-std::uint64_t bytes_of(const UnsentChange& change) {
-    std::uint64_t bytes = 0;
-    for (const BodyPiece& piece : change.body) {
-        bytes += piece.place == BodyPiece::Place::kObject ? 0 : piece.size;
-    }
-    return bytes;
+// Another client was faster with a name that is to be made once, as a directory that two mounts make: its object says
+// the same. Files are never given up.
+bool is_made_by_another(const UnsentChange& change, const Error& error) {
+    const bool is_refused = (change.if_none_match && error.errno_value == EEXIST) ||
+                            (!change.if_match.empty() && error.errno_value == ESTALE);
+    return is_refused && change.kind == UnsentChange::Kind::kPut && change.object.size <= kMostInline;
 }
 
 bool names_file(const UnsentChange& change, std::uint64_t number) {
@@ -75,11 +68,16 @@ void UnsentChanges::start() {
 void UnsentChanges::stop() {
     timers_.stop();
     std::deque<Waiting> waiting;
+    std::vector<Barrier> barriers;
     {
         const MutexLock lock(mutex_);
         stopping_ = true;
         sending_ = false;
         waiting.swap(waiting_);
+        barriers.swap(barriers_);
+    }
+    for (const Barrier& each : barriers) {
+        each.sent(failure(ECANCELED, "the mount ends"));
     }
     for (const Waiting& each : waiting) {
         each.done(failure(ECANCELED, each.change.object.key + ": the mount ends"));
@@ -87,6 +85,9 @@ void UnsentChanges::stop() {
     {
         MutexLock lock(mutex_);
         idle_.wait(lock, [this]() REQUIRES(mutex_) { return under_way_ == 0; });
+    }
+    if (log_ == nullptr) {
+        return;
     }
     log_->stop();
     const MutexLock lock(mutex_);
@@ -99,102 +100,16 @@ void UnsentChanges::stop() {
     }
 }
 
-// --- what earlier mounts have left
-
-void UnsentChanges::take_over(std::vector<LogEntry> entries) {
-    std::map<std::uint64_t, UnsentChange> unsent;
-    const MutexLock lock(mutex_);
-    for (LogEntry& entry : entries) {
-        if (auto* const change = std::get_if<UnsentChange>(&entry)) {
-            last_number_ = std::max(last_number_, change->number);
-            unsent.insert_or_assign(change->number, std::move(*change));
-        } else {
-            const SentChange& sent = std::get<SentChange>(entry);
-            unsent.erase(sent.number);
-            aliases_.note(sent.key, sent.acknowledged_etag, sent.etag);
-        }
-    }
-    for (auto& [number, change] : unsent) {
-        adopt(std::move(change));
-    }
-    last_acknowledged_ = last_number_;
-    if (unsent_ > 0) {
-        log_info(format("{} of an earlier mount, {} MiB, go to the bucket now", counted(unsent_, "unsent change"),
-                        mebibytes(unsent_bytes_)));
-    }
-}
-
-void UnsentChanges::adopt(UnsentChange change) {
-    auto held = std::make_shared<HeldChange>();
-    held->body = body_of(change);
-    held->change = std::move(change);
-    held->may_be_made = true;
-    if (held->change.kind == UnsentChange::Kind::kCopy) {
-        find_source(*held);
-    }
-    ++unsent_;
-    unsent_bytes_ += bytes_of(held->change);
-    overlay_.add(held);
-    order_.add(std::move(held));
-}
-
-void UnsentChanges::find_source(HeldChange& copy) const {
-    const HeldPtr source = overlay_.find(copy.change.source_key);
-    if (source == nullptr || source->change.object.etag != copy.change.source_etag) {
-        return;
-    }
-    if (!source->is_read_at_source() && source->body.is_local()) {
-        copy.body = source->body;
-    } else {
-        copy.source = source;
-    }
-}
-
-Body UnsentChanges::body_of(const UnsentChange& change) {
-    Body body;
-    body.pieces = change.body;
-    for (const BodyPiece& piece : body.pieces) {
-        if (piece.place != BodyPiece::Place::kFile || body.file(piece.file) != nullptr) {
-            continue;
-        }
-        last_file_ = std::max(last_file_, piece.file);
-        Result<std::shared_ptr<BodyFile>> file = BodyFile::open(environment_.directory, piece.file);
-        if (file) {
-            body.files.push_back(std::move(*file));
-        } else {
-            // What needs it fails, and says so for as long as it does.
-            log_error(
-                escaped(change.object.key + ": was acknowledged, and its bytes are gone: " + file.error().message));
-        }
-    }
-    return body;
-}
-
-// Of what was never acknowledged, or is in the bucket.
-void UnsentChanges::remove_unused_files() {
-    std::set<std::uint64_t> used;
-    {
-        const MutexLock lock(mutex_);
-        for (const HeldPtr& held : order_.all()) {
-            for (const BodyPiece& piece : held->change.body) {
-                used.insert(piece.file);
-            }
-        }
-    }
-    std::error_code error;
-    for (const auto& each : std::filesystem::directory_iterator(environment_.directory, error)) {
-        const auto number = BodyFile::number_of(each.path().filename().string());
-        if (number && !used.contains(*number)) {
-            std::filesystem::remove(each.path(), error);
-        }
-    }
-}
-
 // --- what readers see
 
 std::shared_ptr<const HeldChange> UnsentChanges::find(const std::string& key) const {
     const MutexLock lock(mutex_);
     return overlay_.find(key);
+}
+
+bool UnsentChanges::is_acknowledged(const HeldChange& change) const {
+    const MutexLock lock(mutex_);
+    return order_.has(change.change.number);
 }
 
 bool UnsentChanges::is_unsent(const HeldChange& change) const {
@@ -245,6 +160,25 @@ void UnsentChanges::acknowledge(UnsentChange change, Body body, std::function<bo
     append(std::move(waiting));
 }
 
+// Where the bytes of objects are that it copies from.
+void UnsentChanges::find_sources(HeldChange& held) const {
+    const UnsentChange& change = held.change;
+    if (change.kind == UnsentChange::Kind::kCopy) {
+        const HeldPtr source = overlay_.find(change.source_key);
+        if (source != nullptr && source->change.object.etag == change.source_etag && source->body.is_local()) {
+            held.body = source->body;
+        } else if (change.object.size > 0) {
+            held.body.pieces = {BodyPiece::of_object(change.source_key, change.source_etag, 0, change.object.size)};
+        }
+    }
+    for (const BodyPiece& piece : held.body.pieces) {
+        const HeldPtr source = piece.place == BodyPiece::Place::kObject ? overlay_.find(piece.key) : HeldPtr();
+        if (source != nullptr && source->change.object.etag == piece.etag && held.body.source(piece) == nullptr) {
+            held.body.sources.push_back(source);
+        }
+    }
+}
+
 void UnsentChanges::append(Waiting waiting) {
     const std::string key = waiting.change.object.key;
     if (waiting.may && !waiting.may()) {
@@ -255,16 +189,16 @@ void UnsentChanges::append(Waiting waiting) {
     held->change = std::move(waiting.change);
     held->body = std::move(waiting.body);
     held->change.is_barrier = environment_.is_barrier(key);
+    Status hold;
     {
         const MutexLock lock(mutex_);
-        if (!stopping_) {
+        hold = conditions_hold(held->change);
+        if (!stopping_ && hold) {
             held->change.number = ++last_number_;
-            if (held->change.kind == UnsentChange::Kind::kCopy) {
-                find_source(*held);
-            }
+            find_sources(*held);
             resolve_sent(held->change);
             ++unsent_;
-            unsent_bytes_ += bytes_of(held->change);
+            unsent_bytes_ += bytes_on_disk(held->change);
             ++under_way_;
             overlay_.add(held);
             // In the order of the numbers.
@@ -274,7 +208,33 @@ void UnsentChanges::append(Waiting waiting) {
             return;
         }
     }
-    waiting.done(failure(ECANCELED, key + ": the mount ends"));
+    waiting.done(hold ? Status(failure(ECANCELED, key + ": the mount ends")) : std::move(hold));
+}
+
+// By what is unsent: it may have changed since the caller looked.
+Status UnsentChanges::conditions_hold(const UnsentChange& change) const {
+    if (const HeldPtr there = overlay_.find(change.object.key)) {
+        if (change.if_none_match && !there->removes()) {
+            return exists_already(change.object.key);
+        }
+        const bool is_done = change.kind == UnsentChange::Kind::kRemove && there->removes();
+        if (!is_done && !change.if_match.empty() && change.if_match != there->change.object.etag) {
+            return another_version(change.object.key);
+        }
+    }
+    const auto is_replaced = [this](const std::string& key, const std::string& etag) REQUIRES(mutex_) {
+        const HeldPtr source = key.empty() ? nullptr : overlay_.find(key);
+        return source != nullptr && source->change.object.etag != etag;
+    };
+    if (is_replaced(change.source_key, change.source_etag)) {
+        return another_version(change.source_key);
+    }
+    for (const BodyPiece& piece : change.body) {
+        if (is_replaced(piece.key, piece.etag)) {
+            return another_version(piece.key);
+        }
+    }
+    return {};
 }
 
 void UnsentChanges::appended(const HeldPtr& held, const Status& written, const std::function<void(Status)>& done) {
@@ -286,7 +246,7 @@ void UnsentChanges::appended(const HeldPtr& held, const Status& written, const s
         } else {
             overlay_.drop(*held, order_.last_of(held->key(), held->change.number));
             --unsent_;
-            unsent_bytes_ -= bytes_of(held->change);
+            unsent_bytes_ -= bytes_on_disk(held->change);
         }
     }
     done(written);
@@ -313,6 +273,9 @@ void UnsentChanges::admit_waiting() {
 void UnsentChanges::resolve(UnsentChange& change) const {
     change.source_etag = aliases_.there(change.source_key, change.source_etag);
     change.if_match = aliases_.there(change.object.key, change.if_match);
+    for (BodyPiece& piece : change.body) {
+        piece.etag = aliases_.there(piece.key, piece.etag);
+    }
 }
 
 // While the log has their aliases. Not of a version that is unsent itself: an earlier one of its key may have been
@@ -324,12 +287,20 @@ void UnsentChanges::resolve_sent(UnsentChange& change) const {
     if (overlay_.find(change.object.key) == nullptr) {
         change.if_match = aliases_.there(change.object.key, change.if_match);
     }
+    for (BodyPiece& piece : change.body) {
+        if (overlay_.find(piece.key) == nullptr) {
+            piece.etag = aliases_.there(piece.key, piece.etag);
+        }
+    }
 }
 
 UnsentChanges::HeldPtr UnsentChanges::resolved(const HeldPtr& held) const {
     auto copy = std::make_shared<HeldChange>(*held);
     copy->may_be_made = held->may_be_made || unknown_.contains(held->change.number);
     resolve(copy->change);
+    if (copy->change.kind == UnsentChange::Kind::kPut) {
+        copy->body.pieces = copy->change.body;
+    }
     return copy;
 }
 
@@ -357,12 +328,18 @@ void UnsentChanges::send_more() {
 }
 
 void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) {
+    const UnsentChange& change = held->change;
+    if (!etag && is_made_by_another(change, etag.error())) {
+        log_warning(escaped(change.object.key + ": another client has changed it since that was acknowledged here: " +
+                            etag.error().message));
+        note_sent(held, {change.number, "", "", ""}, "");
+        return;
+    }
     if (!etag) {
         failed(held, etag.error());
         step_ended();
         return;
     }
-    const UnsentChange& change = held->change;
     SentChange sent_change;
     sent_change.number = change.number;
     if (!held->removes() && *etag != change.object.etag) {
@@ -370,26 +347,43 @@ void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) 
         sent_change.acknowledged_etag = change.object.etag;
         sent_change.etag = *etag;
     }
-    // Where the disk does not take it, the next mount finds that it was made.
-    log_->sent(sent_change, [this, held, etag = *etag](const Status& /*written*/) {
-        sent(held, etag);
+    note_sent(held, sent_change, *etag);
+}
+
+// Until the disk has it nothing that came later is made: made twice, the change would undo it.
+void UnsentChanges::note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) {
+    log_->sent(change, [this, held, change, etag](const Status& written) {
+        if (written) {
+            sent(held, etag);
+        } else {
+            timers_.after(kFirstPause, [this, held, change, etag] {
+                {
+                    const MutexLock lock(mutex_);
+                    if (stopping_) {
+                        return;
+                    }
+                    ++under_way_;
+                }
+                note_sent(held, change, etag);
+            });
+        }
         step_ended();
     });
 }
 
 void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
     const UnsentChange& change = held->change;
-    std::vector<std::function<void()>> barriers;
+    std::vector<std::function<void(Status)>> barriers;
     {
         const MutexLock lock(mutex_);
-        if (!held->removes()) {
+        if (!etag.empty()) {
             aliases_.note(change.object.key, change.object.etag, etag);
         }
         order_.ended(change.number);
         unknown_.erase(change.number);
         overlay_.drop(*held, nullptr);
         --unsent_;
-        unsent_bytes_ -= bytes_of(change);
+        unsent_bytes_ -= bytes_on_disk(change);
         pause_ = Milliseconds(0);
         if (failing_key_ == change.object.key) {
             log_info(escaped(failing_key_ + ": is in the bucket now"));
@@ -398,8 +392,8 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
         }
         barriers = take_sent();
     }
-    for (const std::function<void()>& each : barriers) {
-        each();
+    for (const std::function<void(Status)>& each : barriers) {
+        each({});
     }
 }
 
@@ -460,20 +454,20 @@ UnsentStatus UnsentChanges::status() const {
     return status;
 }
 
-void UnsentChanges::when_sent(std::function<void()> sent) {
-    std::vector<std::function<void()>> now;
+void UnsentChanges::when_sent(std::function<void(Status)> sent) {
+    std::vector<std::function<void(Status)>> now;
     {
         const MutexLock lock(mutex_);
         barriers_.push_back({last_acknowledged_, std::move(sent)});
         now = take_sent();
     }
-    for (const std::function<void()>& each : now) {
-        each();
+    for (const std::function<void(Status)>& each : now) {
+        each({});
     }
 }
 
-std::vector<std::function<void()>> UnsentChanges::take_sent() {
-    std::vector<std::function<void()>> sent;
+std::vector<std::function<void(Status)>> UnsentChanges::take_sent() {
+    std::vector<std::function<void(Status)>> sent;
     std::erase_if(barriers_, [this, &sent](Barrier& barrier) REQUIRES(mutex_) {
         const bool is_over = order_.size() == 0 || order_.oldest()->change.number > barrier.number;
         if (is_over) {

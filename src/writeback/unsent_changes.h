@@ -5,6 +5,8 @@
 // (send_order.h). What fails is tried again, after pauses that grow to a minute, for as long as it takes; what comes
 // after it waits. Where more than `limit` bytes wait for the bucket, acknowledgements do, until there is room.
 //
+// unsent_changes_left.cc has what earlier mounts have left.
+//
 // Ownership: the environment outlives it. Threads: all functions may be called from any thread, and return at once, but
 // for open() and stop(). Nothing is called back with a lock held.
 #pragma once
@@ -79,6 +81,8 @@ public:
     // Null where the bucket tells.
     [[nodiscard]] std::shared_ptr<const HeldChange> find(const std::string& key) const;
     [[nodiscard]] bool is_unsent(const HeldChange& change) const;
+    // And it is on the disk.
+    [[nodiscard]] bool is_acknowledged(const HeldChange& change) const;
     [[nodiscard]] Overlay::Changes below(const std::string& prefix) const;
     [[nodiscard]] std::string etag_here(const std::string& key, const std::string& etag) const;
     [[nodiscard]] std::string etag_there(const std::string& key, const std::string& etag) const;
@@ -90,8 +94,8 @@ public:
     void acknowledge(UnsentChange change, Body body, std::function<bool()> may, std::function<void(Status)> done);
 
     [[nodiscard]] UnsentStatus status() const;
-    // Calls back once all that is acknowledged by now is in the bucket.
-    void when_sent(std::function<void()> sent);
+    // Calls back once all that is acknowledged by now is in the bucket; with ECANCELED where the mount ends before.
+    void when_sent(std::function<void(Status)> sent);
 
 private:
     using HeldPtr = std::shared_ptr<const HeldChange>;
@@ -103,17 +107,17 @@ private:
     };
     struct Barrier {
         std::uint64_t number = 0;
-        std::function<void()> sent;
+        std::function<void(Status)> sent;
     };
 
     explicit UnsentChanges(const WritebackEnvironment& environment);
     void take_over(std::vector<LogEntry> entries) EXCLUDES(mutex_);
     void adopt(UnsentChange change) REQUIRES(mutex_);
-    [[nodiscard]] Body body_of(const UnsentChange& change) REQUIRES(mutex_);
-    // Where the bytes of a copy are, if they are not in the bucket.
-    void find_source(HeldChange& copy) const REQUIRES(mutex_);
+    [[nodiscard]] std::vector<std::shared_ptr<BodyFile>> open_files(const UnsentChange& change) REQUIRES(mutex_);
+    void find_sources(HeldChange& held) const REQUIRES(mutex_);
     void remove_unused_files() EXCLUDES(mutex_);
     [[nodiscard]] bool has_room() const REQUIRES(mutex_);
+    [[nodiscard]] Status conditions_hold(const UnsentChange& change) const REQUIRES(mutex_);
     void append(Waiting waiting) EXCLUDES(mutex_);
     void appended(const HeldPtr& held, const Status& written, const std::function<void(Status)>& done) EXCLUDES(mutex_);
     void resolve(UnsentChange& change) const REQUIRES(mutex_);
@@ -122,13 +126,14 @@ private:
     [[nodiscard]] HeldPtr resolved(const HeldPtr& held) const REQUIRES(mutex_);
     void send_more() EXCLUDES(mutex_);
     void ended(const HeldPtr& held, const Result<std::string>& etag) EXCLUDES(mutex_);
+    void note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) EXCLUDES(mutex_);
     void sent(const HeldPtr& held, const std::string& etag) EXCLUDES(mutex_);
     void failed(const HeldPtr& held, const Error& error) EXCLUDES(mutex_);
     // One call less is under way.
     void step_ended() EXCLUDES(mutex_);
     void try_again() EXCLUDES(mutex_);
     void admit_waiting() EXCLUDES(mutex_);
-    [[nodiscard]] std::vector<std::function<void()>> take_sent() REQUIRES(mutex_);
+    [[nodiscard]] std::vector<std::function<void(Status)>> take_sent() REQUIRES(mutex_);
 
     const WritebackEnvironment environment_;
     PieceLoader loader_;

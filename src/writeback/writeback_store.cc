@@ -11,8 +11,9 @@
 namespace ckptfs {
 namespace {
 
-// Of what is read where its source is: each follows a change that was made meanwhile.
-constexpr int kMostTries = 10;
+// Of what is read where its source is, while changes are made: for as long as a request takes whose answer is late.
+constexpr int kMostTries = 100;
+constexpr Milliseconds kTryAgainAfter{50};
 
 }  // namespace
 
@@ -29,7 +30,15 @@ Result<std::unique_ptr<WritebackStore>> WritebackStore::open(const WritebackEnvi
 
 // --- reading
 
+WritebackStore::~WritebackStore() {
+    stopping_ = true;
+    unsent_->stop();
+    MutexLock lock(calls_mutex_);
+    calls_ended_.wait(lock, [this]() REQUIRES(calls_mutex_) { return calls_ == 0; });
+}
+
 void WritebackStore::head(std::string key, StoreDone<ObjectInfo> done) {
+    done = counted(std::move(done));
     if (const HeldPtr held = unsent_->find(key)) {
         done(held->removes() ? Result<ObjectInfo>(no_such_key(key)) : held->change.object);
         return;
@@ -43,6 +52,7 @@ void WritebackStore::head(std::string key, StoreDone<ObjectInfo> done) {
 }
 
 void WritebackStore::get(GetRequest request, StoreDone<GetResponse> done) {
+    done = counted(std::move(done));
     if (const HeldPtr held = unsent_->find(request.key)) {
         get_held(std::move(request), held, std::move(done));
     } else {
@@ -84,7 +94,7 @@ void WritebackStore::get_held(GetRequest request, const HeldPtr& held, StoreDone
     response.offset = range->offset;
     response.length = range->length;
     response.answered_at = environment_.clock.wall_now();
-    response.has_checksum = range->length == object.size;
+    response.has_checksum = range->length == object.size && held->body.is_local();
     const auto read = std::make_shared<HeldRead>(HeldRead{held, *range, std::move(request.on_body), {}, {}});
     read->response = std::move(response);
     read->done = std::move(done);
@@ -97,25 +107,27 @@ void WritebackStore::read_held(const std::shared_ptr<HeldRead>& read) {
         read->range.length -= bytes.size();
         return read->on_body(bytes);
     };
-    auto ended = [this, read](const Status& status) { held_read_ended(read, status); };
-    const HeldPtr& held = read->held;
-    if (!held->is_read_at_source()) {
-        read_body({environment_.disk, environment_.store}, held, read->range.offset, read->range.length,
-                  std::move(take), std::move(ended));
-        return;
-    }
-    const UnsentChange& change = held->change;
+    BodySources sources{environment_.disk, [this](const Body& body, const BodyPiece& piece, ByteRange range,
+                                                  TakeBytes taking, std::function<void(Status)> done) {
+                            fetch(body, piece, range, std::move(taking), std::move(done));
+                        }};
+    read_body(std::move(sources), read->held, read->range.offset, read->range.length, std::move(take),
+              [this, read](const Status& status) { held_read_ended(read, status); });
+}
+
+void WritebackStore::fetch(const Body& body, const BodyPiece& piece, ByteRange range, TakeBytes take,
+                           std::function<void(Status)> done) {
     GetRequest request;
-    request.key = change.source_key;
-    request.range = ByteRange{read->range.offset, read->range.length};
+    request.key = piece.key;
+    request.range = range;
     request.on_body = std::move(take);
-    auto got = [ended = std::move(ended)](const Result<GetResponse>& response) {
-        ended(response ? Status() : failure(response.error()));
+    auto got = [done = std::move(done)](const Result<GetResponse>& response) {
+        done(response ? Status() : failure(response.error()));
     };
-    if (held->source != nullptr && unsent_->is_unsent(*held->source)) {
-        get_held(std::move(request), held->source, std::move(got));
+    if (const HeldPtr source = body.source(piece); source != nullptr && unsent_->is_unsent(*source)) {
+        get_held(std::move(request), source, std::move(got));
     } else {
-        request.if_match = unsent_->etag_there(change.source_key, change.source_etag);
+        request.if_match = unsent_->etag_there(piece.key, piece.etag);
         environment_.store.get(std::move(request), std::move(got));
     }
 }
@@ -126,32 +138,41 @@ void WritebackStore::held_read_ended(const std::shared_ptr<HeldRead>& read, cons
         return;
     }
     const int error = status.error().errno_value;
-    const bool has_moved = error == ESTALE || error == ENOENT;
-    const ObjectInfo& object = read->held->change.object;
-    if (!has_moved) {
+    if (error != ESTALE && error != ENOENT) {
         read->done(failure(status.error()));
-    } else if (unsent_->is_unsent(*read->held)) {
-        // The change that makes its source was made meanwhile.
-        if (++read->tries < kMostTries) {
-            read_held(read);
+        return;
+    }
+    // What it is read from is gone.
+    const ObjectInfo& object = read->held->change.object;
+    if (!unsent_->is_unsent(*read->held)) {
+        read_made(read, unsent_->etag_there(object.key, object.etag));
+        return;
+    }
+    // Perhaps because it has just been made, which this mount does not know yet.
+    environment_.store.head(object.key, [this, read, status](const Result<ObjectInfo>& there) {
+        if (there && is_made(read->held->change, *there)) {
+            read_made(read, there->etag);
+        } else if (++read->tries < kMostTries && !stopping_) {
+            environment_.timer.after(kTryAgainAfter, [this, read] { read_held(read); });
         } else {
             read->done(failure(status.error()));
         }
-    } else {
-        // What it is read from is gone, because it was made.
-        GetRequest request;
-        request.key = object.key;
-        request.if_match = object.etag;
-        request.range = read->range;
-        request.on_body = read->on_body;
-        get_sent(std::move(request), [read](const Result<GetResponse>& rest) {
-            read->done(rest ? Result<GetResponse>(std::move(read->response)) : failure(rest.error()));
-        });
-    }
+    });
+}
+
+void WritebackStore::read_made(const std::shared_ptr<HeldRead>& read, const std::string& etag) {
+    GetRequest request;
+    request.key = read->held->key();
+    request.if_match = etag;
+    request.range = read->range;
+    request.on_body = read->on_body;
+    environment_.store.get(std::move(request), [read](const Result<GetResponse>& rest) {
+        read->done(rest ? Result<GetResponse>(std::move(read->response)) : failure(rest.error()));
+    });
 }
 
 void WritebackStore::list(ListRequest request, StoreDone<ListResponse> done) {
-    list_merged(environment_.store, *unsent_, std::move(request), std::move(done));
+    list_merged(environment_.store, *unsent_, std::move(request), counted(std::move(done)));
 }
 
 }  // namespace ckptfs

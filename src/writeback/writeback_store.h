@@ -12,11 +12,14 @@
 // Ownership: the environment outlives it. Threads: as ObjectStore.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 #include "writeback/local_uploads.h"
@@ -27,6 +30,10 @@ namespace ckptfs {
 class WritebackStore final : public ObjectStore {
 public:
     static Result<std::unique_ptr<WritebackStore>> open(const WritebackEnvironment& environment);
+    // Waits for all calls, which end with the store behind it.
+    ~WritebackStore() override;
+    WritebackStore(const WritebackStore&) = delete;
+    WritebackStore& operator=(const WritebackStore&) = delete;
 
     // To start it, to wait for it, and to end it.
     [[nodiscard]] UnsentChanges& unsent() const { return *unsent_; }
@@ -53,6 +60,18 @@ public:
 
 private:
     using HeldPtr = std::shared_ptr<const HeldChange>;
+    // Under way until it is called, once.
+    template <class T>
+    [[nodiscard]] StoreDone<T> counted(StoreDone<T> done) {
+        const MutexLock lock(calls_mutex_);
+        ++calls_;
+        return [this, done = std::move(done)](Result<T> result) {
+            done(std::move(result));
+            const MutexLock ending(calls_mutex_);
+            --calls_;
+            calls_ended_.notify_all();
+        };
+    }
     WritebackStore(const WritebackEnvironment& environment, std::unique_ptr<UnsentChanges> unsent);
 
     void get_held(GetRequest request, const HeldPtr& held, StoreDone<GetResponse> done);
@@ -66,7 +85,11 @@ private:
         int tries = 0;
     };
     void read_held(const std::shared_ptr<HeldRead>& read);
+    void fetch(const Body& body, const BodyPiece& piece, ByteRange range, TakeBytes take,
+               std::function<void(Status)> done);
     void held_read_ended(const std::shared_ptr<HeldRead>& read, const Status& status);
+    // What is left of it, of the version that the store knows by this ETag.
+    void read_made(const std::shared_ptr<HeldRead>& read, const std::string& etag);
     void get_sent(GetRequest request, StoreDone<GetResponse> done);
     struct Conditions {
         std::string key;
@@ -78,13 +101,16 @@ private:
     // `change`: without number and times.
     void acknowledge(UnsentChange change, Body body, std::function<bool()> may, StoreDone<PutResponse> done);
     void acknowledge_copy(const CopyRequest& request, ObjectInfo source, StoreDone<PutResponse> done);
-    void copy_part_held(const UploadPartCopyRequest& request, const HeldPtr& source, StoreDone<UploadedPart> done);
     void complete(const CompleteRequest& request, StoreDone<PutResponse> done);
     [[nodiscard]] Result<Body> write_body(const PutRequest& request);
 
     const WritebackEnvironment environment_;
     const std::unique_ptr<UnsentChanges> unsent_;
     LocalUploads uploads_;
+    std::atomic<bool> stopping_ = false;
+    Mutex calls_mutex_;
+    Condition calls_ended_;
+    std::uint64_t calls_ GUARDED_BY(calls_mutex_) = 0;
 };
 
 }  // namespace ckptfs

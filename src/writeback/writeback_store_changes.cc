@@ -86,6 +86,7 @@ Result<Body> WritebackStore::write_body(const PutRequest& request) {
 }
 
 void WritebackStore::put(PutRequest request, StoreDone<PutResponse> done) {
+    done = counted(std::move(done));
     Conditions conditions{request.key, request.if_none_match, request.if_match};
     check(std::move(conditions), [this, request = std::move(request), done = std::move(done)](const Status& hold) {
         if (!hold) {
@@ -113,6 +114,7 @@ void WritebackStore::put(PutRequest request, StoreDone<PutResponse> done) {
 }
 
 void WritebackStore::copy(CopyRequest request, StoreDone<PutResponse> done) {
+    done = counted(std::move(done));
     const std::string source = request.source_key;
     head(source, [this, request = std::move(request), done = std::move(done)](Result<ObjectInfo> found) {
         if (!found) {
@@ -152,12 +154,13 @@ void WritebackStore::acknowledge_copy(const CopyRequest& request, ObjectInfo sou
 }
 
 void WritebackStore::remove(RemoveRequest request, StoreDone<void> done) {
+    done = counted(std::move(done));
     if (const HeldPtr held = unsent_->find(request.key)) {
-        if (held->removes()) {
+        if (held->removes() && unsent_->is_acknowledged(*held)) {
             done({});
             return;
         }
-        if (!request.if_match.empty() && request.if_match != held->change.object.etag) {
+        if (!held->removes() && !request.if_match.empty() && request.if_match != held->change.object.etag) {
             done(another_version(request.key));
             return;
         }

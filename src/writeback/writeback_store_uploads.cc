@@ -3,30 +3,16 @@
 #include <optional>
 #include <utility>
 
-#include "base/digest.h"
 #include "writeback/store_rules.h"
 #include "writeback/writeback_store.h"
 
 namespace ckptfs {
-namespace {
-
-BodyPiece piece_of_object(const std::string& key, const std::string& etag, std::uint64_t offset, std::uint64_t size) {
-    BodyPiece piece;
-    piece.place = BodyPiece::Place::kObject;
-    piece.key = key;
-    piece.etag = etag;
-    piece.offset = offset;
-    piece.size = size;
-    return piece;
-}
-
-}  // namespace
-
 void WritebackStore::create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
     done(uploads_.create(std::move(request)));
 }
 
 void WritebackStore::upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) {
+    done = counted(std::move(done));
     environment_.disk.post([this, request = std::move(request), done = std::move(done)]() mutable {
         Result<UploadedPart> part = uploads_.write(request);
         // Its memory is free before the caller goes on.
@@ -35,17 +21,9 @@ void WritebackStore::upload_part(UploadPartRequest request, StoreDone<UploadedPa
     });
 }
 
+// Nothing is copied now: by the time that the upload is made its source is in the bucket.
 void WritebackStore::upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) {
-    if (const HeldPtr held = unsent_->find(request.source_key)) {
-        if (held->removes()) {
-            done(no_such_key(request.source_key));
-        } else if (!request.source_if_match.empty() && request.source_if_match != held->change.object.etag) {
-            done(another_version(request.source_key));
-        } else {
-            copy_part_held(request, held, std::move(done));
-        }
-        return;
-    }
+    done = counted(std::move(done));
     const std::string source = request.source_key;
     head(source, [this, request = std::move(request), done = std::move(done)](const Result<ObjectInfo>& object) {
         if (!object) {
@@ -62,38 +40,8 @@ void WritebackStore::upload_part_copy(UploadPartCopyRequest request, StoreDone<U
             return;
         }
         done(uploads_.add(request.upload, request.part_number,
-                          piece_of_object(request.source_key, unsent_->etag_there(request.source_key, object->etag),
-                                          range->offset, range->length)));
+                          BodyPiece::of_object(request.source_key, object->etag, range->offset, range->length)));
     });
-}
-
-// Its bytes are on this disk, and are written there once more.
-void WritebackStore::copy_part_held(const UploadPartCopyRequest& request, const HeldPtr& source,
-                                    StoreDone<UploadedPart> done) {
-    const std::optional<ByteRange> range = range_in(request.range, source->change.object.size);
-    if (!range) {
-        done(invalid_range(request.source_key));
-        return;
-    }
-    const auto bytes = std::make_shared<std::string>();
-    read_body(
-        {environment_.disk, environment_.store}, source, range->offset, range->length,
-        [bytes](ByteSpan piece) {
-            bytes->append(as_text(piece));
-            return true;
-        },
-        [this, request, bytes, done = std::move(done)](const Status& read) {
-            if (!read) {
-                done(failure(read.error()));
-                return;
-            }
-            UploadPartRequest part;
-            part.upload = request.upload;
-            part.part_number = request.part_number;
-            part.body = Payload::from_string(std::move(*bytes));
-            part.crc32c = crc32c(part.body);
-            done(uploads_.write(part));
-        });
 }
 
 bool WritebackStore::lacks_part_copy(const std::string& source_key) const {
@@ -105,6 +53,7 @@ void WritebackStore::find_part_copy(std::string key, std::function<void()> found
 }
 
 void WritebackStore::complete_upload(CompleteRequest request, StoreDone<PutResponse> done) {
+    done = counted(std::move(done));
     Conditions conditions{request.upload.key, request.if_none_match, ""};
     check(std::move(conditions), [this, request = std::move(request), done = std::move(done)](const Status& hold) {
         if (!hold) {

@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <map>
 #include <string>
@@ -146,8 +147,27 @@ TEST_F(ChangeLogTest, WhatTheDiskDoesNotTakeFailsAndLaterEntriesAreWhole) {
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().errno_value, EFBIG);
     EXPECT_NE(failed.error().message.find(directory()), std::string::npos);
+    EXPECT_EQ(unsent_on_disk(), (std::vector<std::uint64_t>{1}));
     ASSERT_TRUE(append(*opened.log, 3));
     EXPECT_EQ(unsent_on_disk(), (std::vector<std::uint64_t>{1, 3}));
+    EXPECT_EQ(segments(), 1U) << "what was refused is cut off";
+}
+
+TEST_F(ChangeLogTest, IsNotOpenedWhereAcknowledgedChangesFollowDamage) {
+    {
+        const auto opened = open();
+        ASSERT_TRUE(append(*opened.log, 1));
+        ASSERT_TRUE(append(*opened.log, 2));
+        ASSERT_TRUE(append(*opened.log, 3));
+    }
+    const std::string path = directory() + "/1.log";
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(encode_entry(change(1)).size()) + 12);
+    file.put('\xff');
+    file.close();
+    const auto opened = ChangeLog::open(directory());
+    ASSERT_FALSE(opened);
+    EXPECT_NE(opened.error().message.find(path), std::string::npos);
 }
 
 }  // namespace

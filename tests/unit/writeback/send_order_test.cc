@@ -79,6 +79,14 @@ TEST_F(SendOrderTest, AFileThatMayPointToOthersIsAlone) {
     EXPECT_THAT(begin(), ElementsAre(2));
 }
 
+TEST_F(SendOrderTest, SoIsACopyOfOne) {
+    add(Kind::kCopy, "a");
+    add(Kind::kCopy, "latest", 12);
+    EXPECT_THAT(begin(), ElementsAre(1));
+    order.ended(1);
+    EXPECT_THAT(begin(), ElementsAre(2));
+}
+
 TEST_F(SendOrderTest, KindsDoNotOvertakeEachOther) {
     add(Kind::kRemove, "a");
     add(Kind::kRemove, "b");
@@ -108,6 +116,19 @@ TEST_F(SendOrderTest, ACopyWaitsForTheOneThatMakesItsSource) {
     add_copy("x", "y");
     add_copy("z", "a");
     EXPECT_THAT(begin(), ElementsAre(1, 3));
+}
+
+TEST_F(SendOrderTest, AFileWaitsForWhatItsPartsAreCopiedFrom) {
+    add(Kind::kPut, "a");
+    auto held = std::make_shared<HeldChange>();
+    held->change.number = ++last;
+    held->change.object.key = "b";
+    held->change.object.size = kLarge;
+    held->change.body = {BodyPiece::of_object("a", "\"a\"", 0, kLarge)};
+    order.add(std::move(held));
+    EXPECT_THAT(begin(), ElementsAre(1));
+    order.ended(1);
+    EXPECT_THAT(begin(), ElementsAre(2));
 }
 
 TEST_F(SendOrderTest, WhatFailedKeepsItsPlaceUntilItIsTriedAgain) {

@@ -65,9 +65,11 @@ public:
     SyncStore* operator->() { return &sync_; }
     [[nodiscard]] UnsentChanges& unsent() const { return store_->unsent(); }
     void wait_until_sent() const {
-        std::promise<void> sent;
-        store_->unsent().when_sent([&sent] { sent.set_value(); });
-        ASSERT_EQ(sent.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
+        std::promise<Status> sent;
+        std::future<Status> answer = sent.get_future();
+        store_->unsent().when_sent([&sent](Status status) { sent.set_value(std::move(status)); });
+        ASSERT_EQ(answer.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+        ASSERT_TRUE(answer.get());
     }
 
     Result<PutResponse> put(const std::string& key, const std::string& content, Metadata metadata = {}) {

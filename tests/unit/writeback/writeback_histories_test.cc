@@ -86,6 +86,27 @@ protected:
         ASSERT_TRUE((*made)->complete_upload({*upload, parts, id, whole.size(), false, nullptr}));
         acknowledged[key] = std::move(whole);
     }
+    // Of what is there, and more.
+    void append(const std::string& key) {
+        const auto id = "id" + std::to_string(++serial);
+        const auto upload = (*made)->create_upload({key, {{kWriteIdMetadata, id}}, "", "", "", {}});
+        std::vector<UploadedPart> parts;
+        if (acknowledged.contains(key) && !acknowledged[key].empty()) {
+            const auto copied = (*made)->upload_part_copy({*upload, 1, key, "", std::nullopt});
+            // A look at the store may fail, as any request.
+            if (!copied) {
+                ASSERT_EQ(copied.error().errno_value, EIO);
+                ASSERT_TRUE((*made)->abort_upload(*upload));
+                return;
+            }
+            parts.push_back(*copied);
+        }
+        const std::string content = any_content();
+        parts.push_back(
+            (*made)->upload_part({*upload, 2, Payload::from_string(content), crc32c(as_bytes(content))}).value());
+        ASSERT_TRUE((*made)->complete_upload({*upload, parts, id, 0, false, nullptr}));
+        acknowledged[key] += content;
+    }
     void copy(const std::string& source, const std::string& key) {
         if (source == key) {
             return;
@@ -172,8 +193,9 @@ protected:
         }
         const auto number = std::stoul(bucket.content(kMarker));
         for (const auto& [key, content] : marked[number]) {
-            if (bucket.exists(key)) {
-                const std::string there = bucket.content(key);
+            // Empty where it is not there; no content is.
+            const std::string there = bucket.content(key);
+            if (!there.empty()) {
                 const bool is_later = std::any_of(versions[key].begin(), versions[key].end(), [&](const auto& version) {
                     return version.first > number && version.second == there;
                 });
@@ -201,9 +223,12 @@ protected:
     void step() {
         const std::size_t dice = draw(100);
         const std::string key = any_key();
-        if (dice < 30) {
+        if (dice < 22) {
             played += " put " + key;
             put(key);
+        } else if (dice < 30) {
+            played += " append " + key;
+            append(key);
         } else if (dice < 38) {
             played += " upload " + key;
             put_in_parts(key);

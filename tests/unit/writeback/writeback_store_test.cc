@@ -159,6 +159,35 @@ TEST_F(WritebackTest, AnUploadIsSentInItsParts) {
     EXPECT_EQ(bucket.info("a").metadata.at(kWriteIdMetadata), "id");
 }
 
+TEST_F(WritebackTest, WhatIsAppendedToIsCopiedWithinTheStore) {
+    auto made = mount();
+    const auto append = [&made](const std::string& more) {
+        const std::string before = made->content("log").value_or("");
+        const auto upload = (*made)->create_upload({"log", {{kWriteIdMetadata, more}}, "", "", "", {}});
+        const auto etag = (*made)->head("log")->etag;
+        std::vector<UploadedPart> parts = {
+            (*made)->upload_part_copy({*upload, 1, "log", etag, ByteRange{0, before.size()}}).value(),
+            (*made)->upload_part({*upload, 2, Payload::from_string(more), crc32c(as_bytes(more))}).value()};
+        ASSERT_TRUE((*made)->complete_upload({*upload, parts, more, 0, false, nullptr}));
+        ASSERT_EQ(made->content("log"), before + more);
+    };
+    ASSERT_TRUE(made->put("log", kLarge));
+    append("one");
+    append("two");
+    EXPECT_EQ(made->content("log", ByteRange{kLarge.size() - 2, 6}), "xxonet");
+    kill(std::move(made));
+    made = mount();
+    EXPECT_EQ(made->content("log"), kLarge + "onetwo");
+    append("three");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("log"), kLarge + "onetwothree");
+    EXPECT_EQ(bucket.calls(Operation::kUploadPartCopy), 3);
+    append("four");
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("log"), kLarge + "onetwothreefour");
+}
+
 TEST_F(WritebackTest, APartThatChangedInMemoryIsRefused) {
     const auto made = mount();
     const auto upload = (*made)->create_upload({"a", {}, "", "", "", {}});
@@ -215,6 +244,62 @@ TEST_F(WritebackTest, ConditionsAreAnsweredByWhatIsKnown) {
     made->wait_until_sent();
     EXPECT_EQ(bucket.content("there"), "2");
     EXPECT_EQ(bucket.content("new"), "2");
+}
+
+TEST_F(WritebackTest, OfTwoThatMakeANameOnceTheFirstHasIt) {
+    const auto made = mount();
+    PutRequest request;
+    request.key = "d/";
+    request.body = Payload::from_string("here");
+    request.if_none_match = true;
+    ASSERT_TRUE((*made)->put(request));
+    ASSERT_TRUE(made->put("d/file", kLarge));
+    bucket.put_object("d/", "there");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("d/"), "there");
+    EXPECT_EQ(bucket.content("d/file"), kLarge);
+    EXPECT_EQ(made->content("d/"), "there");
+}
+
+TEST_F(WritebackTest, OfTwoAtOnceOnlyOneMakesAName) {
+    const auto made = mount();
+    for (int round = 0; round < 50; ++round) {
+        const auto put = [&made, round](const std::string& content) {
+            PutRequest request;
+            request.key = std::to_string(round);
+            request.body = Payload::from_string(content);
+            request.if_none_match = true;
+            return (*made)->put(request);
+        };
+        auto other = std::async(std::launch::async, [&put] { return put("other"); });
+        const auto own = put("own");
+        const auto others = other.get();
+        ASSERT_NE(own.has_value(), others.has_value());
+        ASSERT_EQ((own ? others : own).error().errno_value, EEXIST);
+        ASSERT_EQ(made->content(std::to_string(round)), own ? "own" : "other");
+    }
+}
+
+TEST_F(WritebackTest, WhatItsPartsAreCopiedFromIsNotReplacedMeanwhile) {
+    bucket.put_object("a", kLarge);
+    const auto made = mount();
+    const auto upload = (*made)->create_upload({"b", {}, "", "", "", {}});
+    const auto part = (*made)->upload_part_copy({*upload, 1, "a", "", std::nullopt});
+    ASSERT_TRUE(part);
+    ASSERT_TRUE(made->put("a", "another"));
+    const CompleteRequest complete{*upload, {*part}, "", 0, false, nullptr};
+    EXPECT_EQ((*made)->complete_upload(complete).error().errno_value, ESTALE);
+}
+
+TEST_F(WritebackTest, ADirectoryThatCannotBeUsedIsAnError) {
+    const SystemClock clock;
+    ImpatientTimer timer(clock);
+    const auto disk = make_blocking_executor(1);
+    const auto opened = WritebackStore::open(
+        {bucket, pool, timer, clock, *disk, directory() + "/none", 1, [](const auto&) { return false; }});
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().errno_value, ENOENT);
 }
 
 TEST_F(WritebackTest, ARemovalSparesWhatAnotherMountHasWrittenSince) {
@@ -278,6 +363,23 @@ TEST_F(WritebackTest, AnEndAnswersThoseThatWait) {
     made = mount();
     EXPECT_EQ(made->content("a"), kLarge);
     EXPECT_EQ((*made)->head("b0").error().errno_value, ENOENT);
+}
+
+TEST_F(WritebackTest, AnEndWaitsForCallsThatAreUnderWay) {
+    bucket.put_object("a", kLarge);
+    auto made = mount();
+    bucket.hold(Operation::kHead);
+    std::promise<Result<PutResponse>> copied;
+    (**made).copy({"a", "b", "", false, std::nullopt, nullptr},
+                  [&copied](Result<PutResponse> response) { copied.set_value(std::move(response)); });
+    std::promise<Status> sent;
+    ASSERT_TRUE(made->put("c", "x"));
+    made->unsent().when_sent([&sent](Status status) { sent.set_value(std::move(status)); });
+    auto ended = std::async(std::launch::async, [&made] { made.reset(); });
+    EXPECT_EQ(sent.get_future().get().error().errno_value, ECANCELED);
+    bucket.release(Operation::kHead);
+    ended.get();
+    EXPECT_EQ(copied.get_future().get().error().errno_value, ECANCELED);
 }
 
 TEST_F(WritebackTest, AListingHasWhatIsUnsent) {

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What earlier mounts have left on the disk.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "writeback/unsent_changes.h"
+
+namespace ckptfs {
+
+void UnsentChanges::take_over(std::vector<LogEntry> entries) {
+    std::map<std::uint64_t, UnsentChange> unsent;
+    const MutexLock lock(mutex_);
+    for (LogEntry& entry : entries) {
+        if (auto* const change = std::get_if<UnsentChange>(&entry)) {
+            last_number_ = std::max(last_number_, change->number);
+            unsent.insert_or_assign(change->number, std::move(*change));
+        } else {
+            const SentChange& sent = std::get<SentChange>(entry);
+            unsent.erase(sent.number);
+            aliases_.note(sent.key, sent.acknowledged_etag, sent.etag);
+        }
+    }
+    for (auto& [number, change] : unsent) {
+        adopt(std::move(change));
+    }
+    last_acknowledged_ = last_number_;
+    if (unsent_ > 0) {
+        log_info(format("{} of an earlier mount, {} MiB, go to the bucket now", counted(unsent_, "unsent change"),
+                        mebibytes(unsent_bytes_)));
+    }
+}
+
+void UnsentChanges::adopt(UnsentChange change) {
+    auto held = std::make_shared<HeldChange>();
+    held->body.pieces = change.body;
+    held->body.files = open_files(change);
+    held->change = std::move(change);
+    held->may_be_made = true;
+    find_sources(*held);
+    ++unsent_;
+    unsent_bytes_ += bytes_on_disk(held->change);
+    overlay_.add(held);
+    order_.add(std::move(held));
+}
+
+std::vector<std::shared_ptr<BodyFile>> UnsentChanges::open_files(const UnsentChange& change) {
+    std::map<std::uint64_t, std::shared_ptr<BodyFile>> files;
+    for (const BodyPiece& piece : change.body) {
+        if (piece.place != BodyPiece::Place::kFile || files.contains(piece.file)) {
+            continue;
+        }
+        last_file_ = std::max(last_file_, piece.file);
+        Result<std::shared_ptr<BodyFile>> file = BodyFile::open(environment_.directory, piece.file);
+        if (file) {
+            files.emplace(piece.file, std::move(*file));
+        } else {
+            // What needs it fails, and says so for as long as it does.
+            log_error(
+                escaped(change.object.key + ": was acknowledged, and its bytes are gone: " + file.error().message));
+        }
+    }
+    std::vector<std::shared_ptr<BodyFile>> opened;
+    for (auto& [number, file] : files) {
+        opened.push_back(std::move(file));
+    }
+    return opened;
+}
+
+// Of what was never acknowledged, or is in the bucket.
+void UnsentChanges::remove_unused_files() {
+    std::set<std::uint64_t> used;
+    {
+        const MutexLock lock(mutex_);
+        for (const HeldPtr& held : order_.all()) {
+            for (const BodyPiece& piece : held->change.body) {
+                used.insert(piece.file);
+            }
+        }
+    }
+    std::error_code error;
+    std::filesystem::directory_iterator each(environment_.directory, error);
+    for (; !error && each != std::filesystem::directory_iterator(); each.increment(error)) {
+        const auto number = BodyFile::number_of(each->path().filename().string());
+        if (number && !used.contains(*number)) {
+            std::error_code ignored;
+            std::filesystem::remove(each->path(), ignored);
+        }
+    }
+}
+
+}  // namespace ckptfs
