@@ -107,11 +107,11 @@ void WritebackStore::read_held(const std::shared_ptr<HeldRead>& read) {
         read->range.length -= bytes.size();
         return read->on_body(bytes);
     };
-    BodySources sources{environment_.disk, [this](const Body& body, const BodyPiece& piece, ByteRange range,
-                                                  TakeBytes taking, std::function<void(Status)> done) {
-                            fetch(body, piece, range, std::move(taking), std::move(done));
-                        }};
-    read_body(std::move(sources), read->held, read->range.offset, read->range.length, std::move(take),
+    const BodySources sources{environment_.disk, [this](const Body& body, const BodyPiece& piece, ByteRange range,
+                                                        TakeBytes taking, std::function<void(Status)> done) {
+                                  fetch(body, piece, range, std::move(taking), std::move(done));
+                              }};
+    read_body(sources, read->held, read->range.offset, read->range.length, std::move(take),
               [this, read](const Status& status) { held_read_ended(read, status); });
 }
 

@@ -17,8 +17,6 @@ namespace ckptfs::testing {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::IsSupersetOf;
 
 const std::string kLarge(3'000'000, 'x');
 
