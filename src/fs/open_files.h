@@ -202,9 +202,10 @@ private:
     // --- open_files_truncating.cc
     void open_for_truncating(const OpenRequestPtr& request);
     void truncate_now(const OpenRequestPtr& request);
-    // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
+    // The version, of those that the kernel knows by the node's inode, that the process has opened last; null for none.
     [[nodiscard]] NodePtr opened_last(const NodeTable::Lock& lock, const Node& node, pid_t process) const
         REQUIRES(node_table);
+    // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
     // `node` was truncated by an open.
     static void note_believed_version(const NodeTable::Lock& lock, Node& node) REQUIRES(node_table);

@@ -208,7 +208,8 @@ std::vector<ChangeLog::Waiting> ChangeLog::take_waiting() {
 
 // The next mount is not to make what was refused, however much of it is on the disk.
 void ChangeLog::cut_off(const std::vector<Waiting>& refused) {
-    if (file_ && ::ftruncate(file_.get(), static_cast<off_t>(size_)) == 0 && ::fsync(file_.get()) == 0) {
+    const bool is_nothing_there = !file_;
+    if (is_nothing_there || (::ftruncate(file_.get(), static_cast<off_t>(size_)) == 0 && ::fsync(file_.get()) == 0)) {
         return;
     }
     file_.reset();
@@ -256,7 +257,9 @@ Status ChangeLog::begin_segment() {
     size_ = 0;
     ++next_segment_;
     if (::fsync(directory_file_.get()) != 0) {
-        return failed(directory_, "flush");
+        Failure not_flushed = failed(directory_, "flush");
+        file_.reset();
+        return not_flushed;
     }
     const MutexLock lock(mutex_);
     segments_.push_back({path, {}});
