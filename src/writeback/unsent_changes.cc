@@ -356,6 +356,10 @@ void UnsentChanges::note_sent(const HeldPtr& held, const SentChange& change, con
         if (written) {
             sent(held, etag);
         } else {
+            {
+                const MutexLock lock(mutex_);
+                tell_of(held->key(), written.error().message);
+            }
             timers_.after(kFirstPause, [this, held, change, etag] {
                 {
                     const MutexLock lock(mutex_);
@@ -406,19 +410,23 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
     if (stopping_) {
         return;
     }
-    if (failing_key_.empty() || failure_ != error.message) {
-        log_error(escaped(held->key() +
-                          ": was acknowledged by the disk, and cannot be made in the bucket yet; what came "
-                          "after it waits: " +
-                          error.message));
-    }
-    failing_key_ = held->key();
-    failure_ = error.message;
+    tell_of(held->key(), error.message);
     if (!retries_) {
         retries_ = true;
         pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
         timers_.after(pause_, [this] { try_again(); });
     }
+}
+
+void UnsentChanges::tell_of(const std::string& key, const std::string& message) {
+    if (failing_key_.empty() || failure_ != message) {
+        log_error(escaped(key +
+                          ": was acknowledged by the disk, and cannot be made in the bucket yet; what came after it "
+                          "waits: " +
+                          message));
+    }
+    failing_key_ = key;
+    failure_ = message;
 }
 
 void UnsentChanges::step_ended() {

@@ -129,6 +129,8 @@ private:
     void note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) EXCLUDES(mutex_);
     void sent(const HeldPtr& held, const std::string& etag) EXCLUDES(mutex_);
     void failed(const HeldPtr& held, const Error& error) EXCLUDES(mutex_);
+    // In the log and by status(), until the key is in the bucket.
+    void tell_of(const std::string& key, const std::string& message) REQUIRES(mutex_);
     // One call less is under way.
     void step_ended() EXCLUDES(mutex_);
     void try_again() EXCLUDES(mutex_);

@@ -28,14 +28,14 @@ Result<std::unique_ptr<WritebackStore>> WritebackStore::open(const WritebackEnvi
     return std::unique_ptr<WritebackStore>(new WritebackStore(environment, std::move(*unsent)));
 }
 
-// --- reading
-
 WritebackStore::~WritebackStore() {
     stopping_ = true;
     unsent_->stop();
     MutexLock lock(calls_mutex_);
     calls_ended_.wait(lock, [this]() REQUIRES(calls_mutex_) { return calls_ == 0; });
 }
+
+// --- reading
 
 void WritebackStore::head(std::string key, StoreDone<ObjectInfo> done) {
     done = counted(std::move(done));
